@@ -17,8 +17,10 @@ from figures import Figure, at_least, at_most, report
 from playwright.sync_api import sync_playwright
 
 import lathe as lt
+from lathe.building import collected_builds
 from lathe.networks.digits.network import digits_network
 from lathe.reports.launches import run_of_results
+from lathe.reports.pair_page import pair_page
 from lathe.reports.run_page import run_page
 
 IMAGES = 7740  # of one launch of the digits network: a little more than 100,000 instructions
@@ -91,16 +93,22 @@ def frames_of_zooming(browser: Any, path: Path) -> tuple[list[float], float]:
 
 def main() -> None:
     network = digits_network(IMAGES)
-    program = lt.build(network.logits, network.tensors, lt.load_config("vta"), constants=network.constants)
+    made = []
+    with collected_builds(made.append):
+        program = lt.build(network.logits, network.tensors, lt.load_config("vta"), constants=network.constants)
     result = lt.simulate(program, timing_only=True)
+    alone, with_schedule = (run_of_results("digits", [result], known) for known in ({}, {id(program): made[-1]}))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
-        path = Path(folder) / "page.html"
-        run_page(run_of_results("digits", [result])).write(path)
+        path, levels, pair = (Path(folder) / name for name in ("page.html", "levels.html", "pair.html"))
+        run_page(alone).write(path)
+        run_page(with_schedule).write(levels)
+        pair_page(alone, alone).write(pair)
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         first, first_taken = sorted(first_picture(browser, path) for _ in range(3))[1]
         frames, redraw = frames_of_zooming(browser, path)
+        other = [sorted(first_picture(browser, each) for _ in range(3))[1] for each in (levels, pair)]
         browser.close()
-        size = path.stat().st_size / MEGABYTE
+        size, size_levels, size_pair = (each.stat().st_size / MEGABYTE for each in (path, levels, pair))
     frames.sort()
     report(
         [
@@ -113,6 +121,12 @@ def main() -> None:
             at_most("95 % of the frames", frames[int(0.95 * len(frames))], "ms", 3 * FRAME),
             Figure("longest frame", round(frames[-1], 1), "ms"),
             Figure("processor time of a redraw", round(redraw, 1), "ms"),
+            at_most("size of the page with its schedule", size_levels, "MB", 10),
+            at_most("first picture of that", other[0][0], "s", 2),
+            Figure("processor time until it", round(other[0][1], 2), "s"),
+            at_most("size of the page of two of them", size_pair, "MB", 10),
+            Figure("first picture of two", round(other[1][0], 2), "s"),
+            Figure("processor time until it", round(other[1][1], 2), "s"),
         ],
         "The page of a program of 100,000 instructions.",
     )

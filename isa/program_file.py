@@ -1,6 +1,5 @@
 """Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written whole or not at all."""
 
-import json
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -9,22 +8,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lathe.configs import LatheError
+from lathe.configs.archive_headers import ArchiveForm, OtherVersionError
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.configs.errors import shown
 from lathe.isa.errors import ProgramError
 
-FORMAT = "lathe program"
-VERSION = 1
+FORM = ArchiveForm("header", "lathe program", 1)
 
 Made = TypeVar("Made")
 
 
 def write_archive(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write a program's plain values and arrays. The file appears under its name only when it is complete."""
-    told = json.dumps({"format": FORMAT, "version": VERSION, **header}).encode()
     with writing(path) as file:
-        np.savez(file, header=np.frombuffer(told, np.uint8), **arrays)
+        np.savez(file, **FORM.with_header(header, arrays))
 
 
 def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], dict[str, Any]], Made]) -> Made:
@@ -44,23 +42,20 @@ def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], d
                 f"The program file {source} must be readable, and is not: {error}. Correct the path or its rights."
             ) from None
         raise _foreign(source) from None
-    if "header" not in arrays and "insn_addr" in arrays:
+    if FORM.key not in arrays and "insn_addr" in arrays:
         raise ProgramError(
             f"The file {source} must be a program that Lathe has saved, not a raw stream. Run it with `lathe replay`, "
             "or with replay in Python."
         )
     try:
-        header = json.loads(arrays["header"].tobytes())
-        if header["format"] != FORMAT:
-            raise _foreign(source)
-        version = header["version"]
-    except (KeyError, ValueError, TypeError, AttributeError):
+        header = FORM.header_of(arrays)
+    except UnreadableArchiveError:
         raise _foreign(source) from None
-    if version != VERSION:
+    except OtherVersionError as error:
         raise ProgramError(
-            f"The version of program file {source} must be {VERSION}, not {version!r}. "
+            f"The version of program file {source} must be {FORM.version}, not {error.version!r}. "
             "Compile the program again with this version of Lathe."
-        )
+        ) from None
     try:
         return made_of(header, arrays)
     except LatheError as error:

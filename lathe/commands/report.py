@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -17,7 +19,8 @@ from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
 from lathe.reports.errors import ReportError
 from lathe.reports.extra import plotting_library
-from lathe.reports.page import Page
+from lathe.reports.launches import Run
+from lathe.reports.pair_page import pair_page
 from lathe.reports.result_file import holds_result
 from lathe.reports.run_page import run_page
 from lathe.reports.subjects import (
@@ -30,18 +33,29 @@ from lathe.reports.subjects import (
 from lathe.reports.sweep_page import sweep_page
 from lathe.scripts import check_machine_of
 
+Kind = Literal["model", "script", "store", "archive"]
+
+PAIR = 2
 SQLITE = b"SQLite format 3\0"
 ZIP = b"PK"
 CHROME_TRACE = b'{"displayTimeUni'
 
 
 @click.command()
-@click.argument("subject", metavar="RESULT.npz|PROGRAM.npz|MODEL.onnx|SCRIPT.py|RESULTS.db", type=FILE)
+@click.argument(
+    "subjects",
+    metavar="RESULT.npz|PROGRAM.npz|MODEL.onnx|SCRIPT.py|RESULTS.db [SECOND]",
+    type=FILE,
+    nargs=-1,
+    required=True,
+)
 @config_option
 @shape_option
 @click.option("-o", "--output", type=FILE, required=True, help="The .html file to write.")
 @click.pass_context
-def report(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[str, ...], output: Path) -> None:
+def report(
+    ctx: click.Context, subjects: tuple[Path, ...], config_name: str, shapes: tuple[str, ...], output: Path
+) -> None:
     """Write a page to look at: one file of HTML, which needs no network (extra `reports`).
 
     RESULT.npz is what `lathe run` and `lathe simulate` write with --result, PROGRAM.npz a program or network of `lathe
@@ -49,43 +63,45 @@ def report(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[st
     MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages have the schedules, too, level by
     level. SCRIPT.py is called or run as `lathe compile` and `lathe run` do it; what it gives to lt.build is shown.
     RESULTS.db is the store of a sweep.
+
+    Two of them, but for stores, stand side by side: A and B with the same axes, and what differs, layer by layer. They
+    may be for other machines.
     """
+    if len(subjects) > PAIR:
+        raise ReportError(
+            f"The files of a page must be one, or two to stand side by side, not {len(subjects)}. Give two of them."
+        )
     check_writable(output)
     plotting_library()  # before long work: without it there is no page
-    page_of(ctx, subject, config_name, shapes).write(output)
-
-
-def page_of(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[str, ...]) -> Page:
-    """The page of a file, by what the file is. Raises ReportError for one that is none of these."""
-    begins = first_bytes(subject)
-    machine = load_config(config_name)
-    if is_model(subject):
-        network = from_onnx(subject, shapes_of(shapes))
-        note_float(subject, network.model)
-        return run_page(run_of_model(subject.name, network, machine))
-    check_of_models_only(**{"--shape": shapes})
-    if subject.suffix == ".py":
-        wanted = given(ctx, "config_name")
-
-        def check(machines: Sequence[HardwareConfig]) -> None:
-            if wanted:
-                check_machine_of(subject, machine, machines, "build")
-
-        with redirect_stdout(sys.stderr):
-            return run_page(run_of_script(subject, config_name, check))
-    if given(ctx, "config_name"):
+    kinds = [kind_of(subject) for subject in subjects]
+    _check_options(ctx, subjects, kinds, config_name, shapes)
+    if kinds == ["store"]:
+        sweep_page(subjects[0]).write(output)
+        return
+    if "store" in kinds:
+        store = str(subjects[kinds.index("store")])
         raise ReportError(
-            f"-c must be left out for {str(subject)!r}, not {config_name!r}: it has its own machine. Give a script or "
-            "a model for another one."
+            f"The files of a page of two runs must be runs, and {store!r} is the store of a sweep. Give it alone: its "
+            "page puts points side by side."
         )
+    runs = [run_of(ctx, *each, config_name, shapes) for each in zip(subjects, kinds, strict=True)]
+    if len(runs) == PAIR and runs[0].name == runs[1].name:
+        runs = [replace(run, name=str(subject)) for run, subject in zip(runs, subjects, strict=True)]
+    made = pair_page(*runs) if len(runs) == PAIR else run_page(*runs)
+    made.write(output)
+
+
+def kind_of(subject: Path) -> Kind:
+    """What a file is, by its name or what it begins with. Raises ReportError for one that is none of these."""
+    begins = first_bytes(subject)
+    if is_model(subject):
+        return "model"
+    if subject.suffix == ".py":
+        return "script"
     if begins == SQLITE:
-        return sweep_page(subject)
+        return "store"
     if begins.startswith(ZIP):
-        if holds_result(subject):
-            return run_page(run_of_result_file(subject))
-        if holds_network(subject):
-            return run_page(run_of_network_program(subject.name, NetworkProgram.load(subject)))
-        return run_page(run_of_program(subject.name, Program.load(subject)))
+        return "archive"
     if begins == CHROME_TRACE:
         raise ReportError(
             f"The file {str(subject)!r} must be a result, not a trace for Perfetto, which does not have the program. "
@@ -95,6 +111,43 @@ def page_of(ctx: click.Context, subject: Path, config_name: str, shapes: tuple[s
         f"The file {str(subject)!r} must be a result, a program, a network, a model, a script or the store of a sweep, "
         "and is none of these. Correct the path."
     )
+
+
+def _check_options(
+    ctx: click.Context, subjects: Sequence[Path], kinds: Sequence[Kind], config_name: str, shapes: tuple[str, ...]
+) -> None:
+    """Raise an error for a machine or shapes that no file takes."""
+    if "model" not in kinds:
+        check_of_models_only(**{"--shape": shapes})
+    if given(ctx, "config_name") and not {"model", "script"} & {*kinds}:
+        which = " and ".join(repr(str(subject)) for subject in subjects)
+        has = "each has its own machine" if len(subjects) > 1 else "it has its own machine"
+        raise ReportError(
+            f"-c must be left out for {which}, not {config_name!r}: {has}. Give a script or a model for another one."
+        )
+
+
+def run_of(ctx: click.Context, subject: Path, kind: Kind, config_name: str, shapes: tuple[str, ...]) -> Run:
+    """The run that a file holds or makes; models and scripts are compiled for the machine of -c."""
+    if kind == "model":
+        network = from_onnx(subject, shapes_of(shapes))
+        note_float(subject, network.model)
+        return run_of_model(subject.name, network, load_config(config_name))
+    if kind == "script":
+        machine = load_config(config_name)
+        wanted = given(ctx, "config_name")
+
+        def check(machines: Sequence[HardwareConfig]) -> None:
+            if wanted:
+                check_machine_of(subject, machine, machines, "build")
+
+        with redirect_stdout(sys.stderr):
+            return run_of_script(subject, config_name, check)
+    if holds_result(subject):
+        return run_of_result_file(subject)
+    if holds_network(subject):
+        return run_of_network_program(subject.name, NetworkProgram.load(subject))
+    return run_of_program(subject.name, Program.load(subject))
 
 
 def first_bytes(path: Path) -> bytes:

@@ -1,7 +1,5 @@
 """Compiled networks in files: one .npz archive, in which each stream is a program file of its own."""
 
-import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from os import PathLike
@@ -11,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.frontend.onnx.layers import FloatSums
@@ -19,9 +18,7 @@ from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.windows import Windows
 
-FORMAT = "lathe network"
-VERSION = 5
-KEY = "network"  # of the array that tells what a network consists of; neither programs nor streams have it
+FORM = ArchiveForm("network", "lathe network", 5)
 
 Made = TypeVar("Made")
 
@@ -35,7 +32,7 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
             arrays[f"model{number}"] = np.frombuffer(step.model, np.uint8)
             plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": step.nodes})
             continue
-        arrays[f"program{number}"] = np.frombuffer(_bytes_of(step.program), np.uint8)
+        arrays[f"program{number}"] = np.frombuffer(bytes_of_file(step.program.save), np.uint8)
         arrays[f"layers{number}"] = step.layer_of
         plain.append(
             {
@@ -44,18 +41,13 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
                 "layers": [[each.name, each.label, each.macs, each.bound] for each in step.layers],
             }
         )
-    told = {"format": FORMAT, "version": VERSION, **header, "steps": plain}
-    arrays[KEY] = np.frombuffer(json.dumps(told).encode(), np.uint8)
     with writing(path) as file:
-        np.savez(file, **arrays)
+        np.savez(file, **FORM.with_header({**header, "steps": plain}, arrays))
 
 
 def holds_network(path: str | PathLike[str]) -> bool:
     """Whether a file is an archive as networks are saved in; whoever reads another file says what is wrong with it."""
-    try:
-        return bool(read_arrays(path, (KEY,)))
-    except UnreadableArchiveError:
-        return False
+    return FORM.is_form_of(path)
 
 
 def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], tuple[Step, ...]], Made]) -> Made:
@@ -69,41 +61,22 @@ def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], t
     )
     try:
         arrays = read_arrays(source)
-        header = json.loads(arrays[KEY].tobytes())
-        if header["format"] != FORMAT:
-            raise foreign
-        version = header["version"]
+        header = FORM.header_of(arrays)
     except UnreadableArchiveError as error:
         if error.no_file:
             raise ProgramError(
                 f"The network file {source} must be readable, and is not: {error}. Correct the path or its rights."
             ) from None
         raise foreign from None
-    except (KeyError, ValueError, TypeError):
-        raise foreign from None
-    if version != VERSION:
+    except OtherVersionError as error:
         raise ProgramError(
-            f"The version of network file {source} must be {VERSION}, not {version!r}. "
+            f"The version of network file {source} must be {FORM.version}, not {error.version!r}. "
             "Compile the network again with this version of Lathe."
-        )
+        ) from None
     try:
         return made_of(header, tuple(_step(each, arrays, number) for number, each in enumerate(header["steps"])))
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
         raise foreign from None
-
-
-def _bytes_of(program: Program) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        program.save(path)
-        return path.read_bytes()
-
-
-def _program(content: bytes) -> Program:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        path.write_bytes(content)
-        return Program.load(path)
 
 
 def _plain(port: Port) -> list[Any]:
@@ -139,7 +112,7 @@ def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int
         nodes = tuple((name, why) for name, why in plain["nodes"])
         return HostStep(arrays[f"model{number}"].tobytes(), tuple(plain["inputs"]), tuple(plain["outputs"]), nodes)
     return NpuStep(
-        _program(arrays[f"program{number}"].tobytes()),
+        loaded_from_bytes(arrays[f"program{number}"].tobytes(), Program.load),
         tuple(map(_port, plain["inputs"])),
         tuple(map(_port, plain["outputs"])),
         tuple(LayerOfProgram(*each) for each in plain["layers"]),

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from lathe.configs import HardwareConfig, LatheError
+from lathe.configs.archive_headers import bytes_of_file, loaded_from_bytes
 from lathe.configs.cache_folder import user_cache_folder
 from lathe.configs.errors import shown
 from lathe.frontend import Tensor, format_program
@@ -129,20 +129,14 @@ class ScheduleCache:
         content = self.read_bytes(key)
         if content is None:
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kept.npz"
-            path.write_bytes(content)
-            try:
-                return load(path)
-            except LatheError:
-                return None
+        try:
+            return loaded_from_bytes(content, load)
+        except LatheError:
+            return None
 
     def write_file(self, key: str, save: Callable[[Path], None]) -> None:
         """Keep the file that ``save`` writes, as ``write`` does."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "kept.npz"
-            save(path)
-            self.write_bytes(key, path.read_bytes())
+        self.write_bytes(key, bytes_of_file(save))
 
     def forget_oldest(self, kind: str, most: int) -> None:
         """Let the bytes whose keys begin with ``kind`` take no more than so many, those written last."""

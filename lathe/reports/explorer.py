@@ -12,9 +12,6 @@ from lathe.reports.page import section
 from lathe.scheduler.nest.text import Line
 from lathe.scheduler.reports.marked_levels import marked_levels, statements_of
 
-TITLES = {"communication": "instructions"}
-"""Levels whose title is not their name."""
-
 
 def explorer_section(run: Run) -> list[Markup]:
     """The place of the explorer, where schedules of the run are known."""
@@ -86,7 +83,7 @@ def _stages(stream: Stream, launch: int, stages: list[dict[str, Any]]) -> dict[s
 
 def _level(name: str, lines: Sequence[Line], places: dict[str, int]) -> dict[str, Any]:
     return {
-        "name": TITLES.get(name, name),
+        "name": name,
         "text": packed_lines([line.text for line in lines]),
         "stage": packed(np.array([places.get(line.stage, -1) for line in lines], np.int64)),
         "instruction": packed(np.array([line.instruction for line in lines], np.int64)),

@@ -1,7 +1,5 @@
 """Results in files: what ran, and when each instruction was in each unit, for `lathe report` and for later."""
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from os import PathLike
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.attribution import recorded_trace
+from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.configs.errors import LatheError
@@ -21,10 +20,7 @@ from lathe.reports.errors import ReportError
 from lathe.sim import Counters, Result, Trace
 from lathe.sim.counters import UnitCounters
 
-FORMAT = "lathe result"
-VERSION = 1
-KEY = "result"
-"""Of the array that says what a file is; neither programs, networks nor streams have it."""
+FORM = ArchiveForm("result", "lathe result", 1)
 COLUMNS = tuple(each.name for each in fields(Trace) if each.name != "stream")
 
 Ran = Program | NetworkProgram
@@ -35,25 +31,20 @@ def write_result(path: str | PathLike[str], ran: Ran, results: Sequence[Result])
 
     Raises TraceError for a result without a trace, and FileError.
     """
-    arrays: dict[str, Any] = {"program": np.frombuffer(_bytes_of(ran), np.uint8)}
+    arrays: dict[str, Any] = {"program": np.frombuffer(bytes_of_file(ran.save), np.uint8)}
     launches = []
     for number, result in enumerate(results):
         trace = recorded_trace(result)
         arrays |= {f"{name}{number}": getattr(trace, name) for name in COLUMNS}
         launches.append({"cycles": result.cycles, "tokens": list(result.tokens), "counters": result.counters.to_dict()})
     kind = "network" if isinstance(ran, NetworkProgram) else "program"
-    told = {"format": FORMAT, "version": VERSION, "kind": kind, "launches": launches}
-    arrays[KEY] = np.frombuffer(json.dumps(told).encode(), np.uint8)
     with writing(path) as file:
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **FORM.with_header({"kind": kind, "launches": launches}, arrays))
 
 
 def holds_result(path: str | PathLike[str]) -> bool:
     """Whether a file is an archive as results are saved in; whoever reads another file says what is wrong with it."""
-    try:
-        return bool(read_arrays(path, (KEY,)))
-    except UnreadableArchiveError:
-        return False
+    return FORM.is_form_of(path)
 
 
 def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
@@ -68,19 +59,16 @@ def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
     )
     try:
         arrays = read_arrays(source)
-        header = json.loads(arrays[KEY].tobytes())
-        if header["format"] != FORMAT:
-            raise foreign
-        version = header["version"]
-    except (UnreadableArchiveError, KeyError, ValueError, TypeError):
+        header = FORM.header_of(arrays)
+    except UnreadableArchiveError:
         raise foreign from None
-    if version != VERSION:
+    except OtherVersionError as error:
         raise ReportError(
-            f"The version of result file {str(source)!r} must be {VERSION}, not {version!r}. Write it again with this "
-            "version of Lathe."
-        )
+            f"The version of result file {str(source)!r} must be {FORM.version}, not {error.version!r}. Write it again "
+            "with this version of Lathe."
+        ) from None
     try:
-        ran = _ran(header["kind"], arrays["program"].tobytes())
+        ran = _ran(arrays["program"].tobytes(), header["kind"])
         programs = ran.parts if isinstance(ran, NetworkProgram) else (ran,)
         pairs = zip(programs, header["launches"], strict=True)
         return ran, tuple(_result(program, told, arrays, number) for number, (program, told) in enumerate(pairs))
@@ -88,18 +76,10 @@ def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
         raise foreign from None
 
 
-def _bytes_of(ran: Ran) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        ran.save(path)
-        return path.read_bytes()
-
-
-def _ran(kind: str, content: bytes) -> Ran:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.npz"
-        path.write_bytes(content)
-        return NetworkProgram.load(path) if kind == "network" else Program.load(path)
+def _ran(content: bytes, kind: str) -> Ran:
+    if kind == "network":
+        return loaded_from_bytes(content, NetworkProgram.load)
+    return loaded_from_bytes(content, Program.load)
 
 
 def _result(program: Program, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Result:

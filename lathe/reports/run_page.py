@@ -7,8 +7,12 @@ from lathe.reports.launches import Run
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.run_data import run_data
+from lathe.reports.totals import grouped, totals
 
-SCRIPTS = ("table.js", "run.js", "lod.js", "timeline.js", "layers.js", "explorer.js", "instructions.js")
+SCRIPTS = (
+    "table.js", "run.js", "lod.js", "timeline.js", "picture.js", "roofline.js", "layers.js", "explorer.js",
+    "instructions.js",
+)  # fmt: skip
 
 
 def run_page(run: Run) -> Page:
@@ -25,22 +29,8 @@ def run_page(run: Run) -> Page:
 
 
 def _summary(run: Run) -> Markup:
-    rows: list[tuple[str, object]] = [("machine", run.config.name), ("cycles", grouped(run.cycles))]
-    if run.streams:
-        counters = run.counters
-        rows += [
-            ("instructions", grouped(run.instructions)),
-            ("GEMM operations", grouped(counters.gemm_operations)),
-            ("utilisation (GEMM operations / cycles)", percent(counters.utilisation)),
-            ("ALU operations", grouped(counters.alu_operations)),
-            ("bytes read", grouped(sum(counters.bytes_read.values()))),
-            ("bytes written", grouped(sum(counters.bytes_written.values()))),
-        ]
-        products = [each.result.program.products for each in run.streams]
-        known = [each for each in products if each is not None]
-        if len(known) == len(products):
-            share = sum(known) / (run.cycles * run.config.multipliers)
-            rows.append(("efficiency (products / multipliers' most)", percent(share)))
+    rows: list[tuple[str, object]] = [("machine", run.config.name)]
+    rows += [(each.name, each.text) for each in totals(run)]
     hosts = sum(each.where == "host" for each in run.layers)
     own = grouped(len(run.layers) - hosts)
     rows.append(("layers", f"{own}, and {hosts} nodes on the host" if hosts else own))
@@ -133,13 +123,3 @@ def _instructions() -> Markup:
     note = "All instructions in their order; those of a layer or a statement when one is selected. Click a row."
     listed = element("div", id="instructions", class_="scroll")
     return section("Instructions", bar, listed, id_="instructions-part", note=note)
-
-
-def grouped(number: int) -> str:
-    """A whole number with narrow spaces between thousands."""
-    return f"{number:,}".replace(",", "\u202f")
-
-
-def percent(share: float) -> str:
-    """A share in percent with one digit."""
-    return f"{100 * share:.1f}\u202f%"

@@ -55,7 +55,12 @@ def run_of_script(path: Path, config_name: str, check: Callable[[Sequence[Hardwa
     given the machines of all. Raises ScriptError for a script that builds nothing.
     """
     with _collected() as made:
-        found = run_script(path, FUNCTIONS, "result", config_name)
+        try:
+            found = run_script(path, FUNCTIONS, "result", config_name)
+        except SystemExit as end:
+            if end.code:
+                raise
+            found = None  # sys.exit() at the end of a script is an end like any other
         if isinstance(found, Schedule):
             build(found, [*placeholders(found.program), *found.program], load_config(config_name))
     compiled = {id(each.program): each for each in made}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
-from lathe.reports.run_page import grouped
 from lathe.reports.sweep_data import sweep_data
+from lathe.reports.totals import grouped
 from lathe.sweeps.measurement import OK
 from lathe.sweeps.store import StoredRow, reading_store
 

@@ -172,17 +172,24 @@ def _cells(stage: StageView, stored: Mapping[StorageBuffer, Allocated]) -> str:
     return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
+def instruction_lines(compiled: Compiled) -> list[Line]:
+    """The instructions in the order of the stream, each with its number, and what it is for."""
+    found = []
+    for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
+        note = f"  ; {origin}" if str(origin) else ""
+        found.append(Line(f"{number:5} {instruction_text(each)}{note}", origin.stage, number))
+    return found
+
+
 def communication_lines(compiled: Compiled) -> list[Line]:
     """The instructions of each unit, with their tokens, what they are for, and what signals say between them."""
-    result = []
+    result, instructions = [], instruction_lines(compiled)
     for unit in Unit:
         result.append(Line(f"{unit.name.lower()}:"))
         lines = [(at, text, "", -1) for at, text in compiled.lines_of(unit)]
-        for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
+        for each, line in zip(compiled.program.instructions, instructions, strict=True):
             if unit_of(each) == unit:
-                note = str(origin)
-                text = f"{number:5} {instruction_text(each)}{f'  ; {note}' if note else ''}"
-                lines.append((number, text, origin.stage, number))
+                lines.append((line.instruction, line.text, line.stage, line.instruction))
         for at, text, stage, number in sorted(lines):
             indent = " " * (2 if at == int(at) and text[0] != "b" else 8)
             result.append(Line(f"{indent}{text}", stage, number))

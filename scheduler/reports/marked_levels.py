@@ -8,22 +8,26 @@ from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.text import Line, nest_lines
-from lathe.scheduler.reports.levels import communication_lines, data_lines, order_lines
+from lathe.scheduler.reports.levels import communication_lines, data_lines, instruction_lines, order_lines
 from lathe.scheduler.target.decided_chunks import decide, with_rules
 
-LEVELS = ("algorithm", "order", "data", "loops", "chunks", "communication")
+LEVELS = ("algorithm", "order", "data", "communication", "loops", "chunks", "instructions")
 
 
 def marked_levels(compiled: Compiled) -> dict[str, list[Line]]:
-    """The lines of each of ``LEVELS``, as ``lower`` prints them of a schedule that has been completed."""
+    """The lines of each of ``LEVELS``, as ``lower`` prints them of a schedule that has been completed.
+
+    Instructions stand in the order of the stream, each with its number and what it is for.
+    """
     schedule, config = compiled.schedule, compiled.program.config
     return {
         "algorithm": [*_algorithm(compiled)],
         "order": order_lines(schedule),
         "data": data_lines(schedule, config),
+        "communication": communication_lines(compiled),
         "loops": nest_lines(build_nest(schedule)),
         "chunks": nest_lines(with_rules(decide(partition(build_nest(schedule, largest_blocks=True))))),
-        "communication": communication_lines(compiled),
+        "instructions": instruction_lines(compiled),
     }
 
 

@@ -1,5 +1,6 @@
 """Programs: what makes one consistent, and files that hold one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.isa import Finish, Layout, Load, MemoryType, Program, ProgramError, Segment, Store
-from lathe.isa.program_file import write_archive
+from lathe.isa.program_file import FORM, write_archive
 
 TINY = load_config("tiny")
 
@@ -165,7 +166,7 @@ def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
 
 
 def test_file_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lathe.isa.program_file.VERSION", 99)
+    monkeypatch.setattr("lathe.isa.program_file.FORM", replace(FORM, version=99))
     a_program().save(tmp_path / "p.npz")
     monkeypatch.undo()
     with pytest.raises(ProgramError) as caught:

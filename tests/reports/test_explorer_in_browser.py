@@ -8,7 +8,7 @@ from drawn_runs import DRAWN, PHONE, SCRIPT
 
 from lathe.command_line import main
 
-LEVELS = ["algorithm", "order", "data", "loops", "chunks", "instructions"]
+LEVELS = ["algorithm", "order", "data", "communication", "loops", "chunks", "instructions"]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_a_statement_is_marked_on_every_level_and_on_the_timeline(open_page, pag
     chunks = [line.strip().split("(")[0] for line in marked(page, "chunks")]
     assert Counter(chunks)["gemm"] == Counter(chunks)["reset"] == 2
     instructions = marked(page, "instructions")
+    assert [line.strip() for line in marked(page, "communication")] == [line.strip() for line in instructions]
     assert all(line.endswith(tuple(f"; C at io={n}" for n in range(4))) for line in instructions)
     assert page.locator(".level[data-level=loops] .line.around").all_text_contents()[0] == "for io in 0..4:"
     rows = [row.locator("td").all_inner_texts() for row in page.locator("[aria-label=Statement] tbody tr").all()]

@@ -11,7 +11,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.configs.archives import read_arrays
 from lathe.networks.program import NetworkProgram
-from lathe.reports.result_file import KEY, read_result, write_result
+from lathe.reports.result_file import FORM, read_result, write_result
 
 NONE = (
     "must be a result, a program, a network, a model, a script or the store of a sweep, and is none of these. "
@@ -88,6 +88,21 @@ def test_all_builds_of_a_script_for_one_machine_are_shown(tmp_path):
     assert told.startswith(f"The machine of the script {str(script)!r} must be the one of -c, 'lathe16', not ")
 
 
+def test_a_script_may_end_with_an_exit(tmp_path):
+    script = tmp_path / "s.py"
+    ending = 'import sys\nif __name__ == "__main__":\n    made(lt.load_config(sys.argv[1]))\n    sys.exit({})\n'
+    text = SCRIPT.replace("def build", "def made") + ending
+    for code in ("", "0"):
+        script.write_text(text.format(code))
+        assert [each["name"] for each in data(written(tmp_path, script), "run")["layers"]] == ["D"]
+        (tmp_path / "page.html").unlink()
+    script.write_text("import sys\nsys.exit()\n")
+    assert refused(tmp_path, script).startswith(f"The script {str(script)!r} must build a program with lt.build")
+    script.write_text(text.format(3))
+    done = CliRunner().invoke(main, ["report", str(script), "-o", str(tmp_path / "page.html")])
+    assert (done.exit_code, (tmp_path / "page.html").exists()) == (3, False)
+
+
 def test_a_model_has_its_layers_and_nodes_of_the_host_and_its_schedules(tmp_path, digits_onnx):
     text = written(tmp_path, digits_onnx, "-c", "lathe16")
     layers = data(text, "run")["layers"]
@@ -147,18 +162,19 @@ def test_damaged_and_later_results_are_refused(tmp_path, program):
         f"The file {str(path)!r} must be a result that `lathe simulate --result` has written, and is not, or it is "
         "damaged. Write it again."
     )
-    header = json.loads(arrays[KEY].tobytes())
+    header = json.loads(arrays[FORM.key].tobytes())
     changes = [
         {"start0": arrays["start0"][1:]},
         {"instruction0": arrays["instruction0"] * 0},
         {"program": arrays["program"][:200]},
-        {KEY: np.frombuffer(b"{}", np.uint8)},
-        {KEY: np.frombuffer(json.dumps({**header, "launches": []}).encode(), np.uint8)},
+        {FORM.key: np.frombuffer(b"{}", np.uint8)},
+        {FORM.key: np.frombuffer(b"[" * 100_000, np.uint8)},
+        {FORM.key: np.frombuffer(json.dumps({**header, "launches": []}).encode(), np.uint8)},
     ]
     for change in changes:
         np.savez(path, **{**arrays, **change})
         assert refused(tmp_path, path) == damaged
-    np.savez(path, **{**arrays, KEY: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
+    np.savez(path, **{**arrays, FORM.key: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
     assert refused(tmp_path, path) == (
         f"The version of result file {str(path)!r} must be 1, not 2. Write it again with this version of Lathe."
     )

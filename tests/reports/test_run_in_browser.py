@@ -1,6 +1,7 @@
 """The page of a run in a browser: nothing is wrong, figures have axes and units, and a click leads to the numbers."""
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,12 @@ def texts(page, selector):
 def test_a_page_asks_for_nothing_and_fits_the_screen(open_page, digits_page, size, scheme):
     page = drawn(open_page(digits_page, *size, scheme))
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    for title in ("#timeline .xtitle", "#cycles .xtitle", "#roofline .xtitle", "#roofline .ytitle"):
+        inner, outer = (page.locator(each).bounding_box() for each in (title, title.split()[0]))
+        assert outer["x"] <= inner["x"]
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+        assert outer["y"] <= inner["y"]
+        assert inner["y"] + inner["height"] <= outer["y"] + outer["height"]
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)")
 
@@ -69,6 +76,7 @@ def test_figures_have_axes_with_units_and_legends(open_page, digits_page):
     assert {"waits: memory", "tokens load->compute", "acc in use", "DRAM read", "the bus's most"} <= {*named}
     assert {"gemm", "alu", "transfer", "waits: load->compute"} <= {*texts(page, "#cycles-part .legend button")}
     assert "roof" in texts(page, "#roofline-part .legend button")
+    assert {"conv1.relu", "conv2.relu", "logits"} <= {*texts(page, "#roofline .textpoint")}
 
 
 def test_a_name_of_a_legend_hides_and_shows_what_it_names(open_page, digits_page):
@@ -159,6 +167,11 @@ def test_names_are_text_whatever_they_hold(open_page, digits, tmp_path):
     ]
     page.click("#layers tbody tr:nth-child(2)")
     assert texts(page, "#selected h3") == [HOSTILE[1]]
+    for name in ("timeline", "cycles", "roofline"):
+        with page.expect_download() as found:
+            page.click(f"button.save[data-figure={name}][data-format=svg]")
+        elements = {each.tag.rpartition("}")[2] for each in ElementTree.parse(found.value.path()).iter()}
+        assert not elements & {"script", "img", "b", "foreignObject"}
 
 
 def test_nodes_of_a_model_may_be_named_like_the_end_of_a_script(open_page, digits_onnx, tmp_path):
@@ -196,8 +209,15 @@ def test_colours_follow_the_system(open_page, digits_page):
     page = drawn(open_page(digits_page))
     colour = "document.getElementById('cycles')._fullLayout.font.color"
     before = page.evaluate(colour)
+    boxes = "document.getElementById('timeline').data.find((each) => each.name === 'load').fillcolor"
+    roof = "document.getElementById('roofline').data[0].line.color"
+    assert (page.evaluate(boxes), page.evaluate(roof)) == ("#3b7dd8", "#1b2430")
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"{colour} !== '{before}'")
+    page.wait_for_function(f"{boxes} === '#5c9df0' && {roof} === '#e6eaef'")
+    page.locator("#roofline").scroll_into_view_if_needed()
+    page.locator("#roofline .point").first.click(force=True)
+    assert page.locator("#selected h3").count() == 1
 
 
 def test_launches_of_one_run_follow_each_other(open_page, digits, tmp_path):

@@ -91,6 +91,22 @@ def test_axes_say_what_and_in_which_unit_and_the_legend_names_workloads(page):
     assert names == ["workload", "path", "m", "memory.latency", "batch", "cycles", "efficiency", "energy_pj"]
 
 
+def test_logarithmic_axes_have_ticks_within_a_decade_also_for_great_numbers(tmp_path, open_page):
+    write(tmp_path / "r.db", [stored(at, at, 1, 1000 * at + 500, 0.9e6 + 1.6e6 * at) for at in range(8)])
+    assert (
+        CliRunner().invoke(main, ["report", str(tmp_path / "r.db"), "-o", str(tmp_path / "page.html")]).exit_code == 0
+    )
+    page = open_page(tmp_path / "page.html")
+    page.wait_for_selector("#front .main-svg")
+    page.check("#front-x-log")
+    page.check("#front-y-log")
+    ticks = "[...document.querySelectorAll('#front .{}tick text')].map((each) => each.dataset.unformatted)"
+    up = ["10<sup>6</sup>", "2×10<sup>6</sup>", "5×10<sup>6</sup>", "10<sup>7</sup>"]
+    page.wait_for_function(f"({ticks.format('y')}).includes('{up[-1]}')")
+    assert [each for each in page.evaluate(ticks.format("y")) if each] == up
+    assert {"500", "1\u202f000", "2\u202f000"} <= {*page.evaluate(ticks.format("x"))}
+
+
 def test_no_figure_offers_to_be_sent_anywhere(page):
     buttons = page.locator(".modebar-btn")
     found = buttons.evaluate_all("(all) => all.map((each) => each.dataset.title)")
@@ -112,6 +128,30 @@ def test_a_click_on_a_point_shows_its_configuration_and_its_layers(page):
         ["first", "120", "5", "40", "64", "92.3\u202f%"],
         [HOSTILE, "10", "3", "20", "32", "7.7\u202f%"],
     ]
+
+
+def test_what_is_for_selected_points_is_there_when_one_is_selected(page):
+    assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [False] * 3
+    page.locator("#points-table tbody tr").first.click()
+    assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [True, False, False]
+
+
+def light_of(colour):
+    """The relative luminance of a colour such as "#1f8f80", as WCAG 2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_lines_of_all_colours_can_be_seen_in_light_and_dark(page):
+    scale = "document.getElementById('parallel').data?.[0].line.colorscale.map(([, colour]) => colour)"
+    for scheme, back in (("light", "#ffffff"), ("dark", "#14181d")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"getComputedStyle(document.documentElement).getPropertyValue('--back') === '{back}'")
+        page.wait_for_function(f"({scale})?.[0] === '{'#440154' if scheme == 'light' else '#fde725'}'")
+        for colour in page.evaluate(scale):
+            low, high = sorted((light_of(colour), light_of(back)))
+            assert (high + 0.05) / (low + 0.05) >= 3
 
 
 def test_two_points_stand_side_by_side(page):
@@ -168,8 +208,9 @@ def test_a_range_on_an_axis_filters_too(page):
     assert best_of(page) == [0, 1, 2, 4]
 
 
-@pytest.mark.parametrize("name", ["front", "parallel"])
+@pytest.mark.parametrize("name", ["front", "parallel", "layers"])
 def test_figures_are_saved_as_svg_and_png(page, name):
+    page.locator("#points-table tbody tr").first.click()
     page.wait_for_selector("#parallel .axis-brush")
     for form, begins in (("svg", b"<svg"), ("png", b"\x89PNG")):
         with page.expect_download() as found:

@@ -66,7 +66,7 @@ lathe.sweep.then((sweep) => {
     const values = points.map(of).filter((value) => value > 0);
     return type === "log" && values.length ? { ...made, ...logged(values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))) } : made;
   };
-  const logged = (low, high) => (high < 1e6 && high / low < 1e4 ? lathe.logTicks(low / 2, high * 2) : { exponentformat: "power", dtick: 1 });
+  const logged = (low, high) => (high / low < 1e4 ? lathe.logTicks(low / 2, high * 2) : { exponentformat: "power", dtick: 1 });
 
   function draw() {
     const { of, signs } = on(), isKnown = known({ of });
@@ -109,6 +109,7 @@ lathe.sweep.then((sweep) => {
   for (const each of controls) each.addEventListener("change", draw);
   sweep.onSeen("front", draw);
   sweep.onSelect(draw);
+  lathe.onTheme(draw); // the marks of selected points
   draw().then((place) => place.on("plotly_click", ({ points }) => {
     const i = points[0].customdata;
     if (i !== undefined) sweep.pick(i);

@@ -69,31 +69,13 @@ lathe.origins.then(async ({ run }) => {
     return button;
   };
   function tell(i) {
-    const queue = (field) => run.token_fields[c.unit[i]][field];
-    const rows = [
-      ["number", grouped(i)], ["assembly", make("code", {}, text(i))], ["unit", run.units[c.unit[i]]],
-      ["layer", run.layers[c.layer[i]].name],
-      ...(run.statement_of ? [["statement", run.statement_at(i)], ["chunk", run.chunk_of(i)]] : []),
-      ["handed over by fetch", `cycle ${grouped(run.dispatch[i])}`],
-      ["starts", `cycle ${grouped(run.start(i))}`], ["ends", `cycle ${grouped(run.end(i))}`],
-      ["has the unit", `${grouped(c.length[i])} cycles from ${grouped(run.begin[i])} on`],
-      ["the unit waited before", c.stalled[i] ? `${grouped(c.stalled[i])} cycles, last for ${run.causes[c.cause[i]]}` : "0 cycles"],
-      ["waited for the memory", `${grouped(c.waited[i])} cycles`],
-      ["bytes of DRAM", grouped(c.bytes[i])],
-    ];
-    for (const { queue: from, giver } of run.from.get(i) ?? []) {
-      rows.push([`takes a token ${run.queues[from]}`, giver < 0 ? "that was there before the launch" : other(giver)]);
-    }
-    for (const field of [2, 3]) if (c.tokens[i] & (1 << field) && queue(field) >= 0) rows.push(["gives a token", run.queues[queue(field)]]);
     const go = make("button", { type: "button" }, "Show on the timeline");
     go.addEventListener("click", () => {
       const width = Math.max(200, 6 * c.length[i]);
       lathe.timeline.show(run.begin[i] - width / 2, run.boundary[i] + width / 2);
       document.getElementById("timeline-part").scrollIntoView({ behavior: "smooth" });
     });
-    chosen.replaceChildren(make("h3", {}, `Instruction ${grouped(i)}`), make("div", { class: "bar" }, go),
-      make("div", { class: "scroll" }, make("table", { class: "of-instruction", "aria-label": "Instruction" }, make("tbody", {},
-        ...rows.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "wrap" }, value)))))));
+    chosen.replaceChildren(make("h3", {}, `Instruction ${grouped(i)}`), make("div", { class: "bar" }, go), lathe.factsOf(run, i, text(i), other));
   }
   run.onSelect((selection) => {
     if (selection?.kind === "instruction") {

@@ -6,18 +6,17 @@ lathe.pictured.then((run) => {
   const units = run.units.slice(0, -1), known = run.layers.map((layer, at) => ({ ...layer, at }));
   const own = known.filter((layer) => layer.where !== "host");
   const chosen = document.getElementById("selected");
-  const activities = { load: ["load"], compute: ["gemm", "alu", "transfer"], store: ["store"] };
+  const activities = lathe.activities;
 
   lathe.selectLayer = (at) =>
     run.select({ kind: "layer", layer: at, marks: run.columns ? (i) => run.columns.layer[i] === at : null });
 
-  const limit = (layer) => (layer.memory > layer.compute ? "memory" : "compute");
   const columns = [
     { name: "layer", of: (l) => l.name },
     { name: "where", of: (l) => l.where },
     { name: "cycles", of: (l) => l.cycles, text: grouped },
     { name: "bound", of: (l) => l.bound, text: grouped, title: "cycles that it takes at least, alone" },
-    { name: "bound by", of: (l) => (l.where === "host" ? "" : limit(l)) },
+    { name: "bound by", of: (l) => (l.where === "host" ? "" : lathe.limit(l)) },
     { name: "compute", of: (l) => l.compute, text: grouped, title: "steps of its instructions in the compute unit" },
     { name: "memory", of: (l) => l.memory, text: grouped, title: "cycles of its bytes on the bus" },
     { name: "of peak", of: (l) => (l.macs && l.cycles ? l.macs / (l.cycles * run.peak) : 0),
@@ -66,52 +65,11 @@ lathe.pictured.then((run) => {
   which.addEventListener("change", bars);
   document.getElementById("cycles").on("plotly_click", ({ points: [point] }) => lathe.selectLayer(own[point.y].at));
 
-  // The roofline.
-  const points = own.filter((layer) => layer.macs && layer.bytes && layer.cycles);
-  const roofline = document.getElementById("roofline");
-  if (!points.length) {
-    roofline.replaceChildren("No layer of this run makes products of bytes that it moves.");
-    roofline.style.height = "auto";
-  } else {
-    const intensity = points.map((layer) => layer.macs / layer.bytes);
-    const ridge = run.peak / run.bytes_per_cycle;
-    const low = Math.min(ridge, ...intensity) / 2, high = Math.max(ridge, ...intensity) * 2;
-    const text = points.map((layer) => plain(layer.name)), at = points.map((layer) => layer.at);
-    const reached = points.map((layer) => layer.macs / layer.cycles);
-    const possible = points.map((layer) => layer.macs / Math.max(1, layer.bound));
-    const colour = { memory: "#c2496b", compute: "#2a9d5c" };
-    const lines = { x: [], y: [] };
-    points.forEach((_, k) => {
-      lines.x.push(intensity[k], intensity[k], null);
-      lines.y.push(reached[k], possible[k], null);
-    });
-    const series = (bound) => {
-      const chosen = points.map((layer, k) => k).filter((k) => limit(points[k]) === bound);
-      const of = (values) => chosen.map((k) => values[k]);
-      return [
-        { type: "scatter", mode: "markers", name: `reached, bound by ${bound}`, x: of(intensity), y: of(reached), text: of(text),
-          customdata: of(at), marker: { size: 10, color: colour[bound] },
-          hovertemplate: "%{text}<br>%{y:.4~g} MACs a cycle, %{x:.4~g} a byte<extra></extra>" },
-        { type: "scatter", mode: "markers", name: `its bound (${bound})`, x: of(intensity), y: of(possible), text: of(text),
-          customdata: of(at), marker: { size: 10, color: colour[bound], symbol: "circle-open" },
-          hovertemplate: "%{text}<br>at most %{y:.4~g} MACs a cycle by its bound<extra></extra>" },
-      ].filter(() => chosen.length);
-    };
-    const least = Math.min(...reached, ...possible, low * run.bytes_per_cycle) / 1.5;
-    lathe.draw("roofline", [
-      { type: "scatter", mode: "lines", name: "roof", x: [low, ridge, high], y: [low * run.bytes_per_cycle, run.peak, run.peak],
-        line: { color: lathe.colour("text"), width: 2 }, hovertemplate: "roof: %{y:.4~g} MACs a cycle<extra></extra>" },
-      { type: "scatter", mode: "lines", ...lines, line: { color: lathe.colour("quiet"), width: 1, dash: "dot" }, hoverinfo: "skip", showlegend: false },
-      ...series("compute"), ...series("memory"),
-    ], {
-      height: 440, margin: { l: 62, r: 12, t: 8, b: 48 }, uirevision: "roofline",
-      xaxis: { type: "log", title: { text: "multiply-accumulates for each byte of DRAM", standoff: 6 }, ...lathe.logTicks(low, high), range: [Math.log10(low), Math.log10(high)] },
-      yaxis: { type: "log", title: { text: "multiply-accumulates in a cycle", standoff: 6 }, ...lathe.logTicks(least, run.peak * 1.5), range: [Math.log10(least), Math.log10(run.peak * 1.5)] },
-    }, {}, true);
-    roofline.on("plotly_click", ({ points: [point] }) => {
-      if (point.customdata !== undefined) lathe.selectLayer(point.customdata);
-    });
-  }
+  const colour = { memory: "#c2496b", compute: "#2a9d5c" };
+  const roofline = () => lathe.roofline("roofline", [{ name: "roof", peak: run.peak, bytes: run.bytes_per_cycle, line: { width: 2 } }],
+    ["compute", "memory"].map((bound) => ({ reached: `reached, bound by ${bound}`, possible: `its bound (${bound})`,
+      layers: own.filter((layer) => lathe.limit(layer) === bound), colour: colour[bound], symbol: "circle", pick: lathe.selectLayer })));
+  roofline();
 
   // What is selected.
   const row = (name, value) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, value));
@@ -156,5 +114,6 @@ lathe.pictured.then((run) => {
       tellLayer(selection.layer);
     }
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", bars);
+  lathe.onTheme(bars);
+  lathe.onTheme(roofline);
 });

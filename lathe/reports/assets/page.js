@@ -120,7 +120,7 @@ const lathe = (() => {
     list.dataset.key = key;
     list.replaceChildren(...[...groups].filter(([, trace]) => trace).map(([group, trace]) => {
       const line = trace.mode === "lines" && !trace.fillcolor, shade = trace.fillcolor ?? trace.line?.color ?? trace.marker?.color;
-      const swatch = make("span", { class: line ? "swatch stroke" : trace.mode === "markers" ? "swatch dot" : "swatch" });
+      const swatch = make("span", { class: line ? "swatch stroke" : trace.mode?.startsWith("markers") ? "swatch dot" : "swatch" });
       if (trace.marker?.symbol?.endsWith("-open")) swatch.style.border = `2px solid ${shade}`;
       else swatch.style.background = shade;
       return make("button", { type: "button", "data-group": group, "aria-pressed": String(!off.has(group)) }, swatch, trace.name);
@@ -131,6 +131,9 @@ const lathe = (() => {
     colours.clear();
     for (const [name, { traces, layout, config, legend }] of figures) draw(name, traces, layout, config, legend);
   });
+  // Called when light becomes dark or dark light, for figures whose traces have colours of the theme.
+  const onTheme = (redraw) => dark.addEventListener("change", () => redraw());
+  const isDark = () => dark.matches;
 
   // As a file; in the file the paper has the page's colour, so that it can be read.
   async function image(name, format) {
@@ -146,16 +149,18 @@ const lathe = (() => {
     return Plotly.toImage({ data: traces, layout: made }, { format, width, height: plot + below, scale: format === "png" ? 2 : 1 });
   }
 
-  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full.
+  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full, from a million on as powers of ten.
   function logTicks(low, high) {
-    const tickvals = [];
+    const tickvals = [], ticktext = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
       for (const digit of [1, 2, 5]) {
         const value = Number(`${digit}e${power}`);
-        if (value >= low && value <= high) tickvals.push(value);
+        if (value < low || value > high) continue;
+        tickvals.push(value);
+        ticktext.push(value < 1e6 ? grouped(value) : `${digit > 1 ? `${digit}×` : ""}10<sup>${power}</sup>`);
       }
     }
-    return { tickvals, ticktext: tickvals.map(grouped) };
+    return { tickvals, ticktext };
   }
   async function save(name, format) {
     const link = make("a", { href: await image(name, format), download: `${name}.${format}` });
@@ -166,5 +171,5 @@ const lathe = (() => {
     if (button) save(button.dataset.figure, button.dataset.format);
   });
 
-  return { data, load, unpacked, plain, grouped, make, colour, draw, image, save, logTicks };
+  return { data, load, unpacked, plain, grouped, make, colour, onTheme, isDark, draw, image, save, logTicks };
 })();

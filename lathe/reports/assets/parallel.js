@@ -1,6 +1,9 @@
 "use strict";
 // Parallel coordinates: an axis for each thing that varies, a line for each point; ranges on axes are a filter.
 lathe.sweep.then((sweep) => {
+  // From little to much; each colour can be told from the page behind it.
+  const ON_LIGHT = [[0, "#440154"], [0.33, "#3b6fb5"], [0.66, "#1f8f80"], [1, "#85860f"]];
+  const ON_DARK = [[0, "#fde725"], [0.33, "#5ec962"], [0.66, "#2bb3ab"], [1, "#8a8ff0"]];
   const place = document.getElementById("parallel");
   if (!place) return;
   const ROOM = 92; // pixels that an axis takes at least; the figure scrolls sideways where there are fewer
@@ -63,9 +66,9 @@ lathe.sweep.then((sweep) => {
       return { ...made, values, range: [-0.4, Math.max(1, steps.length - 1) + 0.4], tickvals: steps.map((_, at) => at), ticktext: steps.map(told) };
     });
     place.style.minWidth = `${Math.max(1, axes.length) * ROOM}px`;
-    const by = sweep.named.get(colour.value), dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const by = sweep.named.get(colour.value), dark = lathe.isDark();
     const line = by && {
-      color: points.map((i) => by.of(i) ?? 0), colorscale: "Viridis", reversescale: dark, showscale: true,
+      color: points.map((i) => by.of(i) ?? 0), colorscale: dark ? ON_DARK : ON_LIGHT, showscale: true,
       colorbar: { title: { text: lathe.plain(sweep.title(by)), side: "right" }, thickness: 12, outlinewidth: 0, exponentformat: "power", minexponent: 5, separatethousands: true },
     };
     const text = lathe.colour("text");
@@ -101,7 +104,7 @@ lathe.sweep.then((sweep) => {
     draw();
   });
   colour.addEventListener("change", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  lathe.onTheme(draw);
   // After the first picture of the page, which need not wait for it.
   requestAnimationFrame(() => setTimeout(() => draw().then(() => place.on("plotly_restyle", marked))));
 });

@@ -1,7 +1,7 @@
 "use strict";
 // A run: its columns as times, what is selected, and who wants to know of it.
-lathe.run = (async () => {
-  const run = await lathe.load("run", ["assembly"]);
+lathe.runOf = async (name) => {
+  const run = await lathe.load(name, ["assembly"]);
   if (!run.columns) return run;
   const c = run.columns, count = c.unit.length;
   const units = run.units.length - 1; // fetch is the last, and no instruction's own
@@ -96,4 +96,26 @@ lathe.run = (async () => {
     return low < high ? [low, high] : null;
   };
   return run;
-})();
+};
+
+// What an instruction is, when it runs and what it waits for: names and values. `button(k)` leads to another one.
+lathe.factsOf = (run, i, text, button) => {
+  const { grouped, make } = lathe, c = run.columns, queue = (field) => run.token_fields[c.unit[i]][field];
+  const facts = [
+    ["number", grouped(i)], ["assembly", make("code", {}, text)], ["unit", run.units[c.unit[i]]],
+    ["layer", run.layers[c.layer[i]].name],
+    ...(run.statement_of ? [["statement", run.statement_at(i)], ["chunk", run.chunk_of(i)]] : []),
+    ["handed over by fetch", `cycle ${grouped(run.dispatch[i])}`],
+    ["starts", `cycle ${grouped(run.start(i))}`], ["ends", `cycle ${grouped(run.end(i))}`],
+    ["has the unit", `${grouped(c.length[i])} cycles from ${grouped(run.begin[i])} on`],
+    ["the unit waited before", c.stalled[i] ? `${grouped(c.stalled[i])} cycles, last for ${run.causes[c.cause[i]]}` : "0 cycles"],
+    ["waited for the memory", `${grouped(c.waited[i])} cycles`],
+    ["bytes of DRAM", grouped(c.bytes[i])],
+  ];
+  for (const { queue: from, giver } of run.from.get(i) ?? []) {
+    facts.push([`takes a token ${run.queues[from]}`, giver < 0 ? "that was there before the launch" : button(giver)]);
+  }
+  for (const field of [2, 3]) if (c.tokens[i] & (1 << field) && queue(field) >= 0) facts.push(["gives a token", run.queues[queue(field)]]);
+  return make("div", { class: "scroll" }, make("table", { class: "of-instruction", "aria-label": "Instruction" }, make("tbody", {},
+    ...facts.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "wrap" }, value))))));
+};

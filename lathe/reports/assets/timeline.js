@@ -1,17 +1,6 @@
 "use strict";
 // The timeline: a row for each unit, tokens, scratchpads and DRAM over one axis of cycles; drawn anew for each window.
-// What else a page has comes behind this picture.
-lathe.pictured = lathe.run.then((run) => {
-  const place = document.getElementById("timeline");
-  if (!place) return run;
-  const NEAR = 600; // entries that are drawn one by one
-  const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
-  const kinds = [...run.activities, ...run.causes];
-  const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
-  const whole = [0, run.cycles];
-  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false, drawn = null;
-  const mostTokens = Math.max(...run.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0)));
-
+{
   const LIGHT = {
     load: "#3b7dd8", gemm: "#2a9d5c", alu: "#d98a1f", transfer: "#8a63c9", store: "#c2496b", fetch: "#6f7f92",
     empty: "#d5dae1", "load->compute": "#a9c8f2", "compute->load": "#b5e0c4", "compute->store": "#bfe3d4",
@@ -24,8 +13,22 @@ lathe.pictured = lathe.run.then((run) => {
     "store->compute": "#643446", drain: "#5a5130", memory: "#70402f", "load queue": "#2c4057",
     "compute queue": "#2c4a3a", "store queue": "#57323f", none: "#2b333d",
   };
-  const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
-  lathe.kindColour = (name) => (isDark() ? DARK : LIGHT)[name] ?? "#888888";
+  lathe.kindColour = (name) => (lathe.isDark() ? DARK : LIGHT)[name] ?? "#888888";
+}
+
+// Draw the timeline of a run in the place of a name. `runs` are those whose timelines stand on one page: all have the
+// same axes. What is shown is told to `moved`, so that the others can follow.
+lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } = {}) => {
+  const place = document.getElementById(name), total = Math.max(...runs.map((each) => each.cycles));
+  const NEAR = 600; // entries that are drawn one by one
+  const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
+  const kinds = [...run.activities, ...run.causes];
+  const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
+  const whole = [0, total], together = runs.length > 1;
+  let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false, drawn = null;
+  const mostTokens = Math.max(...runs.flatMap((each) => each.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0))));
+  const memories = [...new Set(runs.flatMap((each) => each.memories.map((memory) => memory.name)))].sort();
+  let mostBytes = 0; // a cycle, in any of the runs, in what is drawn
   const LINES = ["#3b7dd8", "#2a9d5c", "#d98a1f", "#c2496b", "#8a63c9", "#6f7f92"];
 
   const narrow = () => place.clientWidth < 560;
@@ -37,20 +40,21 @@ lathe.pictured = lathe.run.then((run) => {
   function layout() {
     const gap = 0.018, sum = parts.reduce((a, b) => a + b, 0), left = 1 - gap * (parts.length - 1);
     const made = {
-      height: 540, margin: { l: small ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
-      barmode: "overlay", uirevision: "run",
+      height, margin: { l: small ? 92 : 108, r: 12, t: 8, b: 40 }, dragmode: "zoom",
+      barmode: "overlay", uirevision: name,
       xaxis: { title: { text: "cycle", standoff: 4 }, range: [...window_], anchor: axisOf(parts.length - 1),
-        minallowed: 0, maxallowed: run.cycles, exponentformat: "none", separatethousands: true, zeroline: false },
+        minallowed: 0, maxallowed: total, exponentformat: "none", separatethousands: true, zeroline: false },
       annotations: [],
     };
     const middles = [];
     let top = 1;
     parts.forEach((part, at) => {
-      const height = (part / sum) * left, domain = [Math.max(0, top - height), top];
+      const domain = [Math.max(0, top - (part / sum) * left), top];
       made[`yaxis${at ? at + 1 : ""}`] = {
         domain, fixedrange: true, zeroline: false, nticks: 3, anchor: "x",
         ...(at < rows.length ? { range: [0, 1.24], showticklabels: false, ticks: "", showgrid: false }
-          : { rangemode: "tozero", tickfont: { size: 10 }, ...(at === rows.length && mostTokens <= 3 ? { dtick: 1 } : {}) }),
+          : { rangemode: "tozero", tickfont: { size: 10 }, ...(at === rows.length && mostTokens <= 3 ? { dtick: 1 } : {}),
+            ...(together ? { range: [0, 1.06 * [Math.max(1, mostTokens), 100, mostBytes][at - rows.length]] } : {}) }),
       };
       made.annotations.push({
         text: texts[at], xref: "paper", yref: "paper", x: 0, xshift: at < rows.length ? -8 : small ? -26 : -34, y: (domain[0] + top) / 2,
@@ -165,10 +169,14 @@ lathe.pictured = lathe.run.then((run) => {
     }));
     run.memories.forEach((curve, at) => traces.push({
       ...lathe.lod.steps(curve, low, high, count), type: "scatter", mode: "lines", yaxis: axisOf(rows.length + 1),
-      line: { shape: "hv", width: 1.4, color: LINES[at % LINES.length] }, name: `${curve.name} in use`, legendrank: 1100 + at,
+      line: { shape: "hv", width: 1.4, color: LINES[memories.indexOf(curve.name) % LINES.length] }, name: `${curve.name} in use`, legendrank: 1100 + at,
       uid: `m${at}`, hovertemplate: `%{y:.1f} % of ${curve.depth} ${lathe.plain(curve.name)} elements<br>cycle %{x:.0f}<extra></extra>`,
     }));
     const { read, written } = lathe.lod.traffic(run, low, high, count), x = begins(low, high, count);
+    mostBytes = Math.max(...runs.flatMap((each) => {
+      const bytes = each === run ? { read, written } : lathe.lod.traffic(each, low, high, count);
+      return [each.bytes_per_cycle, ...bytes.read, ...bytes.written];
+    }));
     [["read", held(read), LINES[0]], ["written", held(written), LINES[3]]].forEach(([name, y, color], at) => traces.push({
       type: "scatter", mode: "lines", x, y, yaxis: axisOf(rows.length + 2), line: { shape: "hv", width: 1.2, color },
       name: `DRAM ${name}`, legendrank: 1200 + at, uid: `d${at}`,
@@ -187,7 +195,7 @@ lathe.pictured = lathe.run.then((run) => {
       while (wanted) {
         wanted = false;
         const [a, b] = window_, width = b - a;
-        const low = Math.max(0, a - width / 2), high = Math.min(run.cycles, b + width / 2);
+        const low = Math.max(0, a - width / 2), high = Math.min(total, b + width / 2);
         const count = Math.max(1, Math.min(Math.ceil((COLUMNS * (high - low)) / width), Math.ceil(high - low)));
         const single = lathe.lod.number(run, low, high) <= NEAR;
         seen.clear();
@@ -195,39 +203,42 @@ lathe.pictured = lathe.run.then((run) => {
           ...curves(low, high, count)];
         drawn = { low, high, width, single };
         place.dataset.detail = single ? "instructions" : "shares";
-        await lathe.draw("timeline", traces, layout(), { scrollZoom: true }, true);
+        await lathe.draw(name, traces, layout(), { scrollZoom: true }, true);
       }
       drawing = null;
     })();
     return drawing;
   }
 
-  const least = Math.min(20, run.cycles), PAUSE = 90; // milliseconds without a turn of the wheel
+  const least = Math.min(20, total), PAUSE = 90; // milliseconds without a turn of the wheel
   let later = 0;
   // Whether what has been drawn shows a window well enough: boxes do, columns if they are not much wider than wanted.
   const isDrawn = (low, high) => drawn !== null && low >= drawn.low && high <= drawn.high
     && high - low >= drawn.width * (drawn.single ? 0.25 : 0.7);
   function show(low, high, pause = 0) {
-    const width = Math.min(run.cycles, Math.max(least, high - low)), middle = (low + high) / 2;
-    const from = Math.min(Math.max(0, middle - width / 2), run.cycles - width);
+    const width = Math.min(total, Math.max(least, high - low)), middle = (low + high) / 2;
+    const from = Math.min(Math.max(0, middle - width / 2), total - width);
     window_ = [from, from + width];
     clearTimeout(later);
     if (!pause) return draw();
     if (!isDrawn(from, from + width)) later = setTimeout(draw, pause);
     return null;
   }
-  lathe.timeline = { show, window: () => [...window_], draw };
-
+  // The reader has moved this timeline: those beside it follow at once.
+  function turn(low, high, pause = 0) {
+    moved(low, high);
+    return show(low, high, pause);
+  }
   const pictured = draw().then(async () => {
     // In a window that is not seen there are no frames.
     await Promise.race([new Promise(requestAnimationFrame), new Promise((done) => { setTimeout(done, 200); })]);
     performance.mark("first picture");
     place.on("plotly_relayout", (change) => {
       const low = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], high = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
-      if (change["xaxis.autorange"]) show(...whole);
-      else if (low !== undefined && (low !== window_[0] || high !== window_[1])) show(Number(low), Number(high), PAUSE);
+      if (change["xaxis.autorange"]) turn(...whole);
+      else if (low !== undefined && (low !== window_[0] || high !== window_[1])) turn(Number(low), Number(high), PAUSE);
     });
-    place.on("plotly_doubleclick", () => { show(...whole); });
+    place.on("plotly_doubleclick", () => { turn(...whole); });
     place.on("plotly_click", ({ points: [point] }) => {
       const unit = point.data.meta?.unit;
       if (unit === undefined) return;
@@ -240,7 +251,6 @@ lathe.pictured = lathe.run.then((run) => {
       }
       if (i !== undefined) run.select({ kind: "instruction", instruction: i, marks: (k) => k === i });
     });
-    return run;
   });
   run.onSelect((selection) => {
     marks = selection?.marks ?? null;
@@ -248,26 +258,16 @@ lathe.pictured = lathe.run.then((run) => {
     draw();
   });
 
-  document.addEventListener("click", (event) => {
-    const how = event.target.closest("button[data-zoom]")?.dataset.zoom;
+  const zoom = (how) => {
     const [low, high] = window_, width = high - low;
-    if (how === "all") show(...whole);
-    else if (how === "in") show(low + width / 4, high - width / 4);
-    else if (how === "out") show(low - width / 2, high + width / 2);
-  });
-  const select = document.getElementById("go-to-layer");
-  run.layers.forEach((layer, at) => {
-    if (layer.where !== "host") select.append(lathe.make("option", { value: at }, layer.name));
-  });
-  select.addEventListener("change", () => {
-    if (select.value === "") return;
-    lathe.selectLayer(Number(select.value));
-    const range = run.range_of((i) => run.columns.layer[i] === Number(select.value));
-    if (range) show(...range);
-    select.value = "";
-  });
+    if (how === "all") turn(...whole);
+    else if (how === "in") turn(low + width / 4, high - width / 4);
+    else if (how === "out") turn(low - width / 2, high + width / 2);
+  };
+  place.closest("figure").addEventListener("click", (event) => zoom(event.target.closest("button[data-zoom]")?.dataset.zoom));
+  lathe.onTheme(draw);
   addEventListener("resize", () => {
     if (narrow() !== small) { small = narrow(); draw(); }
   });
-  return pictured;
-});
+  return { show, window: () => [...window_], draw, pictured };
+};

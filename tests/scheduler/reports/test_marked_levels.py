@@ -1,5 +1,6 @@
 """Levels as lines: the text is what `lower` prints, and each line knows its stage."""
 
+import pytest
 from drawn_runs import program_of_script
 
 import lathe as lt
@@ -19,9 +20,12 @@ def test_lines_are_the_text_of_the_level_of_the_completed_schedule():
     made = compiled()
     levels = marked_levels(made)
     assert [*levels] == [*LEVELS]
+    instructions = levels.pop("instructions")
     for name, lines in levels.items():
         text = level(made.schedule, made.program.config, name, given=False)
         assert "".join(f"{line.text}\n" for line in lines) == text
+    told = {line.instruction: line.text.strip() for line in levels["communication"] if line.instruction >= 0}
+    assert [line.text.strip() for line in instructions] == [told[number] for number in range(len(told))]
 
 
 def test_every_line_is_of_the_stage_that_it_names():
@@ -33,9 +37,10 @@ def test_every_line_is_of_the_stage_that_it_names():
                 assert line.text.strip() == "" or line.text.rstrip().endswith(":") or "finish" in line.text
 
 
-def test_instructions_are_numbered_and_of_their_origin():
+@pytest.mark.parametrize("name", ["communication", "instructions"])
+def test_instructions_are_numbered_and_of_their_origin(name):
     made = compiled()
-    lines = [line for line in marked_levels(made)["communication"] if line.instruction >= 0]
+    lines = [line for line in marked_levels(made)[name] if line.instruction >= 0]
     assert sorted(line.instruction for line in lines) == [*range(len(made.program.instructions))]
     assert all(line.stage == made.origins[line.instruction].stage for line in lines)
 

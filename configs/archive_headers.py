@@ -1,0 +1,77 @@
+"""Headers of archives: one array says of which format and version a file is, and holds its plain values as JSON."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs.archives import UnreadableArchiveError, read_arrays
+
+Loaded = TypeVar("Loaded")
+
+
+class OtherVersionError(Exception):
+    """A header of the right format in another version, ``version``; who reads it says what to do."""
+
+    def __init__(self, version: object) -> None:
+        super().__init__(f"version {version!r}")
+        self.version = version
+
+
+@dataclass(frozen=True)
+class ArchiveForm:
+    """What files of one kind say of themselves: in the array ``key`` their ``format`` and its ``version``.
+
+    ``key`` tells kinds of archives from each other: no other kind has an array of this name.
+    """
+
+    key: str
+    format: str
+    version: int
+
+    def with_header(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays, and a header that says the format, the version and plain values."""
+        told = json.dumps({"format": self.format, "version": self.version, **values}).encode()
+        return {**arrays, self.key: np.frombuffer(told, np.uint8)}
+
+    def is_form_of(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a file is an archive with such a header; whoever reads another file says what is wrong with it."""
+        try:
+            return bool(read_arrays(path, (self.key,)))
+        except UnreadableArchiveError:
+            return False
+
+    def header_of(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """The plain values of a header. Raises UnreadableArchiveError where there is none, and OtherVersionError."""
+        try:
+            header = json.loads(arrays[self.key].tobytes())
+            found, version = header["format"], header["version"]
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+            raise UnreadableArchiveError(f"it has no header of a {self.format}") from None
+        if found != self.format:
+            raise UnreadableArchiveError(f"it has no header of a {self.format}")
+        if version != self.version:
+            raise OtherVersionError(version)
+        return dict(header)
+
+
+def bytes_of_file(save: Callable[[Path], object]) -> bytes:
+    """The bytes of the file that ``save`` writes, to be kept within another one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kept.npz"
+        save(path)
+        return path.read_bytes()
+
+
+def loaded_from_bytes(content: bytes, load: Callable[[Path], Loaded]) -> Loaded:
+    """What ``load`` makes of a file with these bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kept.npz"
+        path.write_bytes(content)
+        return load(path)

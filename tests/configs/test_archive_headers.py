@@ -1,0 +1,48 @@
+"""Headers of archives: what they say comes back, and what is none, or of another version, is told from it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
+from lathe.configs.archives import UnreadableArchiveError, read_arrays, write_arrays
+
+FORM = ArchiveForm("what", "lathe thing", 3)
+
+
+def test_plain_values_come_back_beside_arrays(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "a.npz", FORM.with_header({"name": "é", "sizes": [1, 2]}, {"x": np.arange(3)}))
+    arrays = read_arrays(tmp_path / "a.npz")
+    assert arrays["x"].tolist() == [0, 1, 2]
+    assert FORM.header_of(arrays) == {"format": "lathe thing", "version": 3, "name": "é", "sizes": [1, 2]}
+    assert FORM.is_form_of(tmp_path / "a.npz")
+    assert not ArchiveForm("other", "lathe thing", 3).is_form_of(tmp_path / "a.npz")
+    (tmp_path / "b.npz").write_text("nothing")
+    assert not FORM.is_form_of(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"{}", b"[]", b"3", b"null", b'{"format": "lathe thing"}', b"[" * 100_000],
+    ids=["empty", "no text", "no format", "a list", "a number", "null", "no version", "too deep"],
+)
+def test_what_is_no_header_is_refused(content: bytes) -> None:
+    with pytest.raises(UnreadableArchiveError, match=r"^it has no header of a lathe thing$"):
+        FORM.header_of({"what": np.frombuffer(content, np.uint8)})
+
+
+def test_a_header_of_another_format_or_version_is_told_apart() -> None:
+    with pytest.raises(UnreadableArchiveError):
+        FORM.header_of({})
+    with pytest.raises(UnreadableArchiveError):
+        FORM.header_of(ArchiveForm("what", "lathe network", 3).with_header({}, {}))
+    with pytest.raises(OtherVersionError) as caught:
+        FORM.header_of(ArchiveForm("what", "lathe thing", 4).with_header({}, {}))
+    assert caught.value.version == 4
+
+
+def test_a_file_is_kept_as_bytes() -> None:
+    kept = bytes_of_file(lambda path: path.write_text("content"))
+    assert kept == b"content"
+    assert loaded_from_bytes(kept, lambda path: path.read_text()) == "content"
