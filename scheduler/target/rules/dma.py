@@ -23,9 +23,9 @@ from lathe.scheduler.target.chunk import (
     RuleMismatch,
     VectorOperand,
     VectorView,
-    check_covers,
     vectors,
 )
+from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.target.rules.gaps import parts_without_gaps
