@@ -221,7 +221,7 @@ FAULTS = (
     fault(
         "the last element of a store is not looked at",
         "emission.footprints",
-        "count = instruction.y_size * instruction.x_size\n",
-        "count = instruction.y_size * instruction.x_size - 1\n",
+        "count = store.y_size * store.x_size\n",
+        "count = store.y_size * store.x_size - 1\n",
     ),
 )
