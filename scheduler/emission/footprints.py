@@ -29,8 +29,8 @@ class Footprint:
 class _Known:
     """What has been computed: of rows by the instruction itself, which is kept for its identity to stay its own."""
 
-    of_rows: dict[int, tuple[Instruction, Footprint]]
-    of_work: dict[tuple[Instruction, bytes], Footprint]
+    of_rows: dict[int, tuple[RowsInstruction, Footprint]]
+    of_work: dict[tuple[MicroOpInstruction, bytes], Footprint]
     cells: dict[tuple[object, ...], Cells]
 
 
