@@ -158,10 +158,14 @@ class Block:
 
 
 units = pytest.mark.parametrize("unit", list(TRANSFERS))
+# The load unit's decoder by default: the others have its rules, for other memories, and take as long.
+slow_units = pytest.mark.parametrize(
+    "unit", [unit if unit == "load" else pytest.param(unit, marks=pytest.mark.slow) for unit in TRANSFERS]
+)
 sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.nightly)])
 
 
-@units
+@slow_units
 @sizes
 @proved(
     transfer,
@@ -182,7 +186,7 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
         claim.always(f"a block of {memory.name}", other | (block.decoder.overruns == beyond))
 
 
-@units
+@slow_units
 @sizes
 @proved(
     transfer,
