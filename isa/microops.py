@@ -26,9 +26,10 @@ def encode_uops(config: HardwareConfig, dst: ArrayLike, src: ArrayLike, wgt: Arr
             raise EncodingError(
                 f"{name} of the micro-ops must be integers, not {values.dtype}. Convert the array with astype(int)."
             )
-        values = np.broadcast_to(values.astype(np.int64), shape)
-        wrong = (values < 0) | (values > placement.highest)
-        if wrong.any():
+        values = values.astype(np.int64)
+        if values.size and (values.min() < 0 or values.max() > placement.highest):
+            values = np.broadcast_to(values, shape)
+            wrong = (values < 0) | (values > placement.highest)
             index = int(np.flatnonzero(wrong)[0])
             raise EncodingError(
                 f"{name} of micro-op {index} must be from 0 to {placement.highest}, not {int(values[index])}. "

@@ -36,15 +36,20 @@ Commands = Sequence[Command]
 NO_TRANSFER = Transfer(0, 0, 0, 0, 0, (), 0, 0)
 
 
-def commands_of(cfg: HardwareConfig, columns: Columns) -> list[Command]:
-    """The commands of a stream whose instructions are all legal."""
+def commands_of(cfg: HardwareConfig, columns: Columns, refused: Sequence[int] = ()) -> list[Command]:
+    """The commands of a stream whose instructions are all legal but for those ``refused``, which move nothing.
+
+    A LOAD that ends far beyond its scratchpad would have millions of bursts.
+    """
     units = columns.unit
     kinds = columns.kind
     kind_list = [_KINDS[kind] for kind in kinds.tolist()]
     executed = micro_ops(columns)
     steps = np.maximum(executed * _steps_per_micro_op(cfg, columns) + np.where(executed, _trailing(cfg, columns), 0), 1)
     transfers = [NO_TRANSFER] * len(columns)
-    for index, transfer in _transfers(cfg, columns, np.flatnonzero(kinds == Kind.TRANSFER)):
+    moving = kinds == Kind.TRANSFER
+    moving[list(refused)] = False
+    for index, transfer in _transfers(cfg, columns, np.flatnonzero(moving)):
         transfers[index] = transfer
     pops, pushes = _tokens(columns, units)
     return list(map(Command, units.tolist(), kind_list, pops, pushes, steps.tolist(), transfers))

@@ -13,7 +13,7 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Columns, Instruction, MachineFault
 from lathe.isa.table import Kind
 from lathe.sim.bus_errors import FAULTLESS, FaultyMemory
-from lathe.sim.commands import NO_TRANSFER, commands_of, element_bytes
+from lathe.sim.commands import commands_of, element_bytes
 from lathe.sim.counters import Counters
 from lathe.sim.dram import Dram
 from lathe.sim.engine import Engine
@@ -57,9 +57,7 @@ def launch(
     illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
     failing = faults.error is not None or (faults.end is not None and reach(cfg, columns, insn_addr) > faults.end)
     with no_collection():
-        commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal))
-        for index in refusals.beyond:
-            commands[index] = commands[index]._replace(transfer=NO_TRANSFER)
+        commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal), refusals.beyond)
         engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
         engine.run()
     timeline = engine.timeline

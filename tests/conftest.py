@@ -34,13 +34,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 20) -> list[Any]:
     """What ``@pytest.mark.seeds`` asks for, in blocks of which each worker may take one; seed by seed for block 0.
 
-    Of the ``slow`` seeds beyond ``count``, slow tests take a third, and nightly ones the others.
+    Of the ``slow`` seeds beyond ``count``, slow tests take a sixth, and nightly ones the others.
     """
     found: list[Any] = []
     for seeds, slower in ((range(first, first + count), False), (range(first + count, first + count + slow), True)):
         blocks = seeds if block == 0 else [seeds[start : start + block] for start in range(0, len(seeds), block)]
         for number, each in enumerate(blocks):
-            marks = [pytest.mark.nightly if number % 3 else pytest.mark.slow] if slower else []
+            marks = [pytest.mark.nightly if number % 6 else pytest.mark.slow] if slower else []
             found.append(pytest.param(each, id=str(each) if block == 0 else f"{each[0]}-{each[-1]}", marks=marks))
     return found
 

@@ -1,9 +1,12 @@
-"""How files of a room depend on each other: imports stand at the top, and no file needs what needs it.
+"""How files of a room depend on each other: imports stand at the top, no file needs what needs it; and shared names.
 
 That rooms, and layers within them, import downwards only is import-linter's part (``pyproject.toml``).
 """
 
 import ast
+import sys
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +91,14 @@ def test_no_file_needs_what_needs_it(room: str) -> None:
         for name, path in modules.items()
     }
     assert knots(graph) == []
+
+
+def test_modules_that_tests_share_have_names_of_their_own() -> None:
+    """Of two modules of one name the first that a worker imports is there for all tests that it runs."""
+    folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["pythonpath"]
+    found = [path for folder in folders for path in (ROOT / folder).iterdir() if not path.stem.startswith("test_")]
+    modules = [path for path in found if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = Counter(path.stem for path in modules if path.stem != "conftest")
+    assert len(names) > 50
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [name for name in names if name in sys.stdlib_module_names] == []

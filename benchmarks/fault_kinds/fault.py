@@ -28,6 +28,15 @@ class Fault:
         return self.module.removeprefix("lathe.")
 
 
+def faults_of(package: str) -> Callable[..., Fault]:
+    """Makes faults whose modules are named without the package that they are in."""
+
+    def fault(name: str, module: str, before: str, after: str, harmless: str = "") -> Fault:
+        return Fault(name, f"{package}.{module}", before, after, harmless)
+
+    return fault
+
+
 @dataclass(frozen=True)
 class Kind:
     """Faults of one kind. ``nets``: the names of what may catch them.

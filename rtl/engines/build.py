@@ -29,6 +29,8 @@ PURPOSE = "Verilated machines"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
 # Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
 OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
+# What of Verilator's own sources runs a machine.
+RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 # C++17, for the headers of later standards take longer.
 COMPILER_OPTIONS = ("-std=c++17", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
 # What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro,
@@ -153,14 +155,7 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
     if linked:
         _require_compression(compiler, folder)
     include = root / "include"
-    flags = [
-        *COMPILER_OPTIONS,
-        *macros,
-        f"-I{folder}",
-        f"-I{HERE}",
-        f"-I{include}",
-    ]
-    flags += [f"-I{include / 'vltstd'}"]
+    flags = [*COMPILER_OPTIONS, *macros, f"-I{folder}", f"-I{HERE}", *_includes(include)]
 
     (folder / "shared.h").write_text(header(config.bus_bytes))
 
@@ -169,18 +164,10 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
         _run([compiler, OPTIMISATION[kind], *flags, "-c", str(unit), "-o", str(target)], folder, {})
         return str(target)
 
-    def joined(name: str, sources: Iterable[Path]) -> Path:
-        """Sources as one, whose headers are read once."""
-        unit = folder / f"{name}.cpp"
-        unit.write_text("".join(f'#include "{source}"\n' for source in sources))
-        return unit
-
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         # Verilator's runtime does not wait for the machine.
-        runtime = joined("runtime", [include / "verilated.cpp", include / "verilated_threads.cpp"])
-        jobs = [
-            pool.submit(compiled, "runtime", unit) for unit in [runtime, *(include / name for name in extra_sources)]
-        ]
+        jobs = [pool.submit(_runtime, folder, include, compiler)]
+        jobs += [pool.submit(compiled, "runtime", include / name) for name in extra_sources]
         _verilate(config, folder, root, options if wave is None else (*options, *verilator_options(config)))
         found = sorted(folder.glob(f"{PREFIX}*.cpp"))
         slow = [source for source in found if source.stem.endswith("Slow")]
@@ -188,13 +175,40 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
         # The longest first.
         fast.sort(key=lambda source: -source.stat().st_size)
         units = [("fast", source) for source in fast]
-        units.insert(1, ("slow", joined("slow", slow)))
-        units.append(("fast", joined("around", [folder / f"{PREFIX}.cpp", HERE / "harness.cpp"])))
+        units.insert(1, ("slow", _joined(folder, "slow", slow)))
+        units.append(("fast", _joined(folder, "around", [folder / f"{PREFIX}.cpp", HERE / "harness.cpp"])))
         jobs += [pool.submit(compiled, *unit) for unit in units]
         objects = [job.result() for job in jobs]
     built = folder / "machine.so"
     _run([compiler, "-shared", *objects, "-o", str(built), "-pthread", *linked], folder, {})
     return built
+
+
+def _runtime(folder: Path, include: Path, compiler: str) -> str:
+    """Verilator's runtime as an object, which is the same for all machines: from the cache that ``folder`` is in."""
+    command = [compiler, OPTIMISATION["runtime"], *COMPILER_OPTIONS, *_includes(include), "-c"]
+    sources = [path.read_bytes() for path in sorted(include.glob("*.*"))]
+    content = [_tool_version(compiler, "--version").encode(), repr(command).encode(), *sources]
+    found = folder.parent / f"runtime-{hashlib.sha256(bytes(1).join(content)).hexdigest()[:40]}.o"
+    if not _is_whole(found):
+        made = folder / "runtime.o"
+        unit = _joined(folder, "runtime", [include / name for name in RUNTIME])
+        _run([*command, str(unit), "-o", str(made)], folder, {})
+        with writing_to(folder.parent, PURPOSE):  # whoever makes it at the same time makes the same
+            write_text(_checksum_file(found), _checksum(made))
+            os.replace(made, found)
+    return str(found)
+
+
+def _includes(include: Path) -> list[str]:
+    return [f"-I{include}", f"-I{include / 'vltstd'}"]
+
+
+def _joined(folder: Path, name: str, sources: Iterable[Path]) -> Path:
+    """Sources as one, whose headers are read once."""
+    unit = folder / f"{name}.cpp"
+    unit.write_text("".join(f'#include "{source}"\n' for source in sources))
+    return unit
 
 
 def _verilate(config: HardwareConfig, folder: Path, root: Path, options: tuple[str, ...]) -> None:

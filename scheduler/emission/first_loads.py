@@ -5,6 +5,7 @@ channels that come later, can wait: a LOAD is taken apart where its elements are
 the first with so much work between that it hides, and what is used later comes behind what is used before.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -56,13 +57,16 @@ def first_things_first(entries: Entries, footprints: Footprints) -> Entries:
     if all(place <= part.at for part, place in behind):
         return entries
     taken_apart = {part.at for part in late}
+    later: dict[int, list[_Part]] = defaultdict(list)
+    for part, place in behind:
+        later[max(place, part.at)].append(part)
     stream: Entries = []
     for n, entry in enumerate(entries):
         if n in taken_apart:
             stream += [(part.load, entry[1]) for part in parts if part.at == n and part not in late]
         else:
             stream.append(entry)
-        stream += [(part.load, entries[part.at][1]) for part, place in behind if max(place, part.at) == n]
+        stream += [(part.load, entries[part.at][1]) for part in later[n]]
     return stream
 
 
@@ -125,13 +129,14 @@ class _Uses:
                 self._moving.add(n)
 
     def _note(self, bringer: NDArray[np.int64], cells: "NDArray[np.int64] | slice", now: int) -> None:
-        touched = np.arange(len(bringer))[cells]
-        for n in np.unique(bringer[touched]).tolist():
+        touched = np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells
+        brought = bringer[touched]
+        for n in set(brought.tolist()):
             if n >= 0:
                 load = self.entries[n][0]
                 assert isinstance(load, Load), f"{load} writes what products read"
-                mine = touched[bringer[touched] == n] - load.sram_base
-                self.first[n][mine] = np.minimum(self.first[n][mine], now)
+                first, mine = self.first[n], touched[brought == n] - load.sram_base
+                first[mine] = np.minimum(first[mine], now)
 
     def parts(self, n: int) -> Iterator[_Part]:
         """A LOAD before the first product, in parts that are used at different times, where it can be taken apart."""

@@ -25,6 +25,15 @@ class Footprint:
     writes: tuple[tuple[str, Cells], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What has been computed: of rows by the instruction itself, which is kept for its identity to stay its own."""
+
+    of_rows: dict[int, tuple[RowsInstruction, Footprint]]
+    of_work: dict[tuple[MicroOpInstruction, bytes], Footprint]
+    cells: dict[tuple[object, ...], Cells]
+
+
 class Footprints:
     """Footprints of instructions in stream order, without tokens; follows what the uop scratchpad holds.
 
@@ -38,7 +47,7 @@ class Footprints:
         self.tracked = tracked
         self._source = uops
         self._uops = np.zeros(config.uop_depth, np.uint32)
-        self._known: dict[object, Footprint] = {}
+        self._known = _Known({}, {}, {})
 
     def anew(self) -> "Footprints":
         """For another order of the stream, from its beginning; what instructions touch is computed once for all."""
@@ -55,26 +64,33 @@ class Footprints:
         if runs_micro_ops(instruction):
             words = self._uops[instruction.uop_bgn : instruction.uop_end]
             key = (instruction, words.tobytes())
-            found = self._known.get(key)
+            found = self._known.of_work.get(key)
             if found is None:
-                found = self._known[key] = self._compute(instruction, words)
+                found = self._known.of_work[key] = self._compute(instruction, words)
             return found
         if not moves_rows(instruction):
             return Footprint()
-        if not TABLE[instruction.opcode].stores:
-            return self._load(instruction)
-        count = instruction.y_size * instruction.x_size
-        cells = slice(instruction.sram_base, instruction.sram_base + count)
-        return Footprint(((NEAR, cells),), self._dram(instruction, self.config.out_element_bytes))
+        stores = TABLE[instruction.opcode].stores
+        if not stores and instruction.memory_type == MemoryType.UOP:
+            if instruction.x_size:
+                count = _count(instruction)
+                self.hold(instruction.sram_base, self._source[instruction.dram_base : instruction.dram_base + count])
+            return Footprint()
+        known = self._known.of_rows.get(id(instruction))
+        if known is None:
+            found = self._store(instruction) if stores else self._load(instruction)
+            known = self._known.of_rows[id(instruction)] = instruction, found
+        return known[1]
+
+    def _store(self, store: RowsInstruction) -> Footprint:
+        count = store.y_size * store.x_size
+        cells = slice(store.sram_base, store.sram_base + count)
+        return Footprint(((NEAR, cells),), self._dram(store, self.config.out_element_bytes))
 
     def _load(self, load: RowsInstruction) -> Footprint:
         if not load.x_size:
             return Footprint()  # moves nothing, whatever memory it names
-        rows = load.y_pad_0 + load.y_size + load.y_pad_1
-        count = rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
-        if load.memory_type == MemoryType.UOP:
-            self.hold(load.sram_base, self._source[load.dram_base : load.dram_base + count])
-            return Footprint()
+        count = _count(load)
         memory = MEMORIES[load.memory_type]
         cells = slice(load.sram_base, load.sram_base + count)
         return Footprint(self._dram(load, memory.element_bytes(self.config)), ((memory.scratchpad, cells),))
@@ -101,8 +117,17 @@ class Footprints:
         return Footprint(tuple(touched[each] for each in usage.read), (touched[usage.written],))
 
     def _cells(self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand) -> Cells:
-        cells = np.unique(start)
         outer, inner = operand.factors_of(work)
+        key = (operand.memory, start.tobytes(), work.iter_out, work.iter_in, outer, inner)
+        found = self._known.cells.get(key)
+        if found is None:
+            found = self._known.cells[key] = self._touched(start, work, operand, outer, inner)
+        return found
+
+    def _touched(
+        self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand, outer: int, inner: int
+    ) -> Cells:
+        cells = np.unique(start)
         for count, factor in ((work.iter_out, outer), (work.iter_in, inner)):
             if factor and count > 1:
                 cells = np.add.outer(cells, np.arange(count, dtype=np.int64) * factor).ravel()
@@ -112,3 +137,9 @@ class Footprints:
         if len(cells) and cells[-1] - cells[0] + 1 == len(cells):
             return slice(int(cells[0]), int(cells[-1]) + 1)
         return cells
+
+
+def _count(load: RowsInstruction) -> int:
+    """Elements that a LOAD writes."""
+    rows = load.y_pad_0 + load.y_size + load.y_pad_1
+    return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)

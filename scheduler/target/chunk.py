@@ -17,10 +17,10 @@ from lathe.configs.errors import RefusalKind
 from lathe.frontend import Tensor
 from lathe.frontend.nodes import Axis, Guard, Read
 from lathe.frontend.operand import Expr
-from lathe.isa import Load
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.data_cells import Cells
 from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.micro_ops import MicroOps
 
 
 class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
@@ -99,21 +99,6 @@ class Operand:
     @property
     def scope(self) -> str:
         return self.place.scope if self.place is not None else "dram"
-
-
-class MicroOps(Protocol):
-    """The scratchpad of micro-ops, as rules see it."""
-
-    @property
-    def capacity(self) -> int:
-        """Micro-ops that one sequence may have."""
-        ...
-
-    def place(
-        self, dst: NDArray[np.int64], src: NDArray[np.int64], wgt: NDArray[np.int64]
-    ) -> tuple[int, int, list[Load]]:
-        """Where a sequence is: first and one past last, and the LOAD that is needed before, if any."""
-        ...
 
 
 class Places(Protocol):
@@ -451,31 +436,3 @@ def _vector_operand(
     rows = spread if lanes.rows is None else ranges[lanes.rows]
     cols = spread if lanes.cols is None else ranges[lanes.cols]
     return VectorOperand(operand, base, steps, rows, cols)
-
-
-def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:
-    """Every element that a chunk writes must have no live lane that the chunk does not write.
-
-    ``live_low`` and ``live_high`` (inclusive) bound the live cells. Raises RuleMismatch.
-    """
-    place = operand.operand.place
-    assert place is not None
-    for dim in place.physical.lanes.dims:
-        block = place.physical.block(dim)
-        index = operand.operand.index[dim]
-        first, last = index.first(chunk.extents), index.last(chunk.extents)
-        if block == 1:
-            continue
-        lane_range = operand.rows if dim == place.physical.lanes.rows else operand.cols
-        whole = lane_range.count == block and first % block == 0
-        if whole and (last + 1) % block == 0:
-            continue
-        moves = index.moves_by(block, chunk.extents)
-        before = first % block and live_low[dim] < first
-        after = (last + 1) % block and live_high[dim] > last
-        if before or after or (moves and not whole):
-            raise RuleMismatch(
-                f"vector lanes along dimension {dim} of {operand.operand.tensor.name} must be written in whole blocks "
-                f"of {block}, but the chunk writes {first}..{last} of live cells {live_low[dim]}..{live_high[dim]}",
-                kind="machine",
-            )

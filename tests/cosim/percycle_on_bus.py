@@ -7,7 +7,8 @@ bus takes it; addresses of writes wait in a queue of five, of which two places a
 
 from collections import Counter, deque
 
-from percycle import END, PACK, Burst, PerCycle
+from percycle import END, PACK, PerCycle
+from percycle_memory import Burst
 
 from lathe.isa import unit_of
 from lathe.isa.paged_memory import PagedMemory

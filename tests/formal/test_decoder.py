@@ -159,10 +159,18 @@ class Block:
 
 units = pytest.mark.parametrize("unit", list(TRANSFERS))
 sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.nightly)])
+# The load unit's decoder by default: the others have its rules, for other memories, and take as long.
+blocks = pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("tiny", "load"),
+        *(pytest.param("tiny", unit, marks=pytest.mark.slow) for unit in ("compute", "store")),
+        *(pytest.param("vta", unit, marks=pytest.mark.nightly) for unit in TRANSFERS),
+    ],
+)
 
 
-@units
-@sizes
+@blocks
 @proved(
     transfer,
     ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"),
@@ -182,8 +190,7 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
         claim.always(f"a block of {memory.name}", other | (block.decoder.overruns == beyond))
 
 
-@units
-@sizes
+@blocks
 @proved(
     transfer,
     ("value << self.geometry.shift(kind) for", "(value << self.geometry.shift(kind))[:9] for"),

@@ -130,10 +130,10 @@ def test_engines_are_compared(saved):
 def test_engines_that_differ(saved, monkeypatch):
     import lathe.networks.cosimulation as cosimulation
 
-    def differing(*args, **options):
-        return lt.Cosimulation(real(*args, **options).results, ("They differ.",))
+    def differing(program, inputs, *, engines):
+        result = lt.simulate(program, inputs)  # for all engines: the RTL of lathe16 takes long to make
+        return lt.Cosimulation(dict.fromkeys(engines, result), ("They differ.",))
 
-    real = cosimulation.cosimulate
     monkeypatch.setattr(cosimulation, "cosimulate", differing)
     result = lathe("simulate", saved, "--timing-only", "--engine", "sim,pysim")
     assert result.exit_code == 1

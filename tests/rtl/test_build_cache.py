@@ -96,7 +96,7 @@ def test_two_processes_build_and_run_a_machine_at_once(cache):
     one, other = (each.communicate()[0] for each in both)
     assert one == other
     assert int(one) > 0
-    assert len(list(cache.glob("*.so"))) == 1
+    assert len(list(cache.glob("*.so"))) == len(list(cache.glob("runtime-*.o"))) == 1
 
 
 @pytest.fixture
@@ -280,3 +280,31 @@ def test_a_library_that_does_not_load_is_refused(tmp_path):
         _loaded(path)
     assert str(caught.value).startswith(f"The library of the machine, {str(path)!r}, must load, and does not: ")
     assert str(caught.value).endswith("Remove it, so that it is built again.")
+
+
+def test_the_runtime_of_verilator_is_compiled_once_for_all_machines(cache, tmp_path, monkeypatch):
+    """But again for other sources, and where the object is damaged."""
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "verilated.h").write_text("1")
+    made = []
+
+    def compiler(command, folder, _environment):
+        assert command[-3] == str(folder / "runtime.cpp")
+        made.append(Path(command[-1]).write_text("object"))
+
+    def runtime(number):
+        (folder := cache / f"build-{number}").mkdir(parents=True)
+        return Path(build._runtime(folder, include, "c++"))
+
+    monkeypatch.setattr(build, "_run", compiler)
+    monkeypatch.setattr(build, "_tool_version", lambda *_: "1")
+    found = runtime(0)
+    assert runtime(1) == found
+    assert len(made) == 1
+    found.write_text("half")
+    assert runtime(2) == found
+    assert (found.read_text(), len(made)) == ("object", 2)
+    (include / "verilated.h").write_text("2")
+    assert runtime(3) != found
+    assert len(made) == 3

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 from click.testing import CliRunner
@@ -39,6 +40,22 @@ REPORT = {
         },
     ],
 }
+
+
+top_of = lru_cache(Top)
+
+
+@lru_cache
+def text_of(top):
+    """A machine as Yosys reads it, and its names: what a fit begins with."""
+    return rtlil_of(top, top.ports, TOP)
+
+
+@pytest.fixture(autouse=True)
+def elaborated_once(monkeypatch):
+    """Each machine is elaborated by the first test of a worker that fits it."""
+    monkeypatch.setattr(flow, "Top", top_of)
+    monkeypatch.setattr(flow, "rtlil_of", lambda top, _ports, _name: text_of(top))
 
 
 @pytest.fixture
@@ -81,8 +98,7 @@ def test_the_path_is_told_by_the_innermost_modules_that_it_runs_through():
 
 
 def test_instances_are_those_of_the_design():
-    top = Top(load_config("tiny"))
-    found = flow._instances(rtlil_of(top, top.ports, TOP)[0])
+    found = flow._instances(text_of(top_of(load_config("tiny")))[0])
     assert {"machine", "machine.compute.pipeline", "machine.load_queue.fifo.ram", "machine.control"} <= found
     assert all("$" not in path for path in found)
 
@@ -220,8 +236,7 @@ def test_all_resources_that_a_result_has_are_in_the_log():
 
 
 def test_products_beyond_the_multipliers_of_a_device_are_made_of_luts(monkeypatch, tmp_path):
-    top = Top(load_config("tiny"))
-    design = rtlil_of(top, top.ports, TOP)[0]
+    design = text_of(top_of(load_config("tiny")))[0]
     given = []
 
     def run(package, _arguments, folder):
@@ -248,8 +263,7 @@ def test_products_beyond_the_multipliers_of_a_device_are_made_of_luts(monkeypatc
 
 
 def test_no_more_products_are_marked_than_there_are():
-    top = Top(load_config("tiny"))
-    design = rtlil_of(top, top.ports, TOP)[0]
+    design = text_of(top_of(load_config("tiny")))[0]
     all_of_them = with_products_of_luts(design, 10_000)
     assert all_of_them.count(MARK) == design.count("cell $mul ")
     assert with_products_of_luts(design, 0) == design

@@ -7,6 +7,7 @@ from percycle import PerCycle
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode
 from lathe.sim import replay
+from lathe.sim.bursts import Chains
 from lathe.sim.fault import MOST_TOKENS
 
 NOTHING = Load(MemoryType.UOP, 0, 0, 0, 0, 0)
@@ -176,3 +177,15 @@ def test_a_full_counter_takes_a_token_when_one_was_popped_before():
     instructions = [pop, load(push_next=True), Finish()]
     result = launched(cfg, instructions, (MOST_TOKENS, 0, 0, 0))
     assert result.tokens == (MOST_TOKENS, 0, 0, 0)
+
+
+def test_a_load_that_is_refused_is_not_cut_into_bursts(monkeypatch):
+    """Its four milliards of elements would be millions of them."""
+    asked = []
+    runs = Chains.runs
+    monkeypatch.setattr(Chains, "runs", lambda self, *sizes: asked.append(self.chains.tolist()) or runs(self, *sizes))
+    far = load(y_size=65535, x_size=65535, x_stride=65535, x_pad_0=15)
+    assert "must put its block of 4295819250 elements below 256" in fault_of(
+        load_config("tiny"), [load(), far, Finish()]
+    )
+    assert asked == [[1]]

@@ -23,9 +23,9 @@ from lathe.scheduler.target.chunk import (
     RuleMismatch,
     VectorOperand,
     VectorView,
-    check_covers,
     vectors,
 )
+from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.target.rules.gaps import parts_without_gaps
@@ -196,14 +196,9 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
             kind="machine",
         )
     count = len(chunk.loops)
+    decisive = axes_of(*(guard for guard, _ in operand.guards))
     used = sorted(
-        {
-            n
-            for guard, _ in operand.guards
-            for axis in axes_of(guard)
-            for n, c in enumerate(chunk.axes[axis].coefficients)
-            if c and chunk.loops[n].extent > 1
-        }
+        {n for axis in decisive for n, c in enumerate(chunk.axes[axis].coefficients) if c and chunk.loops[n].extent > 1}
     )
     for n in used:
         if n in view.lanes or view.extents[n] != chunk.loops[n].extent:
@@ -219,7 +214,7 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
         axis: np.asarray(
             index.constant + sum(c * grid for c, grid in zip(index.coefficients, grids, strict=True) if c), np.int64
         )
-        for axis, index in chunk.axes.items()
+        for axis, index in ((axis, chunk.axes[axis]) for axis in decisive)
     }
     mask = np.ones(shape, np.bool_)
     for guard, holds in operand.guards:

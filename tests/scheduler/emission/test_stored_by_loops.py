@@ -1,0 +1,201 @@
+"""What is computed in the loops of another stage, on the machine: kept near, stored and loaded again, or refused."""
+
+import pytest
+from machine import TINY, on_rtl, run
+from messages import refusal
+from random_programs import random_inputs
+
+from lathe.configs import load_config
+from lathe.frontend import compute, placeholder, reduce_axis, sum
+from lathe.frontend.operators import conv2d, matmul, requantise
+from lathe.scheduler import BuildError, Schedule, create_schedule
+
+
+def read_again(places: dict[str, tuple[str, str]]) -> Schedule:
+    """P is read by Q, in whose loops it may be, and later by R, which is made of T, made of Q."""
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((8, 32), lambda y, x: P[y, x] * 2, "Q")
+    T = compute((8, 32), lambda y, x: Q[y, x] - 1, "T")
+    R = compute((8, 32), lambda y, x: T[y, x] + P[y, x], "R")
+    s = create_schedule([Q, R])
+    stages = {tensor.name: s[tensor] for tensor in (P, Q, T, R)}
+    for name, (host, axis) in places.items():
+        stages[name].compute_at(stages[host], axis)
+    return s
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("axis", ["y", pytest.param("x", marks=pytest.mark.slow)])
+def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region):
+    """In acc a later stage would read what the last iteration left there."""
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    Q = compute((7, 32), lambda y, x: P[y, x] * P[y + 1, x], "Q")
+    R = compute((7, 32), lambda y, x: Q[y, x] + P[y, x], "R")
+    s = create_schedule([Q, R])
+    s[P].compute_at(s[Q], axis, region)
+    run(s, TINY, random_inputs([Q, R], seed=3))
+
+
+@pytest.mark.slow
+def test_several_stages_that_later_ones_read_are_stored():
+    s = read_again({"P": ("Q", "y"), "T": ("R", "x")})
+    on_rtl(s)
+
+
+@pytest.mark.parametrize("factor", [None, 5])
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("name", ["vta", "tiny"])
+def test_a_product_in_the_loops_of_another_is_stored_and_loaded(name, region, factor):
+    """The operand is computed in acc, where no product reads: it goes through DRAM."""
+    X, W, V = (placeholder((rows, 16), "int8", name) for name, rows in (("X", 12), ("W", 16), ("V", 20)))
+    P = requantise(matmul(X, W, transpose_b=True, name="first"), 6, name="P")
+    G = matmul(P, V, transpose_b=True, name="G")
+    output = requantise(G, 6, name="output")
+    s = create_schedule(output)
+    s[P].compute_at(s[G], "i" if factor is None else s[G].split("i", factor)[0], region)
+    run(s, load_config(name), random_inputs([output], seed=5))
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+@pytest.mark.parametrize("axis", ["y", "x"])
+def test_padding_in_the_loops_of_a_convolution_is_loaded_around(axis, region):
+    """What a DMA can make goes where products read it, and what is kept longer through DRAM."""
+    data, kernel = placeholder((1, 5, 6, 4), "int8", "data"), placeholder((4, 3, 3, 4), "int8", "kernel")
+    conv = conv2d(data, kernel, padding=1, name="conv")
+    output = requantise(conv, 6, name="output")
+    s = create_schedule(output)
+    s[conv.computation.reads[0].tensor].compute_at(s[conv], axis, region)
+    program = run(s, TINY, random_inputs([output], seed=5))
+    temporary = {segment.name for segment in program.segments if segment.role == "temporary"}
+    assert ("conv.pad" in temporary) == (region == "missing")
+
+
+def test_a_copy_in_dram_that_another_copy_loads_stays_there():
+    A, W = placeholder((6, 8), "int8", "A"), placeholder((8, 8), "int8", "W")
+    G = matmul(A, W, transpose_b=True, name="G")
+    output = requantise(G, 6, name="output")
+    s = create_schedule(output)
+    near = s.cache_read(A, "dram", [G])
+    s.cache_read(near, "inp", [G], at=(G, "i"))
+    s[near].compute_at(s[G], "i")
+    run(s, TINY, random_inputs([output], seed=5))
+
+
+def test_what_is_missing_is_computed_in_the_loops_of_a_copy():
+    A = placeholder((9, 2, 16), "int8", "A")
+    P = compute(A.shape, lambda y, x, c: A[y, x, c].astype("int32") * 3 + 1, "P")
+    r = reduce_axis((0, 3), "r")
+    Q = compute((7, 2, 16), lambda y, x, c: sum(P[y + r, x, c], axis=r), "Q")
+    s = create_schedule(Q)
+    copy = s.cache_read(P, "acc", [Q])
+    s[P].compute_at(s[copy], s[copy].axis[1], "missing")
+    run(s, TINY, random_inputs([Q], seed=5))
+
+
+def test_what_is_missing_and_no_scratchpad_keeps_is_refused():
+    A = placeholder((9, 8), "int32", "A")
+    P = compute(A.shape, lambda y, x: A[y, x] * 3 + 1, "P")
+    r = reduce_axis((0, 3), "r")
+    Q = compute((7, 8), lambda y, x: sum(P[y + r, x], axis=r), "Q")
+    s = create_schedule(Q)
+    s[P].compute_at(s[Q], "r", "missing")
+    assert refusal(BuildError, run, s, TINY, random_inputs([Q], seed=5)) == (
+        "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
+        "not loop r of Q, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
+        "or leave it at the root."
+    )
+
+
+@pytest.mark.parametrize("triangle", [False, True])
+def test_what_the_loops_of_a_stage_in_acc_store_is_loaded_in_them(triangle):
+    """Loaded just before the stage, values would not be there yet."""
+    where = (lambda y, x: x <= y) if triangle else None
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[Q].compute_at(s[R], "y")
+    s[P].compute_at(s[Q], "x", "missing")
+    s.cache_write(P, "acc")
+    run(s, TINY, random_inputs([R], seed=3))
+
+
+@pytest.mark.parametrize("region", ["box", "exact", "missing"])
+def test_what_is_outside_a_domain_need_not_be_stored(region):
+    where = lambda y, x: x <= y  # noqa: E731
+    A = placeholder((5, 5), "int32", "A")
+    P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
+    Q = compute((5, 5), lambda y, x: P[y, x] * 5, "Q", where=where)
+    R = compute((5, 5), lambda y, x: Q[y, x] - P[y, x], "R", where=where)
+    s = create_schedule(R)
+    s[P].compute_at(s[Q], "y", region)
+    run(s, TINY, random_inputs([R], seed=3))
+
+
+def test_values_that_no_scratchpad_keeps_are_refused():
+    A = placeholder((8, 32), "int32", "A")
+    P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
+    k = reduce_axis((0, 32), "k")
+    S = compute((8,), lambda y: sum(P[y, k], axis=k), "S")
+    R = compute((8, 32), lambda y, x: S[y] + P[y, x], "R")
+    s = create_schedule(R)
+    s[P].compute_at(s[S], "k")
+    assert refusal(BuildError, run, s, TINY, random_inputs([R], seed=3)) == (
+        "place of stage P must be a loop that all its readers are in, or a data loop of one that is computed whole, "
+        "not loop k of S, for machine 'tiny' to keep its values until they are read. Compute it at a loop further out, "
+        "or leave it at the root."
+    )
+
+
+@pytest.mark.parametrize("region", ["box", "missing", "exact"])
+def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(region):
+    """Stored by these loops or kept in acc: the product keeps its loops of the reduction, and what is at them."""
+    A, B = placeholder((6, 8), "int8", "A"), placeholder((12, 8), "int8", "B")
+    F = matmul(A, B, transpose_b=True, name="F")
+    P = compute(F.shape, lambda i, j: F[i, j] + 1, "P")
+    s = create_schedule(P)
+    s[F].compute_at(s[P], "i", region)
+    outer, inner = s[F].split("k", 4)
+    s[F].reorder(outer, "j", inner)
+    s.barrier_at(F, outer)
+    run(s, TINY, random_inputs([P], seed=1))
+
+
+@pytest.mark.parametrize("scope", ["dram", "acc"])
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("rows", [2, 4, 6])
+def test_what_stays_is_made_whole_in_the_loops_of_a_stage_that_reads_little_of_it(rows, reading, scope):
+    """The machine had made what the other stage in the loops reads, and had looked in vain for one that reads any."""
+    x, y = placeholder((4, 3), "int32", "x"), placeholder((rows, 3), "int32", "y")
+    B = compute((4, 3), lambda i, j: x[i, j] + 1, "B")
+    C = compute((rows, 3), lambda i, j: y[i, j] * 2 + (B[i % 4, j] if reading else 0), "C")
+    D = compute((4, 3), lambda i, j: B[3 - i, j] * 3, "D")
+    outputs = [C, D, B] if scope == "dram" else [C, D]
+    s = create_schedule(outputs)
+    s[B].set_scope(scope)
+    s[B].store_in(lambda i, j: [i + 1, j])
+    s[C].after(s[B], "i")
+    run(s, TINY, random_inputs(outputs, seed=1))
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+def test_what_stays_of_a_stage_in_a_sum_is_what_the_sum_reads(rows):
+    """No more is made in the loop of a sum; readers behind it had found cells that nobody had written."""
+    x, k = placeholder((6, 7), "int32", "x"), reduce_axis(7, "k")
+    B = compute((6, 7), lambda i, j: x[i, j] + 1, "B")
+    C = compute(rows, lambda i: sum(B[i, k] * 2, axis=k), "C")
+    D = compute((6, 7), lambda i, j: B[5 - i, j] * 3, "D")
+    s = create_schedule([C, D])
+    s[B].set_scope("acc")
+    s[B].store_in(lambda i, j: [i, j])
+    s[C].after(s[B], "k")
+    if rows == 6:
+        run(s, TINY, random_inputs([C, D], seed=1))
+        return
+    assert refusal(BuildError, run, s, TINY, random_inputs([C, D], seed=1)) == (
+        "values of stage B, made in reduction loop k of C on a machine, must be read by others only where C reads "
+        "them, not elsewhere. Share loops outside the reduction."
+    )
