@@ -1,8 +1,8 @@
 """A product in tiles whose loads and products can be seen side by side, and what a trace says of that."""
 
 import numpy as np
-from machine import run
 from nests import two_stages
+from small_machine import run
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum

@@ -1,9 +1,9 @@
 """Commands on programs with open parameters, with numbers for which they have little or nothing to do."""
 
 import pytest
-from machine import run
 from nests import CONFIG, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.frontend import Tensor, compute, parameter, placeholder, reduce_axis, select, sum
 from lathe.scheduler import PaddingError, Schedule, ScheduleError, bind, create_schedule

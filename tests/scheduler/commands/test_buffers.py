@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from documented import before_and_after
 from folds import check_lost, check_stored
-from machine import TINY, VTA, buffers, on_rtl, run
 from messages import refusal
 from nests import rows, text
 from random_programs import random_inputs
+from small_machine import TINY, VTA, buffers, on_rtl, run
 
 from lathe.frontend import Tensor, compute, placeholder, placeholders
 from lathe.frontend.operators import matmul, requantise

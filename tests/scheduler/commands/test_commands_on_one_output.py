@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from machine import run
 from messages import refusal
 from nests import CONFIG, check, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.frontend import Tensor, compute, max, placeholder, reduce_axis, sum
 from lathe.scheduler import Schedule, ScheduleError, create_schedule

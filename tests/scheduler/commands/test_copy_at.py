@@ -2,10 +2,10 @@
 
 from documented import before_and_after
 from folds import check_stored
-from machine import TINY, VTA, buffers, on_rtl, run
 from messages import refusal
 from nests import check, text
 from random_programs import random_inputs
+from small_machine import TINY, VTA, buffers, on_rtl, run
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.operators import matmul, requantise

@@ -2,10 +2,10 @@
 
 import numpy as np
 from folds import check_stored
-from machine import run
 from messages import refusal
 from nests import text
 from random_programs import random_inputs
+from small_machine import run
 
 import lathe as lt
 from lathe.configs import load_config

@@ -5,11 +5,11 @@ from itertools import product
 import pytest
 from documented import as_documented
 from executions import cell_of
-from machine import run
 from messages import refusal
 from nests import blur, check, text, two_stages
 from random_commands import ORDER, any_schedule
 from random_programs import Choice, random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder

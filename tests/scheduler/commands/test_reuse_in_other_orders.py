@@ -1,10 +1,10 @@
 """Reuse buffers in loops that are shifted, skewed, reversed, parted or shared, and beside other layouts and regions."""
 
 import pytest
-from machine import loads_of, run
 from nests import check
 from random_programs import random_inputs
 from rings import reads_of
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from machine import loads_of, run
 from random_programs import random_inputs
 from rings import reads_of
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder

@@ -3,10 +3,10 @@
 from builtins import sum as total
 
 import pytest
-from machine import loads_of, run
 from messages import refusal
 from nests import check
 from random_programs import random_inputs
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum

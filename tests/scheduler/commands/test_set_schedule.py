@@ -4,10 +4,10 @@ import islpy as isl
 import pytest
 from documented import as_documented
 from executions import Instance, events
-from machine import run
 from messages import refusal
 from nests import check, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum

@@ -6,10 +6,10 @@ from unittest import mock
 import pytest
 from documented import as_documented
 from executions import confirm
-from machine import run
 from messages import refusal
 from nests import blur, check, text, two_stages
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum

@@ -5,12 +5,12 @@ from unittest import mock
 
 import pytest
 from documented import as_documented
-from machine import run
 from messages import refusal
 from nests import check, text
 from queues import TINY, Tiles, ran, stage_in_tiles
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, define, placeholder, placeholders, select, state

@@ -4,9 +4,9 @@ from itertools import product
 from math import gcd
 
 import pytest
-from machine import run
 from nests import CONFIG, check, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.frontend import Tensor, placeholder, recurrence, select
 from lathe.scheduler import LegalityError, create_schedule

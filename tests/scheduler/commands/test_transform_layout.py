@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from documented import as_documented
-from machine import run
 from nests import check, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, max, placeholder, reduce_axis, select, sum

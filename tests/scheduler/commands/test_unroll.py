@@ -1,9 +1,9 @@
 """``unroll``: a loop's iterations written out."""
 
 from documented import as_documented
-from machine import run
 from nests import CONFIG, check, plus_one, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.frontend import compute, placeholder
 from lathe.isa import Alu

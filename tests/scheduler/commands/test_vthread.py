@@ -5,7 +5,6 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from documented import before_and_after
-from machine import run
 from messages import refusal
 from nests import check, text, two_stages
 from queues import TINY, Tiles, overlap, ran, stage_in_tiles
@@ -13,6 +12,7 @@ from random_commands import ORDER, any_schedule, commands
 from random_hand_schedules import hand_schedules
 from random_programs import Choice, random_inputs
 from recurrent_programs import TwoLayers
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from machine import TINY, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import placeholders

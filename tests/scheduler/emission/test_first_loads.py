@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from machine import VTA, run
+from small_machine import VTA, run
 
 import lathe as lt
 from lathe.isa import Instruction, Load, MemoryType

@@ -3,9 +3,9 @@
 from itertools import product
 
 import pytest
-from machine import memory_of, run
 from messages import refusal
 from random_programs import random_inputs
+from small_machine import memory_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, define, max, placeholder, reduce_axis, reference, select, state, sum

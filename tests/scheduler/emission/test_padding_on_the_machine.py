@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from machine import memory_of, run
 from nests import check
 from random_programs import random_inputs
+from small_machine import memory_of, run
 
 import lathe as lt
 from lathe.isa import Program, verify

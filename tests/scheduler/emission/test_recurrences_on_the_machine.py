@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from machine import loads_of, run
 from random_programs import random_inputs
 from recurrent_programs import TwoLayers
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, define, max, placeholder, recurrence, reduce_axis, select, state, sum

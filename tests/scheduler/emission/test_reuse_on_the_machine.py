@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine import loads_of, run
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder

@@ -1,9 +1,9 @@
 """What is computed in the loops of another stage, on the machine: kept near, stored and loaded again, or refused."""
 
 import pytest
-from machine import TINY, on_rtl, run
 from messages import refusal
 from random_programs import random_inputs
+from small_machine import TINY, on_rtl, run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from folds import check_stored
-from machine import TINY, VTA, on_rtl, run
 from messages import refusal
 from nests import rows
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, placeholders, recurrence, reduce_axis, sum

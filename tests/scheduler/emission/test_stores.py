@@ -5,8 +5,8 @@
 
 import numpy as np
 import pytest
-from machine import run
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder, reduce_axis, sum

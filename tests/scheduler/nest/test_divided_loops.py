@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 from lathe.frontend import Tensor, compute, placeholder, placeholders, select
 from lathe.frontend.operators import conv2d, max_pool2d, requantise

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from machine import run
 from messages import refusal
 from nests import CONFIG, text
 from random_programs import random_inputs
+from small_machine import run
 
 from lathe.frontend import Tensor, compute, min, placeholder, reduce_axis, sum
 from lathe.scheduler import PaddingError, create_schedule

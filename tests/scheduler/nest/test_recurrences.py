@@ -5,9 +5,9 @@ from unittest import mock
 import numpy as np
 import pytest
 from executions import confirm
-from machine import run
 from nests import check, text
 from recurrent_programs import TwoLayers
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, define, placeholder, recurrence, reduce_axis, reference, select, state, sum

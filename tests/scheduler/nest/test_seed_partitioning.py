@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from convolutions import padded_convolution
-from machine import Recorder, live_bytes, loads_of, memory_of, run
+from small_machine import Recorder, live_bytes, loads_of, memory_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, max, placeholder, reduce_axis, select, sum

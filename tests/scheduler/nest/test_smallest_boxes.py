@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from executions import cell_of
-from machine import run
 from nests import check
 from random_programs import Choice
 from seeds import check_each, note
+from small_machine import run
 from symbolic_execution import steps
 
 from lathe.configs import load_config

@@ -1,8 +1,8 @@
 """Data for products adjoin in inp as they were stored, on machines whose results are wider than their data."""
 
 import pytest
-from machine import VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import VTA, on_rtl, run
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program

@@ -1,8 +1,8 @@
 """Shortcuts that the matrix core brings to the accumulators, from what is loaded for the convolution beside them."""
 
 import pytest
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program

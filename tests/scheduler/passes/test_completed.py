@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from machine import run
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum

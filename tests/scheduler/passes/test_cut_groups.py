@@ -1,8 +1,8 @@
 """Groups of stages that have no tile: the smallest part that fits is stored, and loaded by the rest."""
 
 import pytest
-from machine import run
 from random_programs import random_inputs
+from small_machine import run
 
 import lathe as lt
 

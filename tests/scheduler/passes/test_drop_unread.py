@@ -1,8 +1,8 @@
 """What nobody reads is not made: by steps of more than one, before the first and behind the last, through chains."""
 
 import pytest
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.isa import Gemm

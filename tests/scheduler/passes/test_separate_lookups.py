@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from machine import run
 from random_programs import random_inputs
+from small_machine import run
 
 import lathe as lt
 from lathe.frontend import Expr, Read, Tensor

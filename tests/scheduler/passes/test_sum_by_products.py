@@ -1,8 +1,8 @@
 """Sums of bytes on the matrix core, with ones as weights, and where they stay with the ALU."""
 
 import pytest
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.isa import Alu, AluOp, Program

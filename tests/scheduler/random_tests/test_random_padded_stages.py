@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from machine import loaded_early, memory_of, run
 from meanings import check_machine
 from random_programs import Choice, random_inputs
 from seeds import check_each, note
 from shares import BUILD, COMMAND, Shares, check_shares, counted
+from small_machine import loaded_early, memory_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, reference, sum

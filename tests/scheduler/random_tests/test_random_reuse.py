@@ -3,12 +3,12 @@
 from random import Random
 
 import pytest
-from machine import run
 from nests import text
 from random_programs import random_inputs
 from rings import reads_of
 from seeds import check_each, event
 from shares import BUILD, COMMAND, Shares, check_shares, counted
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum

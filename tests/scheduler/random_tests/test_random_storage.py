@@ -6,10 +6,10 @@ from unittest.mock import patch
 
 import pytest
 from folds import check_lost, check_stored
-from machine import run
 from random_programs import random_inputs
 from seeds import check_each, event
 from shares import BUILD, COMMAND, Shares, check_shares, counted
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from machine import run
 from nests import blur
 from random_commands import ORDER, any_schedule
 from random_programs import Choice
+from small_machine import run
 
 from lathe.configs import load_config
 from lathe.frontend import compute, placeholder

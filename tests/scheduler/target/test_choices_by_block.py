@@ -1,8 +1,8 @@
 """Tensors behind each other along channels: where each begins with a whole block, channels stay in the lanes."""
 
 import pytest
-from machine import TINY, VTA, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, run
 
 import lathe as lt
 from lathe.scheduler.state.stage import Lanes

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from machine import loads_of, run
 from messages import refusal
 from random_hand_schedules import hand_schedules
 from random_networks import machines
 from random_programs import Choice, random_inputs
 from seeds import check_each, note
+from small_machine import loads_of, run
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, const, format_program, placeholder, select

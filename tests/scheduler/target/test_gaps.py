@@ -1,10 +1,10 @@
 """Buffers of transposed convolutions hold the pixels and not the zeros between them."""
 
 import pytest
-from machine import VTA, on_rtl, run
 from random_networks import machines
 from random_programs import Choice, random_inputs
 from seeds import check_each, event, note
+from small_machine import VTA, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import format_program, placeholders

@@ -1,8 +1,8 @@
 """Groups of channels, split off the axis of the lanes, lie apart, so that the pixels of one group adjoin."""
 
 import pytest
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.isa import Load, MemoryType

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from machine import run
 from random_programs import random_inputs
 from seeds import check_each
+from small_machine import run
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Expr, Tensor, compute, max, min, placeholder, placeholders

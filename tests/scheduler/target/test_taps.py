@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from machine import TINY, VTA, on_rtl, run
 from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import placeholders

@@ -11,7 +11,7 @@ Cells and clock are those of `tiny`, as it is and with each extension alone (and
 LFE5U-45F of speed grade 6, the clock being the median of three placements. They take two hours the first time, and are
 kept in the cache (extra `fit`).
 
-    python benchmarks/price_list.py [--json] [--cycles]
+    python benchmarks/machine.py [--json] [--cycles]
 """
 
 import sys
