@@ -46,6 +46,7 @@ from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.rules import RULES, is_own
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of, statement_of_chunk
+from lathe.scheduler.target.sums_in_place import begun_sums
 from lathe.scheduler.target.temporaries import keeps_source
 from lathe.scheduler.target.vectors import halves, parted
 from lathe.scheduler.target.zero_lanes import ends_with_sources
@@ -87,6 +88,8 @@ class Emitter:
         self.physical = physical
         self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
+        self.sums = begun_sums(aliases)
+        self._summed = frozenset(self.sums.values())
         top = max((b.base + b.total for b in buffers if b.scope == NEAR), default=0)
         self._unused = (top, depth_of(config, NEAR) - top)
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
@@ -334,6 +337,8 @@ class Emitter:
         """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
         stage = node.placement.stage
         rule, role = stage.state.rule, str(node.role)
+        if stage in self._summed or (role == "init" and stage in self.aliases):
+            return None  # products are added in the cells of what they are added to
         assert rule is not None, f"no rule has been chosen for {stage.name}"
         if not RULES[rule].separate_init:
             if role == "init" and node.whole_reduction:
