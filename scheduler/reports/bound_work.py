@@ -128,11 +128,10 @@ class _Stage:
             for product in self._lanes_of_products(data.read, weight.read):
                 lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
-                if not product.diagonal:
-                    lanes |= _lanes((product.inner, self.data.cols))
+                steps = lanes | _lanes((product.inner, self.data.cols))
                 yield Way(
                     "diagonal products" if product.diagonal else "products",
-                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    gemm=counted.vectors(self._of_diagonals(product) if product.diagonal else steps),
                     reset=reset,
                     products=self.multiplied,
                     operands={data: (DATA, self._of_data(product)), weight: (WEIGHTS, self._of_weights(product))},
@@ -159,10 +158,14 @@ class _Stage:
                 product = Product(source.read, source.read, row, column, column, diagonal=True)
                 yield Way(
                     "sums by products",
-                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    gemm=counted.vectors(self._of_diagonals(product)),
                     reset=0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes),
                     operands={source: (DATA, self._of_data(product))},
                 )
+
+    def _of_diagonals(self, product: Product) -> dict[Axis, int]:
+        """The lanes of one step of diagonal weights: as many columns as fill elements of data and of results."""
+        return _lanes((product.row, self.data.rows), (product.column, min(self.data.cols, self.near.cols)))
 
     def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:
         """All choices of axes for rows, columns and summed lanes.
