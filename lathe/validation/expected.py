@@ -21,6 +21,8 @@ from lathe.frontend.substitution import with_children
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.target.sums_in_place import begun_sums
 from lathe.validation.sampling import Ints, Range, Sampler
 from lathe.validation.sensitivity import Readers, computes, is_wide, telling_octaves
 
@@ -63,6 +65,7 @@ class Expectation:
                 self.readers.setdefault(tensor, []).append((state.computation, state.tensors))
         made = {tensor for state in self.stages for tensor in state.tensors}
         self.given = [tensor for tensor in self.readers if tensor not in made]
+        self.summed = begun_sums(find_aliases(self.schedule, compiled.program.config)).keys()
         self.inputs = self._inputs(compiled)
         self.made: dict[Tensor, Made] = {}
         self._onward: dict[Tensor, Array] = {}
@@ -158,7 +161,12 @@ class Expectation:
             self._other[tensor] = spoilt.reshape(-1, *tensor.shape)
 
     def renews(self, state: StageState) -> bool:
-        """Whether readers of a stage find new values: those of stages that compute, in accumulators."""
+        """Whether readers of a stage find new values: those of stages that compute, in accumulators.
+
+        Products that are added in place leave nothing but the sum.
+        """
+        if any(stage.state is state for stage in self.summed):
+            return False
         return state.scope == "acc" and any(computes(body) for body in defined(state.computation).bodies)
 
     def _renewed(self, state: StageState, tensor: Tensor, values: Array, identities: Ints) -> Array:

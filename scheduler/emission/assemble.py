@@ -19,6 +19,7 @@ from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.emission.fresh_zeros import without
 from lathe.scheduler.emission.load_order import loads_in_order
+from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
 from lathe.scheduler.emission.preloading import preload_microops
 from lathe.scheduler.emission.shared_places import with_places_shared
@@ -111,11 +112,17 @@ def _assemble(
         tokens.barriers,
         sends,
         receives,
-        emitter.made,
+        [_of_sums(chunk, emitter) for chunk in emitter.made],
         emitter.schedule,
         emitter.dram.views,
         constants,
     )
+
+
+def _of_sums(chunk: MadeChunk, emitter: Emitter) -> MadeChunk:
+    """What a chunk makes, where products that are added in place make the sum at once."""
+    made = emitter.sums.get(emitter.maker[chunk.tensor])
+    return chunk if made is None else replace(chunk, tensor=made.tensor, role="map")
 
 
 def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:

@@ -29,6 +29,7 @@ from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of
+from lathe.scheduler.target.sums_in_place import begun_sums
 from lathe.scheduler.target.zero_lanes import ends_with_sources
 
 
@@ -64,6 +65,8 @@ class Emitter(RuleCaller):
         self.physical = physical
         self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
+        self.sums = begun_sums(aliases)
+        self._summed = frozenset(self.sums.values())
         self.entries: list[tuple[Entry, Origin]] = []
         self.made: list[MadeChunk] = []
         self.labels: list[str] = []
@@ -242,6 +245,8 @@ class Emitter(RuleCaller):
         """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
         stage = node.placement.stage
         rule, role = stage.state.rule, str(node.role)
+        if stage in self._summed or (role == "init" and stage in self.aliases):
+            return None  # products are added in the cells of what they are added to
         assert rule is not None, f"no rule has been chosen for {stage.name}"
         if not RULES[rule].separate_init:
             if role == "init" and node.whole_reduction:

@@ -12,8 +12,11 @@ from math import gcd, lcm
 from lathe.frontend import Computation, walk
 from lathe.frontend.indices.in_loops import linear_index
 from lathe.frontend.indices.linear import FloorDivision, Linear, LoopVariable
-from lathe.frontend.nodes import Binary
+from lathe.frontend.indices.plain import bare
+from lathe.frontend.nodes import Binary, Select
 from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
+from lathe.scheduler.state.memories import DATA
+from lathe.scheduler.state.stage import StageState
 
 _Digits = dict[tuple[LoopVariable, int], tuple[LoopVariable, LoopVariable]]
 
@@ -21,7 +24,8 @@ _Digits = dict[tuple[LoopVariable, int], tuple[LoopVariable, LoopVariable]]
 def with_divided_loops(nodes: list[Node]) -> list[Node]:
     """A partitioned nest whose chunks, where they are no reductions, have loops that indices do not divide unevenly.
 
-    What is left of a loop behind the last whole quotient is a chunk of its own.
+    What is left of a loop behind the last whole quotient is a chunk of its own; or each remainder is, where data for
+    products is at one of them alone, which then is loaded at once.
     """
     return _divided(nodes, {})
 
@@ -66,9 +70,23 @@ def _chunks(node: ChunkNode, digits: _Digits) -> Iterator[ChunkNode]:
         digits[variable, step] = quotients, LoopVariable(f"{variable.name}%{step}", step, variable.kind)
     outer, inner = digits[variable, step]
     whole = extent // step
+    if extent % step and _holds_one_remainder(node.placement.state):
+        for first in range(step):
+            count = (extent - first + step - 1) // step
+            yield from _chunks(_replaced(node, variable, [(outer, count)], [step], first), digits)
+        return
     yield from _chunks(_replaced(node, variable, [(outer, whole), (inner, step)], [step, 1], 0), digits)
     if extent % step:
         yield from _chunks(_replaced(node, variable, [(inner, extent % step)], [1], whole * step), digits)
+
+
+def _holds_one_remainder(state: StageState) -> bool:
+    """Whether a stage copies data for products where a remainder is one value, and nothing between these is kept."""
+    if state.scope != DATA or state.storage is not None or state.reuse is not None:
+        return False
+    bodies = [bare(body) for body in state.computation.bodies]
+    conditions = [body.condition for body in bodies if isinstance(body, Select)]
+    return any(isinstance(node, Binary) and node.op == "mod" for each in conditions for node in walk(each))
 
 
 def _divisions(value: Linear) -> Iterator[FloorDivision]:

@@ -9,8 +9,8 @@ that way where it is shorter::
     brought[n, y, x, c] = sum over k in 0..1 of residual[n, y, x, c] * ones[k, c]
     sum[n, y, x, c] = rescaled(conv[n, y, x, c], brought[n, y, x, c])
 
-So does one that the ALU adds, if the product reads the same tensor: what is loaded for the product, perhaps with a
-border around it, is then read twice.
+So does one that the ALU would add: products are added where the other operand is. If the product before reads the same
+tensor, what is loaded for it, perhaps with a border around it, is read twice.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,7 @@ from lathe.frontend.indices.conditions import apart
 from lathe.frontend.indices.plain import bare, kept, plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
+from lathe.isa import AluOp
 from lathe.scheduler.algorithm.patterns import is_elementwise
 from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.passes.groups import is_padding
@@ -37,7 +38,10 @@ from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
+from lathe.scheduler.target.steps import steps_of_alu
+from lathe.scheduler.target.sums_in_place import addends
 from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.turns import turns_needed
 
 
 @dataclass(frozen=True)
@@ -55,17 +59,13 @@ class _Brought:
 
 def bring_by_products(schedule: Edit, target: Target) -> None:
     """Put a product with ones before additions of products, in place, where that takes fewer cycles."""
-    if not _is_shorter(target):
-        return
     ones: dict[int, Tensor] = {}
     for stage in list(schedule.stages):
-        brought = _brought(schedule, stage, target)
-        if brought is None:
-            continue
-        channels = brought.read.tensor.shape[brought.along]
-        if channels not in ones:
-            ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
-        _insert(schedule, stage, brought, ones[channels])
+        for brought in _brought(schedule, stage, target):
+            channels = brought.read.tensor.shape[brought.along]
+            if channels not in ones:
+                ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
+            _insert(schedule, stage, brought, ones[channels])
     added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values()}
     schedule.amend(constants={**schedule.state.constants, **added})
 
@@ -77,53 +77,63 @@ def is_brought(stage: StageView) -> bool:
     return bool(added) and [axis.extent for axis in computation.reduce_axes] == [1]
 
 
-def _brought(schedule: Edit, stage: EditedStage, target: Target) -> _Brought | None:
-    """The operand of an addition that the matrix core had better bring."""
+def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brought]:
+    """The operands of an addition that the matrix core had better bring."""
     computation = stage.state.computation
     if not is_untouched(stage) or len(computation.bodies) > 1:
-        return None
+        return []
     rescaling = rescaling_of(computation)
     rescaled = rescaling is not None and missing_extension(rescaling, target.config) is None
     if rescaled:
         assert rescaling is not None
         reads: Sequence[Read] = [term.data for term in rescaling.terms]
     elif is_elementwise(computation):
-        reads = _added(computation.bodies[0])
+        reads = addends(computation)
     else:
-        return None
-    if len(reads) != 2:
-        return None
+        return []
+    if len(reads) != 2 or not all(_is_plain(stage, read) for read in reads):
+        return []
     products = plan_lanes(schedule, target.config).products
     for read, other in (reads, reads[::-1]):
-        if not (_is_plain(stage, other) and _is_plain(stage, read) and read.dtype == "int8"):
+        if not _is_loaded(schedule, stage, read):
             continue
         product = _product_before(schedule, stage, other, products, through_others=not rescaled)
-        if product is None or schedule.scope_of(read.tensor) != DRAM or not _is_stored(schedule, stage, read):
+        if product is None:
             continue
         found, stage_of_product = product
         along = _along(stage_of_product, found)
         offsets = _offsets(schedule, found.data.tensor, read.tensor)
+        if not _is_shorter(target, in_place=not rescaled):
+            continue
         if offsets is not None:
-            return _Brought(read, found.data.tensor, offsets, along)
-        if rescaled:
-            return _Brought(read, read.tensor, (0,) * len(read.indices), along)
-    return None
+            return [_Brought(read, found.data.tensor, offsets, along)]
+        if rescaled or _lies_for_products(schedule, read.tensor, along, target):
+            return [_Brought(read, read.tensor, (0,) * len(read.indices), along)]
+    return [] if rescaled else _both(schedule, stage, reads, target)
+
+
+def _both(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target: Target) -> list[_Brought]:
+    """Both operands, if both are loaded, channels fill the lanes, and that is shorter: the second is added in place."""
+    along = len(stage.state.computation.axes) - 1
+    fills = along >= 0 and stage.tensor.shape[along] % element_of(target.config, NEAR).cols == 0
+    if not fills or not _are_shorter(target):
+        return []
+    if not all(_is_loaded(schedule, stage, read) for read in reads):
+        return []
+    if not all(_lies_for_products(schedule, read.tensor, along, target) for read in reads):
+        return []
+    return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in reads]
+
+
+def _is_loaded(schedule: Edit, stage: EditedStage, read: Read) -> bool:
+    """Whether what is read are bytes that come from DRAM."""
+    return read.dtype == "int8" and schedule.scope_of(read.tensor) == DRAM and _is_stored(schedule, stage, read)
 
 
 def _along(stage: EditedStage, product: Product) -> int:
     """The dimension of the columns of a product; the last where it has none."""
     axes = stage.state.computation.axes
     return next((dim for dim, axis in enumerate(axes) if axis is product.column), len(axes) - 1)
-
-
-def _added(body: Expr) -> list[Read]:
-    """The two elements that a body adds in int32, each once."""
-    body = bare(body)
-    if not isinstance(body, Binary) or body.op != "add" or body.dtype != "int32":
-        return []
-    sides = [side.operand if isinstance(side, Cast) else side for side in (body.lhs, body.rhs)]
-    reads = [side for side in sides if isinstance(side, Read)]
-    return reads if len(reads) == 2 and reads[0].tensor is not reads[1].tensor else []
 
 
 def _product_before(
@@ -195,13 +205,33 @@ def _is_stored(schedule: Edit, stage: EditedStage, read: Read) -> bool:
     return maker is None or read.tensor in schedule.outputs or schedule.readers(read.tensor) != [stage]
 
 
-def _is_shorter(target: Target) -> bool:
-    """Whether a step for each element takes less than a load of it, for which the compute unit waits."""
+def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Target) -> bool:
+    """Whether a tensor that no other product wants is loaded as the data of one as it lies, in no more bytes."""
+    filled = [element_of(target.config, scope).filled(tensor.shape[along]) for scope in (DATA, NEAR)]
+    return filled[0] <= filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
+
+
+def _is_shorter(target: Target, in_place: bool) -> bool:
+    """Whether products take less for each element than a load, for which the compute unit waits, and an addition.
+
+    Those ``in_place`` are added where they are made (``scheduler/target/sums_in_place.py``).
+    """
+    steps, reset, load = _costs(target)
+    return steps < load + steps_of_alu(AluOp.ADD, immediate=False) if in_place else steps + reset <= load
+
+
+def _are_shorter(target: Target) -> bool:
+    """The same of both operands of an addition, of which the second is added in place."""
+    steps, reset, load = _costs(target)
+    return 2 * steps + reset <= 2 * max(load, 1) + steps_of_alu(AluOp.ADD, immediate=False)
+
+
+def _costs(target: Target) -> tuple[int, int, float]:
+    """For each element: steps of the matrix core, and of a reset, and cycles of a load."""
     config = target.config
     steps = -(-element_of(config, NEAR).cols // element_of(config, DATA).cols)
-    resets = 0 if GEMM_BEGIN in config.extensions else 1
     load = loaded_bytes(config, NEAR, "int8") * config.memory.cycles_per_beat / config.bus_bytes
-    return steps + resets <= load
+    return steps, 0 if GEMM_BEGIN in config.extensions else 1, load
 
 
 def _insert(schedule: Edit, stage: EditedStage, brought: _Brought, ones: Tensor) -> None:

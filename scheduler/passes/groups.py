@@ -5,16 +5,19 @@ holds the element-wise stages and the reduction before it.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Cast, Const, Select
 from lathe.scheduler.algorithm.patterns import factors, is_plain_read
+from lathe.scheduler.algorithm.rewrite import redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import stripped
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import comes_from_host
@@ -37,7 +40,7 @@ class Group:
     def cut(self, stage: EditedStage) -> "list[Group]":
         """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it.
 
-        A border that both load is stored before.
+        A border that both load is one of a group of its own; ``cut_apart`` gives each of them its own instead.
         """
         schedule, before = self.sink.schedule, {stage}
         for each in reversed(self.inner):  # makers stand before their only reader
@@ -55,6 +58,21 @@ class Group:
             else:
                 rest.pads.append(pad)
         return [*stored, first, rest]
+
+
+def cut_apart(schedule: Edit, group: Group, stage: EditedStage) -> list[Group]:
+    """The two parts of a group, in place: of a border that both load, the first gets a stage of its own."""
+    *shared, first, rest = group.cut(stage)
+    for pad in (each.sink for each in shared):
+        computation = renamed_axes(pad.state.computation, fresh_name(schedule, f"{pad.name}.again"))
+        again = schedule.insert(replace(initial_state(computation), lanes=pad.state.lanes), before=pad)
+        instead = {pad.tensor: again.tensor}
+        for reader in (*first.inner, first.sink):
+            if pad.tensor in {read.tensor for read in reader.state.computation.reads}:
+                reader.change(computation=redirect_reads(reader.state.computation, instead))
+        first.pads.append(again)
+        rest.pads.append(pad)
+    return [first, rest]
 
 
 def is_padding(stage: StageView, with_zeros: bool = True) -> bool:

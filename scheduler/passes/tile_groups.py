@@ -9,7 +9,8 @@ from lathe.configs import LatheError
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.passes.groups import Group, groups_of
+from lathe.scheduler.passes.bring_by_products import is_brought
+from lathe.scheduler.passes.groups import Group, cut_apart, groups_of
 from lathe.scheduler.passes.load_operands import load_inside, operands_of
 from lathe.scheduler.passes.tiling.apply import apply_tiling
 from lathe.scheduler.passes.tiling.choose import choose_tiling
@@ -65,7 +66,7 @@ def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | Non
     for stage in _cuts(schedule, group, target) if refusal is None else _all_cuts(group):
         schedule.become(before)
         try:
-            parts = sum(_complete(schedule, part, target, looker) for part in group.cut(stage))
+            parts = sum(_complete(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
         except LatheError:
             continue
         if parts < cost:
@@ -86,9 +87,9 @@ def _all_cuts(group: Group) -> list[EditedStage]:
 
 
 def _cuts(schedule: Edit, group: Group, target: Target) -> list[EditedStage]:
-    """Stages of bytes that parts with a product each can be cut at."""
+    """Stages of bytes that parts with a product each can be cut at; products that bring an operand belong to others."""
     products = plan_lanes(schedule, target.config).products
-    made = [stage for stage in (*group.inner, group.sink) if products[stage.tensor] is not None]
+    made = [each for each in (*group.inner, group.sink) if products[each.tensor] is not None and not is_brought(each)]
     if len(made) < 2:
         return []
     found = []

@@ -11,7 +11,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Computation, as_affine
 from lathe.frontend.arithmetic import neutral
-from lathe.frontend.indices.plain import kept
+from lathe.frontend.indices.plain import bare, kept
 from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.isa import AluOp
@@ -90,15 +90,18 @@ class _Stage:
             axes.update(dict.fromkeys(self.computation.reduce_axes))
         return Points(axes, (*self.guards, *conditions))
 
-    def lanes(self) -> Iterator[dict[Axis, int]]:
-        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
+    def lanes(self, block: int = 0) -> Iterator[dict[Axis, int]]:
+        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements.
+
+        ``block``: how many columns count, all of them if it is 0.
+        """
         axes = [axis for axis in self.computation.axes if axis.extent > 1]
         cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.cols)]
         rows: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.rows)]
         for col in cols or [None]:
             for row in (None, *rows) if self.near.rows > 1 else (None,):
                 if row is None or row is not col:
-                    yield _lanes((row, self.near.rows), (col, self.near.cols))
+                    yield _lanes((row, self.near.rows), (col, block or self.near.cols))
 
     def _is_shifted(self, axis: Axis, block: int) -> bool:
         """Whether a step of the reduction moves what is read along an axis by less than whole blocks."""
@@ -125,11 +128,10 @@ class _Stage:
             for product in self._lanes_of_products(data.read, weight.read):
                 lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
-                if not product.diagonal:
-                    lanes |= _lanes((product.inner, self.data.cols))
+                steps = lanes | _lanes((product.inner, self.data.cols))
                 yield Way(
                     "diagonal products" if product.diagonal else "products",
-                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    gemm=counted.vectors(self._of_diagonals(product) if product.diagonal else steps),
                     reset=reset,
                     products=self.multiplied,
                     operands={data: (DATA, self._of_data(product)), weight: (WEIGHTS, self._of_weights(product))},
@@ -156,10 +158,14 @@ class _Stage:
                 product = Product(source.read, source.read, row, column, column, diagonal=True)
                 yield Way(
                     "sums by products",
-                    gemm=counted.vectors(lanes) * product.steps_of_tap(self.config),
+                    gemm=counted.vectors(self._of_diagonals(product)),
                     reset=0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes),
                     operands={source: (DATA, self._of_data(product))},
                 )
+
+    def _of_diagonals(self, product: Product) -> dict[Axis, int]:
+        """The lanes of one step of diagonal weights: as many columns as fill elements of data and of results."""
+        return _lanes((product.row, self.data.rows), (product.column, min(self.data.cols, self.near.cols)))
 
     def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[Product]:
         """All choices of axes for rows, columns and summed lanes.
@@ -191,6 +197,7 @@ class _Stage:
 
     def on_alu(self) -> Iterator[Way]:
         counts: list[tuple[int, Points, frozenset[Axis]]] = []
+        added: list[tuple[Points, frozenset[Axis]]] = []
         reset = False
         for body in self.computation.bodies:
             reduction = body.kind if isinstance(body, Reduce) else None
@@ -207,14 +214,23 @@ class _Stage:
             for operation, immediate, axes, guards in walker.found(value):
                 points = self.points((*conditions, *guards), reduced=True)
                 counts.append((steps_of_alu(operation, immediate=immediate), points, axes))
+            if len(self.computation.bodies) == 1 and (axes_of_sum := _axes_of_sum(body)) is not None:
+                added.append((counts.pop(0)[1], axes_of_sum))
         resets = self.results.vectors if reset else None
 
+        pair = steps_of_alu(AluOp.ADD, immediate=False)
+        block = min(self.near.cols, self.data.cols)
+        sums = [
+            (points, axes, min(points.vectors(lanes, axes) for lanes in self.lanes(block))) for points, axes in added
+        ]
+
         def steps(lanes: dict[Axis, int]) -> int:
-            return sum(each * points.vectors(lanes, axes) for each, points, axes in counts)
+            on_alu = sum(each * points.vectors(lanes, axes) for each, points, axes in counts)
+            return on_alu + sum(min(pair * points.vectors(lanes, axes), fewest) for points, axes, fewest in sums)
 
         best = min(self.lanes(), key=lambda lanes: steps(lanes) + (resets(lanes) if resets else 0))
         yield Way(
-            "alu" if counts else "copy",
+            "alu" if counts or added else "copy",
             reset=resets(best) * len(self.computation.bodies) if resets else 0,
             alu=steps(best),
             products=self.multiplied,
@@ -251,6 +267,16 @@ class _Operations:
                     yield from self.found(side, guards)
             case Cast(operand=operand):
                 yield from self.found(operand, guards)
+
+
+def _axes_of_sum(body: Expr) -> frozenset[Axis] | None:
+    """The axes of a sum of two elements, one of them bytes, which products add in place; None for anything else."""
+    sum_ = bare(body)
+    if not isinstance(sum_, Binary) or sum_.op != "add" or sum_.dtype != "int32":
+        return None
+    sides = [kept(side) for side in (sum_.lhs, sum_.rhs)]
+    both = all(isinstance(side, Read) for side in sides) and sides[0] is not sides[1]
+    return frozenset(axes_of(sum_)) if both and any(side.dtype == "int8" for side in sides) else None
 
 
 def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:

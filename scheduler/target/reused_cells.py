@@ -1,23 +1,28 @@
-"""Stages computed in the cells of an operand: ALU instructions overwrite what they read."""
+"""Stages computed in the cells of an operand: ALU instructions overwrite what they read, and products are added."""
+
+from collections.abc import Mapping
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.indices.plain import plain_axis
 from lathe.isa.table import alu_operations
 from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.rescaling import rescaling_of
 from lathe.scheduler.target.rule_choice import rule_of
 from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.alu_expressions import can_take_over
+from lathe.scheduler.target.sums_in_place import SumInPlace, sum_in_place
 
 
 def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageView, StageView]:
     """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
 
     It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
-    box, and start its chain of operations with it.
+    box, and start its chain of operations with it. Of a sum in place (``sums_in_place.py``), the products take over the
+    cells of what they are added to, and the sum takes over theirs.
     """
     placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
@@ -26,6 +31,10 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
     for stage in schedule.stages:
         state = stage.state
         if state.scope != NEAR or state.computation.reduce_axes or state.reuse or not RULES[rule_of(stage)].in_place:
+            continue
+        both = sum_in_place(schedule, stage) if rule_of(stage) == "alu" else None
+        if both is not None and rule_of(both.brought) == "gemm" and _in_place(both, placed):
+            aliases.update({both.brought: both.begun, stage: both.brought})
             continue
         makers = {maker for read in state.computation.reads if (maker := schedule.maker(read.tensor)) is not None}
         for producer in sorted(makers, key=order.__getitem__):
@@ -45,6 +54,19 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
                 slots[stage] = slots[stage] or slots[producer]
                 break
     return aliases
+
+
+def _in_place(both: SumInPlace, placed: Mapping[StageView, Placement]) -> bool:
+    """Whether a sum and its operands are made in accumulators of their own in the same loops, over the same box."""
+    here = placed[both.added]
+    return both.begun.tensor.dtype in ("int8", "int16", "int32") and all(
+        each.state.scope == NEAR
+        and not (each.state.reuse or each.state.storage)
+        and each.state.slots is None
+        and _same_place(each, both.added)
+        and (placed[each].low, placed[each].extent) == (here.low, here.extent)
+        for each in (both.begun, both.brought, both.added)
+    )
 
 
 def may_take_over(computation: Computation, config: HardwareConfig, tensor: Tensor) -> bool:

@@ -205,6 +205,23 @@ def test_depthwise_products_take_the_quicker_unit() -> None:
     assert [each.unit for each in few.stages if each.name == "conv"] == ["alu"]  # diagonals take longer to load
 
 
+@pytest.mark.parametrize("kind", ["depthwise", "residual"])
+def test_blocks_of_data_without_channels_take_no_step(kind: str) -> None:
+    """20 channels are two elements of 16 accumulators, and five of 4 values that a product reads."""
+    vta = lt.load_config("vta")
+    small = {"inp_buffer_bytes": 4096, "wgt_buffer_bytes": 32768, "uop_buffer_bytes": 8192}
+    config = vta.with_(block_in=4, **small, **{"memory.latency": 0, "memory.bus_bits": 128})
+    data = lt.placeholder((1, 12, 12, 20), "int8", name="data")
+    if kind == "depthwise":
+        sums = lt.depthwise_conv2d(data, lt.placeholder((3, 3, 20), "int8", name="weights"), padding=1, name="sums")
+        assert lt.bound(sums, config).gemm == (3 * 12 - 2) ** 2 * 5
+    else:
+        weights = lt.placeholder((20, 1, 1, 20), "int8", name="weights")
+        sums = lt.add(lt.requantise(lt.conv2d(data, weights, name="conv"), 7, name="branch"), data, name="sums")
+    output = lt.requantise(sums, 5, name="output")
+    check(output, config)
+
+
 def test_images_may_fill_rows_and_nothing_else_need() -> None:
     """With a batch of four, four images at once; of one image, rows have pixels, unless taps shift them."""
     four, one = (lt.bound(convolution(8, 8, 8, 1, padding=0, images=n), MACHINES["batch4"]) for n in (4, 1))

@@ -30,6 +30,7 @@ from lathe.scheduler.target.gaps import gaps_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
+from lathe.scheduler.target.sums_in_place import sum_in_place
 
 Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
@@ -68,7 +69,6 @@ class TilingModel:
         self.narrow = narrow
         target, config = problem.target, problem.target.config
         self.config, self.near, self.summed = config, target.near, target.data.element.cols
-        self.lives = self._lives_of(problem.computing)
         self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
         plan = self.plan = plan_lanes(problem.schedule, config)
         lanes = plan.known
@@ -96,6 +96,12 @@ class TilingModel:
         computations = {tensor: state.computation for state in states for tensor in state.tensors}
         self._data_cells = DataCells(computations.get)
         self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
+        possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
+        sums = [each for each in possible if each and each.brought in self.gemms and each.begun in problem.computing]
+        self.brought = {each.brought for each in sums}
+        """Products that are added in place, whose accumulators nobody resets."""
+        self.added_in_place = {each.added for each in sums}
+        self.lives = self._lives_of(problem.computing)
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
         self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
@@ -228,6 +234,9 @@ class TilingModel:
         lives: list[tuple[EditedStage, list[EditedStage], bool]] = []
         makers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
         for stage in computing:
+            if stage in self.brought or stage in self.added_in_place:
+                lives.append((stage, [], False))
+                continue
             read = dict.fromkeys(makers.get(each.tensor) for each in stage.state.computation.reads)
             last = [
                 each
@@ -329,13 +338,15 @@ class TilingModel:
     def _steps(self, stage: EditedStage, box: Sequence[int]) -> int:
         """Cycles of the compute unit for one box of a stage."""
         count = self.count(stage, box)
+        if stage in self.added_in_place:
+            return 0
         if stage not in self.gemms:
             depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
             return count * self.steps_of(stage) * depth
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
         steps = product.steps(stage.state.computation, self.config) * self.shares[stage]
-        return count * (max(round(steps), 1) + self.resets)
+        return count * (max(round(steps), 1) + (self.resets if stage not in self.brought else 0))
 
     def _share_with_data(self, stage: EditedStage) -> float:
         """Which part of a product's steps is on data, not on padding."""

@@ -28,7 +28,7 @@ from lathe.scheduler.target.chunk import (
 from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
-from lathe.scheduler.target.rules.gaps import parts_without_gaps
+from lathe.scheduler.target.rules.gaps import free_cells_beside, parts_without_gaps
 from lathe.scheduler.target.rules.padding import ZEROS, padding_of
 from lathe.scheduler.target.rules.planes import load_planes, store_planes
 from lathe.scheduler.target.rules.quotations import conditions, lanes
@@ -97,7 +97,8 @@ def _copy(chunk: Chunk) -> list[Instruction]:
     loops = [
         DmaLoop(view.extents[n], view.write.strides[n], view.reads[0].strides[n], depends.get(n)) for n in view.loops
     ]
-    loads = list(load_rows(memory, loops, view.write.base, view.reads[0].base, mask, padding or ZEROS))
+    beside = free_cells_beside(chunk) if mask is None else (0, 0)
+    loads = list(load_rows(memory, loops, view.write.base, view.reads[0].base, mask, padding or ZEROS, beside))
     return loads if padding is not None else [*loads, *fill_around(chunk)]
 
 

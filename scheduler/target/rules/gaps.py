@@ -60,6 +60,27 @@ def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> It
             yield {longest: steps, **dict(zip(others, box, strict=True))}
 
 
+def free_cells_beside(chunk: Chunk) -> tuple[int, int]:
+    """How many cells of a buffer without gaps, left and right of each row that a chunk writes, hold nothing but zeros.
+
+    Where a tile's window has room for one column of data more than it meets, rows that are written end before the
+    buffer's. All cells of a row that hold data are among those written, or else none is free.
+    """
+    place = chunk.write.place
+    if place is None or not any(place.physical.gaps) or place.physical.group > 1 or place.data is None:
+        return 0, 0
+    form = place.physical
+    dim = form.order[-1]
+    gap, held, low = form.gaps[dim], place.data[dim], place.low[dim]
+    if gap is None or held is None:
+        return 0, 0
+    first, last = chunk.write.index[dim].first(chunk.extents), chunk.write.index[dim].last(chunk.extents)
+    if any(there and not first <= low + n <= last for n, there in enumerate(held)):
+        return 0, 0
+    cells = form.blocks(dim, low, place.extent[dim])
+    return first // gap.step - low // gap.step, low // gap.step + cells - 1 - last // gap.step
+
+
 def stepped(chunk: Chunk, part: Mapping[int, Steps]) -> Chunk:
     """The chunk with some loops going through some of their iterations only."""
 

@@ -47,11 +47,17 @@ def load_rows(
     dram: int,
     mask: NDArray[np.bool_] | None,
     padding: Padding = ZEROS,
+    beside: tuple[int, int] = (0, 0),
 ) -> Iterator[Instruction]:
-    """LOADs for a copy into a scratchpad over element loops, padding where the mask is False."""
+    """LOADs for a copy into a scratchpad over element loops, padding where the mask is False.
+
+    ``beside``: how many elements left and right of each row may be padding, too, if it makes rows adjoin.
+    """
     if mask is not None:
         loops, mask = _where_it_varies(loops, mask)
     loops, mask, gap = _with_gap(_merged(_moving(loops)), mask)
+    if mask is None and (joined := _joining(loops, *beside)) is not None:
+        gap, sram = joined, sram - joined.left
     loops, rows, row = _blocks(loops, LOAD.format, gap)
     loops, mask, gap = _with_gap_of_rows(loops, mask, rows, row, gap)
     for point in product(*(range(loop.extent) for loop in loops)):
@@ -90,6 +96,14 @@ def _with_gap(
     kept, dram = around[-1], place * around[-1].dram
     inside = [] if row is None else [row]
     return *_at_place([*around[:-1], *inside], mask, kept, place), _Gap(left, right, dram=dram)
+
+
+def _joining(loops: list[DmaLoop], left: int, right: int) -> _Gap | None:
+    """Padding beside rows of data that makes them adjoin in the scratchpad, if so many elements do."""
+    row = loops[-1].extent if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else 1
+    around = loops if row == 1 else loops[:-1]
+    adjoin = bool(around) and around[-1].sram == left + row + right
+    return _Gap(left, right) if adjoin and 0 < max(left, right) <= MOST_PADDING else None
 
 
 def _with_gap_of_rows(

@@ -66,7 +66,26 @@ def test_pixels_of_a_tile_are_one_load():
     loads = [each for each in program.instructions if isinstance(each, lt.isa.Load)]
     of_data = [each for each in loads if each.memory_type == lt.isa.MemoryType.INP]
     assert sum(each.y_size * each.x_size for each in of_data) <= 2 * 18 * 18
-    assert not any(each.x_pad_0 or each.x_pad_1 for each in of_data if each.y_size > 2)
+    assert all(each.x_pad_0 + each.x_pad_1 <= 1 for each in of_data if each.y_size > 2)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 4])
+def test_rows_that_meet_fewer_pixels_than_they_have_room_for_are_one_load(columns):
+    """Windows of tiles so wide meet a column of pixels more or less, by where they begin: the free cell is padding."""
+    output = transposed((9, 9), channels=16)
+    s = lt.create_schedule(output)
+    conv = next(stage for stage in s.stages if stage.name == "conv")
+    copy = s.cache_write(output, "acc")
+    _, y, x, _ = output.op.axis
+    column, _ = s[output].split(x, columns)
+    s[output].reorder(column, y)
+    for stage in (s[copy], conv):
+        stage.set_scope("acc")
+        stage.compute_at(s[output], column)
+    program = run(s, VTA, random_inputs([output], seed=2))
+    loads = [each for each in program.instructions if isinstance(each, lt.isa.Load)]
+    of_data = [each for each in loads if each.memory_type == lt.isa.MemoryType.INP]
+    assert len(of_data) <= 2 * -(-19 // columns)
 
 
 @pytest.mark.parametrize(

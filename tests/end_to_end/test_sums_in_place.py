@@ -1,0 +1,81 @@
+"""Additions that the matrix core does: what is added is bytes, and products add them where the other operand is."""
+
+import pytest
+from checking import check_program
+from shaped_machines import machine
+
+import lathe as lt
+from lathe.isa import Alu, AluOp
+
+SHAPES = [(1, 16, 16), (1, 16, 4), (1, 8, 16), (2, 16, 16), (4, 16, 8)]
+
+
+@pytest.fixture(params=[machine(*shape) for shape in SHAPES], ids=lambda each: each.name)
+def shaped(request: pytest.FixtureRequest) -> lt.HardwareConfig:
+    return request.param
+
+
+def convolution(data: lt.Tensor, taps: int, name: str) -> lt.Tensor:
+    """A convolution that keeps size and channels, in bytes."""
+    channels = data.shape[-1]
+    weight = lt.placeholder((channels, taps, taps, channels), "int8", name=f"{name}.weight")
+    return lt.requantise(lt.conv2d(data, weight, padding=taps // 2, name=name), 7, name=f"{name}.bytes")
+
+
+def additions(result: lt.Result) -> int:
+    """Instructions of the ALU that add two tensors."""
+    instructions = result.program.instructions
+    return sum(isinstance(each, Alu) and each.opcode == AluOp.ADD and not each.use_imm for each in instructions)
+
+
+@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("channels", [16, 20])
+def test_a_residual(taps, channels, shaped):
+    data = lt.placeholder((2, 5, 7, channels), "int8", name="data")
+    first = convolution(data, 1, "first")
+    total = lt.add(convolution(first, taps, "second"), first, name="total")
+    result = check_program(lt.requantise(lt.relu(total), 1, name="output"), shaped)
+    assert additions(result) == 0
+
+
+def test_sums_themselves_are_added_to(shaped):
+    """What is begun with is the convolution's accumulators, as they are."""
+    data = lt.placeholder((2, 5, 7, 16), "int8", name="data")
+    weight = lt.placeholder((16, 3, 3, 16), "int8", name="weight")
+    sums = lt.conv2d(data, weight, padding=1, name="conv")
+    result = check_program(lt.requantise(lt.add(sums, data, name="total"), 6, name="output"), shaped)
+    assert additions(result) == 0
+
+
+def test_two_inputs(shaped):
+    left, right = (lt.placeholder((2, 6, 5, 32), "int8", name=name) for name in ("left", "right"))
+    result = check_program(lt.requantise(lt.add(left, right, name="total"), 1, name="output"), shaped)
+    assert additions(result) == 0
+
+
+def test_an_operand_that_others_want_keeps_its_cells(shaped):
+    """The branch is an output, too: nothing may be added where it is."""
+    data = lt.placeholder((2, 5, 4, 16), "int8", name="data")
+    branch = convolution(data, 3, "branch")
+    total = lt.requantise(lt.add(branch, data, name="total"), 1, name="output")
+    check_program([total, branch], shaped)
+
+
+def test_where_sums_begin_with_products(shaped):
+    """Products of a machine that writes the first ones are added here all the same."""
+    begins = shaped.with_(extensions=("gemm_begin",))
+    data = lt.placeholder((2, 6, 5, 16), "int8", name="data")
+    other = lt.placeholder((2, 6, 5, 16), "int8", name="other")
+    total = lt.add(convolution(data, 3, "conv"), other, name="total")
+    check_program(lt.requantise(total, 1, name="output"), begins)
+
+
+def test_a_border_that_parts_of_a_group_both_load_is_turned_for_both():
+    """Little room for weights parts convolution and addition: the border's source, and not the border, is turned."""
+    config = machine(4, 4, 16)
+    config = config.with_(wgt_buffer_bytes=64 * config.wgt_element_bytes)
+    data = lt.placeholder((1, 7, 5, 17), "int8", name="data")
+    weights = lt.placeholder((48, 3, 3, 17), "int8", name="weights")
+    first = lt.requantise(lt.conv2d(data, weights, padding=1, name="first"), 5, name="first.bytes")
+    total = lt.add(convolution(first, 3, "second"), first, name="total")
+    check_program(lt.requantise(lt.relu(total), 1, name="output"), config)
