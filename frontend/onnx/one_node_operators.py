@@ -47,6 +47,7 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
     (MICROSOFT, "QLinearReduceMean"): _Form("ReduceMean", (0,), 3),
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
+    (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,), 3),
 }
 """ONNX's QLinear operators, and onnxruntime's, by domain and name."""
 
@@ -131,6 +132,7 @@ class _Writer:
         attributes = attributes_of(node)
         if attributes.pop("channels_last", 0):
             return None
+        attributes.pop("opset", None)  # of QLinearSoftmax: which Softmax it is
         if key == (MICROSOFT, "QLinearConcat"):
             form = _Form("Concat", tuple(range(2, len(node.input), 3)), 0)
         elif key in _FORMS:
