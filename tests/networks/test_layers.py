@@ -133,6 +133,36 @@ def test_x_times_sigmoid_of_x_is_one_look_up():
     assert [row.where for row in result.layers].count("npu") == 1
 
 
+def test_a_tensor_with_limits_times_a_function_of_itself():
+    """Limits are a table of what a layer has made before, of which no node knows: the function is one of their result.
+
+    In whatever order tensors are looked at, which changes with their names from run to run.
+    """
+    for number in range(12):
+        graph = QdqModel(seed=7)
+        total = graph.node("Add", graph.input(1, 8, 5, 6), graph.input(1, 8, 5, 6, name="z"), name="total")
+        limits = [graph.constant(np.array(each, np.float32)) for each in (-0.3, 0.7)]
+        clipped = graph.quantised(graph.node("Clip", total, *limits), 0.01, 0)
+        sigmoid = graph.quantised(graph.node("Sigmoid", clipped), 1 / 256, -128)
+        made = graph.quantised(graph.node("Mul", clipped, sigmoid, name=f"layer{number}"), 0.01)
+        kinds = [
+            type(each).__name__
+            for each in lt.from_onnx(_renamed(graph.model(made), f"n{number}")).found.layers.values()
+        ]
+        assert kinds == ["Sum", "Lookup", "Lookup", "Lookup"]
+    checked(graph.model(made), units={made: 0.01})
+
+
+def _renamed(model, prefix):
+    """The model with other names of tensors."""
+    for node in model.graph.node:
+        node.input[:] = [name and prefix + name for name in node.input]
+        node.output[:] = [prefix + name for name in node.output]
+    for each in (*model.graph.input, *model.graph.output, *model.graph.initializer):
+        each.name = prefix + each.name
+    return model
+
+
 @pytest.mark.parametrize(
     ("before", "attributes"), [((1, 12, 1, 1), {}), ((1, 12, 3, 4), {}), ((2, 12, 3, 4), {"axis": 1})]
 )
