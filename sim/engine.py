@@ -21,6 +21,10 @@ from lathe.sim.load import LoadUnit
 from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port
 from lathe.sim.reader import Reader
 from lathe.sim.store import StoreUnit
+from lathe.sim.timeline import COMPUTE as COMPUTE_UNIT
+from lathe.sim.timeline import FETCH as FETCH_UNIT
+from lathe.sim.timeline import LOAD as LOAD_UNIT
+from lathe.sim.timeline import STORE as STORE_UNIT
 from lathe.sim.timeline import Timeline
 
 
@@ -91,33 +95,39 @@ class Engine:
         """Run until nothing can happen any more."""
         port, fetch, load, compute, store = self.port, self.fetch, self.load, self.compute, self.store
         load_reader, compute_reader = load.reader, compute.reader
+        units = (load.advance, compute.advance, store.advance, fetch.advance)
         while True:
             requests = (fetch.request, load_reader.request, compute_reader.request)
             grant = max(min(requests), port.slot)
             if store.request < grant:
-                changed = store.send(port, grant)
+                # Who packs on without starting anything has nothing that others wait for.
+                changed = store.send(port, grant) or (store.packing >= 0 and store.advance())
+                at = STORE_UNIT
             elif grant >= NEVER:
                 break
             else:
                 master = self.winner(requests, grant)
                 if master == FETCH:
                     fetch.receive(port)
-                    changed = True
+                    changed, at = True, FETCH_UNIT
                 else:
                     # A write accepted in the cycle of a read comes after it, hence the one cycle more.
                     others = min(requests[master - 1], requests[(master + 1) % MASTERS], store.request + 1)
                     if master == LOAD:
                         changed = load_reader.run(port, others)
+                        at = LOAD_UNIT
                         if changed:
                             load.transferred()
                     else:
                         changed = compute_reader.run(port, others)
+                        at = COMPUTE_UNIT
                         if changed:
                             compute.transferred()
                 port.last_master = master
-            if changed:
-                while load.advance() | compute.advance() | store.advance() | fetch.advance():
-                    pass
+            quiet = 0 if changed else len(units)
+            while quiet < len(units):
+                quiet = 1 if units[at]() else quiet + 1  # one that has advanced can no further by itself
+                at = (at + 1) % len(units)
 
     def winner(self, requests: tuple[int, int, int], cycle: int) -> int:
         """The master that the round-robin arbiter grants in `cycle`."""

@@ -88,12 +88,18 @@ class StoreUnit:
         self.watch: Watcher | None = None
 
     def advance(self) -> bool:
-        """Pack and start what can be; true when something was."""
-        progress = False
-        while self.pack() if self.packing >= 0 else self.start_next():
-            progress = True
+        """Pack and start what can be; true when something was started, for which others may wait."""
+        started = False
+        while True:
+            if self.packing >= 0:
+                if not self.pack():
+                    break
+            elif self.start_next():
+                started = True
+            else:
+                break
         self.request = self.packed[0].accepted if self.packed else NEVER
-        return progress
+        return started
 
     def start_next(self) -> bool:
         """Start the next instruction when its cycle is known."""
@@ -186,7 +192,7 @@ class StoreUnit:
     def send(self, port: Port, horizon: int) -> bool:
         """Send the packed bursts of ``request`` and of those behind it that are accepted before a cycle.
 
-        True when that ends a store or may let packing go on.
+        True when that ends a store, for which others may wait.
         """
         accepted, beats, count, instruction, place, through = self.packed[0]
         some = min(count, (horizon - 1 - accepted) // beats + 1)
@@ -207,7 +213,7 @@ class StoreUnit:
             self.draining.popleft()
             self.draining.appendleft((instruction, sent + (some - 1) * apart + self.response_latency))
             self.retire()
-        return last or self.packing >= 0
+        return last
 
     def retire(self) -> None:
         """Write down the ends of the oldest stores, in order, as far as their responses are known."""

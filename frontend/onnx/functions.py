@@ -80,12 +80,20 @@ def function_above(values: Values, last: int, known: Mapping[str, Layer]) -> tup
         if constant:
             sources -= constant
             continue
-        inner = next((known[name] for name in sources if isinstance(known.get(name), Lookup)), None)
-        if inner is None or not inner.nodes:
+        tables = [known[name] for name in sources if _is_function_of_nodes(values, known.get(name))]
+        if not tables:
             return None
+        inner = max(tables, key=lambda table: max(table.nodes))  # the last one may be a function of the others
         sources = (sources - {inner.output}) | {*inner.inputs}
         numbers |= {*inner.nodes}
     return (sources.pop(), tuple(sorted(numbers))) if sources else None
+
+
+def _is_function_of_nodes(values: Values, layer: Layer | None) -> bool:
+    """Whether a layer is a table of what nodes make of a tensor, and not of what another layer makes of it before."""
+    if not isinstance(layer, Lookup):
+        return False
+    return any(layer.inputs[0] in values.model.nodes[number].input for number in layer.nodes)
 
 
 def _sources_above(values: Values, last: int) -> tuple[set[str], set[int]] | None:

@@ -48,7 +48,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """What the sums of a product stand for: scales of weights, of each filter, and biases in units of the sums."""
+    """What the sums of a product stand for: scales of weights, of each filter, and biases in units of the sums.
+
+    Biases are those of each filter, or (rows, filters) of a matrix whose rows have their own.
+    """
 
     weight_scale: NDArray[np.float64]
     bias: NDArray[np.int64]
@@ -102,12 +105,16 @@ class Operands:
         scale: NDArray[np.float64],
         bias: str = "",
         times: float = 1.0,
+        rows: int = 1,
     ) -> Scaled:
-        """Sums of data that are read so with weights (filters, …) of these scales; a bias counts so many ``times``."""
+        """Sums of data that are read so with weights (filters, …) of these scales; a bias counts so many ``times``.
+
+        Results of so many ``rows`` may have biases for each of them.
+        """
         numbers: NDArray[np.float64] = np.zeros(len(scale))
         whole: NDArray[np.int64] | None = np.zeros(len(scale), np.int64)
         if bias:
-            numbers, whole = self._biases(bias, how.scale * scale / times)
+            numbers, whole = self._biases(bias, how.scale * scale / times, rows)
             numbers = numbers * times
         if group.after is not None:
             scale = scale * group.after.gain
@@ -117,7 +124,7 @@ class Operands:
             raise Unfit("its bias is not finite")
         if group.how == SUMS:
             axis = 1 if group.core.op_type in ("Conv", "ConvTranspose") else len(self.shape(group.output)) - 1
-            in_float = FloatSums(_as_few(how.scale * scale), _as_few(numbers), axis)
+            in_float = FloatSums(_as_few(how.scale * scale), _as_few(numbers.reshape(-1)), axis)
             return Scaled(scale, np.zeros(len(scale), np.int64), in_float)
         if whole is None:
             rounded = np.rint(numbers / (how.scale * scale))
@@ -126,29 +133,35 @@ class Operands:
             whole = rounded.astype(np.int64)
             rest = numbers / (how.scale * scale) - rounded
             share = (
-                np.sum(np.abs(rest * how.scale * scale)) / max(len(rest), 1) / group.how.scale
+                np.sum(np.abs(rest * how.scale * scale)) / max(rest.size, 1) / group.how.scale
             )  # of values that would be others
             if share > SHARE_OF_RESTS and greatest_sum(weights) + np.abs(rounded).max() < 2**30:
                 return Scaled(scale, whole, rest=rest)
         return Scaled(scale, whole)
 
-    def _biases(self, name: str, unit: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """Biases, and what they are in units of the sums where the model has them so."""
-        shape = self.shape(name)
+    def _biases(self, name: str, unit: NDArray[Any], rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """Biases, (filters,) or (rows, filters), and what they are in units of the sums where the model has them so."""
+        shape, filters = self.shape(name), len(unit)
         count = prod(shape)
-        if count != 1 and (shape[-1], count) != (len(unit), len(unit)):
+        by_row = len(shape) == 2 and shape[0] == rows > 1 and shape[1] in (1, filters)
+        if count != 1 and not by_row and (shape[-1], count) != (filters, filters):
             raise Unfit("its bias is not one number for each filter")
+        whole = (rows, filters) if by_row else (filters,)
+        own = shape if by_row else (-1,)
         constant = self.values.constant_behind(name)
         if constant is not None:
-            numbers, scale = constant.values.reshape(-1), np.broadcast_to(constant.scale, unit.shape)
-            values = np.broadcast_to(numbers * scale, unit.shape)
+            scale, axis = constant.scale, constant.axis % max(len(shape), 1)
+            if by_row and scale.size > 1:
+                scale = scale.reshape([-1 if n == axis else 1 for n in range(2)])
+            numbers, scale = constant.values.reshape(own), np.broadcast_to(scale, whole)
+            values = np.broadcast_to(numbers * scale, whole)
             if np.allclose(scale, unit, rtol=1e-6, atol=0):
-                return values, np.asarray(np.broadcast_to(numbers, unit.shape), np.int64)
+                return values, np.asarray(np.broadcast_to(numbers, whole), np.int64)
             return values, None
         plain = self.model.constant(name)
         if plain is None:
             raise Unfit("its bias is no constant")
-        return np.broadcast_to(plain.astype(np.float64).reshape(-1), unit.shape), None
+        return np.broadcast_to(plain.astype(np.float64).reshape(own), whole), None
 
 
 def _as_few(numbers: NDArray[np.float64]) -> tuple[float, ...]:

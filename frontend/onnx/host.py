@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lathe.frontend.onnx import child
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra, not_there
-from lathe.frontend.onnx.host_process import GIBIBYTES, PROCESS, SECONDS, EndedError, limit
+from lathe.frontend.onnx.host_process import PROCESS, EndedError, too_large, too_late
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -40,10 +40,7 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
                 continue  # others' models may have been what it had no memory for
             node = ended.node or _only_node(model)
             if node is not None and ended.late:
-                raise ModelError(
-                    f"node {node[1]!r} on the host must end within {limit(SECONDS):g} seconds, and does not. Set "
-                    f"{SECONDS} to allow more."
-                ) from None
+                raise too_late(f"node {node[1]!r} on the host") from None
             if node is not None and node[0] in evaluated:
                 raise ModelError(
                     f"node {node[1]!r} on the host must be computed by onnxruntime or ONNX's evaluator, and both "
@@ -63,10 +60,7 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
         if kind == child.MISSING:
             raise not_there(name, text)
         if kind == child.MEMORY:
-            raise ModelError(
-                f"node {name!r} on the host must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. "
-                f"Set {GIBIBYTES} to allow more."
-            )
+            raise too_large(f"node {name!r} on the host")
         raise ModelError(
             f"node {name!r} on the host must be computed by onnxruntime or ONNX's evaluator, and is by neither. {text}."
         )

@@ -40,6 +40,19 @@ def limit(name: str) -> float:
     return found
 
 
+def too_late(what: str) -> ModelError:
+    """That something takes longer than it may."""
+    return ModelError(f"{what} must end within {limit(SECONDS):g} seconds, and does not. Set {SECONDS} to allow more.")
+
+
+def too_large(what: str) -> ModelError:
+    """That something takes more memory than it may."""
+    return ModelError(
+        f"{what} must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. Set {GIBIBYTES} to allow "
+        "more."
+    )
+
+
 class EndedError(Exception):
     """The process ended before it answered; ``late``: it was killed because its time was over.
 

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from lathe.frontend.onnx import child
-from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import not_there
 from lathe.frontend.onnx.host import status_of
-from lathe.frontend.onnx.host_process import GIBIBYTES, PROCESS, SECONDS, EndedError, limit
+from lathe.frontend.onnx.host_process import PROCESS, EndedError, too_large, too_late
 
 
 class TaskError(Exception):
@@ -23,9 +22,7 @@ def run_task(path: Path, name: str, what: str, **arguments: Any) -> Any:
         kind, *found = PROCESS.call(str(path), name, arguments)
     except EndedError as ended:
         if ended.late:
-            raise ModelError(
-                f"{what} must end within {limit(SECONDS):g} seconds, and does not. Set {SECONDS} to allow more."
-            ) from None
+            raise too_late(what) from None
         raise TaskError(f"it ended its process: {status_of(ended.status)}") from None
     if kind == child.MADE:
         return found[0]
@@ -33,8 +30,5 @@ def run_task(path: Path, name: str, what: str, **arguments: Any) -> Any:
     if kind == child.MISSING:
         raise not_there(missing, text)
     if kind == child.MEMORY:
-        raise ModelError(
-            f"{what} must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. Set {GIBIBYTES} to allow "
-            "more."
-        )
+        raise too_large(what)
     raise TaskError(text)

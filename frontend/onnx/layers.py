@@ -38,7 +38,7 @@ SUMS = Quantisation(1.0, 0, "int32")
 class FloatSums:
     """Which floating-point numbers sums stand for: ``scale · sum + bias``, rounded once.
 
-    Either is one number, or one for each index of dimension ``axis``.
+    Either is one number, or one for each index of dimension ``axis``; a bias may be one for each sum, in their order.
     """
 
     scale: tuple[float, ...]
@@ -47,8 +47,9 @@ class FloatSums:
 
     def of(self, sums: NDArray[np.int32], dtype: str) -> NDArray[Any]:
         """The numbers, of the shape of the sums."""
-        shape = [-1 if n == self.axis else 1 for n in range(sums.ndim)]
-        scale, bias = (np.array(each).reshape(shape if len(each) > 1 else ()) for each in (self.scale, self.bias))
+        along = [-1 if n == self.axis else 1 for n in range(sums.ndim)]
+        shapes = {1: (), sums.shape[self.axis]: along, sums.size: sums.shape}
+        scale, bias = (np.array(each).reshape(shapes[len(each)]) for each in (self.scale, self.bias))
         with np.errstate(over="ignore"):  # beyond float32 is infinite, as it is in float32
             numbers: NDArray[Any] = (sums * scale + bias).astype(dtype)
         return numbers
@@ -96,6 +97,7 @@ class Product(Layer):
     """A matrix product with weights (N, K): (…, K) becomes (…, N).
 
     A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    Biases, and ``rest``, are (N,), or of (M, K) as data (M, N) where rows have biases of their own.
     """
 
     weights: NDArray[np.int16]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import Model, attributes_of
+from lathe.frontend.onnx.validity import values_may_be_known
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, TensorType, type_of
 
 MICROSOFT = "com.microsoft"
@@ -47,6 +48,7 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
     (MICROSOFT, "QLinearReduceMean"): _Form("ReduceMean", (0,), 3),
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
+    (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,), 3),
 }
 """ONNX's QLinear operators, and onnxruntime's, by domain and name."""
 
@@ -131,6 +133,7 @@ class _Writer:
         attributes = attributes_of(node)
         if attributes.pop("channels_last", 0):
             return None
+        attributes.pop("opset", None)  # of QLinearSoftmax: which Softmax it is
         if key == (MICROSOFT, "QLinearConcat"):
             form = _Form("Concat", tuple(range(2, len(node.input), 3)), 0)
         elif key in _FORMS:
@@ -228,6 +231,6 @@ def _inferred(model: Model) -> dict[str, TensorType]:
         if known is not None and known.dtype in number_of:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())
-    found = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.value_info
+    found = onnx.shape_inference.infer_shapes(proto, data_prop=values_may_be_known(proto)).graph.value_info
     types = {each.name: type_of(each) for each in found}
     return {name: known for name, known in types.items() if known is not None}

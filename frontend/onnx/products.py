@@ -40,7 +40,7 @@ def _product(
     if scale is None:
         raise Unfit("its weights have scales along the dimension that is summed over")
     values = weights_of(weights.values if transposed else weights.values.T)
-    made = of.scaled(group, how, values, scale * alpha, bias, beta)
+    made = of.scaled(group, how, values, scale * alpha, bias, beta, rows=of.shape(group.output)[0])
     if turned:
         data = _transposed(of, data, how)
     return Product(

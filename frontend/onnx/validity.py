@@ -13,6 +13,9 @@ from lathe.frontend.onnx.host import host_takes
 OFFICIAL = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.training")
 """Domains whose operators ONNX itself defines."""
 
+LONGEST_LIST = 1 << 20
+"""Of tensors of one dimension, in values: no shape is that long."""
+
 
 def check_model(proto: Any, name: str) -> None:
     """Raises ModelError for a model of an opset that is not known, and for one that neither takes."""
@@ -55,17 +58,34 @@ def with_shapes(proto: Any, name: str) -> Any:
     """
     onnx = extra("onnx")
     errors = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
+    values = values_may_be_known(proto)
     try:
-        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=values)
     except errors as error:
         if not host_takes(proto.SerializeToString()):
             raise ModelError(f"shapes of model {name!r} must agree, and do not: {words_of(error)}.") from None
-    for options in ({"data_prop": True}, {}):
+    for options in ({"data_prop": values}, {}):
         try:
             return onnx.shape_inference.infer_shapes(proto, **options)
         except errors:
             continue
     return proto
+
+
+def values_may_be_known(proto: Any) -> bool:
+    """Whether inference may follow values of shapes, for which it holds a number for each index of every list.
+
+    A list of 2^40 values, which a model of a hundred bytes declares, would take all memory there is.
+    """
+    onnx = extra("onnx")
+    try:
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        graph = proto.graph
+    types = [each.type.tensor_type for each in (*graph.input, *graph.output, *graph.value_info)]
+    lists = [each.shape.dim[0].dim_value for each in types if len(each.shape.dim) == 1]
+    lists += [each.dims[0] for each in graph.initializer if len(each.dims) == 1]
+    return max(lists, default=0) <= LONGEST_LIST
 
 
 def _check_operators(onnx: Any, proto: Any, name: str) -> None:

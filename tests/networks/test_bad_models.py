@@ -223,6 +223,21 @@ def test_gigantic_shapes_allocate_nothing():
     assert network.model.types["y"].shape == (1 << 20, 1 << 20)
 
 
+@pytest.mark.parametrize("kind", ["declared", "made"])
+def test_gigantic_lists_are_not_looked_through(kind):
+    """ONNX's inference of values holds one for each index of what a Gather reads."""
+    model = relu(1, 2, initializers=[numpy_helper.from_array(np.array(0), "zero")])
+    numbers = [numpy_helper.from_array(np.array(each), name) for name, each in (("b", 0), ("e", 1 << 40), ("d", 1))]
+    if kind == "declared":
+        model.graph.input.append(helper.make_tensor_value_info("long", TensorProto.INT64, [1 << 40]))
+    else:
+        model.graph.initializer.extend(numbers)
+        model.graph.node.append(helper.make_node("Range", ["b", "e", "d"], ["long"]))
+    model.graph.node.append(helper.make_node("Gather", ["long", "zero"], ["first"]))
+    model.graph.output.append(helper.make_tensor_value_info("first", TensorProto.INT64, []))
+    assert lt.from_onnx(model).model.types["long"].shape == (1 << 40,)
+
+
 @pytest.mark.parametrize("side", [1 << 20, 1 << 30])
 def test_tensors_larger_than_the_address_space(side):
     graph = QdqModel()

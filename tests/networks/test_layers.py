@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks_checking import checked, where
+from networks_checking import LATHE16, checked, where
 from qdq_models import TYPES, QdqModel
 
 import lathe as lt
@@ -133,6 +133,36 @@ def test_x_times_sigmoid_of_x_is_one_look_up():
     assert [row.where for row in result.layers].count("npu") == 1
 
 
+def test_a_tensor_with_limits_times_a_function_of_itself():
+    """Limits are a table of what a layer has made before, of which no node knows: the function is one of their result.
+
+    In whatever order tensors are looked at, which changes with their names from run to run.
+    """
+    for number in range(12):
+        graph = QdqModel(seed=7)
+        total = graph.node("Add", graph.input(1, 8, 5, 6), graph.input(1, 8, 5, 6, name="z"), name="total")
+        limits = [graph.constant(np.array(each, np.float32)) for each in (-0.3, 0.7)]
+        clipped = graph.quantised(graph.node("Clip", total, *limits), 0.01, 0)
+        sigmoid = graph.quantised(graph.node("Sigmoid", clipped), 1 / 256, -128)
+        made = graph.quantised(graph.node("Mul", clipped, sigmoid, name=f"layer{number}"), 0.01)
+        kinds = [
+            type(each).__name__
+            for each in lt.from_onnx(_renamed(graph.model(made), f"n{number}")).found.layers.values()
+        ]
+        assert kinds == ["Sum", "Lookup", "Lookup", "Lookup"]
+    checked(graph.model(made), units={made: 0.01})
+
+
+def _renamed(model, prefix):
+    """The model with other names of tensors."""
+    for node in model.graph.node:
+        node.input[:] = [name and prefix + name for name in node.input]
+        node.output[:] = [prefix + name for name in node.output]
+    for each in (*model.graph.input, *model.graph.output, *model.graph.initializer):
+        each.name = prefix + each.name
+    return model
+
+
 @pytest.mark.parametrize(
     ("before", "attributes"), [((1, 12, 1, 1), {}), ((1, 12, 3, 4), {}), ((2, 12, 3, 4), {"axis": 1})]
 )
@@ -160,15 +190,54 @@ def test_a_constant_that_repeats_a_tensor_is_no_function_of_it(shape):
     assert {row.where for row in result.layers} == {"host"}
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("columns", [1, 24])
 @pytest.mark.parametrize("rows", [5, 24])
-def test_a_bias_for_each_row_is_none_of_filters(rows):
-    graph = QdqModel(seed=13)
-    data = graph.input(rows, 20)
+def test_biases_of_rows(rows, columns, dtype):
+    """A matrix, or a column, that is added to a product: each row has biases of its own."""
+    graph = QdqModel(seed=13, dtype=dtype)
+    data = graph.input(20, rows)
+    weights, _ = graph.weights(24, 20)
+    held = graph.constant(graph.random.uniform(-1, 1, (rows, columns)).astype(np.float32))
+    made = graph.node("Gemm", data, weights, held, name="layer", alpha=0.5, beta=2.0, transA=1, transB=1)
+    made = graph.quantised(graph.node("Relu", made), 0.3)
+    assert where(checked(graph.model(made), units={made: 0.3}))["layer"] == "npu"
+
+
+@pytest.mark.parametrize("scale", [1e-3, 3.0])
+def test_biases_of_rows_in_units_of_sums_and_between_them(scale):
+    """The finer the result, the more the fractions of biases count that are no whole units."""
+    graph = QdqModel(seed=20)
+    data = graph.input(6, 20, scale=0.3)
+    weights, scales = graph.weights(20, 24, axis=1, per_channel=False)
+    values = graph.random.integers(-40, 40, (6, 24)).astype(np.int32)
+    unit = np.array(graph.scales[data] * scales[0] * 0.37, np.float32)
+    held = graph.node("DequantizeLinear", *map(graph.constant, (values, unit, np.int32(0))))
+    made = graph.quantised(graph.node("Gemm", data, weights, held, name="layer"), scale)
+    (layer,) = lt.from_onnx(graph.model(made)).found.layers.values()
+    assert (layer.rest is not None) == (scale < 0.1)
+    alone(graph, made, "layer")
+
+
+def test_sums_with_biases_of_rows_leave_the_machine():
+    graph = QdqModel(seed=21)
     weights, _ = graph.weights(20, 24, axis=1)
-    held = graph.constant(graph.random.uniform(-1, 1, (rows, 1)).astype(np.float32))
-    made = graph.quantised(graph.node("Gemm", data, weights, held, name="layer"), 0.3)
-    result = checked(graph.model(made), units={made: 0.3})
-    assert where(result)["layer"] == "host"
+    held = graph.constant(graph.random.uniform(-1, 1, (6, 24)).astype(np.float32))
+    made = graph.node("Gemm", graph.input(6, 20), weights, held, name="layer")
+    assert where(checked(graph.model(made), units={made: 1e-5}))["layer"] == "npu"
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 5), (24, 5), (2, 12, 1)])
+def test_biases_that_no_product_has(shape):
+    """Such as repeat the result, or have more dimensions than it: onnxruntime refuses them, too."""
+    graph = QdqModel(seed=13)
+    weights, _ = graph.weights(20, 24, axis=1)
+    held = graph.constant(graph.random.uniform(-1, 1, shape).astype(np.float32))
+    made = graph.node("Gemm", graph.input(24, 20), weights, held, name="layer")
+    how = graph.constant(np.float32(0.3)), graph.constant(np.int8(0))
+    model = graph._model([graph.node("DequantizeLinear", graph.node("QuantizeLinear", made, *how), *how)])
+    with pytest.raises(lt.ModelError):
+        lt.simulate(lt.from_onnx(model).build(LATHE16), {"x": np.zeros((24, 20), np.float32)})
 
 
 def test_what_is_repeated_is_no_reshape():

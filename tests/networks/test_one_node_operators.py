@@ -137,6 +137,19 @@ def test_a_concatenation_of_three_scales():
     assert places(graph.model(made, how), 0.04) == {"layer": "npu"}
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_softmax_is_the_hosts_and_what_reads_it_is_not(dtype):
+    """The shape behind it is that of Softmax, which onnxruntime has as one node with `opset` for an attribute."""
+    graph = Bytes(11, dtype)
+    data, of_softmax, how = graph.data(2, 12, 16), graph.how(1 / 256, -128), graph.how(0.02, -30)
+    softmax = graph.node("QLinearSoftmax", [*data, *of_softmax], "softmax", axis=-1, opset=13)
+    product = graph.node("QLinearMatMul", [softmax, *of_softmax, *graph.weights(16, 20, axis=1), *how], domain="")
+    model = graph.model(product, how)
+    assert places(model, 0.02) == {"softmax": "host", "layer": "npu"}
+    reasons = {row.name: row.why for row in checked(model, units={"y": 0.02}).layers}
+    assert reasons["softmax"] == "Softmax is computed in float"
+
+
 def test_what_has_channels_last_stays_as_it_is():
     graph = Bytes(7)
     data, how = graph.data(1, 5, 6, 12), graph.how(0.01, -30)

@@ -40,3 +40,9 @@ def check_model(seed: int) -> None:
 def test_random_models(seeds):
     happened = check_each(seeds, check_model)
     assert happened["all on the NPU"]
+
+
+@pytest.mark.slow
+def test_tilings_in_which_parameters_leave_no_room_for_two():
+    """Of parameters those loads are taken that are fewest, which may have room once and not twice."""
+    check_model(701078)

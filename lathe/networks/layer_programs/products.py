@@ -25,7 +25,7 @@ from lathe.networks.values import Array, Value
 def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value:
     if context.digits is not None or data[0].axes is not None:
         source = context.as_readable(data[0])
-        is_made_so = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1
+        is_made_so = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
         if is_made_so and source.digits(-1) and context.digits_made[-1]:
             return _product_in_digits(layer, source, context)
     rows = context.as_plain(data[0]).tensor

@@ -7,7 +7,9 @@ import numpy as np
 from lathe.frontend import Tensor, compute, rescale_parameters
 from lathe.frontend.onnx.groups import greatest_sum
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Product
+from lathe.frontend.operand import Expr
 from lathe.frontend.operators import bias_add, requantise, rescaled_add
+from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_value
 from lathe.networks.layer_programs.borders import SumsOfWeights, rescaled_by_place
 from lathe.networks.layer_programs.context import Context, padded, wrapped
 from lathe.networks.layer_programs.rests_of_biases import with_rests
@@ -33,6 +35,8 @@ def rescaled_sums(
     held = context.constant("factors", placed)
     if (places := per_filter.places) is not None and factors.ndim > (2 if layer.rest is None else 3):
         return rescaled_by_place(sums, held, places, made.own_zero, layer.relu, name or context.name)
+    if layer.bias.ndim > 1:
+        return rescaled_by_row(sums, held, made.own_zero, layer.relu, name or context.name)
     if layer.rest is not None:
         return rescaled_add(
             sums, sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name
@@ -40,15 +44,30 @@ def rescaled_sums(
     return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
 
 
+def rescaled_by_row(sums: Tensor, parameters: Tensor, zero_point: int, relu: bool, name: str) -> Tensor:
+    """Sums (M, N) as int8, with parameters (M, N, 2), or (M, N, 2, 2), of which each row is as for all rows."""
+
+    def element(i: Expr, j: Expr) -> Expr:
+        value = sums[i, j]
+        if parameters.ndim > 3:
+            pairs = [(parameters[i, j, part, 0], parameters[i, j, part, 1]) for part in (0, 1)]
+            return rescaled_sum_value((value, value), pairs, zero_point, relu=relu)
+        return rescaled_value(value, parameters[i, j, 0], parameters[i, j, 1], zero_point, relu=relu)
+
+    return compute(sums.shape, element, name)
+
+
 def factors_of(layer: Conv | ConvTranspose | Product, per_filter: SumsOfWeights) -> Array:
     """Rows [bias, word] for each filter, (filters, 2); (rows, columns, filters, 2) where biases differ by place.
+
+    (rows, filters, 2) where the rows of a matrix have biases of their own.
 
     Of biases with rests they are pairs of rows, (..., filters, 2, 2), as ``rescaled_add`` takes them.
     """
     (how,), made = layer.of_inputs, layer.of_output
     bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
-    if per_filter.places is None or np.all(bias == bias[0, 0]):
-        bias = bias.reshape(-1, bias.shape[-1])[0]
+    if per_filter.places is not None and np.all(bias == bias[0, 0]):
+        bias = bias[0, 0]
     scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
     factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
     return factors if layer.rest is None else with_rests(factors, layer.rest)

@@ -143,9 +143,10 @@ class _Evaluation:
             best = min(doubled or fitting)
             if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
                 best = min(fitting, key=lambda each: (each[0], each[3]))
+            twice = best in doubled
             chosen.append(best)
-            room[scope] -= best[2] * (2 if doubled and best[3] else 1)
-            found.append(self._loads(operand, best, bool(doubled)))
+            room[scope] -= best[2] * (2 if twice and best[3] else 1)
+            found.append(self._loads(operand, best, twice))
         places[:] = chosen
         levels = {operand.stage: place[3] for operand, place in zip(model.problem.operands, chosen, strict=True)}
         copied = sum(
