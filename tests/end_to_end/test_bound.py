@@ -155,6 +155,17 @@ def test_convolutions_of_resnet_come_near_it(shape: tuple[int, int, int, int, in
         assert share >= (0.8 if pixels > 7 else 0.78)
 
 
+@pytest.mark.parametrize(("shape", "least"), [((56, 64, 64, 1, 1), 0.77), ((56, 64, 128, 1, 2), 0.74)])
+def test_products_of_small_kernels_take_their_share_of_lathe16(
+    shape: tuple[int, int, int, int, int], least: float
+) -> None:
+    """Those in which every cycle counts, for a result takes few products; all of them: benchmarks/quantised.py."""
+    machine = MACHINES["lathe16"]
+    output = rescaled(*shape)
+    result = lt.simulate(lt.build(output, [*placeholders([output]), output], machine), timing_only=True)
+    assert result.counters.gemm_operations / result.cycles >= least
+
+
 def test_parts_of_a_convolution() -> None:
     found = lt.bound(convolution(56, 64, 128, 3, 2), MACHINES["vta"])
     taps = (3 * 28 - 1) ** 2  # the first row and column of taps meets padding at the border
