@@ -16,6 +16,9 @@ from lathe.sweeps.specification import Point
 
 SECONDS = 10
 """How long a scheduler has to answer."""
+ENCRYPTED = "tls://"
+CERTIFICATES = ("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT")
+"""What Dask is told by of its certificates."""
 AHEAD = 2
 """Tasks that wait for each thread of the cluster, so that none of them rests."""
 
@@ -36,13 +39,12 @@ def measured_on_cluster(
 ) -> Generator[tuple[int, Row], None, None]:
     """Places and rows of points as they come. Closing it takes back what has not begun.
 
-    Raises SweepError where no scheduler answers, it has no workers, or these have other sources of Lathe.
+    Raises SweepError where no scheduler answers.
     """
     package = distributed()
     client = connected(package, address)
     waiting: dict[Any, tuple[int, Point]] = {}
     try:
-        _check_workers(client, address, options)
         done = package.as_completed(loop=client.loop)
 
         def submit_next() -> None:
@@ -65,8 +67,19 @@ def measured_on_cluster(
         client.close()
 
 
+def check_cluster(address: str, options: Options) -> None:
+    """Raise SweepError where no scheduler answers, it has no workers, or these have other sources of Lathe."""
+    client = connected(distributed(), address)
+    try:
+        _check_workers(client, address, options)
+    finally:
+        client.close()
+
+
 def connected(package: Any, address: str) -> Any:
-    """A client of a scheduler. Raises SweepError where none answers."""
+    """A client of a scheduler. Raises SweepError where none answers, or certificates are missing."""
+    if address.startswith(ENCRYPTED):
+        _check_certificates(package, address)
     try:
         return package.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -75,6 +88,24 @@ def connected(package: Any, address: str) -> Any:
             f"The cluster {address!r} must be a Dask scheduler that answers, such as tcp://10.0.0.1:8786, and does "
             f"not: {told}. Start one with `dask scheduler`."
         ) from None
+
+
+def _check_certificates(package: Any, address: str) -> None:
+    """Raise SweepError unless there are certificates, without which Dask's client would wait for long."""
+    named = f"{CERTIFICATES[0]} and {CERTIFICATES[1]}"
+    try:
+        found = package.Security().get_connection_args("client")["ssl_context"]
+    except (OSError, ValueError) as error:
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise SweepError(
+            f"The certificates for the cluster {address!r} must be files that can be read, and are not: {told}. "
+            f"{named} name them."
+        ) from None
+    if found is None:
+        raise SweepError(
+            f"The cluster {address!r} must be reached with certificates, and none are named. Set {named} to those that "
+            "it was started with."
+        )
 
 
 def _check_workers(client: Any, address: str, options: Options) -> None:
