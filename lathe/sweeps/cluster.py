@@ -4,11 +4,14 @@ Dask moves tasks of a worker that is gone to another one; a task that has ended 
 The driver writes the rows, here as everywhere. docs/sweeps.md says how a cluster is started.
 """
 
+import re
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from lathe.configs import LatheError
+from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.keys import measuring_sources
 from lathe.sweeps.measurement import LOST, Options, Row, measure_content
@@ -16,6 +19,7 @@ from lathe.sweeps.specification import Point
 
 SECONDS = 10
 """How long a scheduler has to answer."""
+ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://[^\s/]+:[0-9]{1,5}|inproc://\S+")
 ENCRYPTED = "tls://"
 CERTIFICATES = ("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT")
 """What Dask is told by of its certificates."""
@@ -39,7 +43,7 @@ def measured_on_cluster(
 ) -> Generator[tuple[int, Row], None, None]:
     """Places and rows of points as they come. Closing it takes back what has not begun.
 
-    Raises SweepError where no scheduler answers.
+    Raises SweepError where no scheduler answers, or it goes away before all is measured.
     """
     package = distributed()
     client = connected(package, address)
@@ -62,8 +66,14 @@ def measured_on_cluster(
             row = _row(package, future, point)
             submit_next()
             yield place, row
+    except package.CancelledError as error:
+        raise SweepError(
+            f"The cluster {address!r} must stay until all is measured, and does not: {' '.join(str(error).split())} "
+            "What was measured before is kept; with a store the same command goes on."
+        ) from None
     finally:
-        client.cancel(list(waiting))
+        with suppress(package.CancelledError):
+            client.cancel(list(waiting))
         client.close()
 
 
@@ -78,6 +88,8 @@ def check_cluster(address: str, options: Options) -> None:
 
 def connected(package: Any, address: str) -> Any:
     """A client of a scheduler. Raises SweepError where none answers, or certificates are missing."""
+    if not ADDRESS.fullmatch(address):  # a client that cannot begin waits for long before it ends
+        raise SweepError(f"The cluster must be an address such as tcp://10.0.0.1:8786, not {shown(address)}.")
     if address.startswith(ENCRYPTED):
         _check_certificates(package, address)
     try:

@@ -39,7 +39,7 @@ def rows_of(store):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """The address of a scheduler, and its two workers, which have no nanny that would begin them anew."""
+    """The address of a scheduler, it and its two workers, which have no nanny that would begin them anew."""
     told = tmp_path / "scheduler.json"
     options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
     program = "import sys; from distributed.cli.dask_{0} import main; main()".format
@@ -56,28 +56,46 @@ def cluster(tmp_path):
         client = cluster_module.connected(cluster_module.distributed(), address)
         client.wait_for_workers(2, timeout=120)
         client.close()
-        yield address, started[1:]
+        yield address, started
     finally:
         for process in started:
             process.kill()
             process.wait()
 
 
-@pytest.mark.slow
-def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster, tmp_path):
-    address, workers = cluster
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    words = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep", str(tmp_path / "sweep.yaml")]
-    driver = subprocess.Popen([*words, "-o", str(tmp_path / "r.db"), "--cluster", address], stdout=subprocess.DEVNULL)
+def driven(folder, address, rows):
+    """The driver of a sweep on a cluster, which has written so many rows and is not done."""
+    words = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep", str(folder / "sweep.yaml")]
+    words += ["-o", str(folder / "r.db"), "--cluster", address]
+    driver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 240
-    while driver.poll() is None and time.monotonic() < until:
-        if len(rows_of(tmp_path / "r.db")) >= 2:
-            break
+    while driver.poll() is None and time.monotonic() < until and len(rows_of(folder / "r.db")) < rows:
         time.sleep(0.05)
-    os.kill(workers[0].pid, signal.SIGKILL)
+    assert driver.poll() is None
+    return driver
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_cluster_that_is_killed_loses_nothing_and_a_scheduler_what_is_not_done(cluster, tmp_path):
+    address, (scheduler, worker, _) = cluster
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    driver = driven(tmp_path, address, 2)
+    os.kill(worker.pid, signal.SIGKILL)
     assert driver.wait(timeout=300) == 0
+    driver.communicate()
     assert run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "here.db", "--jobs", 1).exit_code == 0
-    assert rows_of(tmp_path / "r.db") == rows_of(tmp_path / "here.db")
+    kept = rows_of(tmp_path / "r.db")
+    assert kept == rows_of(tmp_path / "here.db")
+
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("[0, 16, 32, 64]", "{from: 0, to: 64}"))
+    driver = driven(tmp_path, address, len(kept) + 1)
+    os.kill(scheduler.pid, signal.SIGKILL)
+    _, said = driver.communicate(timeout=300)
+    assert driver.returncode == 2
+    # Dask says what it thinks of it, too.
+    assert f"Error: The cluster {address!r} must stay until all is measured, and does not: " in said
+    assert said.endswith("What was measured before is kept; with a store the same command goes on.\n")
+    assert len(kept) < len(rows_of(tmp_path / "r.db")) < 65 * 3
 
 
 def commands_of_the_page():
@@ -152,6 +170,18 @@ def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
         "Error: The cluster 'tcp://127.0.0.1:9' must be a Dask scheduler that answers, such as tcp://10.0.0.1:8786, "
         "and does not: "
     )
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:8786", "tcp://127.0.0.1", "tcp://x:y", "http://x:80", ""])
+def test_what_is_no_address_is_refused(address, tmp_path):
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    result = run("sweep", tmp_path / "sweep.yaml", "--cluster", address, "-o", tmp_path / "r.db")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        2,
+        "",
+        f"Error: The cluster must be an address such as tcp://10.0.0.1:8786, not {address!r}.\n",
+    )
+    assert not (tmp_path / "r.db").exists()
 
 
 CERTIFICATES = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"
