@@ -82,8 +82,8 @@ def layers_of(path: str) -> dict[str, Layer]:
     names = next((each for each in (CONVOLUTION, CONVOLUTION_OF_TWO, PRODUCT) if set(each) <= set(columns)), None)
     if names is None:
         raise SweepError(
-            f"The columns of topology {path} must be Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, "
-            f"Channels, Num Filter, Strides, or Layer, M, N, K, not {', '.join(name for name in head if name)}."
+            f"The columns of topology {path} must be Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter "
+            f"Width, Channels, Num Filter, Strides, or Layer, M, N, K, not {', '.join(name for name in head if name)}."
         )
     found: dict[str, Layer] = {}
     for number, cells in rows:

@@ -1,13 +1,11 @@
 """Constraints are expressions of numbers, whatever a file has in their place: small, and quickly worked out."""
 
 import pytest
+from sweep_files import check_mistake
 
 from lathe.configs import load_config
 from lathe.sweeps.constraints import FUNCTIONS, NAMES, Constraint, NoConstraintError
-from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import Machine
-from lathe.sweeps.reading import read_sweep
-from lathe.sweeps.workloads import known_workloads, make
 
 VTA = Machine(load_config("vta"), 200.0)
 
@@ -94,19 +92,21 @@ def test_what_has_no_truth_is_told(text):
     assert NO_TRUTHS[text] in str(caught.value)
 
 
-def test_both_are_mistakes_of_the_file_with_their_line(tmp_path):
+MISTAKES = {
+    "when it is read": ("f'{1:>10000000000}' == 1", 3, "constraints", "A constraint of {file}, line 3, must be an "
+        "expression like 'block_in <= 32', and is not: it has \"f'{{1:>10000000000}}'\", which is no number. Correct "
+        "it."),
+    "on a machine": ("9**9**9 > 1", 2, "constraints", "constraints of {file}, line 2, must be true or false of every "
+        "machine, and are not. The constraint '9**9**9 > 1' must be true or false of every machine; it has a whole "
+        "number of more than 1024 bits."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_both_are_mistakes_of_the_file_with_their_line(kind, tmp_path):
+    text, *told = MISTAKES[kind]
     rest = "workloads:\n  - matmul: {m: 1, n: 1, k: 1}\n"
-    for text, message in (
-        ("f'{1:>10000000000}' == 1", "A constraint of {file}, line 3, must be an expression like 'block_in <= 32', and "
-         "is not: it has \"f'{{1:>10000000000}}'\", which is no number. Correct it."),
-        ("9**9**9 > 1", "constraints of {file}, line 2, must be true or false of every machine, and are not. The "
-         "constraint '9**9**9 > 1' must be true or false of every machine; it has a whole number of more than 1024 "
-         "bits."),
-    ):  # fmt: skip
-        (tmp_path / "sweep.yaml").write_text(f'constraints:\n  - block_in < 32\n  - "{text}"\n{rest}')
-        with pytest.raises(SweepError) as caught:
-            read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
-        assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml")
+    check_mistake(tmp_path, f'constraints:\n  - block_in < 32\n  - "{text}"\n{rest}', *told)
 
 
 def test_functions_are_those_that_the_page_names():

@@ -35,6 +35,9 @@ def nothing(cfg):
 
 def faulty(cfg):
     raise ValueError("no such thing")
+
+def leaving(cfg):
+    raise SystemExit(3)
 """
 TOPOLOGY = """Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,
 Conv1, 11, 11, 3, 3, 3, 16, 2,
@@ -164,13 +167,14 @@ def test_what_a_function_built_is_measured_and_cannot_be_checked(folder):
 
 
 def test_what_a_function_does_wrong_is_a_row(folder):
-    rows = measured(folder, "workloads:\n  - python: {path: mine.py, function: [nothing, faulty]}\n")
-    assert [row.status for row in rows] == ["unmappable", "internal error"]
+    rows = measured(folder, "workloads:\n  - python: {path: mine.py, function: [nothing, faulty, leaving]}\n")
+    assert [row.status for row in rows] == ["unmappable", "internal error", "internal error"]
     assert rows[0].reason == (
         f"nothing of script {folder / 'mine.py'} must return a tensor, a list of tensors, a network or what was built "
         "of one, not None."
     )
     assert rows[1].reason.endswith("ValueError: no such thing")
+    assert rows[2].reason.endswith("SystemExit: 3")
 
 
 # fmt: off
