@@ -7,10 +7,13 @@ is in the cache before. Rates are of 32 of these points, four shapes and sizes b
 Of machines that differ in one resource, the one with twice the scratchpads, twice the bus or the next shorter latency
 should not take more cycles.
 
-With `--points`, so many of the 200: shapes and sizes along the diagonals of the grid, each behind all eight memories.
-`--store` keeps the rows, and goes on from those that are there. `--no-rates` leaves the rates out.
+Beside the CPU time of a point stands what other simulators take for one such point, without any target here.
 
-    python benchmarks/sweeps.py [--points N] [--store RESULTS.db] [--no-rates] [--json]
+With `--points`, so many of the 200: shapes and sizes along the diagonals of the grid, each behind all eight memories.
+`--store` keeps the rows, and goes on from those that are there. `--no-rates` leaves the rates out, `--only-rates` all
+else: four minutes of two cores that do nothing else.
+
+    python benchmarks/sweeps.py [--points N] [--store RESULTS.db] [--no-rates | --only-rates] [--json]
 """
 
 import argparse
@@ -26,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from figures import Figure, at_least, at_most, show
+from interruption import PROCESSES, seconds_after_interruption
 from network_models import CASES
 
 import lathe as lt
@@ -42,6 +46,9 @@ HOUR = 3600.0
 """A time-out, for which even one process is one of its own, as two are."""
 MOST = 0.01
 """The part of the cycles that more of a resource may cost."""
+
+OTHERS = {"SCALE-Sim 3.0": 591, "ZigZag 3.9": 49}
+"""CPU-seconds that they took for ResNet-18 on one machine of 16 by 16 multipliers, measured once, not here."""
 
 Row = Mapping[str, Any]
 
@@ -127,40 +134,52 @@ def main() -> None:
     whole = len(BLOCKS) * len(SCRATCHPADS) * MEMORIES
     parser.add_argument("--points", type=int, default=whole, help=f"how many of the {whole} points")
     parser.add_argument("--store", type=Path, help="where rows are kept, and taken from")
-    parser.add_argument("--no-rates", action="store_true", help="do not compare two cores with one")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--no-rates", action="store_true", help="do not compare two cores with one")
+    chosen.add_argument("--only-rates", action="store_true", help="compare two cores with one, and nothing else")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "resnet18.onnx"
         CASES["ResNet-18 symmetric"].write(model)
-        kept = rows_kept(given.store)
-        rows, took, used = run(sweep_of(model, cores(-(-given.points // MEMORIES))), 2, given.store)
-        rates: list[Figure] = []
+        if not given.only_rates:
+            figures += of_points(model, given.points, given.store)
         if not given.no_rates:
             some = sweep_of(model, [[*BLOCKS[n], *sizes] for n in (0, 3) for sizes in SCRATCHPADS[:2]])
             (_, one, _), (_, two, _) = run(some, 1), run(some, 2)
-            rates = [at_least("rate of two cores against one", one / two, "times", 1.8)]
+            figures.append(at_least("rate of two cores against one", one / two, "times", 1.8))
+    if not given.only_rates and PROCESSES.is_dir():
+        gone = seconds_after_interruption()
+        figures.append(at_most("from Ctrl-C until no process of a sweep is left, the longest of three", gone, "s", 2))
+    show(figures, as_json=given.json)
+
+
+def of_points(model: Path, points: int, store: Path | None) -> list[Figure]:
+    """The figures of so many points of the whole sweep, on two processes."""
+    whole = len(BLOCKS) * len(SCRATCHPADS) * MEMORIES
+    kept = rows_kept(store)
+    rows, took, used = run(sweep_of(model, cores(-(-points // MEMORIES))), 2, store)
     ok = [row for row in rows if row["status"] == "ok"]
-    figures = [
-        Figure(f"points of {whole}", len(rows), ""),
-        Figure("points with numbers", len(ok), ""),
-    ]
-    if len(rows) > kept:
+    figures = [Figure(f"points of {whole}", len(rows), ""), Figure("points with numbers", len(ok), "")]
+    measured = len(rows) - kept
+    if measured > 0:
         figures += [
-            Figure("points measured now", len(rows) - kept, ""),
+            Figure("points measured now", measured, ""),
             Figure("wall time on two cores", round(took, 1), "s"),
-            at_most("CPU time of a point", used / (len(rows) - kept), "CPU-s", 6),
+            Figure("rate on two cores", round(60 * measured / took, 1), "points/min"),
+            at_most("CPU time of a point", used / measured, "CPU-s", 6),
+            *(Figure(f"one such point by {name}", seconds, "CPU-s") for name, seconds in OTHERS.items()),
         ]
-    figures += rates
     figures += [
         at_most(f"{what} ({of_machine(row)}): slower by", part, "of the cycles", MOST)
         for what, (part, row) in slower(ok).items()
     ]
-    figures += [
+    return [
+        *figures,
         Figure("fewest cycles", min(row["cycles"] for row in ok), ""),
         Figure("most cycles", max(row["cycles"] for row in ok), ""),
     ]
-    show(figures, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The `lathe` command: gathers the subcommands and turns users' mistakes into one paragraph and exit status 2."""
 
+import atexit
+import gc
 from typing import Any
 
 import click
@@ -22,6 +24,9 @@ from lathe.configs import LatheError
 from lathe.isa import MachineFault
 
 USER_ERROR = 2
+
+# At its end Python looks through all objects for circles, which takes longer than all else that Ctrl-C has to end.
+atexit.register(gc.freeze)
 
 
 class Reporting(click.Group):

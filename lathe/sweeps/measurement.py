@@ -125,7 +125,7 @@ def _row(point: Point, options: Options) -> Row:
         return measured(point, machine, options)
     except LatheError as error:
         return Row(point, UNMAPPABLE, str(error))
-    except Exception:
+    except (Exception, SystemExit):  # which a user's script may raise, and would end the sweep with
         return Row(point, FAILED, " ".join(traceback.format_exc(limit=-1).split()))
 
 

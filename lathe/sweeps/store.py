@@ -26,6 +26,9 @@ APPLICATION = 0x4C545357  # "LTSW"
 HEADER = b"SQLite format 3\0"
 SECONDS = 10.0
 """How long a writer waits for another."""
+PARTS = ("", "-wal", "-journal")
+COPIES = 20
+"""How often a store is copied that is written to meanwhile."""
 
 MIGRATIONS = (
     # 1: rows by the content of their points, with the sources that measured them.
@@ -105,6 +108,8 @@ def writing_store(path: Path) -> Iterator[Store]:
     check_writable(path)
     if path.is_dir() or (path.exists() and not path.is_file()):
         _refuse(path, "a file, and is none")
+    if path.exists() and not os.access(path, os.W_OK):
+        _refuse(path, "a file that may be written to, and is not")
     if _holds_something(path):
         _check(path)
     with _told(path), contextlib.closing(_connected(f"{_uri(path)}?mode=rwc")) as connection:
@@ -123,8 +128,8 @@ def reading_store(path: Path) -> Iterator[Store]:
     if not _holds_something(path):
         _refuse(path, "a store of a sweep, and is empty")
     version = _check(path)
-    if version < VERSION:  # brought to this version in a copy
-        with tempfile.TemporaryDirectory() as folder:
+    if version < VERSION or _has_journal(path) or not _log_can_be_read(path):
+        with tempfile.TemporaryDirectory() as folder:  # brought to this version in a copy, its logs in it
             copied = _copied(path, Path(folder))
             with _told(path), contextlib.closing(_connected(f"{_uri(copied)}?mode=rw")) as connection:
                 _migrate(connection)
@@ -170,6 +175,11 @@ def _has_log(path: Path) -> bool:
     return Path(f"{path}-wal").exists()
 
 
+def _log_can_be_read(path: Path) -> bool:
+    """Whether a log, if there is one, can be read where it is: its index stands beside it, or may be made there."""
+    return not _has_log(path) or Path(f"{path}-shm").exists() or os.access(path.absolute().parent, os.W_OK)
+
+
 def _check(path: Path) -> int:
     """The version of a store. Raises SweepError for anything else; the file is only read."""
     try:
@@ -204,10 +214,27 @@ def _has_journal(path: Path) -> bool:
 
 
 def _copied(path: Path, folder: Path) -> Path:
-    for part in ("", "-wal", "-journal"):
-        if Path(f"{path}{part}").exists():
-            shutil.copyfile(f"{path}{part}", folder / f"{path.name[:50]}{part}")
-    return folder / path.name[:50]
+    """A copy of a store with its logs, in a folder; copied again where a writer has changed it meanwhile."""
+    copied = folder / path.name[:50]
+    for _ in range(COPIES):
+        before = _stamps(path)
+        for part in PARTS:
+            Path(f"{copied}{part}").unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a log that has just been brought into the file
+                shutil.copyfile(f"{path}{part}", f"{copied}{part}")
+        if _stamps(path) == before:
+            break
+    return copied
+
+
+def _stamps(path: Path) -> list[tuple[int, int]]:
+    """What changes of the parts of a store when one is written to."""
+    found = []
+    for part in PARTS:
+        with contextlib.suppress(OSError):
+            stat = os.stat(f"{path}{part}")
+            found.append((stat.st_mtime_ns, stat.st_size))
+    return found
 
 
 def _refuse(path: Path, contract: str) -> NoReturn:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lathe.sweeps.cluster import check_cluster
 from lathe.sweeps.execution import Running, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import measuring_sources, point_key
@@ -34,6 +35,8 @@ def run_whole(
     needed(sweep)
     if sweep.hardware is not None:
         check_hardware(sweep.hardware)
+    if running.cluster is not None:
+        check_cluster(running.cluster, options_of(sweep, check))
     rows: dict[int, Row] = {}
     with ExitStack() as stack:
         keep: Watch = lambda *_: None  # noqa: E731 - one of three

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from lathe.configs.atomic import check_writable, unwritable, write_text
+from lathe.configs.atomic import FileError, check_writable, unwritable, write_text
 from lathe.configs.validation import all_keys
 from lathe.sweeps.machines import OWN_KEYS
 from lathe.sweeps.measurement import NUMBERS, Row
@@ -88,7 +88,17 @@ class GrowingCsv:
             self.file.write(csv_lines(columns_of(self.sweep), [values_of(row, self.sweep.metrics)], head=False))
             self.file.flush()
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise self._cut(error) from error
+
+    def _cut(self, error: OSError) -> FileError:
+        """The error of a table that cannot grow; of the first row, that it cannot be written at all."""
+        if len(self.rows) <= 1:
+            return unwritable(self.path, error)
+        return FileError(
+            f"The output file {str(self.path)!r} must have room for all rows, and answers {error.strerror!r}. What was "
+            "measured before stands in it, perhaps with a part of the next row; make room, and begin anew, or name a "
+            "store (.db), with which the same command goes on."
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -157,8 +157,11 @@ def topology(path: Path, layer: str) -> TensorProgram:
         return TensorProgram(finished(product(found.m, found.n, found.k), "cut"), follows_from=repr(found))
     assert isinstance(found, Convolution)
     data = placeholder((1, found.height, found.width, found.channels), name="data")
-    weight = placeholder((found.filters, found.kernel_height, found.kernel_width, found.channels), name="weight")
-    return TensorProgram(finished(op.conv2d(data, weight, stride=found.stride), "cut"), follows_from=repr(found))
+    filters, per_group = found.filters * found.groups, found.channels // found.groups
+    weight = placeholder((filters, found.kernel_height, found.kernel_width, per_group), name="weight")
+    strides = (found.stride_height, found.stride_width)
+    sums = op.conv2d(data, weight, stride=strides, groups=found.groups)
+    return TensorProgram(finished(sums, "cut"), follows_from=repr(found))
 
 
 @workload

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from sweep_files import check_mistake, written
 
 import lathe as lt
 import lathe.rtl.fit.tools as tools_module
@@ -12,13 +13,10 @@ from lathe.command_line import main
 from lathe.rtl.fit import fit
 from lathe.rtl.geometry import RtlError
 from lathe.rtl.statistics import statistics, within
-from lathe.sweeps.errors import SweepError
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers, is_known
 from lathe.sweeps.keys import measuring_sources, point_key
 from lathe.sweeps.measurement import NUMBERS, Options
-from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Point
-from lathe.sweeps.workloads import known_workloads, make
 
 TINY = lt.load_config("tiny")
 SMALLEST = {"block_in": 2, "block_out": 2, "inp_buffer_bytes": 256, "wgt_buffer_bytes": 256, "acc_buffer_bytes": 1024}
@@ -50,8 +48,7 @@ def looked_at(monkeypatch, tmp_path):
 
 
 def sweep(tmp_path, text, **options):
-    (tmp_path / "sweep.yaml").write_text(text)
-    return lt.sweep(tmp_path / "sweep.yaml", jobs=1, **options)
+    return lt.sweep(written(tmp_path, text), jobs=1, **options)
 
 
 def test_equal_hardware_is_looked_at_once(looked_at, tmp_path):
@@ -174,12 +171,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_with_line_and_key(tmp_path, mistake):
-    text, line, key, message = MISTAKES[mistake]
-    (tmp_path / "sweep.yaml").write_text(GRID + "schedules: each\n" + text)
-    with pytest.raises(SweepError) as caught:
-        read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
-    assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml")
-    assert (caught.value.line, caught.value.key) == (line, key)
+    text, *told = MISTAKES[mistake]
+    check_mistake(tmp_path, GRID + "schedules: each\n" + text, *told)
 
 
 def test_a_row_is_known_by_what_is_asked_of_the_hardware_and_by_the_sources_of_the_rtl():

@@ -107,7 +107,10 @@ def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
     assert killed_and_resumed(tmp_path / "killed", text, 2, 1) == undisturbed(tmp_path / "whole", text)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.nightly)])
+TEN_TIMES = [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))]
+
+
+@pytest.mark.parametrize("seed", TEN_TIMES)
 @pytest.mark.parametrize("text", [GRID, SAMPLE], ids=["grid", "sample"])
 def test_a_driver_that_is_killed_ten_times_loses_nothing(text, seed, tmp_path):
     (tmp_path / "killed").mkdir()
@@ -136,9 +139,17 @@ def searched_and_killed(folder, kills, seed):
     return rows_of(folder), seen
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_search_that_is_killed_goes_on_without_repeating(kills, tmp_path):
-    rows, seen = searched_and_killed(tmp_path, kills, 4)
+@pytest.mark.parametrize(
+    ("kills", "seed"),
+    [
+        (2, 4),
+        pytest.param(10, 4, marks=pytest.mark.slow),
+        pytest.param(10, 5, marks=pytest.mark.nightly),
+        pytest.param(10, 6, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_search_that_is_killed_goes_on_without_repeating(kills, seed, tmp_path):
+    rows, seen = searched_and_killed(tmp_path, kills, seed)
     assert len(rows) == 24
     assert len({(row["height"], row["memory.latency"], row["memory.bus_bits"]) for row in rows}) == 24
     for before in seen:

@@ -1,19 +1,13 @@
 """Which points a sweep has: ranges, constraints, samples; and files that contradict themselves."""
 
 import pytest
+from sweep_files import check_mistake, read
 
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.planning import planned
-from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Axis, Grid, Sample, Span
-from lathe.sweeps.workloads import known_workloads, make
 
 MATMUL = "workloads:\n  - matmul: {m: 16, n: 16, k: 16}\n"
-
-
-def read(tmp_path, text, **options):
-    (tmp_path / "sweep.yaml").write_text(text)
-    return read_sweep(tmp_path / "sweep.yaml", known_workloads(), make, **options)
 
 
 def changes(sweep, key):
@@ -211,13 +205,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_with_line_and_key(tmp_path, mistake):
-    text, line, key, message = MISTAKES[mistake]
-    with pytest.raises(SweepError) as caught:
-        read(tmp_path, text)
-    if message is not None:
-        assert str(caught.value) == message.format(file=tmp_path / "sweep.yaml", folder=tmp_path)
-    assert f"{tmp_path / 'sweep.yaml'}, line {line}, must be " in str(caught.value)
-    assert (caught.value.line, caught.value.key) == (line, key)
+    check_mistake(tmp_path, *MISTAKES[mistake])
 
 
 def test_a_range_outside_of_what_a_shape_takes_is_a_mistake(tmp_path):

@@ -3,15 +3,14 @@
 import json
 
 import pytest
+import sweep_files
 from click.testing import CliRunner
 
 import lathe as lt
 import lathe.sweeps.search as search_module
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.search import Study
-from lathe.sweeps.workloads import known_workloads, make
 
 TEXT = """
 machine:
@@ -26,8 +25,7 @@ workloads:
 
 
 def read(tmp_path, objectives="cycles", text=TEXT):
-    (tmp_path / "sweep.yaml").write_text(text.replace("OBJECTIVES", objectives))
-    return read_sweep(tmp_path / "sweep.yaml", known_workloads(), make)
+    return sweep_files.read(tmp_path, text.replace("OBJECTIVES", objectives))
 
 
 @pytest.mark.parametrize("objectives", ["cycles", "cycles, -efficiency", "energy_pj, cycles"])

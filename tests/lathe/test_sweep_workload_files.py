@@ -35,6 +35,9 @@ def nothing(cfg):
 
 def faulty(cfg):
     raise ValueError("no such thing")
+
+def leaving(cfg):
+    raise SystemExit(3)
 """
 TOPOLOGY = """Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,
 Conv1, 11, 11, 3, 3, 3, 16, 2,
@@ -98,6 +101,38 @@ def test_every_layer_of_a_topology_is_a_workload(folder):
     assert [row.numbers["macs"] for row in rows] == [5 * 5 * 3 * 3 * 3 * 16, 6 * 5 * 3 * 16 * 8, 4 * 16 * 32]
 
 
+HEAD = "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, "
+LINE = "Conv1, 11, 9, 3, 3, 4, 8, 2,"
+# What users' files have, and the products that their layer has.
+FORMS = {
+    "without trailing commas": (HEAD + "Strides\n" + LINE[:-1] + "\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "without spaces": ((HEAD + "Strides,\n" + LINE).replace(", ", ","), 5 * 4 * 3 * 3 * 4 * 8),
+    "lines of commas and of nothing": (HEAD + "Strides,\n\n" + LINE + "\n,,,,,,,,\n\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "line ends of Windows": ("\ufeff" + HEAD + "Strides,\r\n" + LINE + "\r\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "two strides by name": (HEAD + "Stride height, Stride width,\n" + LINE + " 1,\n", 5 * 7 * 3 * 3 * 4 * 8),
+    "two strides without a name": (HEAD + "Strides,\n" + LINE + " 1,\n", 5 * 7 * 3 * 3 * 4 * 8),
+    "a remark behind the stride": (HEAD + "Strides,\n" + LINE + "#dw\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "a ratio of sparsity": (HEAD + "Strides, Sparsity,\n" + LINE + " 2:4,\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "another number behind the stride": (HEAD + "Strides, Batch,\n" + LINE + " 1,\n", 5 * 4 * 3 * 3 * 4 * 8),
+    "a depthwise layer": (HEAD + "Strides,\n" + LINE.replace("Conv1", "Conv1_DP"), 5 * 4 * 3 * 3 * 4 * 8),
+    "a product of M, N and K": ("Layer,M,N,K,\nfirst,4,16,32,\n", 4 * 16 * 32),
+    "a product of M, K and N": ("Layer, M, K, N\nfirst, 4, 32, 16\n", 4 * 16 * 32),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_topologies_are_read_in_the_forms_that_there_are(folder, form):
+    text, products = FORMS[form]
+    (folder / "t.csv").write_bytes(text.encode())
+    (row,) = measured(folder, "workloads:\n  - topology: {path: t.csv}\n")
+    assert (row.status, row.numbers["macs"]) == ("ok", products)
+
+
+def test_a_depthwise_layer_has_filters_for_each_channel(folder):
+    (folder / "t.csv").write_text(FORMS["a depthwise layer"][0])
+    assert make("topology", {"path": str(folder / "t.csv"), "layer": "Conv1_DP"}).outputs[0].shape == (1, 5, 4, 4 * 8)
+
+
 def test_a_layer_of_a_topology_may_be_named(folder):
     rows = measured(folder, "workloads:\n  - topology: {path: layers.csv, layer: Conv2}\n")
     assert [row.point.parameters["layer"] for row in rows] == ["Conv2"]
@@ -132,13 +167,14 @@ def test_what_a_function_built_is_measured_and_cannot_be_checked(folder):
 
 
 def test_what_a_function_does_wrong_is_a_row(folder):
-    rows = measured(folder, "workloads:\n  - python: {path: mine.py, function: [nothing, faulty]}\n")
-    assert [row.status for row in rows] == ["unmappable", "internal error"]
+    rows = measured(folder, "workloads:\n  - python: {path: mine.py, function: [nothing, faulty, leaving]}\n")
+    assert [row.status for row in rows] == ["unmappable", "internal error", "internal error"]
     assert rows[0].reason == (
         f"nothing of script {folder / 'mine.py'} must return a tensor, a list of tensors, a network or what was built "
         "of one, not None."
     )
     assert rows[1].reason.endswith("ValueError: no such thing")
+    assert rows[2].reason.endswith("SystemExit: 3")
 
 
 # fmt: off
@@ -172,9 +208,11 @@ def test_a_workload_that_cannot_exist_is_told_with_line_and_key(folder, mistake)
     ("content", "message"),
     [
         ("", "The topology {file} must have a line of column names, and is empty."),
-        ("a,b\n1,2\n", "The columns of topology {file} must be Layer name, Ifmap Height, Ifmap Width, Filter Height, "
+        ("a,b\n1,2\n", "The columns of topology {file} must be Layer name, IFMAP Height, IFMAP Width, Filter Height, "
          "Filter Width, Channels, Num Filter, Strides, or Layer, M, N, K, not a, b."),
         (GEMM + "second, 4, x, 32,\n", "The n of {file}, line 3, must be a whole number of at least 1, not 'x'."),
+        (GEMM + f"second, 4, {'9' * 5000}, 32,\n", "The n of {file}, line 3, must be a whole number of at least 1, not "
+         f"'{'9' * 56}...."),
         (GEMM + "second, 4\n", "The n of {file}, line 3, must be a whole number of at least 1, not ''."),
         (GEMM + "first, 4, 4, 4\n", "The name of a layer of {file}, line 3, must be there once, not again: "
          "'first'."),
