@@ -98,8 +98,11 @@ def read_source(path: Path) -> bytes:
         ) from None
 
 
-def functions_of(source: bytes, path: Path) -> set[str]:
-    """The functions that a script defines at its top level. Raises :class:`ScriptError` for text that is not Python."""
+def functions_of(source: bytes, path: Path) -> dict[str, ast.FunctionDef]:
+    """The functions that a script defines at its top level, by name.
+
+    Raises :class:`ScriptError` for text that is not Python.
+    """
     try:
         tree = ast.parse(source, filename=str(path))
     except (RecursionError, MemoryError):
@@ -111,7 +114,7 @@ def functions_of(source: bytes, path: Path) -> set[str]:
         what = error.msg if isinstance(error, SyntaxError) else str(error)
         remedy = "Name a machine behind -c." if path.suffix in MACHINES else "Correct it."
         raise ScriptError(f"The script {str(path)!r}{line} must be Python, and is not: {what}. {remedy}") from None
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @contextmanager

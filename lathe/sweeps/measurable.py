@@ -3,10 +3,11 @@
 Each is compiled for a machine, has a least number of cycles there, and says what its outputs should be.
 """
 
+import ast
 import hashlib
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -196,6 +197,30 @@ def _modules_of(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+def check_takes(function: ast.FunctionDef, path: str, parameters: Collection[str]) -> None:
+    """Raise :class:`SweepError` if a function cannot be called with the machine and these parameters, by their names.
+
+    What a decorator makes of a function is not known.
+    """
+    taken = function.args
+    by_place = [*taken.posonlyargs, *taken.args]
+    if function.decorator_list:
+        return
+    names = [each.arg for each in (*by_place[1:], *taken.kwonlyargs) if each not in taken.posonlyargs]
+    optional = {each.arg for each in by_place[len(by_place) - len(taken.defaults) :]}
+    optional |= {each.arg for each, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is not None}
+    where = f"of {function.name} of script {path}"
+    if not by_place and taken.vararg is None:
+        raise SweepError(f"The first parameter {where} must be the machine, and there is none. Add it.")
+    for name in parameters:
+        if name not in names and taken.kwarg is None:
+            told = f"be one of {', '.join(names)}" if names else "be left out, as it takes the machine alone"
+            raise SweepError(f"The parameter {where} must {told}, not {name!r}. Remove it.")
+    for name in names:
+        if name not in optional and name not in parameters:
+            raise SweepError(f"The parameters {where} must include {name!r}, which has no default. Give it a value.")
+
+
 @dataclass(frozen=True, eq=False)
 class Scripted:
     """A user's function of a machine, which makes or builds what is measured."""
@@ -213,6 +238,7 @@ class Scripted:
                 f"The function of script {path} must be one that it defines ({', '.join(sorted(defined)) or 'none'}), "
                 f"not {function!r}."
             )
+        check_takes(defined[function], path, parameters)
         return cls(Path(path), function, parameters)
 
     def compiled(self, machine: HardwareConfig) -> Compiled:

@@ -7,9 +7,11 @@ from qdq_models import QdqModel
 
 import lathe as lt
 import lathe.sweeps.energy
+from lathe.scripts import functions_of
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
 from lathe.sweeps.keys import point_key
+from lathe.sweeps.measurable import check_takes
 from lathe.sweeps.measurement import measure
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.workloads import known_workloads, make
@@ -71,6 +73,7 @@ def test_the_file_in_the_manual_is_one(folder):
     (folder / "resnet18.onnx").write_bytes(model.SerializeToString())
     (folder / "alexnet.csv").write_text(TOPOLOGY)
     (folder / "mine_energy.yaml").write_bytes(lathe.sweeps.energy.OWN.read_bytes())
+    (folder / "mine.py").write_text("def build(machine, n=1): ...\n")
     (folder / "sweep.yaml").write_text(text)
     sweep = read_sweep(folder / "sweep.yaml", known_workloads(), make)
     assert len(sweep.workloads) == 4
@@ -189,6 +192,8 @@ WRONG = {
     "a layer that is none": ("topology: {path: layers.csv, layer: Conv3}", "Workload topology of "),
     "a script that is not there": ("python: {path: none.py}", "Workload python of "),
     "a script that is none": ("python: {path: layers.csv}", "Workload python of "),
+    "a parameter that is none": ("python: {path: mine.py, rows: 4, cols: [1, 2]}", "Workload python of "),
+    "no parameter": ("python: {path: mine.py}", "Workload python of "),
     "a function that is none": ("python: {path: mine.py, function: main}", "Workload python of "),
 }
 # fmt: on
@@ -202,6 +207,43 @@ def test_a_workload_that_cannot_exist_is_told_with_line_and_key(folder, mistake)
     assert str(caught.value).startswith(f"{message}{folder / 'sweep.yaml'}, line 4, must be ")
     assert caught.value.line == 4
     assert caught.value.key is not None
+
+
+TAKES = "of f of script s.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "def f(m): ...",
+            f"The parameter {TAKES} must be left out, as it takes the machine alone, not 'n'. Remove it.",
+        ),
+        ("def f(m, k=1, *, q): ...", f"The parameter {TAKES} must be one of k, q, not 'n'. Remove it."),
+        (
+            "def f(m, n, k, j=1): ...",
+            f"The parameters {TAKES} must include 'k', which has no default. Give it a value.",
+        ),
+        ("def f(): ...", f"The first parameter {TAKES} must be the machine, and there is none. Add it."),
+        (
+            "def f(n, /): ...",
+            f"The parameter {TAKES} must be left out, as it takes the machine alone, not 'n'. Remove it.",
+        ),
+        *[
+            (f"def f{each}: ...", None)
+            for each in ("(m, n)", "(m, *, n)", "(m, **rest)", "(m, n=1, *, k=2)", "(*all, n)")
+        ],
+        ("@cut\ndef f(m): ...", None),
+    ],
+)
+def test_a_function_takes_the_machine_and_its_parameters(text, message):
+    function = functions_of(text.encode(), Path("s.py"))["f"]
+    if message is None:
+        check_takes(function, "s.py", ["n"])
+        return
+    with pytest.raises(SweepError) as caught:
+        check_takes(function, "s.py", ["n"])
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
