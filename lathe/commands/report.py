@@ -35,6 +35,7 @@ from lathe.scripts import check_machine_of
 
 Kind = Literal["model", "script", "store", "archive"]
 
+PAGES = (".html", ".htm")
 PAIR = 2
 SQLITE = b"SQLite format 3\0"
 ZIP = b"PK"
@@ -70,6 +71,11 @@ def report(
     if len(subjects) > PAIR:
         raise ReportError(
             f"The files of a page must be one, or two to stand side by side, not {len(subjects)}. Give two of them."
+        )
+    if output.suffix.lower() not in PAGES:
+        raise ReportError(
+            f"The page of a report must be a file with one of the suffixes {', '.join(PAGES)}, not {str(output)!r}. "
+            "Correct the name behind -o."
         )
     check_writable(output)
     plotting_library()  # before long work: without it there is no page

@@ -55,6 +55,19 @@ def test_a_saved_program_and_the_result_of_its_run_make_the_same_page(tmp_path, 
     assert written(tmp_path, path) == written(tmp_path, kept)
 
 
+@pytest.mark.parametrize("name", ["x.npz", "page.txt", "page"])
+def test_what_is_no_page_is_not_written_over(tmp_path, program, name):
+    program.save(tmp_path / "x.npz")
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "x.npz"), "-o", str(tmp_path / name)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: The page of a report must be a file with one of the suffixes .html, .htm, not "
+        f"{str(tmp_path / name)!r}. Correct the name behind -o.\n"
+    )
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
 def test_a_result_is_read_as_it_was(tmp_path, program):
     result = lt.simulate(program, timing_only=True)
     write_result(tmp_path / "r.npz", program, [result])
