@@ -4,8 +4,7 @@ Compute takes its instructions in their order. A LOAD of micro-ops or parameters
 and waits where that is over before the memory has answered; each also waits until the pipeline is drained. So LOADs of
 micro-ops that adjoin are made one, and a LOAD behind a short instruction goes where a longer one hides it: before, if
 its cells are free by then, or later, if it is read later, in parts if need be. Tables stay, since which of their rows
-an instruction reads is a matter of data. So do LOADs before all that computes: the first product waits for its
-operands anyway, and behind it a LOAD would take the steps of its beats.
+an instruction reads is a matter of data.
 """
 
 from collections import defaultdict
@@ -141,10 +140,8 @@ def _hidden(steps: Sequence[_Step], latency: int) -> list[_Step]:
     order: list[_Step] = []
     later: dict[_Step, _Step] = {}
     hiding: set[_Step] = set()
-    begun = False
     for number, step in enumerate(steps):
-        begun = begun or not isinstance(step.instruction, Load)
-        if not (step.moves and begun):
+        if not step.moves:
             order.append(step)
             if step in later:
                 order.append(later.pop(step))

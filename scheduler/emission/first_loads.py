@@ -24,7 +24,7 @@ WINDOW = 256
 """Instructions from the first product on that are looked at: what comes later hides behind what has begun."""
 MOST_PARTS = 96
 """Of one LOAD: each takes the load unit some cycles more."""
-ENOUGH = 512
+ENOUGH = 256
 """Steps of the first products behind which what their chunk reads later may be loaded; then twice as many each time."""
 NOT_SEEN = WINDOW
 """The time of a use that comes later, if there is one."""

@@ -6,16 +6,36 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from blocks import ROOT, Block, blocks_of
 from click.testing import CliRunner
 
 from lathe.command_line import main
+from lathe.scripts import beside
 
 FLAGS = doctest.ELLIPSIS | doctest.REPORT_NDIFF
 COLUMNS = "160"
 """How wide a terminal is in which the tables of a page were printed."""
+
+
+@contextmanager
+def own_modules(folder: Path, kept: dict[str, ModuleType]) -> Iterator[None]:
+    """Import what lies in ``folder`` inside, and ``kept`` of it; forget it afterwards, for others have the same names.
+
+    What was imported is in ``kept`` then.
+    """
+    with beside(folder / "page"):
+        sys.modules.update(kept)
+        try:
+            yield
+        finally:
+            files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+            own = [name for name, file in files.items() if Path(file or "/").parent == folder]
+            kept.update({name: sys.modules.pop(name) for name in own})
 
 
 def printed_by(command: str, folder: Path) -> str:
@@ -25,13 +45,8 @@ def printed_by(command: str, folder: Path) -> str:
     """
     words = shlex.split(command, comments=True)
     if words[0] == "lathe":
-        before = set(sys.modules)
-        try:
+        with own_modules(folder, {}):
             return CliRunner(env={"COLUMNS": COLUMNS}).invoke(main, words[1:], catch_exceptions=False).output
-        finally:  # what lies beside a script is another file on the next page
-            for name in set(sys.modules) - before:
-                if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == folder:
-                    del sys.modules[name]
     if words[0] == "python":
         words[0] = sys.executable
     environment = os.environ | {"COLUMNS": COLUMNS, "PYTHONPATH": str(ROOT)}
@@ -125,11 +140,13 @@ def run_page(path: Path, folder: Path, update: bool = False) -> int:
     With ``update``, numbers that commands print are written onto the page.
     """
     names: dict[str, object] = {"__name__": "__main__"}
+    modules: dict[str, ModuleType] = {}
     tried = 0
     for block in blocks_of(path.read_text(encoding="utf-8")):
         where = f"{path.name}, line {block.line}"
         if block.kind == "session":
-            check_session(block, where, names)
+            with own_modules(folder, modules):
+                check_session(block, where, names)
         elif block.kind == "console":
             check_console(block, where, folder, path if update else None)
         elif "from" in block.options:
@@ -137,7 +154,8 @@ def run_page(path: Path, folder: Path, update: bool = False) -> int:
         elif "file" in block.options:
             (folder / block.options["file"]).write_text(block.text, encoding="utf-8")
         elif block.kind == "python":
-            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)
+            with own_modules(folder, modules):
+                exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), names)
         else:
             continue
         tried += 1

@@ -78,7 +78,7 @@ def test_a_search_prints_what_none_beats(tmp_path):
     said = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "--jobs", "1"])
     assert said.exit_code == 0
     assert "8 rows: 8 ok" in said.stdout
-    assert "rows that none beats in cycles, -efficiency: " in said.stdout
+    assert "rows that none beats in cycles, -efficiency, each among those of its workload: " in said.stdout
 
 
 def test_places_and_steps_of_trials_are_each_others(tmp_path):

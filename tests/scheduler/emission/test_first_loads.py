@@ -66,7 +66,8 @@ def test_weights_of_later_parts_come_after_the_data_of_the_first(in_parts):
     first_data = unit.index(MemoryType.INP)
     later = [number for number, each in enumerate(unit) if each is MemoryType.WGT and number > first_data]
     assert first_data == 8, "of each of four blocks of output channels the two taps that the first GEMM reads"
-    assert len(later) == 4 * 4 + 4 * 3, "what is around these taps, in two parts, and three more of the input channels"
+    told = "what is around these taps, in two parts, and three more of the input channels, in two parts each"
+    assert len(later) == 4 * 4 + 4 * 3 * 2, told
     assert later[0] == first_data + 1
 
 
