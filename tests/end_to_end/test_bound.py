@@ -113,11 +113,16 @@ PROGRAMS: dict[str, Callable[[], lt.Tensor]] = {
 }
 
 
+def timed(outputs: list[lt.Tensor], machine: lt.HardwareConfig) -> lt.Result:
+    """A launch of the default schedule, of which only time is simulated."""
+    return lt.simulate(lt.build(outputs, [*placeholders(outputs), *outputs], machine), timing_only=True)
+
+
 def check(outputs: lt.Tensor | list[lt.Tensor], machine: lt.HardwareConfig) -> float:
     """The part of the cycles that the bound is; fails where that is more than all."""
     made = [outputs] if isinstance(outputs, lt.Tensor) else outputs
     found = lt.bound(outputs, machine)
-    cycles = lt.simulate(lt.build(outputs, [*placeholders(made), *made], machine), timing_only=True).cycles
+    cycles = timed(made, machine).cycles
     assert found.cycles <= cycles, f"{found}\nnot {cycles} cycles"
     assert found.cycles == max(found.compute, found.memory) > 0
     assert (
@@ -160,9 +165,7 @@ def test_products_of_small_kernels_take_their_share_of_lathe16(
     shape: tuple[int, int, int, int, int], least: float
 ) -> None:
     """Those in which every cycle counts, for a result takes few products; all of them: benchmarks/quantised.py."""
-    machine = MACHINES["lathe16"]
-    output = rescaled(*shape)
-    result = lt.simulate(lt.build(output, [*placeholders([output]), output], machine), timing_only=True)
+    result = timed([rescaled(*shape)], MACHINES["lathe16"])
     assert result.counters.gemm_operations / result.cycles >= least
 
 
