@@ -64,20 +64,29 @@ def _can_be_said(given: Schedule, passed: Mapping[StageId, StageState], problem:
     known |= {read.tensor.name for stage in given.stages for read in stage.state.computation.reads}
     *inner, _ = problem.computing
     pads = [operand.stage for operand in problem.operands if operand.stage.state.copies is None]
+    copies = {
+        operand.stage.tensor.name: each.name for operand in problem.operands if (each := operand.stage.state.copies)
+    }
     for stage in (problem.sink, *inner, *pads):
         mine, now = before.get(stage.id), passed.get(stage.id)
         if mine is None or now is None or names.count(mine.name) != 1 or not is_untouched(mine):
             return False
-        if not _says_the_same(now.computation, mine.state.computation) or now.lanes is not None or len(now.tensors) > 1:
+        if (
+            not _says_the_same(now.computation, mine.state.computation, copies)
+            or now.lanes is not None
+            or len(now.tensors) > 1
+        ):
             return False
-    copied = [each for operand in problem.operands if (each := operand.stage.state.copies) is not None]
-    return all(each.name in known for each in copied)
+    return all(name in known for name in copies.values())
 
 
-def _says_the_same(one: Computation, other: Computation) -> bool:
-    """Whether two computations have the same loops and read the same tensors, as after folding constants."""
+def _says_the_same(one: Computation, other: Computation, copies: Mapping[str, str]) -> bool:
+    """Whether two computations have the same loops and read the same tensors, as after folding constants.
+
+    ``copies``: of which tensor one that ``one`` reads is a copy, by name.
+    """
     axes = [[(axis.name, axis.extent) for axis in (*each.axes, *each.reduce_axes)] for each in (one, other)]
-    reads = [{read.tensor.name for read in each.reads} for each in (one, other)]
+    reads = [{copies.get(read.tensor.name, read.tensor.name) for read in each.reads} for each in (one, other)]
     return axes[0] == axes[1] and reads[0] == reads[1]
 
 
@@ -120,10 +129,12 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
 def _placed(operand: Operand) -> Step:
     """How an operand comes to be in its scratchpad."""
     stage = operand.stage
+    readers = tuple(reader.name for reader in operand.readers)
     if stage.state.copies is None:
         return Step("set_scope", stage.name, stage.state.scope)
-    readers = tuple(reader.name for reader in operand.readers)
-    return Step("cache_read", stage.state.copies.name, stage.state.scope, readers, makes=stage.name)
+    source, shape = stage.state.copies, stage.tensor.shape
+    gathered = tuple(dim for dim, extent in enumerate(source.shape) if extent != shape[dim])
+    return Step("cache_read", source.name, stage.state.scope, readers, makes=stage.name, gathered=gathered)
 
 
 def _number(stage: EditedStage, root: LoopAxis) -> int:

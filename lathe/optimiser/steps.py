@@ -38,8 +38,8 @@ class Loop:
 class Step:
     """One command: its name, the stage or tensor it is about, and what it says.
 
-    ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, makes), ``set_scope`` (scope), ``split`` (loop,
-    factor), ``reorder`` (loops), ``compute_at`` (host, loop). ``makes`` is what later steps call a copy.
+    ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, gathered, makes), ``set_scope`` (scope), ``split``
+    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop). ``makes`` is what later steps call a copy.
     """
 
     command: str
@@ -50,6 +50,7 @@ class Step:
     factor: int = 0
     host: str = ""
     makes: str = ""
+    gathered: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
         """As plain values; what is left out is as it is by default."""
@@ -62,6 +63,7 @@ class Step:
             "factor": self.factor,
             "host": self.host,
             "makes": self.makes,
+            "gathered": list(self.gathered),
         }
         return {name: value for name, value in values.items() if value or name in ("command", "about")}
 
@@ -81,6 +83,7 @@ def step_from_json(data: object) -> Step:
             int(data.get("factor", 0)),
             str(data.get("host", "")),
             str(data.get("makes", "")),
+            tuple(map(int, data.get("gathered", ()))),
         )
     except (KeyError, TypeError, ValueError):
         raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.") from None
@@ -139,7 +142,8 @@ class Runner:
         tensor = next((each for each in reads if each.name == step.about), None)
         if tensor is None:
             raise StepError(f"Tensor of a step must be one that {', '.join(step.readers)} reads, not {step.about!r}.")
-        self.made[step.makes] = self.schedule[self.schedule.cache_read(tensor, step.scope, readers)]
+        copy = self.schedule.cache_read(tensor, step.scope, readers, gathered=step.gathered)
+        self.made[step.makes] = self.schedule[copy]
 
     def set_scope(self, step: Step) -> None:
         """A stage in a scratchpad."""
@@ -223,7 +227,8 @@ class _Printer:
                 return f"{self.stage(step.makes)} = s[{made}]"
             case "cache_read":
                 readers = ", ".join(map(self.stage, step.readers))
-                made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}])"
+                gathered = f", gathered={list(step.gathered)}" if step.gathered else ""
+                made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}]{gathered})"
                 return f"{self.stage(step.makes)} = s[{made}]"
             case "set_scope":
                 return f"{self.stage(about)}.set_scope({step.scope!r})"

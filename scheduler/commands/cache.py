@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
 from lathe.frontend import Axis, Computation, Tensor
+from lathe.scheduler.algorithm.elements_read import Elements, elements_read, narrowed, reading_narrowed
 from lathe.scheduler.algorithm.padding import live_conditions
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import undefined_but, where_defined
@@ -28,6 +31,7 @@ def cache_read(
     readers: Iterable[Tensor | EditedStage] | Tensor | EditedStage | None = None,
     *,
     at: tuple[Tensor | EditedStage, AxisLike] | None = None,
+    gathered: Sequence[int] = (),
 ) -> Tensor:
     """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
 
@@ -47,8 +51,12 @@ def cache_read(
           C[i] = A.inp[i] + 1
         free A.inp
 
+    ``gathered`` are dimensions of which the copy holds, one beside the other, those elements that are read: if
+    ``C[i]`` is ``A[2*i] + 1``, the copy with ``gathered=[0]`` is ``A.inp[i0] = A[2*i0]``, and C reads ``A.inp[i]``.
+
     Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, a
-    reader that does not read it, or an axis that is no loop; LegalityError for a reader outside the loop.
+    reader that does not read it, an axis that is no loop, or a dimension of which it cannot be said which elements are
+    read; LegalityError for a reader outside the loop.
     """
     tensor = schedule.current(tensor)
     where = f"cache_read of {getattr(tensor, 'name', tensor)}"
@@ -78,6 +86,10 @@ def cache_read(
         forbidden = [condition for condition, value in conditions if value is None]
         computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
 
+    changed = {stage: stage.state.computation for stage in chosen}
+    found = _gathered(tensor, gathered, list(changed.values()), where)
+    for dim, elements in found.items():
+        computation = narrowed(computation, dim, elements)
     state = initial_state(computation, name, copies=tensor)
     circle = in_circle(schedule, chosen[0])
     if any(tensor in each.state.tensors for each in circle):
@@ -85,14 +97,37 @@ def cache_read(
     if at is not None:
         state = replace(state, attachment=place_of(schedule, at, "cache_read"))
     cached = schedule.new(state)
+    for dim, elements in found.items():
+        changed = {stage: reading_narrowed(each, tensor, tensor, dim, elements) for stage, each in changed.items()}
     changes = {
-        stage: replace(stage.state, computation=redirect_reads(stage.state.computation, {tensor: cached.tensor}))
-        for stage in chosen
+        stage: replace(stage.state, computation=redirect_reads(each, {tensor: cached.tensor}))
+        for stage, each in changed.items()
     }
     position = min(schedule.stages.index(stage) for stage in chosen)
     stages = [*schedule.stages[:position], cached, *schedule.stages[position:]]
     commit(schedule, {cached: cached.state, **changes}, "cache_read", stages=stages)
     return cached.tensor
+
+
+def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], where: str) -> dict[int, Elements]:
+    """By dimension, the elements that readers read."""
+    if not isinstance(dims, Sequence) or isinstance(dims, str) or any(integer(dim) is None for dim in dims):
+        raise ScheduleError(f"gathered of {where} must be numbers of dimensions, not {shown(dims)}.", kind="argument")
+    found: dict[int, Elements] = {}
+    for dim in dims:
+        if not 0 <= dim < tensor.ndim or dim in found:
+            raise ScheduleError(
+                f"gathered of {where} must be different dimensions from 0 to {tensor.ndim - 1}, not {shown(dims)}.",
+                kind="argument",
+            )
+        elements = elements_read(tensor, dim, readers)
+        if elements is None:
+            raise ScheduleError(
+                f"gathered of {where} must be dimensions that are read at affine indices, not {dim}. Copy all of it.",
+                kind="argument",
+            )
+        found[dim] = elements
+    return found
 
 
 def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | None" = None) -> Tensor:

@@ -20,6 +20,7 @@ from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
 from lathe.scheduler.passes.fold_constants import fold_constants
+from lathe.scheduler.passes.gather_reads import gather_reads
 from lathe.scheduler.passes.join_lookups import join_lookups
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
@@ -80,6 +81,7 @@ PASSES = (
     Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
     Pass("sum-by-products", sum_by_products, (given.ONE_OUTPUT,)),
     Pass("choose-units", choose_units, (given.ONE_OUTPUT,)),
+    Pass("gather-reads", gather_reads, (given.ONE_OUTPUT,)),
     Pass("agree-on-lanes", agree_on_lanes, (given.OWN_LOOPS, given.STORED_LANES), (given.AGREEING_LANES,)),
     Pass("turn-elements", turn_elements, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES,), (given.BUFFERS_FIT,)),

@@ -13,6 +13,7 @@ from lathe.frontend.nodes import Cast, Const, Select
 from lathe.scheduler.algorithm.patterns import factors, is_plain_read
 from lathe.scheduler.algorithm.rewrite import redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import stripped
+from lathe.scheduler.passes.gather_reads import gathers
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
@@ -124,7 +125,7 @@ def _loaded_for(
     output = stage.tensor in schedule.outputs
     if output or not readers or stage.state.is_touched or stage.state.storage is not None:
         return []
-    if not is_padding(stage, with_zeros=False):
+    if not is_padding(stage, with_zeros=False) and not is_plain_read(stage.state.computation.bodies[0]):
         return []
     for reader in readers:
         computation = reader.state.computation
@@ -134,6 +135,11 @@ def _loaded_for(
             return []
         if reader.state.lanes is not None and reader.state.lanes.turns is not None:
             return []  # elements are turned as they have been stored
+        if is_plain_read(stage.state.computation.bodies[0]):
+            planned = plan_lanes(schedule, target.config).products[reader.tensor]
+            if planned is None or not gathers(stage, planned, target.config):
+                return []
+            continue
         product = factors(computation) is not None
         if not (is_padding(stage) or not product or _may_surround_data(schedule, target, stage, reader)):
             return []

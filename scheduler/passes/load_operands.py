@@ -108,7 +108,9 @@ def _loaded_by_another(
     """The number of an operand that loads what a stage reads for another stage of its tiles already."""
     wanted = _part_read(stage, read)
     for number, operand in enumerate(operands):
-        if operand.stage.state.copies is not tensor or operand.stage.state.scope != scope or stage in operand.readers:
+        copy = operand.stage
+        whole = copy.state.copies is tensor and copy.tensor.shape == tensor.shape
+        if not whole or copy.state.scope != scope or stage in operand.readers:
             continue
         reader = operand.readers[0]
         parts = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from refused_commands import ELSEWHERE, A, B, C, D, E, M, Refused, X, check_refused, half, high, low, steps, text_of
 
-from lathe.frontend import Tensor
+from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule
 
@@ -15,6 +15,9 @@ from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_sched
 def inside(consumer: Tensor, stage: Tensor, axis: str = "i") -> Callable[[Schedule], None]:
     return lambda s: s[stage].compute_at(s[consumer], axis)
 
+
+places, table = placeholder(8, "int8", "places"), placeholder(256, "int8", "table")
+looked_up = compute(8, lambda i: table[places[i].astype("int32") + 128], "looked_up")
 
 # fmt: off
 CASES = [
@@ -101,6 +104,12 @@ CASES = [
         "stage of the schedule must be asked for by its tensor, as in s[C], not by 3. Its stages are B, C, D."),
     Refused("cache_read_for_nobody", D, lambda s: s.cache_read(A, "inp", []),
         "readers of cache_read of A must be one stage or more, not none. Leave them out to mean all."),
+    Refused("cache_read_gathered_along_no_number", D, lambda s: s.cache_read(A, "inp", gathered=["i"]),
+        "gathered of cache_read of A must be numbers of dimensions, not ['i']."),
+    Refused("cache_read_gathered_along_no_dimension", D, lambda s: s.cache_read(A, "inp", gathered=[1]),
+        "gathered of cache_read of A must be different dimensions from 0 to 0, not [1]."),
+    Refused("cache_read_gathered_by_data", looked_up, lambda s: s.cache_read(table, "acc", gathered=[0]),
+        "gathered of cache_read of table must be dimensions that are read at affine indices, not 0. Copy all of it."),
     Refused("cache_write_to_an_unknown_scope", D, lambda s: s.cache_write(D, 3),
         "scope of cache_write of D must be one of dram (or global or ''), inp, wgt, acc (or out), par, lut, not 3."),
     Refused("cache_write_of_an_input", D, lambda s: s.cache_write(A, "acc"),

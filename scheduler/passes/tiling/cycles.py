@@ -5,9 +5,10 @@ hides behind computation where there is room for two slots, the memory's latency
 the compute unit does itself, and the turns of storing planes. A byte that hides costs a little, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Unit
@@ -64,12 +65,20 @@ class Work:
 
 
 def load_cycles(
-    config: HardwareConfig, physical: Physical, element_bytes: int, box: Sequence[int], count: int
+    config: HardwareConfig,
+    physical: Physical,
+    element_bytes: int,
+    box: Sequence[int],
+    count: int,
+    steps: Mapping[int, int] = MappingProxyType({}),
 ) -> float:
-    """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory."""
+    """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory.
+
+    ``steps``: dimensions of which only every n-th element is loaded.
+    """
     memory = config.memory
     row = 1  # elements that adjoin in DRAM
-    for part, whole in reversed(_parts_of(physical, box)):
+    for part, whole in reversed(_parts_of(physical, box, steps)):
         row *= part
         if part < whole:
             break
@@ -80,15 +89,20 @@ def load_cycles(
     return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
 
 
-def _parts_of(physical: Physical, box: Sequence[int]) -> list[tuple[int, int]]:
+def _parts_of(physical: Physical, box: Sequence[int], steps: Mapping[int, int]) -> list[tuple[int, int]]:
     """Elements of a box and of the whole tensor, from the outermost stride in DRAM on.
 
     Of a group that adjoins there for the sake of a wider memory, one is loaded at a time where scratchpads keep them
     apart.
     """
-    parts = [(physical.blocks(dim, 0, box[dim]), physical.blocks(dim, 0, physical.view[dim])) for dim in physical.order]
+    parts: list[tuple[int, int]] = []
+    for dim in physical.order:
+        parts.append((physical.blocks(dim, 0, box[dim]), physical.blocks(dim, 0, physical.view[dim])))
+        if dim in steps:
+            parts.append((1, steps[dim]))
     if (grouped := _grouped(physical)) is not None:
-        place, group = physical.order.index(grouped), physical.group
+        group = physical.group
+        place = [dim for each in physical.order for dim in ((each, None) if each in steps else (each,))].index(grouped)
         part, whole = parts[place]
         parts[place] = ceil(part / group), ceil(whole / group)
         parts.append((group if physical.adjoins else 1, group))
@@ -100,9 +114,9 @@ def _grouped(physical: Physical) -> int | None:
     return physical.lanes.cols if physical.group > 1 and physical.lanes.turns is None else None
 
 
-def instructions_of(physical: Physical, box: Sequence[int]) -> int:
+def instructions_of(physical: Physical, box: Sequence[int], steps: Mapping[int, int] = MappingProxyType({})) -> int:
     """LOADs that bring a box: each has rows of adjoining elements, one stride apart."""
-    blocks = _parts_of(physical, box)
+    blocks = _parts_of(physical, box, steps)
     while blocks and blocks[-1][0] == blocks[-1][1]:  # the row, and what it continues
         blocks.pop()
     loads, strided, goes_on = 1, False, False

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from lathe.configs.encoding import GEMM_BEGIN, PAD_VALUE
-from lathe.frontend import Tensor, as_affine
+from lathe.configs.encoding import GEMM_BEGIN, INSTRUCTION_BYTES, PAD_VALUE
+from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import Axis, axes_of, reads_data
 from lathe.isa import AluOp, Unit
@@ -83,6 +83,8 @@ class TilingModel:
                 self.adjoining[stage] = not apart
             self.physical[stage] = adjoining(form, self.near.element) if decides and not apart else form
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
+        self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
+        """Of each operand the dimensions of which every n-th element is loaded, with n."""
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
@@ -328,7 +330,12 @@ class TilingModel:
         if known is None:
             config, form = self.config, self.in_dram[stage]
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
-            known = load_cycles(config, form, size, box, count), instructions_of(form, box)
+            steps = self.steps[stage]
+            instructions = instructions_of(form, box, steps)
+            cycles = load_cycles(config, form, size, box, count, steps)
+            if steps:  # many short ones, whose instructions go over the bus, too
+                cycles += instructions * INSTRUCTION_BYTES / config.bus_bytes
+            known = cycles, instructions
             self._loads[stage, box] = known
         return known
 
@@ -369,6 +376,17 @@ class TilingModel:
         """The sink's box in one iteration of its outermost ``level`` tile loops."""
         fixed = set(order[:level])
         return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
+
+
+def _steps_of_copy(computation: Computation) -> dict[int, int]:
+    """By dimension, the steps in which a copy reads, if above 1."""
+    steps = {}
+    for read in computation.reads:
+        for dim, (axis, index) in enumerate(zip(computation.axes, read.indices, strict=False)):
+            form = as_affine(index)
+            if form is not None and form.coefficients.get(axis, 1) > 1:
+                steps[dim] = form.coefficients[axis]
+    return steps
 
 
 __all__ = ["TileLoops", "TilingModel"]

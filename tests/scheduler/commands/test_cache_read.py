@@ -55,3 +55,22 @@ def test_global_means_dram():
     A, C, s = plus_one()
     assert s.cache_read(A, "global").name == "A.dram"
     check(s)
+
+
+def test_gathered_elements_lie_beside_each_other(golden_and_right):
+    A = placeholder((9, 8), "int32", "A")
+    C = compute((4, 8), lambda i, j: A[2 * i + 1, j] + 1, "C")
+    s = create_schedule(C)
+    copy = s.cache_read(A, "acc", gathered=[0])
+    assert copy.shape == (4, 8)
+    s[copy].compute_at(s[C], "i")
+    golden_and_right(s)
+
+
+def test_gathered_for_readers_that_take_others(golden_and_right):
+    A = placeholder((12,), "int32", "A")
+    B = compute((3,), lambda i: A[4 * i] + 1, "B")
+    C = compute((3,), lambda i: A[4 * i + 2] + B[i], "C")
+    s = create_schedule(C)
+    assert s.cache_read(A, "acc", gathered=[0]).shape == (6,)
+    golden_and_right(s)

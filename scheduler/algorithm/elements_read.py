@@ -1,0 +1,68 @@
+"""Elements of a dimension that are read, in equal steps, and computations of these elements alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd
+
+from lathe.frontend import Axis, Computation, Tensor, as_affine
+from lathe.frontend.indices.affine import Affine
+from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.nodes import AxisRef, Read
+from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.rewrite import rewrite, rewrite_indices, rewrite_reads
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements ``first + step · n`` of a dimension, for ``0 <= n < count``."""
+
+    first: int
+    step: int
+    count: int
+
+
+def elements_read(tensor: Tensor, dim: int, readers: Iterable[Computation]) -> Elements | None:
+    """Which elements are read along a dimension; None where an index is not affine, or no element is read."""
+    found: list[Affine] = []
+    for reader in readers:
+        for read in reader.reads:
+            if read.tensor is tensor:
+                index = as_affine(read.indices[dim])
+                if index is None:
+                    return None
+                found.append(index)
+    some = found[0].const
+    step = gcd(*(gcd(each.const - some, *_moving(each)) for each in found))
+    last = tensor.shape[dim] - 1
+    within = [(max(low, 0), min(high, last)) for low, high in (each.bounds() for each in found)]
+    low, high = min(low for low, _ in within), max(high for _, high in within)
+    if low > high:
+        return None  # padding is all that is read
+    step = step or 1
+    first = low + (some - low) % step
+    return Elements(first, step, (high - first) // step + 1) if first <= high else None
+
+
+def _moving(index: Affine) -> list[int]:
+    """The steps of the axes that have more than one value."""
+    return [factor for axis, factor in index.coefficients.items() if axis.extent != 1]
+
+
+def narrowed(computation: Computation, dim: int, elements: Elements) -> Computation:
+    """The computation of some elements of a dimension alone."""
+    axis = computation.axes[dim]
+    narrow = Axis(axis.name, elements.count, 0, axis.kind)
+    axes = tuple(narrow if each is axis else each for each in computation.axes)
+    place: Expr = AxisRef(narrow) * elements.step + elements.first
+    made = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
+    return Computation(made.name, axes, made.reduce_axes, made.bodies, made.attrs)
+
+
+def reading_narrowed(reader: Computation, old: Tensor, new: Tensor, dim: int, elements: Elements) -> Computation:
+    """The computation reading, instead of a tensor, one that has some elements of a dimension alone."""
+
+    def at(read: Read) -> Read:
+        index = simplified_index((read.indices[dim] - elements.first) // elements.step)
+        return Read(new, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
+
+    return reader.mapped(lambda expr: rewrite_reads(expr, old, at))

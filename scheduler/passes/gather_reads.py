@@ -1,0 +1,98 @@
+"""Products that read every n-th pixel or line of what is stored load these alone.
+
+A 1×1 convolution by 2 of an input, or of what others read too, reads every other pixel on every other line. Loaded as
+it lies, a tile is four times as large as what products read of it. Here such a product reads a copy of these elements,
+which is loaded to its scratchpad as a border is. A line less is a step of a LOAD more, which costs nothing; pixels of a
+line are a burst each, which is worth it where that takes no longer than the line does.
+"""
+
+from math import ceil
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Axis, as_affine
+from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
+from lathe.scheduler.passes.drop_unread import narrow, read_of
+from lathe.scheduler.passes.merge_reshapes import is_untouched
+from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import DATA, DRAM
+from lathe.scheduler.state.names import fresh_name
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import initial_state
+from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.target import Target
+
+
+def gather_reads(schedule: Edit, target: Target) -> None:
+    """Copies, in place, of what untouched products read of their data, if that is every n-th of its elements."""
+    products = plan_lanes(schedule, target.config).products
+    for stage in list(schedule.stages):
+        product = products[stage.tensor]
+        if product is None or not is_untouched(stage) or schedule.scope_of(product.data.tensor) != DRAM:
+            continue
+        before = schedule.state
+        if not _gather(schedule, stage, product, target.config):
+            schedule.become(before)
+
+
+def _gather(schedule: Edit, stage: EditedStage, product: Product, config: HardwareConfig) -> bool:
+    """Whether the stage now reads a copy of the elements that it reads."""
+    tensor = product.data.tensor
+    if sum(read.tensor is tensor for read in stage.state.computation.reads) > 1 or tensor in stage.state.tensors:
+        return False
+    axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
+    copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.read"), axes, whole=True)
+    copied = schedule.insert(initial_state(copy), before=stage)
+    stage.change(computation=reads_redirected(stage.state.computation, {product.data: copied.tensor}))
+    pixels = pixels_of(product, config)
+    found = {dim: each for dim, each in read_of(copied).items() if each.step > 1}
+    if not found or not found.keys() <= set(pixels):
+        return False
+    of_element = element_of(config, DATA).lanes / config.bus_bytes
+    line = copied.tensor.shape[pixels[-1]] * of_element
+    if pixels[-1] in found and _burst(of_element, config) <= found[pixels[-1]].step * of_element:
+        line = 0  # each pixel is a burst, whatever lines it is of
+    else:
+        found.pop(pixels[-1], None)
+    if line and any(_burst(line, config) > each.step * line for each in found.values()):
+        return False
+    for dim, elements in found.items():
+        narrow(copied, dim, elements)
+    copied.change(copies=tensor)
+    return bool(found)
+
+
+def _burst(beats: float, config: HardwareConfig) -> float:
+    """The beats in whose time a burst goes over the bus, among others of its length."""
+    memory = config.memory
+    waiting = memory.latency / memory.cycles_per_beat
+    return max(ceil(beats), (waiting + ceil(beats)) / memory.outstanding_reads)
+
+
+def pixels_of(product: Product, config: HardwareConfig) -> list[int]:
+    """The dimensions of a product's data that run along no lanes: of these the last is that of pixels in a line."""
+    element = element_of(config, DATA)
+    sides = ((product.row, element.rows), (product.inner, element.cols))
+    lanes = [dimension_of(product.data, axis) for axis, values in sides if values > 1]
+    return [dim for dim in range(product.data.tensor.ndim) if dim not in lanes]
+
+
+def gathers(stage: StageView, product: Product, config: HardwareConfig) -> bool:
+    """Whether a stage copies some pixels or lines of a tensor, as they lie, for the data of a product."""
+    body = stage.state.computation.bodies[0]
+    if product.data.tensor is not stage.tensor or not is_plain_read(body) or len(stage.state.tensors) > 1:
+        return False
+    axes = stage.state.computation.axes
+    if len(body.indices) != len(axes) or stage.state.computation.reduce_axes:
+        return False
+    steps: list[int] = []
+    for dim, (index, axis, extent) in enumerate(zip(body.indices, axes, body.tensor.shape, strict=True)):
+        form = as_affine(index)
+        if form is None or form.coefficients.keys() != {axis}:
+            return False
+        steps.append(form.coefficients[axis])
+        if dim not in pixels_of(product, config) and (form.const or steps[dim] != 1 or axis.extent != extent):
+            return False
+    return any(step > 1 for step in steps) and all(step > 0 for step in steps)

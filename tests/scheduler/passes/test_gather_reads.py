@@ -1,0 +1,86 @@
+"""Products that read every n-th pixel of what is stored load these alone, where that is as quick."""
+
+import pytest
+from random_programs import random_inputs
+from small_machine import TINY, VTA, on_rtl, run
+
+import lathe as lt
+from lathe.configs import HardwareConfig
+from lathe.isa import Load, MemoryType
+from lathe.scheduler.passes.complete import up_to
+from lathe.sim import simulate_program
+
+QUICK = VTA.with_(**{"memory.latency": 0})
+SLOW = VTA.with_(**{"memory.latency": 200})
+
+
+def conv(data: lt.Tensor, kernel: int = 1, filters: int = 32, **options: object) -> lt.Tensor:
+    name = str(options["name"])
+    weights = lt.placeholder((filters, kernel, kernel, data.shape[-1]), "int8", name=f"{name}.weights")
+    return lt.requantise(lt.conv2d(data, weights, **options), 7, name=f"{name}.narrow")
+
+
+def image(*shape: int) -> lt.Tensor:
+    return lt.placeholder(shape, "int8", name="data")
+
+
+def loaded(output: lt.Tensor, config: HardwareConfig) -> int:
+    """Bytes of data that are loaded; outputs are NumPy's."""
+    given = random_inputs([output], seed=3)
+    program = run(lt.create_schedule(output), config, given)
+    return simulate_program(program, given).counters.bytes_read["inp"]
+
+
+@pytest.mark.parametrize(("step", "pixels"), [(2, 6 * 7), (3, 4 * 5)])
+def test_every_nth_pixel_of_an_input(step, pixels):
+    assert loaded(conv(image(1, 12, 13, 32), stride=step, name="conv"), QUICK) == pixels * 32
+
+
+def test_lines_alone_where_memory_takes_long():
+    """Bursts of one pixel each would wait for memory, so lines are loaded as they lie."""
+    assert loaded(conv(image(1, 12, 13, 32), stride=2, name="conv"), SLOW) == 6 * 13 * 32
+
+
+def test_machines_with_rows_of_lanes():
+    config = lt.load_config("batch4").with_(**{"memory.latency": 0})
+    for images in (1, 4):
+        output = conv(image(images, 12, 16, 32), stride=2, name="conv")
+        run(lt.create_schedule(output), config, random_inputs([output], seed=3))
+
+
+def test_taps_as_far_apart_as_the_steps():
+    assert loaded(conv(image(1, 13, 13, 16), 3, stride=2, dilation=2, name="conv"), QUICK) == 7 * 7 * 16
+
+
+def test_what_another_layer_reads_whole():
+    """Behind a residual block's first layer one reader takes all pixels, the shortcut every other one."""
+    first = conv(image(1, 10, 10, 16), name="first")
+    wide, shortcut = conv(first, 3, stride=2, padding=1, name="wide"), conv(first, stride=2, name="shortcut")
+    output = lt.requantise(lt.add(wide, shortcut, name="added"), 1, name="output")
+    names = {stage.name: stage for stage in up_to(lt.create_schedule(output), QUICK, "gather-reads").stages}
+    assert names["first.narrow.read"].tensor.shape == (1, 5, 5, 32)
+    loaded(output, QUICK)
+
+
+def test_every_other_pixel_taken_by_hand_costs_nothing():
+    data = image(1, 14, 14, 64)
+    taken = lt.compute((1, 7, 7, 64), lambda n, y, x, c: data[n, 2 * y, 2 * x, c], name="taken")
+    by_hand, by_stride = conv(taken, name="conv"), conv(data, stride=2, name="conv")
+    one, other = (
+        simulate_program(run(lt.create_schedule(each), QUICK, inputs := random_inputs([each], seed=3)), inputs).cycles
+        for each in (by_hand, by_stride)
+    )
+    assert one == other
+
+
+def test_every_other_pixel_of_some_channels():
+    data = image(1, 8, 8, 64)
+    taken = lt.compute((1, 4, 4, 20), lambda n, y, x, c: data[n, 2 * y, 2 * x, c + 9], name="taken")
+    loaded(conv(taken, name="conv"), QUICK)
+
+
+def test_lines_and_pixels_on_the_rtl():
+    config = TINY.with_(**{"memory.latency": 0})
+    program = on_rtl(lt.create_schedule(conv(image(1, 9, 9, 8), filters=8, stride=2, name="conv")), config)
+    data = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
+    assert {each.x_size for each in data} == {1}
