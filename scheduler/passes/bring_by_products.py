@@ -109,20 +109,26 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
             return [_Brought(read, found.data.tensor, offsets, along)]
         if rescaled or _lies_for_products(schedule, read.tensor, along, target):
             return [_Brought(read, read.tensor, (0,) * len(read.indices), along)]
-    return [] if rescaled else _both(schedule, stage, reads, target)
+    return [] if rescaled else _of_loaded(schedule, stage, reads, target)
 
 
-def _both(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target: Target) -> list[_Brought]:
-    """Both operands, if both are loaded, channels fill the lanes, and that is shorter: the second is added in place."""
+def _of_loaded(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target: Target) -> list[_Brought]:
+    """Of two loaded operands none, one or both, whichever is shortest, where channels fill the lanes.
+
+    A single one is added to the other where the compute unit has loaded it; of both, the second to the first.
+    """
     along = len(stage.state.computation.axes) - 1
-    fills = along >= 0 and stage.tensor.shape[along] % element_of(target.config, NEAR).cols == 0
-    if not fills or not _are_shorter(target):
+    if along < 0 or stage.tensor.shape[along] % element_of(target.config, NEAR).cols:
         return []
     if not all(_is_loaded(schedule, stage, read) for read in reads):
         return []
-    if not all(_lies_for_products(schedule, read.tensor, along, target) for read in reads):
-        return []
-    return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in reads]
+    steps, reset, load = _costs(target)
+    addition = steps_of_alu(AluOp.ADD, immediate=False)
+    hidden = max(addition / load, 1.0)  # what the bus has brought while the ALU would add
+    lying = [read for read in reads if _lies_for_products(schedule, read.tensor, along, target, hidden)]
+    costs = [2 * load + addition, load + steps, 2 * steps + reset]
+    count = min(range(len(lying) + 1), key=costs.__getitem__)
+    return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in lying[len(lying) - count :]]
 
 
 def _is_loaded(schedule: Edit, stage: EditedStage, read: Read) -> bool:
@@ -205,10 +211,13 @@ def _is_stored(schedule: Edit, stage: EditedStage, read: Read) -> bool:
     return maker is None or read.tensor in schedule.outputs or schedule.readers(read.tensor) != [stage]
 
 
-def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Target) -> bool:
-    """Whether a tensor that no other product wants is loaded as the data of one as it lies, in no more bytes."""
+def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Target, most: float = 1.0) -> bool:
+    """Whether a tensor that no other product wants is loaded as the data of one as it lies, in no more bytes.
+
+    ``most``: how many times the bytes of a load to the accumulators these may be.
+    """
     filled = [element_of(target.config, scope).filled(tensor.shape[along]) for scope in (DATA, NEAR)]
-    return filled[0] <= filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
+    return filled[0] <= most * filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
 
 
 def _is_shorter(target: Target, in_place: bool) -> bool:
@@ -218,12 +227,6 @@ def _is_shorter(target: Target, in_place: bool) -> bool:
     """
     steps, reset, load = _costs(target)
     return steps < load + steps_of_alu(AluOp.ADD, immediate=False) if in_place else steps + reset <= load
-
-
-def _are_shorter(target: Target) -> bool:
-    """The same of both operands of an addition, of which the second is added in place."""
-    steps, reset, load = _costs(target)
-    return 2 * steps + reset <= 2 * max(load, 1) + steps_of_alu(AluOp.ADD, immediate=False)
 
 
 def _costs(target: Target) -> tuple[int, int, float]:

@@ -97,10 +97,17 @@ class TilingModel:
         self._data_cells = DataCells(computations.get)
         self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
-        sums = [each for each in possible if each and each.brought in self.gemms and each.begun in problem.computing]
+        loads = [operand.stage for operand in problem.operands]
+        sums = [
+            each
+            for each in possible
+            if each and each.brought in self.gemms and each.begun in (*problem.computing, *loads)
+        ]
         self.brought = {each.brought for each in sums}
         """Products that are added in place, whose accumulators nobody resets."""
         self.added_in_place = {each.added for each in sums}
+        self.added_to = {each.begun for each in sums} & set(loads)
+        """What is loaded for products to be added to it, for each tile anew."""
         self.lives = self._lives_of(problem.computing)
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
@@ -316,7 +323,8 @@ class TilingModel:
         for operand in self.problem.operands:
             stage = operand.stage
             counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
-            options.append([(prod(trips[:n]) * count, -n, count, n) for n, count in enumerate(counts)])
+            levels = range(len(order) if stage in self.added_to else 0, len(order) + 1)
+            options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
         found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last]))
         self._tile_loops_known[tile, order] = found
