@@ -107,7 +107,8 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
             continue
         if offsets is not None:
             return [_Brought(read, found.data.tensor, offsets, along)]
-        if rescaled or _lies_for_products(schedule, read.tensor, along, target):
+        most = _hidden(target) if along == len(read.indices) - 1 else 1.0
+        if rescaled or _lies_for_products(schedule, read.tensor, along, target, most):
             return [_Brought(read, read.tensor, (0,) * len(read.indices), along)]
     return [] if rescaled else _of_loaded(schedule, stage, reads, target)
 
@@ -124,8 +125,7 @@ def _of_loaded(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target
         return []
     steps, reset, load = _costs(target)
     addition = steps_of_alu(AluOp.ADD, immediate=False)
-    hidden = max(addition / load, 1.0)  # what the bus has brought while the ALU would add
-    lying = [read for read in reads if _lies_for_products(schedule, read.tensor, along, target, hidden)]
+    lying = [read for read in reads if _lies_for_products(schedule, read.tensor, along, target, _hidden(target))]
     costs = [2 * load + addition, load + steps, 2 * steps + reset]
     count = min(range(len(lying) + 1), key=costs.__getitem__)
     return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in lying[len(lying) - count :]]
@@ -218,6 +218,12 @@ def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Targe
     """
     filled = [element_of(target.config, scope).filled(tensor.shape[along]) for scope in (DATA, NEAR)]
     return filled[0] <= most * filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
+
+
+def _hidden(target: Target) -> float:
+    """How many times the bytes of a load to the accumulators the bus has brought while the ALU would add."""
+    *_, load = _costs(target)
+    return max(steps_of_alu(AluOp.ADD, immediate=False) / load, 1.0)
 
 
 def _is_shorter(target: Target, in_place: bool) -> bool:

@@ -1,15 +1,18 @@
 """Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
 
 A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several stages read) and
-holds the element-wise stages and the reduction before it.
+holds the element-wise stages and the reduction before it. A reduction of the ALU over windows that do not overlap, such
+as the greatest of 2×2 values, reads each value once, and goes with those that make them.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from lathe.configs.encoding import PAD_VALUE
+from lathe.frontend import Axis, Computation, as_affine
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Cast, Const, Select
+from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import factors, is_plain_read
 from lathe.scheduler.algorithm.rewrite import redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import stripped
@@ -153,13 +156,13 @@ def _groups_without(
             follows is not None
             and follows in sink_of
             and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and not follows.state.computation.reduce_axes
+            and (not follows.state.computation.reduce_axes or _reads_windows_apart(follows, stage))
             and not is_padding(follows)
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
             and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
-            and _reads_elementwise(follows, stage)
+            and (bool(follows.state.computation.reduce_axes) or _reads_elementwise(follows, stage))
         )
         if fused:
             assert follows is not None
@@ -201,6 +204,32 @@ def _reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
             if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
                 return False
     return True
+
+
+def _reads_windows_apart(reader: EditedStage, stage: EditedStage) -> bool:
+    """Whether a reduction of the ALU takes each value of a stage once: windows are no further than steps."""
+    computation = reader.state.computation
+    if factors(computation) is not None or computation.where is not None or len(computation.bodies) > 1:
+        return False
+    reads = [read for read in computation.reads if read.tensor in stage.state.tensors]
+    return len(reads) == 1 and len(computation.reads) == 1 and _moves_by_windows(computation, reads[0].indices)
+
+
+def _moves_by_windows(computation: Computation, indices: Sequence[Expr]) -> bool:
+    axes, inside = computation.axes, set[Axis]()
+    if len(indices) != len(axes):
+        return False
+    for axis, index in zip(axes, indices, strict=True):
+        affine = as_affine(index)
+        if affine is None or affine.const or axis.start:
+            return False
+        step = affine.coefficients.get(axis, 0)
+        steps = {other: factor for other, factor in affine.coefficients.items() if other is not axis}
+        inner = next(iter(steps), None)
+        if step < 1 or len(steps) > 1 or (inner is not None and (steps[inner] != 1 or inner.extent > step)):
+            return False
+        inside |= set(steps)
+    return inside == set(computation.reduce_axes)
 
 
 def is_copy(stage: StageView) -> bool:

@@ -137,8 +137,9 @@ class TilingModel:
             elif axes:  # what runs along lanes is in one piece already
                 blocks = ceil(inner.extent / self.summed) if inner is not None else 1
                 self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
-        for stage in problem.computing:  # loops that others are computed in stay as they are
-            if problem.schedule.attached(stage):
+        for stage in problem.computing:  # loops that others are computed in stay, and what has been computed is there
+            read = (problem.schedule.maker(each.tensor) for each in stage.state.computation.reads)
+            if problem.schedule.attached(stage) or any(maker in problem.computing for maker in read):
                 self.reduction.pop(stage, None)
         self.single: dict[EditedStage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
         for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
