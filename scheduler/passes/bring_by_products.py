@@ -64,10 +64,9 @@ def bring_by_products(schedule: Edit, target: Target) -> None:
         for brought in _brought(schedule, stage, target):
             channels = brought.read.tensor.shape[brought.along]
             if channels not in ones:
-                ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
+                tensor = ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
+                schedule.amend(constants={**schedule.state.constants, tensor: np.ones(tensor.shape, np.int8)})
             _insert(schedule, stage, brought, ones[channels])
-    added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values()}
-    schedule.amend(constants={**schedule.state.constants, **added})
 
 
 def is_brought(stage: StageView) -> bool:
@@ -103,7 +102,7 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
         found, stage_of_product = product
         along = _along(stage_of_product, found)
         offsets = _offsets(schedule, found.data.tensor, read.tensor)
-        if not _is_shorter(target, in_place=not rescaled):
+        if not _is_shorter(target, read.tensor.shape[along], in_place=not rescaled):
             continue
         if offsets is not None:
             return [_Brought(read, found.data.tensor, offsets, along)]
@@ -123,7 +122,7 @@ def _of_loaded(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target
         return []
     if not all(_is_loaded(schedule, stage, read) for read in reads):
         return []
-    steps, reset, load = _costs(target)
+    steps, reset, load = _costs(target, stage.tensor.shape[along])
     addition = steps_of_alu(AluOp.ADD, immediate=False)
     lying = [read for read in reads if _lies_for_products(schedule, read.tensor, along, target, _hidden(target))]
     costs = [2 * load + addition, load + steps, 2 * steps + reset]
@@ -149,22 +148,20 @@ def _product_before(
     products: "dict[Tensor, Product | None]",
     through_others: bool,
 ) -> tuple[Product, EditedStage] | None:
-    """The product that makes what a stage reads, perhaps through stages that the ALU computes from it alone."""
-    while True:
-        maker = schedule.maker(read.tensor)
-        if maker is None or not is_untouched(maker) or read.tensor in schedule.outputs:
-            return None
-        if schedule.readers(read.tensor) != [stage]:
-            return None
-        product = products[read.tensor]
-        if product is not None:
-            return product, maker
-        if not through_others:
-            return None
-        made = maker.state.computation
-        if not is_elementwise(made) or len(made.bodies) > 1 or len(made.reads) != 1:
-            return None
-        stage, read = maker, made.reads[0].node
+    """The product that makes what a stage reads, perhaps through stages that the ALU computes element by element."""
+    maker = schedule.maker(read.tensor)
+    if maker is None or not is_untouched(maker) or read.tensor in schedule.outputs:
+        return None
+    if schedule.readers(read.tensor) != [stage]:
+        return None
+    product = products[read.tensor]
+    if product is not None:
+        return product, maker
+    made = maker.state.computation
+    if not through_others or not is_elementwise(made) or len(made.bodies) > 1:
+        return None
+    found = (_product_before(schedule, maker, each.node, products, through_others) for each in made.reads)
+    return next((each for each in found if each is not None), None)
 
 
 def _offsets(schedule: Edit, data: Tensor, tensor: Tensor) -> tuple[int, ...] | None:
@@ -222,23 +219,23 @@ def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Targe
 
 def _hidden(target: Target) -> float:
     """How many times the bytes of a load to the accumulators the bus has brought while the ALU would add."""
-    *_, load = _costs(target)
+    *_, load = _costs(target, 1)
     return max(steps_of_alu(AluOp.ADD, immediate=False) / load, 1.0)
 
 
-def _is_shorter(target: Target, in_place: bool) -> bool:
+def _is_shorter(target: Target, channels: int, in_place: bool) -> bool:
     """Whether products take less for each element than a load, for which the compute unit waits, and an addition.
 
     Those ``in_place`` are added where they are made (``scheduler/target/sums_in_place.py``).
     """
-    steps, reset, load = _costs(target)
+    steps, reset, load = _costs(target, channels)
     return steps < load + steps_of_alu(AluOp.ADD, immediate=False) if in_place else steps + reset <= load
 
 
-def _costs(target: Target) -> tuple[int, int, float]:
-    """For each element: steps of the matrix core, and of a reset, and cycles of a load."""
+def _costs(target: Target, channels: int) -> tuple[int, int, float]:
+    """For each element: steps of the matrix core for its channels, and of a reset, and cycles of a load."""
     config = target.config
-    steps = -(-element_of(config, NEAR).cols // element_of(config, DATA).cols)
+    steps = -(-min(channels, element_of(config, NEAR).cols) // element_of(config, DATA).cols)
     load = loaded_bytes(config, NEAR, "int8") * config.memory.cycles_per_beat / config.bus_bytes
     return steps, 0 if GEMM_BEGIN in config.extensions else 1, load
 
