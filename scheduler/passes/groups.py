@@ -9,10 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from lathe.configs.encoding import PAD_VALUE
-from lathe.frontend import Axis, Computation, as_affine
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Cast, Const, Select
-from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import factors, is_plain_read
 from lathe.scheduler.algorithm.rewrite import redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import stripped
@@ -23,6 +21,7 @@ from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.windows_apart import reads_windows_apart
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
 
@@ -156,7 +155,7 @@ def _groups_without(
             follows is not None
             and follows in sink_of
             and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and (not follows.state.computation.reduce_axes or _reads_windows_apart(follows, stage))
+            and (not follows.state.computation.reduce_axes or reads_windows_apart(follows, stage))
             and not is_padding(follows)
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
@@ -204,32 +203,6 @@ def _reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
             if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
                 return False
     return True
-
-
-def _reads_windows_apart(reader: EditedStage, stage: EditedStage) -> bool:
-    """Whether a reduction of the ALU takes each value of a stage once: windows are no further than steps."""
-    computation = reader.state.computation
-    if factors(computation) is not None or computation.where is not None or len(computation.bodies) > 1:
-        return False
-    reads = [read for read in computation.reads if read.tensor in stage.state.tensors]
-    return len(reads) == 1 and len(computation.reads) == 1 and _moves_by_windows(computation, reads[0].indices)
-
-
-def _moves_by_windows(computation: Computation, indices: Sequence[Expr]) -> bool:
-    axes, inside = computation.axes, set[Axis]()
-    if len(indices) != len(axes):
-        return False
-    for axis, index in zip(axes, indices, strict=True):
-        affine = as_affine(index)
-        if affine is None or affine.const or axis.start:
-            return False
-        step = affine.coefficients.get(axis, 0)
-        steps = {other: factor for other, factor in affine.coefficients.items() if other is not axis}
-        inner = next(iter(steps), None)
-        if step < 1 or len(steps) > 1 or (inner is not None and (steps[inner] != 1 or inner.extent > step)):
-            return False
-        inside |= set(steps)
-    return inside == set(computation.reduce_axes)
 
 
 def is_copy(stage: StageView) -> bool:
