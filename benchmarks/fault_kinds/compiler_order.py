@@ -9,7 +9,7 @@ FAULTS = (
     fault(
         "an operand is loaded behind its reader",
         "passes.load_operands",
-        "schedule.insert(cached, before=stage)",
+        "schedule.insert(cached, before=first)",
         "schedule.insert(cached, behind=stage)",
     ),
     fault(

@@ -25,11 +25,12 @@ from lathe.scheduler.target.chunk import (
 )
 from lathe.scheduler.target.data_cells import Cells, DataCells, within
 from lathe.scheduler.target.elements import Physical
-from lathe.scheduler.target.rule_choice import rule_for
+from lathe.scheduler.target.rule_choice import rule_for, rule_of
 from lathe.scheduler.target.rules import RULES
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of
 from lathe.scheduler.target.sums_in_place import begun_sums
+from lathe.scheduler.target.windows_apart import reads_windows_apart
 from lathe.scheduler.target.zero_lanes import ends_with_sources
 
 
@@ -295,6 +296,9 @@ class Emitter(RuleCaller):
         while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
             seen.add(stage)
             readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
+            if (pooled := self._before_pool(stage)) is not None:
+                stage = pooled
+                break
             if stage.state.attachment is not None:
                 stage = self.schedule.at(stage.state.attachment)
             elif stage.state.scope != DRAM and readers:
@@ -304,3 +308,17 @@ class Emitter(RuleCaller):
         if stage.name not in self.labels:
             self.labels.append(stage.name)
         return self.labels.index(stage.name)
+
+    def _before_pool(self, stage: StageView) -> StageView | None:
+        """The stage that makes what a reduction of windows reads in accumulators, if it is for that: a layer, too."""
+        seen: set[StageView] = set()
+        while stage.state.scope != DRAM and stage not in seen:
+            seen.add(stage)
+            readers = self.schedule.readers(stage.tensor)
+            if len(readers) != 1:
+                return None
+            made = stage.state.scope == NEAR and rule_of(stage) != "dma"
+            if made and readers[0].state.computation.reduce_axes and reads_windows_apart(readers[0], stage):
+                return stage
+            stage = readers[0]
+        return None

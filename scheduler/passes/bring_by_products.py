@@ -64,10 +64,9 @@ def bring_by_products(schedule: Edit, target: Target) -> None:
         for brought in _brought(schedule, stage, target):
             channels = brought.read.tensor.shape[brought.along]
             if channels not in ones:
-                ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
+                tensor = ones[channels] = Tensor(f"ones.{channels}", (1, channels), "int8")
+                schedule.amend(constants={**schedule.state.constants, tensor: np.ones(tensor.shape, np.int8)})
             _insert(schedule, stage, brought, ones[channels])
-    added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values()}
-    schedule.amend(constants={**schedule.state.constants, **added})
 
 
 def is_brought(stage: StageView) -> bool:
@@ -103,26 +102,32 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
         found, stage_of_product = product
         along = _along(stage_of_product, found)
         offsets = _offsets(schedule, found.data.tensor, read.tensor)
-        if not _is_shorter(target, in_place=not rescaled):
+        if not _is_shorter(target, read.tensor.shape[along], in_place=not rescaled):
             continue
         if offsets is not None:
             return [_Brought(read, found.data.tensor, offsets, along)]
-        if rescaled or _lies_for_products(schedule, read.tensor, along, target):
+        most = _hidden(target) if along == len(read.indices) - 1 else 1.0
+        if rescaled or _lies_for_products(schedule, read.tensor, along, target, most):
             return [_Brought(read, read.tensor, (0,) * len(read.indices), along)]
-    return [] if rescaled else _both(schedule, stage, reads, target)
+    return [] if rescaled else _of_loaded(schedule, stage, reads, target)
 
 
-def _both(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target: Target) -> list[_Brought]:
-    """Both operands, if both are loaded, channels fill the lanes, and that is shorter: the second is added in place."""
+def _of_loaded(schedule: Edit, stage: EditedStage, reads: Sequence[Read], target: Target) -> list[_Brought]:
+    """Of two loaded operands none, one or both, whichever is shortest, where channels fill the lanes.
+
+    A single one is added to the other where the compute unit has loaded it; of both, the second to the first.
+    """
     along = len(stage.state.computation.axes) - 1
-    fills = along >= 0 and stage.tensor.shape[along] % element_of(target.config, NEAR).cols == 0
-    if not fills or not _are_shorter(target):
+    if along < 0 or stage.tensor.shape[along] % element_of(target.config, NEAR).cols:
         return []
     if not all(_is_loaded(schedule, stage, read) for read in reads):
         return []
-    if not all(_lies_for_products(schedule, read.tensor, along, target) for read in reads):
-        return []
-    return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in reads]
+    steps, reset, load = _costs(target, stage.tensor.shape[along])
+    addition = steps_of_alu(AluOp.ADD, immediate=False)
+    lying = [read for read in reads if _lies_for_products(schedule, read.tensor, along, target, _hidden(target))]
+    costs = [2 * load + addition, load + steps, 2 * steps + reset]
+    count = min(range(len(lying) + 1), key=costs.__getitem__)
+    return [_Brought(read, read.tensor, (0,) * len(read.indices), along) for read in lying[len(lying) - count :]]
 
 
 def _is_loaded(schedule: Edit, stage: EditedStage, read: Read) -> bool:
@@ -143,22 +148,20 @@ def _product_before(
     products: "dict[Tensor, Product | None]",
     through_others: bool,
 ) -> tuple[Product, EditedStage] | None:
-    """The product that makes what a stage reads, perhaps through stages that the ALU computes from it alone."""
-    while True:
-        maker = schedule.maker(read.tensor)
-        if maker is None or not is_untouched(maker) or read.tensor in schedule.outputs:
-            return None
-        if schedule.readers(read.tensor) != [stage]:
-            return None
-        product = products[read.tensor]
-        if product is not None:
-            return product, maker
-        if not through_others:
-            return None
-        made = maker.state.computation
-        if not is_elementwise(made) or len(made.bodies) > 1 or len(made.reads) != 1:
-            return None
-        stage, read = maker, made.reads[0].node
+    """The product that makes what a stage reads, perhaps through stages that the ALU computes element by element."""
+    maker = schedule.maker(read.tensor)
+    if maker is None or not is_untouched(maker) or read.tensor in schedule.outputs:
+        return None
+    if schedule.readers(read.tensor) != [stage]:
+        return None
+    product = products[read.tensor]
+    if product is not None:
+        return product, maker
+    made = maker.state.computation
+    if not through_others or not is_elementwise(made) or len(made.bodies) > 1:
+        return None
+    found = (_product_before(schedule, maker, each.node, products, through_others) for each in made.reads)
+    return next((each for each in found if each is not None), None)
 
 
 def _offsets(schedule: Edit, data: Tensor, tensor: Tensor) -> tuple[int, ...] | None:
@@ -205,31 +208,34 @@ def _is_stored(schedule: Edit, stage: EditedStage, read: Read) -> bool:
     return maker is None or read.tensor in schedule.outputs or schedule.readers(read.tensor) != [stage]
 
 
-def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Target) -> bool:
-    """Whether a tensor that no other product wants is loaded as the data of one as it lies, in no more bytes."""
+def _lies_for_products(schedule: Edit, tensor: Tensor, along: int, target: Target, most: float = 1.0) -> bool:
+    """Whether a tensor that no other product wants is loaded as the data of one as it lies, in no more bytes.
+
+    ``most``: how many times the bytes of a load to the accumulators these may be.
+    """
     filled = [element_of(target.config, scope).filled(tensor.shape[along]) for scope in (DATA, NEAR)]
-    return filled[0] <= filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
+    return filled[0] <= most * filled[1] and (schedule.maker(tensor) is None or turns_needed(target.config) == 0)
 
 
-def _is_shorter(target: Target, in_place: bool) -> bool:
+def _hidden(target: Target) -> float:
+    """How many times the bytes of a load to the accumulators the bus has brought while the ALU would add."""
+    *_, load = _costs(target, 1)
+    return max(steps_of_alu(AluOp.ADD, immediate=False) / load, 1.0)
+
+
+def _is_shorter(target: Target, channels: int, in_place: bool) -> bool:
     """Whether products take less for each element than a load, for which the compute unit waits, and an addition.
 
     Those ``in_place`` are added where they are made (``scheduler/target/sums_in_place.py``).
     """
-    steps, reset, load = _costs(target)
+    steps, reset, load = _costs(target, channels)
     return steps < load + steps_of_alu(AluOp.ADD, immediate=False) if in_place else steps + reset <= load
 
 
-def _are_shorter(target: Target) -> bool:
-    """The same of both operands of an addition, of which the second is added in place."""
-    steps, reset, load = _costs(target)
-    return 2 * steps + reset <= 2 * max(load, 1) + steps_of_alu(AluOp.ADD, immediate=False)
-
-
-def _costs(target: Target) -> tuple[int, int, float]:
-    """For each element: steps of the matrix core, and of a reset, and cycles of a load."""
+def _costs(target: Target, channels: int) -> tuple[int, int, float]:
+    """For each element: steps of the matrix core for its channels, and of a reset, and cycles of a load."""
     config = target.config
-    steps = -(-element_of(config, NEAR).cols // element_of(config, DATA).cols)
+    steps = -(-min(channels, element_of(config, NEAR).cols) // element_of(config, DATA).cols)
     load = loaded_bytes(config, NEAR, "int8") * config.memory.cycles_per_beat / config.bus_bytes
     return steps, 0 if GEMM_BEGIN in config.extensions else 1, load
 

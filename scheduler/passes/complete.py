@@ -25,6 +25,7 @@ from lathe.scheduler.passes.join_lookups import join_lookups
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
 from lathe.scheduler.passes.mask_conditions import mask_conditions
+from lathe.scheduler.passes.merge_groups import merge_groups
 from lathe.scheduler.passes.merge_reshapes import merge_reshapes
 from lathe.scheduler.passes.note_early_loads import note_early_loads
 from lathe.scheduler.passes.properties import Property
@@ -75,6 +76,7 @@ PASSES = (
     Pass("join-lookups", join_lookups, (given.LOOKUPS_APART,), (given.RESCALED_LOOKUPS,)),
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),
+    Pass("merge-groups", merge_groups, (given.ONE_OUTPUT,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.ONE_OUTPUT), (given.ALL_READ,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
@@ -127,11 +129,12 @@ def completed_as_far_as_it_goes(
     return complete(schedule, config, passes, watch), refused
 
 
-def up_to(schedule: ScheduleView, config: HardwareConfig, name: str) -> ScheduleView:
-    """The schedule as it is after the pass of a name."""
+def up_to(schedule: ScheduleView, config: HardwareConfig, name: str, without: str = "") -> ScheduleView:
+    """The schedule as it is after the pass of a name, perhaps without one of those before."""
     edit = Edit(schedule.state)
     for each in PASSES:
-        each.run(edit, Target(config))
+        if each.name != without:
+            each.run(edit, Target(config))
         if each.name == name:
             return edit
     raise AssertionError(f"no pass {name}")

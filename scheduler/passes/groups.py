@@ -1,7 +1,8 @@
 """Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
 
 A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several stages read) and
-holds the element-wise stages and the reduction before it.
+holds the element-wise stages and the reduction before it. A reduction of the ALU over windows that do not overlap, such
+as the greatest of 2×2 values, reads each value once, and goes with those that make them.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,6 +22,7 @@ from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.windows_apart import reads_windows_apart
 from lathe.scheduler.target.zero_lanes import comes_from_host
 
 
@@ -159,13 +161,13 @@ def _groups_without(
             follows is not None
             and follows in sink_of
             and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and not follows.state.computation.reduce_axes
+            and (not follows.state.computation.reduce_axes or reads_windows_apart(follows, stage))
             and not is_padding(follows)
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
             and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
-            and _reads_elementwise(follows, stage)
+            and (bool(follows.state.computation.reduce_axes) or _reads_elementwise(follows, stage))
         )
         if fused:
             assert follows is not None

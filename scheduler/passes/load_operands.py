@@ -16,6 +16,7 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, initial_state
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.sums_in_place import added_to_loaded
 from lathe.scheduler.target.target import Target
 
 
@@ -94,7 +95,8 @@ def operands_of(
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
         cached = schedule.new(initial_state(copy, scope, copies=tensor))
-        schedule.insert(cached, before=stage)
+        first = added_to_loaded(schedule, stage, tensor) or stage
+        schedule.insert(cached, before=first)
         operands.append(Operand(cached, (stage,)))
         cached_as[key] = instead[read.node] = cached.tensor
     if instead:

@@ -194,7 +194,7 @@ def _is_at_most_reordered(stage: EditedStage) -> bool:
     through, and programs reorder what ``transform_layout`` returns.
     """
     state = stage.state
-    if not stage.schedule.layouts:
+    if not any(layout.maps for layout in stage.schedule.layouts.values()):
         return is_untouched(stage)
     if state.storage is not None or state.threads or state.signals:
         return False

@@ -25,6 +25,8 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.scheduler.target.target import Target
 
+CUT = 0.98
+"""The part of a group's cost that its parts may take to be cut: between them stores and first loads are waited for."""
 Looker: TypeAlias = Callable[[TilingProblem], None]
 """Who looks at the problem of a group's tiles before they are chosen."""
 
@@ -62,15 +64,16 @@ def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | Non
             cost = _complete_group(schedule, group, target, looker)
     except CapacityError as error:
         refusal = error
-    best = schedule.state
+    best, limit = schedule.state, cost * CUT
     for stage in _cuts(schedule, group, target) if refusal is None else _all_cuts(group):
         schedule.become(before)
         try:
             parts = sum(_complete(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
         except LatheError:
             continue
-        if parts < cost:
-            cost, best = parts, schedule.state
+        if parts < limit:
+            cost = limit = parts
+            best = schedule.state
         if refusal is not None:
             break
     if cost == inf:

@@ -5,7 +5,7 @@ elements, over the bus. The greater of the two is the bound: docs/performance.md
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -152,7 +152,15 @@ def bound_of(schedule: ScheduleView, config: HardwareConfig) -> Bound:
     Raises BuildError for a stage that only an extension computes which the machine has not.
     """
     check_extensions(schedule, config)
-    return _Program(up_to(schedule, config, LAST_PASS), config).bound()
+    seen = up_to(schedule, config, LAST_PASS)
+    found = _Program(seen, config).bound()
+    if not any(layout.spread for layout in seen.layouts.values()):
+        return found
+    apart = _Program(up_to(schedule, config, LAST_PASS, without="merge-groups"), config).bound()
+    if apart.cycles <= found.cycles:
+        return apart
+    products = {each.name: each.products for each in apart.stages}  # of merged groups, those with zeros are none
+    return replace(found, stages=tuple(replace(each, products=products[each.name]) for each in found.stages))
 
 
 class _Program:

@@ -31,13 +31,15 @@ class TensorLayout:
     """The layout of ``tensor``, as the program names it: ``maps``, one after the other. No map: row-major.
 
     ``earlier``: the tensors that have stood for it in a schedule, the program's first. ``pads`` says of each map what
-    the cells hold that it adds, None for one that adds none.
+    the cells hold that it adds, None for one that adds none. ``spread``: steps of the host behind these, which passes
+    add: weights among zeros.
     """
 
     tensor: Tensor
     maps: tuple[IndexMap, ...] = ()
     earlier: tuple[Tensor, ...] = ()
     pads: tuple[Pad | None, ...] = ()
+    spread: tuple[LayoutStep, ...] = ()
 
     _repr_html_ = repr_html
 
@@ -132,7 +134,7 @@ class TensorLayout:
         stands = (*self.earlier, *(self.tensor,) * len(self.maps))
         for (each, pad), tensor in zip(self.padded_maps, stands, strict=False):
             found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
-        return tuple(found)
+        return (*found, *self.spread)
 
     @property
     def padded_maps(self) -> list[tuple[IndexMap, Pad | None]]:

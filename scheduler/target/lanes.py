@@ -121,7 +121,10 @@ class _Planner:
         if other is None:
             return product
         thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
-        if product is not None and not thin and product.fill(self.config) > other.fill(self.config):
+        brings = other.weight.tensor in self.schedule.state.constants and all(
+            axis.extent == 1 for axis in state.computation.reduce_axes
+        )  # an operand of an addition, by ones of the compiler's: it is no weights, of which most lanes would be empty
+        if product is not None and not (thin or brings) and product.fill(self.config) > other.fill(self.config):
             have = self.plan.known.get(product.data.tensor)
             along = [dimension_of(each.data, each.inner) for each in (other, product)]
             if have is None or have.cols != along[0] or have.cols == along[1]:

@@ -8,7 +8,7 @@ afterwards hold ``added``, for which nothing is left to do: one step for each el
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lathe.frontend import Computation
+from lathe.frontend import Computation, Tensor
 from lathe.frontend.indices.plain import bare, plain_axis
 from lathe.frontend.nodes import Binary, Cast, Read, Reduce
 from lathe.scheduler.algorithm.patterns import factors
@@ -40,6 +40,15 @@ def sum_in_place(schedule: ScheduleView, added: StageView) -> SumInPlace | None:
         return None
     begun, brought = sorted(found, key=order.__getitem__)
     return SumInPlace(begun, brought, added) if _is_of_one_tap(brought) else None
+
+
+def added_to_loaded(schedule: ScheduleView, stage: StageView, loaded: Tensor) -> StageView | None:
+    """The product that a stage adds to what is loaded of a tensor, which has to be there before."""
+    reads = addends(stage.state.computation)
+    makers = [schedule.maker(read.tensor) for read in reads if read.tensor is not loaded]
+    if len(reads) != 2 or len(makers) != 1 or (brought := makers[0]) is None:
+        return None
+    return brought if schedule.readers(brought.tensor) == [stage] and _is_of_one_tap(brought) else None
 
 
 def addends(computation: Computation) -> list[Read]:

@@ -1,7 +1,7 @@
 """Build a tensor program, run it on random inputs, and hold outputs, findings and work against what they must be."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
@@ -15,7 +15,7 @@ from lathe.frontend import placeholders
 class Product:
     """A matrix product of (rows, inner) and (inner, columns), ``times`` over (taps of a kernel, pixels, groups).
 
-    ``beside`` of these are of padding alone, and may be left out.
+    ``beside`` of these are of padding alone, and may be left out. Several ``groups`` may be merged to one product each.
     """
 
     rows: int
@@ -25,6 +25,25 @@ class Product:
     either: bool = False  # whether either operand may be the weight, as of two inputs
     pixels: tuple[int, ...] = ()  # extents within ``times`` that may be rows of the product instead
     beside: int = 0
+    groups: int = 1
+
+    def merged(self) -> "list[Product]":
+        """The same with every number of groups that may be one."""
+        counts = [count for count in range(1, self.groups + 1) if self.groups % count == 0]
+        return [
+            replace(
+                self,
+                inner=self.inner * count,
+                columns=self.columns * count,
+                times=self.times // count,
+                beside=self.beside // count,
+            )
+            for count in counts
+        ]
+
+    def least(self, config: lt.HardwareConfig) -> int:
+        """Those of them that are left where what meets padding alone is left out."""
+        return -(-self.operations(config) * (self.times - self.beside) // self.times)
 
     def operations(self, config: lt.HardwareConfig) -> int:
         """GEMM operations that it takes, every value once."""
@@ -74,10 +93,7 @@ def check_program(
         wrong = np.argwhere(found != values)
         assert not len(wrong), f"{tensor.name}: {len(wrong)} of {prod(values.shape)} differ, first at {wrong[0]}"
     if products is not None:
-        most = [each.operations(config) for each in products]
-        least = [
-            -(-operations * (each.times - each.beside) // each.times)
-            for each, operations in zip(products, most, strict=True)
-        ]
+        most = [max(each.operations(config) for each in product.merged()) for product in products]
+        least = [min(each.least(config) for each in product.merged()) for product in products]
         assert sum(least) <= result.counters.gemm_operations <= sum(most)
     return result

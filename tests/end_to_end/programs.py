@@ -50,7 +50,7 @@ def convolved(
     plain = taps == (1, 1) and parameters.get("stride", 1) == 1  # a pixel of the output needs one of the image then
     rows = tuple(pixels) if plain else ()
     return then(result), [
-        Product(images, channels // groups, outputs // groups, times, pixels=rows, beside=times - met)
+        Product(images, channels // groups, outputs // groups, times, pixels=rows, beside=times - met, groups=groups)
     ]
 
 

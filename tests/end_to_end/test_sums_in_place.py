@@ -53,6 +53,37 @@ def test_two_inputs(shaped):
     assert additions(result) == 0
 
 
+@pytest.mark.parametrize("channels", [32, 36])
+def test_of_two_inputs_one_is_loaded_and_the_other_added_to_it(channels):
+    """What a beat brings in part of a cycle takes no product and no reset; channels of data may leave lanes empty."""
+    wide = machine(2, 16, 4).with_(**{"memory.bus_bits": 256, "memory.latency": 50})
+    left, right = (lt.placeholder((1, 16, 16, channels), "int8", name=name) for name in ("left", "right"))
+    result = check_program(lt.requantise(lt.add(left, right, name="total"), 1, name="output"), wide)
+    vectors = 16 * 16 * channels // (2 * 4)
+    counters = result.counters
+    assert (counters.gemm_operations, counters.reset_operations) == (vectors, 0)
+    assert counters.bytes_read["acc8"] == 16 * 16 * channels
+
+
+def test_what_is_added_to_a_sum_of_bytes_is_data():
+    """Behind another addition, too, and never weights, of which one lane in eight would be anything."""
+    config = machine(1, 8, 16)
+    data, first, second = (lt.placeholder((1, 28, 26, 32), "int8", name=name) for name in ("data", "first", "second"))
+    before = lt.requantise(lt.add(data, first, name="sum"), 1, name="before")
+    result = check_program(lt.requantise(lt.add(before, second, name="total"), 1, name="output"), config)
+    assert additions(result) == 0
+    assert result.counters.bytes_read["wgt"] <= 32 // 8 * config.wgt_element_bytes
+
+
+def test_channels_that_fill_half_a_block_take_half_the_products():
+    """8 of 16 lanes are two blocks of four, which is less than a load and an addition."""
+    data = lt.placeholder((1, 8, 8, 8), "int8", name="data")
+    total = lt.add(convolution(data, 3, "conv"), data, name="total")
+    config = machine(1, 4, 16).with_(**{"memory.bus_bits": 256})
+    result = check_program(lt.requantise(total, 1, name="output"), config)
+    assert additions(result) == 0
+
+
 def test_an_operand_that_others_want_keeps_its_cells(shaped):
     """The branch is an output, too: nothing may be added where it is."""
     data = lt.placeholder((2, 5, 4, 16), "int8", name="data")

@@ -37,7 +37,7 @@ class Loads:
     """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots.
 
     ``parts``: how many parts of a reduction take a load one after the other, so that only the first is waited for;
-    ``instructions``: LOADs of which each load is made.
+    ``instructions``: LOADs of which each load is made; ``begins``: whether it comes first in every tile.
     """
 
     unit: Unit
@@ -46,6 +46,7 @@ class Loads:
     doubled: bool
     parts: int = 1
     instructions: int = 1
+    begins: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     for each in loads:
         if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + each.instructions * latency)
+            if each.begins and each.doubled:  # asks memory while the ALU's last instruction for the tile before runs
+                loading -= each.times * min(config.memory.latency, work.steps / LAST)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)
         first += each.cycles / each.parts

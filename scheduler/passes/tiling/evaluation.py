@@ -148,20 +148,23 @@ class _Evaluation:
             room[scope] -= best[2] * (2 if twice and best[3] else 1)
             found.append(self._loads(operand, best, twice))
         places[:] = chosen
-        levels = {operand.stage: place[3] for operand, place in zip(model.problem.operands, chosen, strict=True)}
+        stages = [operand.stage for operand in model.problem.operands]
+        levels = {stage: place[3] for stage, place in zip(stages, chosen, strict=True)}
+        replaced = [loads for stage, loads in zip(stages, found, strict=True) if stage in model.added_to]
         copied = sum(
             STEPS_OF_COPY * model.count(stage, self.innermost[stage])
             for stage, operands in model.loaded_only.items()
             if all(levels[each] < depth for each in operands)
         )
         in_place = bool(model.loaded_only) and not copied  # the operand's slots are the result's
+        room_of_result = model.rooms[model.near.name] - self.acc if in_place else room[model.near.name]
         work = Work(
             tiles=self.loops.tiles,
             parts=max(self.rounds.values(), default=1),
             steps=self.loops.steps + copied,
             stored=self.loops.stored,
             planes=model.planes,
-            alone=self.acc * 2 > model.rooms[model.near.name] if in_place else self.acc > room[model.near.name],
+            alone=self.acc > room_of_result or not all(each.doubled for each in replaced),
         )
         cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
         return cost + self._micro_ops(levels) * MICRO_OP
@@ -180,6 +183,7 @@ class _Evaluation:
             doubled,
             self._parts(operand, box, rounds) if level < depth else 1,
             instructions,
+            stage in model.added_to,
         )
 
     def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:

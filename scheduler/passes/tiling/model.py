@@ -99,10 +99,17 @@ class TilingModel:
         self._data_cells = DataCells(computations.get)
         self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
-        sums = [each for each in possible if each and each.brought in self.gemms and each.begun in problem.computing]
+        loads = [operand.stage for operand in problem.operands]
+        sums = [
+            each
+            for each in possible
+            if each and each.brought in self.gemms and each.begun in (*problem.computing, *loads)
+        ]
         self.brought = {each.brought for each in sums}
         """Products that are added in place, whose accumulators nobody resets."""
         self.added_in_place = {each.added for each in sums}
+        self.added_to = {each.begun for each in sums} & set(loads)
+        """What is loaded for products to be added to it, for each tile anew."""
         self.lives = self._lives_of(problem.computing)
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
@@ -132,8 +139,9 @@ class TilingModel:
             elif axes:  # what runs along lanes is in one piece already
                 blocks = ceil(inner.extent / self.summed) if inner is not None else 1
                 self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
-        for stage in problem.computing:  # loops that others are computed in stay as they are
-            if problem.schedule.attached(stage):
+        for stage in problem.computing:  # loops that others are computed in stay, and what has been computed is there
+            read = (problem.schedule.maker(each.tensor) for each in stage.state.computation.reads)
+            if problem.schedule.attached(stage) or any(maker in problem.computing for maker in read):
                 self.reduction.pop(stage, None)
         self.single: dict[EditedStage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
         for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
@@ -318,7 +326,8 @@ class TilingModel:
         for operand in self.problem.operands:
             stage = operand.stage
             counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
-            options.append([(prod(trips[:n]) * count, -n, count, n) for n, count in enumerate(counts)])
+            levels = range(len(order) if stage in self.added_to else 0, len(order) + 1)
+            options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
         found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last]))
         self._tile_loops_known[tile, order] = found

@@ -122,7 +122,7 @@ def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
         monkeypatch.setattr("lathe.scheduler.passes.tile_groups.choose_tiling", recorded)
         data = placeholder(shape, "int8", "data")
         conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
-        output = max_pool2d(requantise(conv, 8, name="q"), 2, name="output")
+        output = max_pool2d(requantise(conv, 8, name="q"), 3, stride=2, name="output")
         build(output, [*placeholders([output]), output], CONFIG)
         return [(each.tile, each.order, each.depth, list(each.level.values()), each.cost) for each in found]
 
