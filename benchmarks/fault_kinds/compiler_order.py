@@ -203,8 +203,8 @@ FAULTS = (
     fault(
         "readers do not wait for writers",
         "emission.last_uses",
-        "in _read_only(footprint):\n            self.writers[memory].take(needed, cells, unit, known)\n",
-        "in _read_only(footprint):\n            pass\n",
+        "in footprint.kept:\n            self.writers[memory].take(needed, cells, unit, known)\n",
+        "in footprint.kept:\n            pass\n",
     ),
     fault(
         "two products begin one sum",

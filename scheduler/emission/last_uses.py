@@ -62,7 +62,7 @@ class LastUses:
         By unit, all up to the ``known`` ones are done: these need not be told.
         """
         needed = [NONE] * len(Unit)
-        for memory, cells in _read_only(footprint):
+        for memory, cells in footprint.kept:
             self.writers[memory].take(needed, cells, unit, known)
         for memory, cells in footprint.writes:
             self.writers[memory].take(needed, cells, unit, known)
@@ -77,21 +77,9 @@ class LastUses:
 
     def note(self, footprint: Footprint, unit: Unit, number: int) -> None:
         """Instruction ``number`` touches these cells now."""
-        for memory, cells in _read_only(footprint):
+        for memory, cells in footprint.kept:
             if memory in self._sizes:
                 self.readers[memory].note(unit, cells, number)
         for memory, cells in footprint.writes:
             if memory in self._sizes:
                 self.writers[memory].note(unit, cells, number)
-
-
-def _read_only(footprint: Footprint) -> list[tuple[str, Cells]]:
-    """What is read and not written, as far as the cells are the same ones."""
-    writes = footprint.writes
-    if not writes:
-        return list(footprint.reads)
-    return [
-        (memory, cells)
-        for memory, cells in footprint.reads
-        if not any(memory == other and cells is those for other, those in writes)
-    ]
