@@ -197,14 +197,14 @@ FAULTS = (
     fault(
         "writers do not wait for readers",
         "emission.last_uses",
-        "_take(latest, self.user[memory], cells)",
-        "_take(latest, self.writer[memory], cells)",
+        "self.readers[memory].take(needed, cells, unit, known)",
+        "pass",
     ),
     fault(
         "readers do not wait for writers",
         "emission.last_uses",
-        "_take(latest, self.writer[memory], cells)",
-        "pass",
+        "in footprint.kept:\n            self.writers[memory].take(needed, cells, unit, known)\n",
+        "in footprint.kept:\n            pass\n",
     ),
     fault(
         "two products begin one sum",

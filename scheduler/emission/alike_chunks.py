@@ -1,22 +1,24 @@
 """Chunks that differ by addresses only: they get the instructions of the first of them, moved.
 
 What a rule makes of a chunk follows from its loops and its expression, which all iterations of the loops outside share,
-from where its operands are in the scratchpads, and how they lie to the blocks of elements there and in DRAM. Where all
-that is as it was for an earlier chunk, and its micro-ops still are where they were, only addresses in DRAM differ, all
-of them by the same number. So a rule is asked once for each class of chunks, not once for each iteration. Where
-sums may begin it is asked twice: for chunks that find zeros in the accumulators, and for those that find sums.
+from where its operands are in the scratchpads, how they lie to the blocks of elements there and in DRAM, and where the
+conditions on its axes hold, such as those of padding. Where all that is as it was for an earlier chunk, and its
+micro-ops still are where they were, only addresses in DRAM differ, all of them by the same number. So a rule is asked
+once for each class of chunks, not once for each iteration. Where sums may begin it is asked twice: for chunks that find
+zeros in the accumulators, and for those that find sums.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend import Tensor
+from lathe.frontend import Tensor, evaluate
+from lathe.frontend.indices.conditions import apart
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.frontend.nodes import Axis, AxisRef, Read, axes_of
+from lathe.frontend.nodes import Axis, AxisRef, Guard, Read, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.isa.instructions import FIELDS_OF
@@ -77,6 +79,27 @@ class _Side:
 
 
 @dataclass(frozen=True)
+class _Truths:
+    """A condition on one axis: where it holds among the values that the axis has in a chunk, so far ``around`` one."""
+
+    condition: Expr
+    axis: Axis
+    form: int
+    around: range
+    known: dict[int, bytes] = field(default_factory=dict)
+
+    def at(self, values: list[int]) -> bytes:
+        """A byte for each value of the axis, which is all that a condition decides by."""
+        first = values[self.form]
+        found = self.known.get(first)
+        if found is None:
+            points = first + np.arange(self.around.start, self.around.stop)
+            holds = np.broadcast_to(evaluate(self.condition, {self.axis: points}), points.shape)
+            found = self.known[first] = holds.tobytes()
+        return found
+
+
+@dataclass(frozen=True)
 class _Emitted:
     """The instructions of a chunk, without LOADs of micro-ops, which were ``placed``; ``address`` was that in DRAM.
 
@@ -128,8 +151,15 @@ class AlikeChunks:
         self._axes = [(self._form(each), self._coefficients(each)) for each in roots]
         self._sides = [self._side(state.tensor, prepared.target)]
         self._sides += [self._side(access.tensor, indices) for access, indices in prepared.accesses]
-        guards = [guard for access, _ in prepared.accesses for guard, _ in access.guards]
-        decisive = dict.fromkeys((*axes_of(*guards), *_axes_beside_reads(prepared.expression)))
+        guards = [guard for access, _ in prepared.accesses for guard in access.guards]
+        self._truths: list[_Truths] = []
+        decisive: dict[Axis, None] = {}
+        for each in dict.fromkeys((*_apart(guards), *_beside_reads(prepared.expression))):
+            axes = axes_of(each)
+            if isinstance(each, AxisRef) or len(axes) != 1 or reads_data(each) or axes[0] not in node.roots:
+                decisive.update(dict.fromkeys(axes))
+            else:
+                self._truths.append(self._truths_of(each, axes[0]))
         self._decisive = [self._form(node.roots[axis]) for axis in decisive if axis in node.roots]
         self._known: dict[tuple[Key, bool], _Emitted] = {}
         self._asked: dict[Key, NDArray[np.int64]] = {}
@@ -149,6 +179,12 @@ class AlikeChunks:
 
     def _coefficients(self, value: Linear) -> tuple[int, ...]:
         return tuple(value.terms.get(variable, 0) for variable in self._own)
+
+    def _truths_of(self, condition: Expr, axis: Axis) -> "_Truths":
+        value = self.node.roots[axis]
+        steps = [c * (extent - 1) for c, (_, extent) in zip(self._coefficients(value), self.node.loops, strict=True)]
+        low, high = sum(min(each, 0) for each in steps), sum(max(each, 0) for each in steps)
+        return _Truths(condition, axis, self._form(value), range(low, high + 1))
 
     def _side(self, tensor: Tensor, indices: list[Linear]) -> _Side:
         last = [extent - 1 for _, extent in self.node.loops]
@@ -170,6 +206,7 @@ class AlikeChunks:
                 constant += coefficient * environment[variable]
             values.append(constant)
         key: list[object] = [values[n] for n in self._decisive]
+        key += [each.at(values) for each in self._truths]
         address: int | None = None
         for side in self._sides:
             place = walk.place(side.tensor, self.stage)
@@ -221,13 +258,21 @@ class AlikeChunks:
         return MadeChunk(self.tensor, self.role, self.loops, index, self.name, offsets)
 
 
-def _axes_beside_reads(expr: Expr) -> Iterator[Axis]:
-    """The axes of an expression that are not in the indices of what it reads: they decide, or are values."""
+def _apart(guards: Iterable[Guard]) -> Iterator[Expr]:
+    return (each for guard, met in guards for each, _ in apart(guard, met))
+
+
+def _beside_reads(expr: Expr) -> Iterator[Expr]:
+    """The conditions of an expression, and the axes that are neither in these nor in the indices of what it reads."""
     if isinstance(expr, AxisRef):
-        yield expr.axis
+        yield expr
+    elif isinstance(expr, Select) and not reads_data(expr.condition):
+        yield from _apart([(expr.condition, True)])
+        yield from _beside_reads(expr.then)
+        yield from _beside_reads(expr.otherwise)
     elif not isinstance(expr, Read):
         for child in expr.children:
-            yield from _axes_beside_reads(child)
+            yield from _beside_reads(child)
 
 
 def _loads_microops(instruction: Instruction) -> bool:

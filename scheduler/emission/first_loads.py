@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe.isa import Gemm, Load, Unit, unit_of
 from lathe.isa.instructions import runs_micro_ops
+from lathe.scheduler.emission.first_reads import FirstReads
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import Entry, Marker, Origin
@@ -56,18 +56,22 @@ def first_things_first(entries: Entries, footprints: Footprints) -> Entries:
     behind = [(part, uses.last_before(part)) for part in late]
     if all(place <= part.at for part, place in behind):
         return entries
-    taken_apart = {part.at for part in late}
+    instead: dict[int, list[_Part]] = {part.at: [] for part in late}
+    for part in parts:
+        if part.at in instead and not soonest < part.used < NOT_SEEN:
+            instead[part.at].append(part)
     later: dict[int, list[_Part]] = defaultdict(list)
     for part, place in behind:
         later[max(place, part.at)].append(part)
     stream: Entries = []
-    for n, entry in enumerate(entries):
-        if n in taken_apart:
-            stream += [(part.load, entry[1]) for part in parts if part.at == n and part not in late]
+    for n, entry in enumerate(entries[: begin + WINDOW]):  # none goes behind these
+        if n in instead:
+            stream += [(part.load, entry[1]) for part in instead[n]]
         else:
             stream.append(entry)
-        stream += [(part.load, entries[part.at][1]) for part in later[n]]
-    return stream
+        if n in later:
+            stream += [(part.load, entries[part.at][1]) for part in later[n]]
+    return stream + entries[begin + WINDOW :]
 
 
 def _in_growing_parts(entries: Entries, begin: int) -> Entries:
@@ -102,11 +106,9 @@ class _Uses:
 
     def __init__(self, entries: Sequence[tuple[Entry, Origin]], begin: int, footprints: Footprints) -> None:
         self.entries = entries
-        self.first: dict[int, NDArray[np.int64]] = {}  # of each LOAD, per element
         self._moving: set[int] = set()
-        depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
         self.begin = begin
-        bringer = {name: np.full(depth[name], -1, np.int64) for name in OPERANDS}
+        reads, brought = FirstReads(footprints.config), {}
         time, chunk, work, enough = 0, -1, 0, ENOUGH
         first = next((origin.chunk for each, origin in entries[begin:] if _is_product(each)), -1)
         for n, (each, origin) in enumerate(entries):
@@ -119,24 +121,16 @@ class _Uses:
             if isinstance(each, Gemm):
                 work += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn)
             for memory, cells in footprint.reads:
-                if memory in bringer:
-                    self._note(bringer[memory], cells, time - begin)
+                reads.read(memory, cells, time - begin)
             for memory, cells in footprint.writes:
-                if memory in bringer and isinstance(each, Load):
-                    bringer[memory][cells] = n
-                    self.first[n] = np.full(len(bringer[memory][cells]), NOT_SEEN, np.int64)
+                if memory in OPERANDS and isinstance(each, Load):
+                    assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
+                    count = cells.stop - cells.start
+                    brought[n] = slice(slot := reads.loaded(memory, cells), slot + count)
             if isinstance(each, Load) and all(memory != DRAM for memory, _ in footprint.reads):
                 self._moving.add(n)
-
-    def _note(self, bringer: NDArray[np.int64], cells: "NDArray[np.int64] | slice", now: int) -> None:
-        touched = np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells
-        brought = bringer[touched]
-        for n in set(brought.tolist()):
-            if n >= 0:
-                load = self.entries[n][0]
-                assert isinstance(load, Load), f"{load} writes what products read"
-                first, mine = self.first[n], touched[brought == n] - load.sram_base
-                first[mine] = np.minimum(first[mine], now)
+        times = reads.found(NOT_SEEN)
+        self.first = {n: times[slots] for n, slots in brought.items()}  # of each LOAD, per element
 
     def parts(self, n: int) -> Iterator[_Part]:
         """A LOAD before the first product, in parts that are used at different times, where it can be taken apart."""

@@ -1,6 +1,6 @@
 """The cells that an instruction touches, per memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -19,10 +19,24 @@ Cells: TypeAlias = "NDArray[np.int64] | slice"
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain."""
+    """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain.
+
+    ``kept`` is what is read and not written, as far as cells that are written are the same object.
+    """
 
     reads: tuple[tuple[str, Cells], ...] = ()
     writes: tuple[tuple[str, Cells], ...] = ()
+    kept: tuple[tuple[str, Cells], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kept = self.reads
+        if kept and self.writes:
+            kept = tuple([read for read in kept if not any(_same(read, written) for written in self.writes)])
+        object.__setattr__(self, "kept", kept)
+
+
+def _same(one: tuple[str, Cells], other: tuple[str, Cells]) -> bool:
+    return one[0] == other[0] and one[1] is other[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,12 @@
-"""Which instruction touched a cell last: what an instruction has to wait for."""
+"""Which instruction touched a cell last: what an instruction has to wait for.
+
+Each memory is read and written by few units, and the units of an instruction's own keep its order. So there is a table
+only for a unit that has read a memory, or written it, and it is looked at only by others, and only where the unit has
+done something there that is not known to be done.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,55 +17,69 @@ from lathe.scheduler.state.memories import DRAM, SCRATCHPADS
 from lathe.scheduler.target.element import depth_of
 
 NONE = -1
+NOTHING = (NONE,) * len(Unit)
+ALL = (*SCRATCHPADS, DRAM)
+
+
+class _Numbers:
+    """By unit, the numbers of the instructions that did something to the cells of a memory last, and the latest one."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.by_unit: dict[Unit, NDArray[np.int64]] = {}
+        self.latest = [NONE] * len(Unit)
+
+    def note(self, unit: Unit, cells: Cells, number: int) -> None:
+        """An instruction does it now."""
+        if unit not in self.by_unit:
+            self.by_unit[unit] = np.full(self.size, NONE, np.int64)
+        self.by_unit[unit][cells] = number
+        self.latest[unit] = number
+
+    def take(self, needed: list[int], cells: Cells, unit: Unit, known: Sequence[int]) -> None:
+        """Let the last instructions of other units than one be among the needed, where they are not known."""
+        for other, numbers in self.by_unit.items():
+            if other is not unit and self.latest[other] > max(known[other], needed[other]):
+                touched = numbers[cells]
+                if touched.size:
+                    needed[other] = max(needed[other], int(touched.max()))
 
 
 class LastUses:
-    """Per unit and cell of every memory, the numbers of the instructions that wrote and that touched it last."""
+    """Per unit and cell of some memories, the numbers of the instructions that read it last, and that wrote it."""
 
-    def __init__(self, footprints: Footprints) -> None:
+    def __init__(self, footprints: Footprints, memories: Collection[str] = ALL) -> None:
         first, end = footprints.tracked
-        sizes = {scope: depth_of(footprints.config, scope) for scope in SCRATCHPADS}
-        sizes[DRAM] = (end - first) // footprints.grain + 1
-        self.writer = {memory: np.full((len(Unit), size), NONE, np.int64) for memory, size in sizes.items()}
-        self.user = {memory: np.full((len(Unit), size), NONE, np.int64) for memory, size in sizes.items()}
+        self._sizes = {scope: depth_of(footprints.config, scope) for scope in memories if scope != DRAM}
+        if DRAM in memories:
+            self._sizes[DRAM] = (end - first) // footprints.grain + 1
+        self.readers = {memory: _Numbers(size) for memory, size in self._sizes.items()}
+        self.writers = {memory: _Numbers(size) for memory, size in self._sizes.items()}
 
-    def needed(self, footprint: Footprint, unit: Unit) -> list[int]:
-        """Per other unit, the last instruction that one with this footprint must wait for."""
-        latest = [NONE] * len(Unit)
-        writes = footprint.writes
-        for memory, cells in footprint.reads:
-            if not any(memory == other and cells is those for other, those in writes):
-                _take(latest, self.writer[memory], cells)
-        for memory, cells in writes:
-            _take(latest, self.user[memory], cells)
-        latest[unit] = NONE
-        return latest
+    def needed(self, footprint: Footprint, unit: Unit, known: Sequence[int] = NOTHING) -> list[int]:
+        """Per other unit, the last instruction that one with this footprint must wait for.
 
-    def last(self, memory: str, cells: Cells, without: Unit | None = None) -> NDArray[np.int64]:
-        """Of each cell the last instruction that touched it, of any unit or of others than one."""
-        users = [numbers[cells] for unit, numbers in zip(Unit, self.user[memory], strict=True) if unit is not without]
-        found: NDArray[np.int64] = np.max(users, axis=0)
-        return found
+        By unit, all up to the ``known`` ones are done: these need not be told.
+        """
+        needed = [NONE] * len(Unit)
+        for memory, cells in footprint.kept:
+            self.writers[memory].take(needed, cells, unit, known)
+        for memory, cells in footprint.writes:
+            self.writers[memory].take(needed, cells, unit, known)
+            self.readers[memory].take(needed, cells, unit, known)
+        return needed
 
-    def is_last(self, unit: Unit, memory: str, cells: Cells) -> NDArray[np.bool_]:
-        """Whether an instruction of a unit was the last to touch a cell."""
-        users = self.user[memory][:, cells]
-        found: NDArray[np.bool_] = (users[unit] > NONE) & (users[unit] == users.max(axis=0))
-        return found
+    def last(self, units: Collection[Unit], memory: str, cells: slice) -> NDArray[np.int64]:
+        """Of each cell the last instruction of some units that touched it; to be looked at before the next is noted."""
+        tables = (self.readers[memory].by_unit, self.writers[memory].by_unit)
+        found = [numbers[cells] for each in tables for unit, numbers in each.items() if unit in units]
+        return reduce(np.maximum, found) if found else np.full(cells.stop - cells.start, NONE, np.int64)
 
     def note(self, footprint: Footprint, unit: Unit, number: int) -> None:
         """Instruction ``number`` touches these cells now."""
-        for memory, cells in footprint.reads:
-            self.user[memory][unit, cells] = number
+        for memory, cells in footprint.kept:
+            if memory in self._sizes:
+                self.readers[memory].note(unit, cells, number)
         for memory, cells in footprint.writes:
-            self.user[memory][unit, cells] = number
-            self.writer[memory][unit, cells] = number
-
-
-def _take(latest: list[int], numbers: "np.ndarray[tuple[int, int], np.dtype[np.int64]]", cells: Cells) -> None:
-    """Let the last instructions on some cells, by unit, be among the latest."""
-    touched = numbers[:, cells]
-    if touched.size:
-        for unit, number in enumerate(touched.max(axis=1).tolist()):
-            if number > latest[unit]:
-                latest[unit] = number
+            if memory in self._sizes:
+                self.writers[memory].note(unit, cells, number)

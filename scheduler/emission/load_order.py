@@ -18,13 +18,13 @@ from itertools import pairwise
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, Unit, unit_of
 from lathe.isa.instructions import RowsInstruction, moves_rows, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES
+from lathe.scheduler.emission.first_reads import FirstReads
 from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
 from lathe.scheduler.emission.last_uses import NONE, LastUses
 from lathe.scheduler.state.memories import DRAM, OPERANDS
@@ -97,7 +97,7 @@ class _Whole:
 
 def _parts(entries: Entries, footprints: Footprints) -> Iterator[list[_Part]]:
     """The LOADs of the load unit in their order, each in its parts."""
-    uses, reads = LastUses(footprints), _FirstReads(footprints)
+    uses, reads = LastUses(footprints, (*OPERANDS, DRAM)), FirstReads(footprints.config)
     wholes: dict[int, _Whole] = {}
     stores: dict[int, Cells] = {}
     for place, (each, _) in enumerate(entries):
@@ -107,14 +107,16 @@ def _parts(entries: Entries, footprints: Footprints) -> Iterator[list[_Part]]:
             ((memory, cells),) = footprint.writes
             assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
             before = max(uses.needed(Footprint(footprint.reads), unit))
-            unread = uses.is_last(Unit.LOAD, memory, cells)
-            after = tuple(np.unique(uses.last(memory, cells)[unread]).tolist())
-            if after:
+            last = uses.last((Unit.COMPUTE, Unit.STORE), memory, cells)
+            loaded = uses.last((Unit.LOAD,), memory, cells)
+            unread = loaded > last
+            after: tuple[int, ...] = ()
+            if unread.any():
+                after = tuple(np.unique(loaded[unread]).tolist())
                 before = max(before, *(free for other in after for free in wholes[other].free))
                 reads.read(memory, cells.start + np.flatnonzero(unread), place)
             edges = _edges(each, cells.stop - cells.start, footprints.config)
-            last = uses.last(memory, cells, without=Unit.LOAD)
-            free = [max(before, int(last[a:b].max())) for a, b in pairwise(edges)]
+            free = [max(before, each) for each in np.maximum.reduceat(last, edges[:-1]).tolist()]
             stored = next((those for other, those in footprint.reads if other == DRAM), None)
             wholes[place] = _Whole(place, edges, free, after, reads.loaded(memory, cells), stored)
         for memory, cells in footprint.reads:
@@ -124,16 +126,17 @@ def _parts(entries: Entries, footprints: Footprints) -> Iterator[list[_Part]]:
                 stores[place] = cells
         uses.note(footprint, unit, place)
     first_reads = reads.found(len(entries))
-    ends = _overwritten(wholes, stores, len(uses.writer[DRAM][0]), len(entries))
+    ends = _overwritten(wholes, stores, uses.writers[DRAM].size, len(entries))
     for place, whole in wholes.items():
         load = entries[place][0]
         assert isinstance(load, Load), f"{load} is no LOAD"
         beats = _beats(load, footprints.config) / max(whole.edges[-1], 1)
-        parts = []
-        for (a, b), last_use in zip(pairwise(whole.edges), whole.free, strict=True):
-            wanted = min(ends[place], int(first_reads[whole.slot + a : whole.slot + b].min()))
-            parts.append(_Part(place, a, b - a, (b - a) * beats, last_use, wanted, whole.after))
-        yield parts
+        own = first_reads[whole.slot : whole.slot + whole.edges[-1]]
+        read = np.minimum.reduceat(own, whole.edges[:-1]).tolist()
+        yield [
+            _Part(place, a, b - a, (b - a) * beats, last_use, min(ends[place], first), whole.after)
+            for (a, b), last_use, first in zip(pairwise(whole.edges), whole.free, read, strict=True)
+        ]
 
 
 def _overwritten(wholes: Mapping[int, _Whole], stores: Mapping[int, Cells], size: int, end: int) -> dict[int, int]:
@@ -164,35 +167,6 @@ def _beats(each: RowsInstruction, config: HardwareConfig) -> float:
     """Cycles that an instruction's data take the bus."""
     size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
     return each.y_size * ceil(each.x_size * size / config.bus_bytes) * config.memory.cycles_per_beat
-
-
-class _FirstReads:
-    """Which instruction reads an element first after it has been loaded."""
-
-    def __init__(self, footprints: Footprints) -> None:
-        depth = {"inp": footprints.config.inp_depth, "wgt": footprints.config.wgt_depth}
-        self.slots = {memory: np.full(depth[memory], NONE, np.int64) for memory in OPERANDS}
-        self.count = 0
-        self.seen: list[tuple[NDArray[np.int64], int]] = []
-
-    def loaded(self, memory: str, cells: slice) -> int:
-        """Cells are loaded now; the number of the first."""
-        first, count = self.count, cells.stop - cells.start
-        self.slots[memory][cells] = np.arange(first, first + count)
-        self.count += count
-        return first
-
-    def read(self, memory: str, cells: Cells, place: int) -> None:
-        """An instruction reads cells."""
-        if memory in self.slots:
-            self.seen.append((self.slots[memory][cells].copy(), place))
-
-    def found(self, end: int) -> NDArray[np.int64]:
-        """By the numbers of loaded elements the place of the first instruction that reads them; ``end`` for none."""
-        first = np.full(self.count + 1, end, np.int64)  # the last one is that of cells that no LOAD has brought
-        for slots, place in reversed(self.seen):
-            first[slots] = place
-        return first
 
 
 class _Times:

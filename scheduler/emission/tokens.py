@@ -61,7 +61,7 @@ class TokenPass(Generic[Label]):
         """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
         unit = unit_of(instruction)
         footprint = self.footprints.of(instruction)
-        needed = self.uses.needed(footprint, unit)
+        needed = self.uses.needed(footprint, unit, self.known[unit])
         for number in waits:
             giver = unit_of(self.instructions[number])
             needed[giver] = max(needed[giver], number)

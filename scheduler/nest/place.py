@@ -1,6 +1,6 @@
 """Every stage of a schedule in its place: the loops around it, the box it computes there, its own loops."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lathe.frontend.indices.in_loops import Interval
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable, bound_range
@@ -17,22 +17,33 @@ from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState, placed_alike
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """Placements, the states that they are of, and the placements that each follows from."""
+
+    states: dict[StageView, StageState]
+    placed: dict[StageView, Placement]
+    inputs: dict[StageView, list[Placement]]
+    alone: bool
+    """Whether a placement follows from these only: no stages share loops, and no reuse buffer fills."""
+
+
 def place_stages(schedule: ScheduleView) -> dict[StageView, Placement]:
     """The placement of every stage, consumers first (a stage's box follows from the boxes of its consumers).
 
-    The last answer is kept with the schedule and holds until a command changes loops or places.
+    The last answer is kept with the schedule and holds until a command changes loops or places; of the next one only
+    those are new that follow from what has changed.
     """
-    states = [(stage, stage.state) for stage in schedule.stages]
-    kept: tuple[list[tuple[StageView, StageState]], dict[StageView, Placement]] | None = schedule.derived.get("placed")
-    if kept is not None:
-        before, placed = kept
-        if len(before) == len(states) and all(
-            one is other and placed_alike(now, then) for (one, now), (other, then) in zip(states, before, strict=True)
-        ):
-            return placed
-    placed = _place(schedule)
-    schedule.derived["placed"] = states, placed
-    return placed
+    states = {stage: stage.state for stage in schedule.stages}
+    kept: _Answer | None = schedule.derived.get("placed")
+    if (
+        kept is not None
+        and list(kept.states) == list(states)
+        and all(map(placed_alike, states.values(), kept.states.values()))
+    ):
+        return kept.placed
+    found = schedule.derived["placed"] = _place(schedule, states, kept)
+    return found.placed
 
 
 def loop_extent(stage: StageView, loop: LoopAxis) -> int:
@@ -40,63 +51,98 @@ def loop_extent(stage: StageView, loop: LoopAxis) -> int:
     return place_stages(stage.schedule)[stage].loops.extents[loop]
 
 
-def _place(schedule: ScheduleView) -> dict[StageView, Placement]:
-    placed: dict[StageView, Placement] = {}
+def _place(schedule: ScheduleView, states: dict[StageView, StageState], kept: _Answer | None) -> _Answer:
+    alone = all(
+        state.reuse is None and (state.attachment is None or not state.attachment.loops) for state in states.values()
+    )
+    found = _Answer(states, {}, {}, alone)
+    before = kept if kept is not None and kept.alone and alone else None
     longer = longest_together(schedule)
     for stage in reversed(schedule.stages):
-        state = stage.state
-        attachment = state.attachment
-        window: Window | None = None
-        exact: ExactBox | None = None
-        prefix: list[LoopVariable] = []
-        box: dict[LoopVariable, tuple[int, int]] = {}
-        if attachment is not None:
-            host = placed[schedule.at(attachment)]
-            around = [*host.prefix, *host.loops.variables]
-            level = max(around.index(variable) for variable in host.loops.of_leaf[attachment.axis])
-            prefix = around[: level + 1]
-            begun = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
-            box = {variable: begun[variable] for variable in prefix}
-            if fills(schedule, stage):
-                box[prefix[-1]] = (0, prefix[-1].extent - 1)
-        if attachment is None or attachment.loops:
-            low: list[Bound] = [Linear(0) for _ in state.computation.axes]
-            extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
+        inputs = found.inputs[stage] = _inputs(schedule, stage, found.placed) if alone else []
+        if before is not None and _stays(stage, inputs, before):
+            found.placed[stage] = before.placed[stage]
         else:
-            needed, ranges, inside = _needed(schedule, stage, placed, box)
-            if state.reuse is not None:
-                filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
-                first = 0 if filling else placed[schedule.at(attachment)].loops.first.get(prefix[-1], 0)
-                needed, window = kept_window(stage.name, needed, prefix[-1], ranges, first)
-            low, extent = [start for start, _ in needed], [extent_of(interval, ranges) for interval in needed]
-            if attachment.region == "box" and state.reuse is None and inside:
-                here = Placement(stage, prefix, [], [], StageLoops([], {}, {}, [], {}), box)
-                low, extent, exact = smallest_box(here, inside, needed, placed)
-            if attachment.region != "box":  # the pieces say what of a box without choices
-                sizes = [axis.extent for axis in state.computation.axes]
-                plain = [isinstance(each, Linear) for each in low]
-                extent = [
-                    Linear(bound_range(each, box)[1] if linear else size)
-                    for each, linear, size in zip(extent, plain, sizes, strict=True)
-                ]
-                low = [each if linear else Linear(0) for each, linear in zip(low, plain, strict=True)]
-        nominal: dict[LoopAxis, int] = {}
-        extents = iter(extent)
-        for root in state.roots:
-            assert root.source is not None
-            size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
-            nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
-        shared: list[SharedLoop] = []
-        if attachment is not None and attachment.loops:
-            host = placed[schedule.at(attachment)]
-            loops_there = schedule.at(attachment).state.leaves[: len(attachment.loops)]
-            shared = [(host.loops.values[leaf], host.loops.of_leaf[leaf]) for leaf in loops_there]
-        loops = stage_loops(state, nominal, shared, longer.get(stage))
-        whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
-        placed[stage] = Placement(stage, prefix, low, extent, loops, whole, window, exact=exact)
-        if attachment is not None and attachment.region != "box":
-            placed[stage] = replace(placed[stage], pieces=pieces_of(placed[stage], placed), found=[])
-    return placed
+            found.placed[stage] = _placement(schedule, stage, found.placed, longer.get(stage))
+    return found
+
+
+def _inputs(schedule: ScheduleView, stage: StageView, placed: dict[StageView, Placement]) -> list[Placement]:
+    """The placements that a stage's follows from: of the one in whose loop it is, and of its readers."""
+    place = stage.state.attachment
+    if place is None:
+        return []
+    readers = dict.fromkeys(reader for tensor in stage.state.tensors for reader in schedule.readers(tensor))
+    return [placed[schedule.at(place)], *(placed[reader] for reader in readers)]
+
+
+def _stays(stage: StageView, inputs: list[Placement], before: _Answer) -> bool:
+    """Whether a stage is placed as it was before."""
+    place, state = stage.state.attachment, before.states.get(stage)
+    if state is None or not placed_alike(stage.state, state) or (place is not None and place.region != "box"):
+        return False
+    return before.inputs[stage] == inputs  # placements are equal only to themselves
+
+
+def _placement(
+    schedule: ScheduleView,
+    stage: StageView,
+    placed: dict[StageView, Placement],
+    longer: dict[LoopAxis, int] | None,
+) -> Placement:
+    state = stage.state
+    attachment = state.attachment
+    window: Window | None = None
+    exact: ExactBox | None = None
+    prefix: list[LoopVariable] = []
+    box: dict[LoopVariable, tuple[int, int]] = {}
+    if attachment is not None:
+        host = placed[schedule.at(attachment)]
+        around = [*host.prefix, *host.loops.variables]
+        level = max(around.index(variable) for variable in host.loops.of_leaf[attachment.axis])
+        prefix = around[: level + 1]
+        begun = {**host.box, **{v: (first, v.extent - 1) for v, first in host.loops.first.items()}}
+        box = {variable: begun[variable] for variable in prefix}
+        if fills(schedule, stage):
+            box[prefix[-1]] = (0, prefix[-1].extent - 1)
+    if attachment is None or attachment.loops:
+        low: list[Bound] = [Linear(0) for _ in state.computation.axes]
+        extent: list[Bound] = [Linear(axis.extent) for axis in state.computation.axes]
+    else:
+        needed, ranges, inside = _needed(schedule, stage, placed, box)
+        if state.reuse is not None:
+            filling = any(fills(schedule, each) for each in readers_beside(schedule, stage))
+            first = 0 if filling else placed[schedule.at(attachment)].loops.first.get(prefix[-1], 0)
+            needed, window = kept_window(stage.name, needed, prefix[-1], ranges, first)
+        low, extent = [start for start, _ in needed], [extent_of(interval, ranges) for interval in needed]
+        if attachment.region == "box" and state.reuse is None and inside:
+            here = Placement(stage, prefix, [], [], StageLoops([], {}, {}, [], {}), box)
+            low, extent, exact = smallest_box(here, inside, needed, placed)
+        if attachment.region != "box":  # the pieces say what of a box without choices
+            sizes = [axis.extent for axis in state.computation.axes]
+            plain = [isinstance(each, Linear) for each in low]
+            extent = [
+                Linear(bound_range(each, box)[1] if linear else size)
+                for each, linear, size in zip(extent, plain, sizes, strict=True)
+            ]
+            low = [each if linear else Linear(0) for each, linear in zip(low, plain, strict=True)]
+    nominal: dict[LoopAxis, int] = {}
+    extents = iter(extent)
+    for root in state.roots:
+        assert root.source is not None
+        size = bound_range(next(extents), box)[1] if root.kind == "data" else root.source.extent
+        nominal[root] = max(size, 1)  # nothing may be needed at all: a loop that its condition keeps empty
+    shared: list[SharedLoop] = []
+    if attachment is not None and attachment.loops:
+        host = placed[schedule.at(attachment)]
+        loops_there = schedule.at(attachment).state.leaves[: len(attachment.loops)]
+        shared = [(host.loops.values[leaf], host.loops.of_leaf[leaf]) for leaf in loops_there]
+    loops = stage_loops(state, nominal, shared, longer)
+    whole = {**box, **{variable: (0, variable.extent - 1) for variable in loops.variables}}
+    found = Placement(stage, prefix, low, extent, loops, whole, window, exact=exact)
+    if attachment is not None and attachment.region != "box":
+        found = replace(found, pieces=pieces_of(found, {**placed, stage: found}), found=[])
+    return found
 
 
 def comes_first(

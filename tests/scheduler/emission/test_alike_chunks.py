@@ -61,17 +61,21 @@ def test_random_schedules(seed, monkeypatch):
     check_alike(hand_schedules(choice, config)[0], config, monkeypatch)
 
 
-@pytest.fixture
-def asked() -> list[int]:
-    """How often rule "gemm" is asked, by number of loops."""
-    rule, times = RULES["gemm"], []
+def counted(name: str) -> list[int]:
+    """How often a rule is asked from now on, by number of loops."""
+    rule, times = RULES[name], []
 
     def counting(chunk):
         times.append(len(chunk.loops))
         return rule(chunk)
 
-    RULES["gemm"] = replace(rule, emit=counting)
+    RULES[name] = replace(rule, emit=counting)
     return times
+
+
+@pytest.fixture
+def asked() -> list[int]:
+    return counted("gemm")
 
 
 def product(size: int) -> lt.Tensor:
@@ -97,3 +101,24 @@ def test_a_rule_that_promises_nothing_is_asked_for_each_chunk(asked):
     RULES["gemm"] = replace(RULES["gemm"], by_address=False)
     chunks = compiled(create_schedule(product(128)), lt.load_config("tiny")).chunks
     assert len(asked) == sum(chunk.role in ("init", "update") for chunk in chunks)
+
+
+def test_chunks_away_from_a_border_are_alike():
+    asked, numbers = counted("dma"), []
+    for size in (24, 48):
+        data = lt.placeholder((1, size, size, 16), "int8", name="data")
+        weights = lt.placeholder((16, 3, 3, 16), "int8", name="weights")
+        conv = lt.conv2d(data, weights, padding=1, name="conv")
+        padded = conv.computation.reads[0].tensor
+        s = create_schedule(lt.requantise(conv, 8, name="out"))
+        stage, sums = s[s.outputs[0]], s.cache_write(s.outputs[0], "acc")
+        _, x, _, _ = stage.tile(stage.axis[1], stage.axis[2], 4, 4)
+        for tensor, scope in ((sums, "acc"), (conv, "acc"), (padded, "inp")):
+            s[tensor].set_scope(scope)
+            s[tensor].compute_at(stage, x)
+        asked.clear()
+        made = compiled(s, lt.load_config("vta"))
+        numbers.append((len(asked), sum(chunk.tensor.name == padded.name for chunk in made.chunks)))
+    (few, some), (again, many) = numbers
+    assert many == 4 * some
+    assert again == few < some
