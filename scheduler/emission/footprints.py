@@ -87,7 +87,7 @@ class Footprints:
         stores = TABLE[instruction.opcode].stores
         if not stores and instruction.memory_type == MemoryType.UOP:
             if instruction.x_size:
-                count = _count(instruction)
+                count = elements_of(instruction)
                 self.hold(instruction.sram_base, self._source[instruction.dram_base : instruction.dram_base + count])
             return Footprint()
         known = self._known.of_rows.get(id(instruction))
@@ -104,7 +104,7 @@ class Footprints:
     def _load(self, load: RowsInstruction) -> Footprint:
         if not load.x_size:
             return Footprint()  # moves nothing, whatever memory it names
-        count = _count(load)
+        count = elements_of(load)
         memory = MEMORIES[load.memory_type]
         cells = slice(load.sram_base, load.sram_base + count)
         return Footprint(self._dram(load, memory.element_bytes(self.config)), ((memory.scratchpad, cells),))
@@ -153,7 +153,7 @@ class Footprints:
         return cells
 
 
-def _count(load: RowsInstruction) -> int:
+def elements_of(load: RowsInstruction) -> int:
     """Elements that a LOAD writes."""
     rows = load.y_pad_0 + load.y_size + load.y_pad_1
     return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)

@@ -10,27 +10,31 @@ cut where another comes between.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
+from operator import add
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, Unit, unit_of
 from lathe.isa.instructions import RowsInstruction, moves_rows, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES
-from lathe.scheduler.emission.first_reads import FirstReads
-from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
-from lathe.scheduler.emission.last_uses import NONE, LastUses
+from lathe.scheduler.emission.footprints import Cells, Footprints, elements_of
+from lathe.scheduler.emission.last_uses import NONE
 from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import Entry, Marker, Origin
+from lathe.scheduler.target.element import depth_of
 
 Entries = list[tuple[Entry, Origin]]
+_Number = TypeVar("_Number", np.int64, np.float64)
 PART = 256
 """Beats of a part of a LOAD, at least: another LOAD may come between two of them."""
 MOST_PARTS = 64
@@ -39,10 +43,11 @@ HANDLING = 12
 """Cycles of an instruction beside its steps."""
 WORTH = 64
 """Cycles that another order must save."""
+ROUNDING = 1
+"""Cycles by which sums of beats may differ with the order in which they are added up, at most."""
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """Elements of a LOAD, so many from ``first`` on in its own order; ``at``: its place in the stream.
 
     ``free``: the place of the last instruction that must be done before, or NONE; ``wanted``: of the first that reads
@@ -67,89 +72,175 @@ class _Part:
 def loads_in_order(entries: Entries, footprints: Footprints) -> Entries:
     """The stream with LOADs of the load unit moved towards its beginning, if the compute unit waits less by that.
 
-    A stream with tokens by hand stays as it is.
+    A stream with tokens by hand stays as it is, and one that waits no longer than it has to in any order.
     """
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
-    parts = list(_parts(entries, footprints))
+    loads = _Loads(entries, footprints)
     times = _Times(entries, footprints.config)
-    order = times.wanted_first([part for of_load in parts for part in of_load])
-    whole = [reduce(_Part.joined, of_load) for of_load in parts]
-    if times.waiting(order) + WORTH > times.waiting(whole):
+    waiting = times.waiting(loads.whole())
+    if times.least_waiting(loads) + WORTH > waiting + ROUNDING:
+        return entries
+    order = times.wanted_first(loads.parts())
+    if times.waiting(order) + WORTH > waiting:
         return entries
     return _placed(entries, order)
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """A LOAD in its place, where it may be cut, when the cells of each part are ``free``, and as ``_Part`` says.
+class _Cut(NamedTuple):
+    """How a LOAD is cut, between the first element of each part (``firsts``) and ``edges``, with the end behind them.
 
-    ``slot``: the number of its first element among all that are loaded; ``stored``: what it reads that is stored.
+    ``beats``: of each part on the bus; ``total``: of all; ``part_of``: the part of each element.
     """
 
-    place: int
     edges: list[int]
-    free: list[int]
-    after: tuple[int, ...]
-    slot: int
-    stored: "Cells | None"
+    firsts: NDArray[np.int64]
+    beats: NDArray[np.float64]
+    total: float
+    part_of: NDArray[np.int64]
 
 
-def _parts(entries: Entries, footprints: Footprints) -> Iterator[list[_Part]]:
-    """The LOADs of the load unit in their order, each in its parts."""
-    uses, reads = LastUses(footprints, (*OPERANDS, DRAM)), FirstReads(footprints.config)
-    wholes: dict[int, _Whole] = {}
-    stores: dict[int, Cells] = {}
-    for place, (each, _) in enumerate(entries):
-        assert not isinstance(each, Marker), f"signal {each} in a stream without any"
-        footprint, unit = footprints.of(each), unit_of(each)
-        if isinstance(each, Load) and unit is Unit.LOAD and footprint.writes:
-            ((memory, cells),) = footprint.writes
-            assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
-            before = max(uses.needed(Footprint(footprint.reads), unit))
-            last = uses.last((Unit.COMPUTE, Unit.STORE), memory, cells)
-            loaded = uses.last((Unit.LOAD,), memory, cells)
-            unread = loaded > last
-            after: tuple[int, ...] = ()
-            if unread.any():
-                after = tuple(np.unique(loaded[unread]).tolist())
-                before = max(before, *(free for other in after for free in wholes[other].free))
-                reads.read(memory, cells.start + np.flatnonzero(unread), place)
-            edges = _edges(each, cells.stop - cells.start, footprints.config)
-            free = [max(before, each) for each in np.maximum.reduceat(last, edges[:-1]).tolist()]
-            stored = next((those for other, those in footprint.reads if other == DRAM), None)
-            wholes[place] = _Whole(place, edges, free, after, reads.loaded(memory, cells), stored)
-        for memory, cells in footprint.reads:
-            reads.read(memory, cells, place)
-        for memory, cells in footprint.writes:
-            if memory == DRAM:
-                stores[place] = cells
-        uses.note(footprint, unit, place)
-    first_reads = reads.found(len(entries))
-    ends = _overwritten(wholes, stores, uses.writers[DRAM].size, len(entries))
-    for place, whole in wholes.items():
-        load = entries[place][0]
-        assert isinstance(load, Load), f"{load} is no LOAD"
-        beats = _beats(load, footprints.config) / max(whole.edges[-1], 1)
-        own = first_reads[whole.slot : whole.slot + whole.edges[-1]]
-        read = np.minimum.reduceat(own, whole.edges[:-1]).tolist()
-        yield [
-            _Part(place, a, b - a, (b - a) * beats, last_use, min(ends[place], first), whole.after)
-            for (a, b), last_use, first in zip(pairwise(whole.edges), whole.free, read, strict=True)
-        ]
+class _Loads:
+    """The LOADs of the load unit in their order and their parts, numbered through: when each may come and must.
+
+    ``free`` and ``wanted``: of each part, as ``_Part`` says; ``begins``: the number of each LOAD's first part;
+    ``after``: of LOADs, by place, as ``_Part`` says.
+    """
+
+    def __init__(self, entries: Entries, footprints: Footprints) -> None:
+        self._cuts = _cuts(entries, footprints.config)
+        ends = accumulate(len(cut.beats) for cut in self._cuts.values())
+        self.begins = {place: end - len(cut.beats) for (place, cut), end in zip(self._cuts.items(), ends, strict=True)}
+        self.beats = _joined([cut.beats for cut in self._cuts.values()], np.float64)
+        self.wanted = np.full(len(self.beats), len(entries), np.int64)
+        self.after: dict[int, tuple[int, ...]] = {}
+        depths = {memory: depth_of(footprints.config, memory) for memory in OPERANDS}
+        # Of each cell: the LOAD that has written it last, the number of the part, and who has read it last.
+        self._loaded = {memory: np.full(depth, NONE, np.int64) for memory, depth in depths.items()}
+        self._part = {memory: np.full(depth, NONE, np.int64) for memory, depth in depths.items()}
+        self._read = {memory: np.full(depth, NONE, np.int64) for memory, depth in depths.items()}
+        self.free = self._gathered(entries, footprints)
+
+    def _gathered(self, entries: Entries, footprints: Footprints) -> NDArray[np.int64]:
+        """Follow the stream to its end; by part what must be done before."""
+        (first, end), grain = footprints.tracked, footprints.grain
+        last_store = np.full((end - first) // grain + 1, NONE, np.int64)
+        stores: dict[int, Cells] = {}
+        loads: dict[int, Cells] = {}  # of what the program stores
+        free: dict[int, NDArray[np.int64]] = {}
+        for place, (each, _) in enumerate(entries):
+            assert not isinstance(each, Marker), f"signal {each} in a stream without any"
+            footprint = footprints.of(each)
+            if place in self._cuts:
+                before = NONE
+                for memory, cells in footprint.reads:
+                    assert memory == DRAM, f"a LOAD reads DRAM, not {memory}"
+                    loads[place] = cells
+                    before = int(last_store[cells].max(initial=NONE))
+                ((memory, cells),) = footprint.writes
+                free[place] = self._load(memory, cells, place, before, free)
+                continue
+            for memory, cells in footprint.reads:
+                if memory in self._read:
+                    self._wanted_by(memory, cells, place)
+                    self._read[memory][cells] = place
+            for memory, cells in footprint.writes:
+                if memory == DRAM:
+                    stores[place] = cells
+                    last_store[cells] = place
+        if stores:
+            ends = _overwritten(loads, stores, len(last_store), len(entries))
+            for place, overwritten in ends.items():
+                begin = self.begins[place]
+                own = self.wanted[begin : begin + len(self._cuts[place].beats)]
+                np.minimum(own, overwritten, out=own)
+        return _joined(list(free.values()), np.int64)
+
+    def _load(
+        self, memory: str, cells: Cells, place: int, before: int, free: Mapping[int, NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """By part of a LOAD that comes now what must be done before it, if that is told for those that have come."""
+        cut, loaded, read = self._cuts[place], self._loaded[memory], self._read[memory][cells]
+        unread = loaded[cells] > read
+        if unread.any():
+            after = tuple(np.unique(loaded[cells][unread]).tolist())
+            before = max(before, *(int(free[other].max()) for other in after))
+            self.after[place] = after
+            self._wanted_by(memory, cells, place)
+        loaded[cells] = place
+        self._part[memory][cells] = cut.part_of + self.begins[place]
+        found: NDArray[np.int64] = np.maximum(np.maximum.reduceat(read, cut.firsts), before)
+        return found
+
+    def _wanted_by(self, memory: str, cells: Cells, place: int) -> None:
+        """An instruction wants what LOADs have brought to cells, and nobody has read yet."""
+        unread = self._loaded[memory][cells] > self._read[memory][cells]
+        if unread.any():
+            parts = self._part[memory][cells][unread]
+            self.wanted[parts] = np.minimum(self.wanted[parts], place)
+
+    def parts(self) -> list[_Part]:
+        """All parts."""
+        free, wanted, beats = self.free.tolist(), self.wanted.tolist(), self.beats.tolist()
+        found = []
+        for place, cut in self._cuts.items():
+            after = self.after.get(place, ())
+            for number, (a, b) in enumerate(pairwise(cut.edges), self.begins[place]):
+                found.append(_Part(place, a, b - a, beats[number], free[number], wanted[number], after))
+        return found
+
+    def whole(self) -> list[_Part]:
+        """All LOADs, each as one part."""
+        if not self._cuts:
+            return []
+        begins = list(self.begins.values())
+        free, wanted = (
+            np.maximum.reduceat(self.free, begins).tolist(),
+            np.minimum.reduceat(self.wanted, begins).tolist(),
+        )
+        found = []
+        for n, (place, cut) in enumerate(self._cuts.items()):
+            after = self.after.get(place, ())
+            found.append(_Part(place, 0, cut.edges[-1], cut.total, free[n], wanted[n], after))
+        return found
 
 
-def _overwritten(wholes: Mapping[int, _Whole], stores: Mapping[int, Cells], size: int, end: int) -> dict[int, int]:
+def _overwritten(loads: Mapping[int, Cells], stores: Mapping[int, Cells], size: int, end: int) -> dict[int, int]:
     """By the place of a LOAD that of the next STORE to what it reads, or the end."""
     next_store = np.full(size, end, np.int64)
     found: dict[int, int] = {}
-    for place in sorted((*wholes, *stores), reverse=True):
+    for place in sorted((*loads, *stores), reverse=True):
         if place in stores:
             next_store[stores[place]] = place
         else:
-            stored = wholes[place].stored
-            found[place] = end if stored is None else int(next_store[stored].min())
+            found[place] = int(next_store[loads[place]].min())
     return found
+
+
+def _joined(arrays: Sequence[NDArray[_Number]], kind: type[_Number]) -> NDArray[_Number]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, kind)
+
+
+def _cuts(entries: Entries, config: HardwareConfig) -> dict[int, _Cut]:
+    """How the LOADs of the load unit are cut, by their places; LOADs of one shape are cut alike."""
+    known: dict[tuple[object, ...], _Cut] = {}
+    found: dict[int, _Cut] = {}
+    for place, (each, _) in enumerate(entries):
+        if isinstance(each, Load) and each.x_size and unit_of(each) is Unit.LOAD:
+            pads = (each.x_pad_0, each.x_pad_1, each.y_pad_0, each.y_pad_1)
+            shape = (each.memory_type, each.y_size, each.x_size, each.x_stride == each.x_size, pads)
+            if shape not in known:
+                known[shape] = _cut_of(each, config)
+            found[place] = known[shape]
+    return found
+
+
+def _cut_of(load: Load, config: HardwareConfig) -> _Cut:
+    edges = _edges(load, elements_of(load), config)
+    counts = np.diff(edges)
+    beats = counts * (_beats(load, config) / edges[-1])
+    part_of = np.repeat(np.arange(len(counts)), counts)
+    return _Cut(edges, np.asarray(edges[:-1]), beats, reduce(add, beats.tolist()), part_of)
 
 
 def _edges(load: Load, count: int, config: HardwareConfig) -> list[int]:
@@ -202,6 +293,14 @@ class _Times:
             now = max(now, self._released(part) + late.at(part.free)) + part.beats
             late.add(part.wanted, now + self.latency - self.begin[part.wanted])
         return late.total
+
+    def least_waiting(self, loads: "_Loads") -> float:
+        """Cycles that the compute unit waits in any order: before it goes on, all that is wanted by then has come."""
+        if not len(loads.wanted):
+            return 0.0
+        order = np.argsort(loads.wanted, kind="stable")
+        come = np.cumsum(loads.beats[order]) + self.latency
+        return max(0.0, float(np.max(come - self.begin[loads.wanted[order]])))
 
     def wanted_first(self, parts: Sequence[_Part]) -> list[_Part]:
         """The parts in another order: of those that may begin, that which is wanted first; neighbours joined."""
