@@ -14,6 +14,7 @@ class FindingKind(StrEnum):
     """The kinds of mistakes in a program."""
 
     FIELD = "value too wide"
+    UNUSED_BITS = "unused bits"
     ILLEGAL = "illegal instruction"
     SHIFT_AMOUNT = "shift amount"
     SRAM_RANGE = "scratchpad out of range"
@@ -36,7 +37,8 @@ class Finding:
 
     Of one that is missing, ``instruction`` is where it should stand, and ``text`` is empty.
 
-    ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are.
+    ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are. Of an
+    instruction that is wrong by itself, wherever it leads, ``cell`` is empty.
     ``other`` is the second instruction of a race. ``contract`` says what must hold and does not. ``code`` is the fault
     with which a machine stops there, unless another one stops it before; None where none stops it.
     """
@@ -56,10 +58,11 @@ class Finding:
 
     def __str__(self) -> str:
         more = f" and {self.cells - 1} more" if self.cells > 1 else ""
+        seen = f"; see {self.cell}{more}" if self.cell else ""
         where = (
             f"instruction {self.instruction} in {self.unit.name.lower()} ({self.text})" if self.text else "the stream"
         )
-        return f"{self.kind}: {self.field} of {where} must {self.contract}; see {self.cell}{more}."
+        return f"{self.kind}: {self.field} of {where} must {self.contract}{seen}."
 
 
 class VerificationError(LatheError):

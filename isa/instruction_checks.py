@@ -1,6 +1,7 @@
 """Mistakes that show in an instruction by itself, looked for in a whole stream at once."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa.columns import Ints
@@ -11,6 +12,7 @@ from lathe.isa.findings import FindingKind
 from lathe.isa.legality import At, Check
 from lathe.isa.subject import Subject
 from lathe.isa.table import AluOp, MemoryType, Opcode, placements
+from lathe.isa.unused_bits import unused_bits
 
 _MOST_SHIFT = 31
 
@@ -30,7 +32,13 @@ def check_fields(subject: Subject) -> None:
                 if extension and extension not in subject.config.extensions:
                     machine = f"machine {subject.config.name!r}, where the extension {extension!r} is off"
                     contract = f"be 0 on {machine}, not {values[place]}"
-                subject.report(FindingKind.FIELD, int(rows[place]), name, f"{field.width} bits", contract)
+                subject.report(FindingKind.FIELD, int(rows[place]), name, "", contract)
+
+
+def check_unused_bits(subject: Subject, encoded: NDArray[np.uint8]) -> None:
+    """Bits of the stream as it stands in memory that the machine has no field for: something else was meant by it."""
+    for found in unused_bits(subject.config, encoded):
+        subject.report(FindingKind.UNUSED_BITS, found.instruction, found.field, "", found.contract)
 
 
 def check_instructions(subject: Subject) -> None:
@@ -58,7 +66,7 @@ def _check_shift_amounts(subject: Subject) -> None:
     for index in _where(immediate & (np.abs(columns["imm"]) > _MOST_SHIFT)):
         given = int(columns["imm"][index])
         contract = f"be from -{_MOST_SHIFT} to {_MOST_SHIFT}, not {given}"
-        subject.report(FindingKind.SHIFT_AMOUNT, index, "imm", f"imm {given}", contract)
+        subject.report(FindingKind.SHIFT_AMOUNT, index, "imm", "", contract)
 
 
 def _check_dram(subject: Subject) -> None:

@@ -89,7 +89,8 @@ class Rule:
     """An instruction of ``opcode`` (None: any) and one of ``memories`` (None: any) is refused where ``broken`` holds.
 
     ``code`` is the machine's fault, ``check`` who notices it. ``field``, ``contract`` and ``remedy`` are for messages:
-    "<field> of <instruction> must <contract>. <remedy>". ``cell`` names what is concerned first, and ``cells`` counts.
+    "<field> of <instruction> must <contract>. <remedy>". ``cell`` names the first cell concerned, if it is about
+    cells, and ``cells`` counts.
     ``extension``: what the machine is without, if that is what is wrong.
     """
 
@@ -101,7 +102,7 @@ class Rule:
     field: str
     contract: Said
     remedy: str
-    cell: Said
+    cell: Said = lambda _: ""
     cells: Callable[[At], int] = lambda _: 1
     extension: str | None = None
 
@@ -146,7 +147,6 @@ def _choices(field: str, choices: type[IntEnum], opcode: Opcode | None) -> Rule:
         field,
         lambda at: f"be one of {allowed}, not {at[field]}",
         "The bytes are no instruction of machine {machine!r}.",
-        lambda at: str(at[field]),
     )
 
 
@@ -163,7 +163,6 @@ def _beyond_the_alu(operation: AluOp) -> Rule:
         "alu_opcode",
         lambda at: f"be one of {', '.join(each.name.lower() for each in alu_operations(at.reader.config))}, not {name}",
         f"Machine {{machine!r}} is without the extension {extension!r}.",
-        lambda _: name,
         extension=extension,
     )
 
@@ -182,7 +181,6 @@ def _beyond_the_machine(row: Row) -> Rule:
             f"be one of {', '.join(each.name for each in instructions_of(at.reader.config))}, not {row.opcode.name}"
         ),
         f"Machine {{machine!r}} is without the extension {row.extension!r}.",
-        lambda _: row.opcode.name,
         extension=row.extension,
     )
 
@@ -200,7 +198,6 @@ def _beyond_the_field(row: Row, field: Field) -> Rule:
         field.name,
         lambda at: f"be 0, not {at[field.name]}",
         f"Machine {{machine!r}} is without the extension {extension!r}.",
-        lambda at: str(at[field.name]),
         extension=extension,
     )
 
@@ -218,7 +215,6 @@ def _beyond_the_memories(opcode: Opcode, memory: Memory) -> Rule:
         "memory_type",
         lambda at: f"be one of {', '.join(_named(memories_of(at.reader.config)))}, not {name}",
         f"Machine {{machine!r}} is without the extension {memory.extension!r}.",
-        lambda _: name,
         extension=memory.extension,
     )
 
@@ -233,7 +229,6 @@ def _no_padding(opcode: Opcode, pad: str) -> Rule:
         pad,
         lambda at: f"be 0, not {at[pad]}",
         f"{opcode.name} has no padding.",
-        lambda _: "out",
     )
 
 
@@ -248,7 +243,6 @@ def _no_neighbour(opcode: Opcode, memories: tuple[MemoryType, ...] | None, unit:
         field,
         lambda _: f"be 0, not 1, for {name} has no {side} neighbour",
         "Tokens go between neighbours only.",
-        lambda _: f"{name}.{side}",
     )
 
 
@@ -344,7 +338,6 @@ RULES: tuple[Rule, ...] = (
         "memory_type",
         lambda at: f"be {_listed(_loaded_by(at.reader.config))}, not out",
         "No unit loads out.",
-        lambda _: "out",
     ),
     Rule(
         FaultCode.MEMORY_TYPE,
@@ -355,7 +348,6 @@ RULES: tuple[Rule, ...] = (
         "memory_type",
         lambda at: f"be out, not {MemoryType(at['memory_type']).name.lower()}",
         "STORE takes no other.",
-        lambda at: MemoryType(at["memory_type"]).name.lower(),
     ),
     *(_beyond_the_alu(operation) for operation in AluOp if operation.extension is not None),
     *(_no_padding(row.opcode, pad) for row in _TRANSFERS if row.stores for pad in PADS),

@@ -21,6 +21,7 @@ from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
 from lathe.isa.program_file import read_archive, write_archive
 from lathe.isa.table import MOST_TOKENS
+from lathe.isa.unused_bits import unused_bits
 
 UOPS = "uop"
 """Role and name of the segment of micro-ops."""
@@ -163,7 +164,8 @@ class Program:
     def load(cls, path: str | PathLike[str]) -> "Program":
         """The program of a file that :meth:`save` wrote.
 
-        Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
+        Raises :class:`ProgramError` for a file that is truncated, foreign or of another version, and for instructions
+        with bits that no field of its machine has.
         """
         return read_archive(path, cls._of_archive)
 
@@ -171,9 +173,12 @@ class Program:
     def _of_archive(cls, header: dict[str, Any], arrays: dict[str, Any]) -> "Program":
         """The program of what ``save`` has written: what :meth:`header` gives, and arrays by name."""
         config = HardwareConfig.from_dict(header["config"])
+        instructions = tuple(decode(config, arrays["insns"]))
+        for found in unused_bits(config, arrays["insns"]):
+            raise ProgramError(f"{found.field} of instruction {found.instruction} must {found.contract}.")
         return cls(
             config=config,
-            instructions=tuple(decode(config, arrays["insns"])),
+            instructions=instructions,
             segments=tuple(Segment.from_dict(each) for each in header["segments"]),
             images={name.removeprefix(_IMAGE): array for name, array in arrays.items() if name.startswith(_IMAGE)},
             labels=tuple(header["labels"]),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import shown
@@ -13,7 +14,7 @@ from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.fault import FaultCode
 from lathe.isa.findings import Finding, FindingKind, VerificationError
-from lathe.isa.instruction_checks import check_fields, check_instructions
+from lathe.isa.instruction_checks import check_fields, check_instructions, check_unused_bits
 from lathe.isa.instructions import Instruction
 from lathe.isa.launch_rules import unreachable_message
 from lathe.isa.paged_memory import PagedMemory
@@ -59,16 +60,19 @@ def verify_stream(
     tokens: Sequence[int] = (0, 0, 0, 0),
     tokens_after: Sequence[int] | None = None,
     insn_addr: int | None = None,
+    encoded: NDArray[np.uint8] | None = None,
 ) -> list[Finding]:
     """What is wrong with a raw stream that runs on a memory image, of which nothing but the content is known.
 
     ``tokens`` are the counts of the four queues before, ``tokens_after`` what they must be after (None: anything, for
     launches may leave tokens to each other). ``insn_addr`` is the byte address of the stream: its bytes stand there in
     ``memory``, whatever the image says, and no STORE may touch them (None: it lies where nothing else does).
+    ``encoded`` is the stream as it was before it was decoded, (N, 16) uint8: bits that no field of the machine has are
+    mistakes, too (None: there are no such bits).
 
     Finds scratchpad indices out of range, reads of uninitialised scratchpad, micro-ops that are never loaded,
     deadlocks, tokens that a counter may not hold, races between units on scratchpads and on DRAM, immediate shift
-    amounts beyond 31, stores into the stream, and instructions that no unit carries out.
+    amounts beyond 31, stores into the stream, instructions that no unit carries out, and bits that no field has.
     Raises :class:`ProgramError` for counts of tokens that a machine does not hold, and for a stream beyond its
     addresses.
     """
@@ -79,14 +83,19 @@ def verify_stream(
     check_fields(subject)
     if insn_addr is not None and not subject.findings:
         with_stream = PagedMemory.of(list(memory.pages), list(memory.pages.values()))
-        with_stream.write(insn_addr, encode_columns(config, columns).reshape(-1))
+        stream = encode_columns(config, columns) if encoded is None else encoded
+        with_stream.write(insn_addr, stream.reshape(-1))
         subject.dram = RawMap(with_stream)
-    return _verify(subject, tokens_after=None if tokens_after is None else _four("tokens_after", tokens_after))
+    return _verify(subject, None if tokens_after is None else _four("tokens_after", tokens_after), encoded)
 
 
-def _verify(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> list[Finding]:
+def _verify(
+    subject: Subject, tokens_after: tuple[int, int, int, int] | None, encoded: NDArray[np.uint8] | None = None
+) -> list[Finding]:
     if subject.findings:  # no machine could be given these instructions, so there is nothing to follow
         return sorted(subject.findings, key=lambda finding: finding.instruction)
+    if encoded is not None:
+        check_unused_bits(subject, encoded)
     check_instructions(subject)
     _check_tokens(subject, tokens_after)
     check_accesses(subject)

@@ -31,6 +31,7 @@ from lathe.frontend.onnx.one_node_operators import view_of
 from lathe.frontend.onnx.pairs import PAIRS
 from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.products import PRODUCTS
+from lathe.frontend.onnx.quantisation_checks import check_quantisation
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.rescale_parameters import FACTOR_LIMIT
@@ -42,10 +43,12 @@ _OF_ITS_DATA = frozenset({*MOVES, "Max", "MaxPool", "Min"})
 
 
 def recognise(model: Model) -> Recognised:
-    """The layers of a model. Raises ModelError for scales that are no positive numbers.
+    """The layers of a model. Types of tensors that are found with them are noted in the model.
 
-    Types of tensors that are found with them are noted in the model.
+    Raises ModelError for scales that are no positive numbers, and where scales, zero points or biases are too many or
+    too few.
     """
+    check_quantisation(model)
     view = view_of(model)
     recogniser = _Recogniser(view.model)
     found = recogniser.run()

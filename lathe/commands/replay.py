@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from lathe import engines
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
 from lathe.commands.options import FILE, config_option, engine_option, json_option, trace_option, wave_option
+from lathe.commands.quantize import warn
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, units_table
 from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
+from lathe.isa.unused_bits import unused_bits
 from lathe.sim import ReplayResult, read_stream
 from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays, stream_for
 
@@ -70,7 +72,13 @@ def replay(
             check_writable(path)
     expected = expectation(stream) if check else None
     names = engines_of(engine)
-    stream_for(machine, stream)  # what is wrong with it is told before a machine is built, which takes a minute
+    given = stream_for(machine, stream)  # what is wrong is told before a machine is built, which takes a minute
+    for found in unused_bits(machine, given.insns):
+        warn(
+            f"{found.field} of instruction {found.instruction} must {found.contract}. The machine does not look at it; "
+            "`lathe verify` tells all such bits. Name the stream's own machine with -c."
+        )
+        break
     prepare(names, machine, wave_path)
     if len(names) == 1:
         ran, traced = None, trace_path is not None

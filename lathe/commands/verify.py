@@ -28,7 +28,8 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
 
     Nothing is run. Mistakes are accesses out of range, reads of what nothing has written, micro-ops that are never
     loaded, tokens that do not balance, that deadlock or that a counter may not hold, stores into the stream itself,
-    and races between units. The exit status is 1 when there are any.
+    races between units, and, in a raw stream, bits that no field of the machine has: it was made for another machine,
+    which `-c` names. The exit status is 1 when there are any.
     """
     if holds_network(file):
         if not verify_network(load_network(file, config_name), as_json):
@@ -40,7 +41,10 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
         count = len(found.instructions)
     else:
         memory = PagedMemory.of(found.page_addrs, found.pages)
-        findings = verify_stream(machine, decode(machine, found.insns), memory, found.tokens, insn_addr=found.insn_addr)
+        instructions = decode(machine, found.insns)
+        findings = verify_stream(
+            machine, instructions, memory, found.tokens, insn_addr=found.insn_addr, encoded=found.insns
+        )
         count = len(found.insns)
     if as_json:
         print_json({"instructions": count, "findings": [finding_dict(finding) for finding in findings]})

@@ -100,9 +100,9 @@ def test_program_without_mistakes_has_no_findings() -> None:
 # fmt: off
 MISTAKES: dict[str, tuple[list[Any], list[Any], str]] = {
     "shift amount": ([(5, {"imm": -31})], [(5, {"imm": -32})],
-        "shift amount: imm of {5} must be from -31 to 31, not -32; see imm -32."),
+        "shift amount: imm of {5} must be from -31 to 31, not -32."),
     "shift amount is only that of a shift": ([(7, {"imm": 32})], [(7, {"alu_opcode": AluOp.SHR, "imm": 32})],
-        "shift amount: imm of {7} must be from -31 to 31, not 32; see imm 32."),
+        "shift amount: imm of {7} must be from -31 to 31, not 32."),
     "LOAD beyond the scratchpad": ([(0, {"sram_base": 0, "y_pad_1": 3})],
         [(0, {"sram_base": 0, "y_pad_1": 15, "x_pad_0": 13})],
         "scratchpad out of range: sram_base of {0} must put its block of 272 elements below 256, not up to 271; see "
@@ -149,12 +149,12 @@ MISTAKES: dict[str, tuple[list[Any], list[Any], str]] = {
         "constant segment 'W'; see DRAM 0x4000."),
     "STORE with padding": ([(11, {"memory_type": MemoryType.OUT})],
         [(11, {"memory_type": MemoryType.OUT, "x_pad_1": 1})],
-        "illegal instruction: x_pad_1 of {11} must be 0, not 1; see out."),
+        "illegal instruction: x_pad_1 of {11} must be 0, not 1."),
     "LOAD of the out view": ([(3, {"memory_type": MemoryType.ACC})],
         [(3, {"memory_type": MemoryType.OUT, "dram_base": B // 4})],
-        "illegal instruction: memory_type of {3} must be uop, wgt, inp, acc or acc8, not out; see out."),
+        "illegal instruction: memory_type of {3} must be uop, wgt, inp, acc or acc8, not out."),
     "token to no neighbour": ([(0, {"push_prev": False})], [(0, {"push_prev": True})],
-        "illegal instruction: push_prev of {0} must be 0, not 1, for load has no prev neighbour; see load.prev."),
+        "illegal instruction: push_prev of {0} must be 0, not 1, for load has no prev neighbour."),
     "token that stays": ([(12, {"pop_next": True})], [(12, {"pop_next": False})],
         "unbalanced tokens: push_prev of {11} must be balanced by the other side of store->compute, for the launch "
         "leaves 1 token too many; see store->compute."),
@@ -419,7 +419,7 @@ def test_a_value_that_its_field_does_not_hold_is_found() -> None:
     assert [str(finding) for finding in verify(program(instructions))] == [
         "value too wide: x_stride of instruction 0 in load "
         f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=100018) must be from 0 to 65535, "
-        "not 100018; see 16 bits."
+        "not 100018."
     ]
 
 
@@ -429,5 +429,5 @@ def test_padding_that_the_machine_has_no_field_for_is_found() -> None:
     assert [str(finding) for finding in verify(program(instructions))] == [
         "value too wide: pad_value of instruction 0 in load "
         f"(load inp sram_base=0 dram_base={A // 4:#x} y_size=1 x_size=4 x_stride=4 pad_value=-128) must be "
-        "0 on machine 'tiny', where the extension 'pad_value' is off, not -128; see 0 bits."
+        "0 on machine 'tiny', where the extension 'pad_value' is off, not -128."
     ]

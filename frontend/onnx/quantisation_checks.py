@@ -1,0 +1,136 @@
+"""Scales, zero points and biases of quantising operators: whether there are as many as they are read for.
+
+ONNX's checker and its shape inference do not count them. Without this a layer would read one for the other, and a node
+of the host would fail in the middle of a run.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from lathe.frontend.onnx.errors import ModelError
+from lathe.frontend.onnx.reading import Model, attributes_of
+
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """Which inputs of a node are a tensor, its scales and its zero points; -1: none.
+
+    ``axis``: the dimension that may have one for each index; None where one stands for the whole tensor. A ``result``
+    has as many rows as the data, and a dtype of its own.
+    """
+
+    data: int
+    scale: int
+    zero: int
+    axis: int | None = None
+    result: bool = False
+
+
+_ONE = _Operand(0, 1, 2), _Operand(3, 4, 5), _Operand(-1, 6, 7)
+_OPERANDS: Mapping[tuple[str, str], tuple[_Operand, ...]] = {
+    ("", "QLinearConv"): (_Operand(0, 1, 2), _Operand(3, 4, 5, 0), _Operand(-1, 6, 7)),
+    ("", "QLinearMatMul"): (
+        _Operand(0, 1, 2, -2),
+        _Operand(3, 4, 5, -1),
+        _Operand(0, 6, 7, -2, result=True),
+    ),
+    ("", "ConvInteger"): (_Operand(0, -1, 2), _Operand(1, -1, 3, 0)),
+    ("", "MatMulInteger"): (_Operand(0, -1, 2, -2), _Operand(1, -1, 3, -1)),
+    (MICROSOFT, "QLinearAdd"): _ONE,
+    (MICROSOFT, "QLinearMul"): _ONE,
+    **{
+        (MICROSOFT, f"QLinear{kind}"): (_Operand(0, 1, 2), _Operand(-1, 3, 4))
+        for kind in ("AveragePool", "GlobalAveragePool", "LeakyRelu", "ReduceMean", "Sigmoid", "Softmax")
+    },
+}
+
+
+def check_quantisation(model: Model) -> None:
+    """Raises ModelError for the first scale, zero point or bias whose number of elements or dtype does not fit.
+
+    Of tensors whose shapes are not known nothing is said.
+    """
+    for node in model.nodes:
+        found = _Node(model, node)
+        for operand in _operands_of(node, found.attributes):
+            found.check(operand)
+        if found.key == ("", "QLinearConv"):
+            found.check_bias(8, 3)
+
+
+def _operands_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[_Operand]:
+    """What a node reads with scales or zero points."""
+    key = _key(node)
+    if key in (("", "QuantizeLinear"), ("", "DequantizeLinear")):
+        if not attributes.get("block_size", 0):
+            yield _Operand(0, 1, 2, attributes.get("axis", 1), result=node.op_type == "QuantizeLinear")
+    elif key == (MICROSOFT, "QGemm"):
+        yield from (_Operand(0, 1, 2), _Operand(3, 4, 5, 0 if attributes.get("transB", 0) else 1), _Operand(-1, 7, 8))
+    elif key == (MICROSOFT, "QLinearConcat"):
+        yield _Operand(-1, 0, 1)
+        yield from (_Operand(place, place + 1, place + 2) for place in range(2, len(node.input), 3))
+    else:
+        yield from _OPERANDS.get(key, ())
+
+
+def _key(node: Any) -> tuple[str, str]:
+    return "" if node.domain == "ai.onnx" else str(node.domain), str(node.op_type)
+
+
+class _Node:
+    """A node, and what is known of the tensors that it reads."""
+
+    def __init__(self, model: Model, node: Any) -> None:
+        self.model, self.node, self.key = model, node, _key(node)
+        self.name = str(node.name or node.output[0])
+        self.attributes = attributes_of(node)
+
+    def check(self, operand: _Operand) -> None:
+        """Raises ModelError for too many or too few of either, and for zero points of another dtype."""
+        self._check_count(operand, operand.scale, "scale")
+        self._check_count(operand, operand.zero, "zero point")
+        if operand.result:
+            return
+        data, zero = self._type(operand.data), self._type(operand.zero)
+        if data is not None and zero is not None and data.dtype != zero.dtype:
+            raise ModelError(
+                f"zero point {self.node.input[operand.zero]!r} of node {self.name!r} must be {data.dtype}, as "
+                f"{self.node.input[operand.data]!r} is, not {zero.dtype}."
+            )
+
+    def check_bias(self, place: int, weights: int) -> None:
+        """Raises ModelError for a bias that is not one number for each filter."""
+        known, filters = self._type(place), self._type(weights)
+        if known is not None and filters is not None and known.shape != filters.shape[:1]:
+            raise ModelError(
+                f"bias {self.node.input[place]!r} of node {self.name!r} must have {filters.shape[0]} elements, as many "
+                f"as dimension 0 of {self.node.input[weights]!r}, not shape {list(known.shape)}."
+            )
+
+    def _check_count(self, operand: _Operand, place: int, what: str) -> None:
+        known, data = self._type(place), self._type(operand.data)
+        count = 1 if known is None else prod(known.shape)
+        if count == 1:
+            return
+        start = f"{what} {self.node.input[place]!r} of node {self.name!r} must have 1 element"
+        if operand.axis is None:
+            raise ModelError(f"{start}, not {count}.")
+        if data is None or (known is not None and len(known.shape) > 1):
+            return  # matrices of a batch may have their own
+        rank, name = len(data.shape), self.node.input[operand.data]
+        if not -rank <= operand.axis < rank:
+            if self.key[1] not in ("QuantizeLinear", "DequantizeLinear"):
+                return
+            raise ModelError(f"axis of node {self.name!r} must be from {-rank} to {rank - 1}, not {operand.axis}.")
+        axis = operand.axis % rank
+        if count != data.shape[axis]:
+            raise ModelError(f"{start} or {data.shape[axis]}, as many as dimension {axis} of {name!r}, not {count}.")
+
+    def _type(self, place: int) -> Any:
+        """What is known of an input; None where there is none."""
+        given = self.node.input[place] if 0 <= place < len(self.node.input) else ""
+        return self.model.types.get(given) if given else None
