@@ -7,29 +7,18 @@ their readers, so that what is left out goes on through a chain of layers, up to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import gcd
 
-from lathe.frontend import Axis, Computation, Tensor, as_affine
-from lathe.frontend.indices.affine import Affine
+from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Read
 from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.read_elements import Elements, elements_read
 from lathe.scheduler.algorithm.rewrite import rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.target import Target
-
-
-@dataclass(frozen=True)
-class _Elements:
-    """The elements ``first + step · n`` of a dimension, for ``0 <= n < count``."""
-
-    first: int
-    step: int
-    count: int
 
 
 def drop_unread(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
@@ -44,7 +33,7 @@ def is_read(stage: StageView) -> bool:
     return not _read_of(stage)
 
 
-def _read_of(stage: StageView) -> dict[int, _Elements]:
+def _read_of(stage: StageView) -> dict[int, Elements]:
     """By dimension, which elements are read, if not all are."""
     schedule, tensor = stage.schedule, stage.tensor
     readers = schedule.readers(tensor)
@@ -55,29 +44,13 @@ def _read_of(stage: StageView) -> dict[int, _Elements]:
     return {dim: each for dim, each in found.items() if each is not None and each.count < tensor.shape[dim]}
 
 
-def _read(tensor: Tensor, dim: int, readers: Sequence[StageView]) -> _Elements | None:
+def _read(tensor: Tensor, dim: int, readers: Sequence[StageView]) -> Elements | None:
     """Which elements are read along a dimension; None where an index is not affine, or no element is read."""
-    found: list[Affine] = []
-    for reader in readers:
-        for read in reader.state.computation.reads:
-            if read.tensor is tensor:
-                index = as_affine(read.indices[dim])
-                if index is None:
-                    return None
-                found.append(index)
-    some = found[0].const
-    step = gcd(*(gcd(each.const - some, *each.coefficients.values()) for each in found))
-    last = tensor.shape[dim] - 1
-    within = [(max(low, 0), min(high, last)) for low, high in (each.bounds() for each in found)]
-    low, high = min(low for low, _ in within), max(high for _, high in within)
-    if low > high:
-        return None  # padding is all that is read
-    step = step or 1
-    first = low + (some - low) % step
-    return _Elements(first, step, (high - first) // step + 1) if first <= high else None
+    reads = (read for reader in readers for read in reader.state.computation.reads if read.tensor is tensor)
+    return elements_read([read.indices[dim] for read in reads], tensor.shape[dim])
 
 
-def _narrow(stage: EditedStage, dim: int, elements: _Elements) -> None:
+def _narrow(stage: EditedStage, dim: int, elements: Elements) -> None:
     computation, old = stage.state.computation, stage.tensor
     axis = computation.axes[dim]
     narrow = Axis(axis.name, elements.count, 0, axis.kind)
