@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import Model, attributes_of
-from lathe.frontend.onnx.validity import values_may_be_known
+from lathe.frontend.onnx.shapes import inferred
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, TensorType, type_of
 
 MICROSOFT = "com.microsoft"
@@ -231,6 +231,6 @@ def _inferred(model: Model) -> dict[str, TensorType]:
         if known is not None and known.dtype in number_of:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())
-    found = onnx.shape_inference.infer_shapes(proto, data_prop=values_may_be_known(proto)).graph.value_info
-    types = {each.name: type_of(each) for each in found}
+    found, _ = inferred(proto, model.name, strict=False)
+    types = {each.name: type_of(each) for each in found.graph.value_info}
     return {name: known for name, known in types.items() if known is not None}

@@ -9,12 +9,10 @@ from typing import Any
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.host import host_takes
+from lathe.frontend.onnx.shapes import inferred
 
 OFFICIAL = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.training")
 """Domains whose operators ONNX itself defines."""
-
-LONGEST_LIST = 1 << 20
-"""Of tensors of one dimension, in values: no shape is that long."""
 
 
 def check_model(proto: Any, name: str) -> None:
@@ -56,36 +54,12 @@ def with_shapes(proto: Any, name: str) -> Any:
 
     Raises ModelError where shapes disagree, and onnxruntime says so, too.
     """
-    onnx = extra("onnx")
-    errors = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
-    values = values_may_be_known(proto)
-    try:
-        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=values)
-    except errors as error:
-        if not host_takes(proto.SerializeToString()):
-            raise ModelError(f"shapes of model {name!r} must agree, and do not: {words_of(error)}.") from None
-    for options in ({"data_prop": values}, {}):
-        try:
-            return onnx.shape_inference.infer_shapes(proto, **options)
-        except errors:
-            continue
-    return proto
-
-
-def values_may_be_known(proto: Any) -> bool:
-    """Whether inference may follow values of shapes, for which it holds a number for each index of every list.
-
-    A list of 2^40 values, which a model of a hundred bytes declares, would take all memory there is.
-    """
-    onnx = extra("onnx")
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        graph = proto.graph
-    types = [each.type.tensor_type for each in (*graph.input, *graph.output, *graph.value_info)]
-    lists = [each.shape.dim[0].dim_value for each in types if len(each.shape.dim) == 1]
-    lists += [each.dims[0] for each in graph.initializer if len(each.dims) == 1]
-    return max(lists, default=0) <= LONGEST_LIST
+    found, wrong = inferred(proto, name, strict=True)
+    if not wrong:
+        return found
+    if not host_takes(proto.SerializeToString()):
+        raise ModelError(f"shapes of model {name!r} must agree, and do not: {in_short(wrong)}.")
+    return inferred(proto, name, strict=False)[0]
 
 
 def _check_operators(onnx: Any, proto: Any, name: str) -> None:
@@ -112,5 +86,9 @@ def _nodes_of(graph: Any) -> Iterator[Any]:
 
 def words_of(error: Exception) -> str:
     """What an error of a library says, on one short line."""
-    text = " ".join(str(error).replace("==> Context:", "Context:").split())
-    return (text or type(error).__name__)[:250].rstrip(".: ")
+    return in_short(str(error)) or type(error).__name__
+
+
+def in_short(text: str) -> str:
+    """What a library says, on one short line."""
+    return " ".join(text.replace("==> Context:", "Context:").split())[:250].rstrip(".: ")

@@ -16,13 +16,13 @@ from lathe.frontend import reference
 from lathe.frontend.onnx.host import run_on_host
 from lathe.frontend.onnx.reading import part_of
 from lathe.frontend.onnx.value_types import TensorType
-from lathe.isa import Load, Program, Store
-from lathe.isa.table import MEMORIES
+from lathe.isa import Program
 from lathe.networks.network import Network, program_of
 from lathe.networks.parts import HostPart, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.steps import HostStep, NpuStep
 from lathe.sim import Counters, InputError, Result, Trace
+from lathe.sim.commands import element_bytes, elements
 
 Array = NDArray[Any]
 
@@ -177,14 +177,7 @@ def shares_of(result: Result, owner: NDArray[np.int32], count: int) -> tuple[lis
     return divided_cycles(result, owner, count).tolist(), moved.tolist()
 
 
-def _bytes_of(program: Program) -> list[int]:
+def _bytes_of(program: Program) -> NDArray[np.int64]:
     """Bytes of DRAM that each instruction moves."""
-    sizes = []
-    for each in program.instructions:
-        size = 0
-        if isinstance(each, Load):
-            size = each.y_size * each.x_size * MEMORIES[each.memory_type].element_bytes(program.config)
-        elif isinstance(each, Store):
-            size = each.y_size * each.x_size * program.config.out_element_bytes
-        sizes.append(size)
-    return sizes
+    columns = program.columns
+    return elements(columns) * element_bytes(program.config)[columns["memory_type"]]

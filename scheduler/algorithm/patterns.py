@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import TypeGuard
 
-from lathe.frontend import Computation
+from lathe.frontend import Computation, as_affine
 from lathe.frontend.indices.plain import kept, plain_axis
 from lathe.frontend.nodes import Axis, Binary, Const, Read, Reduce, Select, reads_data
 from lathe.frontend.operand import Expr
@@ -11,12 +11,19 @@ from lathe.scheduler.algorithm.undefined import stripped
 
 
 @lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
-def dimension_of(read: Read, axis: Axis | None) -> int | None:
-    """The dimension of a read that an axis alone indexes, the last such."""
+def dimension_of(read: Read, axis: Axis | None, step: int = 0) -> int | None:
+    """The dimension of a read that an axis alone indexes, or an axis and a multiple of ``step``, the last such."""
     if axis is None:
         return None
-    found = [dim for dim, index in enumerate(read.indices) if plain_axis(index) is axis]
+    found = [dim for dim, index in enumerate(read.indices) if _runs_along(index, axis, step)]
     return found[-1] if found else None
+
+
+def _runs_along(index: Expr, axis: Axis, step: int) -> bool:
+    if plain_axis(index) is axis:
+        return True
+    affine = as_affine(index) if step else None
+    return affine is not None and dict(affine.coefficients) == {axis: 1} and affine.const % step == 0
 
 
 @lru_cache(maxsize=4096)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.frontend import Axis, Computation, Tensor
-from lathe.scheduler.algorithm.elements_read import Elements, elements_read, narrowed, reading_narrowed
 from lathe.scheduler.algorithm.padding import live_conditions
+from lathe.scheduler.algorithm.read_elements import Elements, elements_read, narrowed, reading_narrowed
 from lathe.scheduler.algorithm.rewrite import copy_of, redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import undefined_but, where_defined
 from lathe.scheduler.commands.commit import commit
@@ -120,7 +120,8 @@ def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], wher
                 f"gathered of {where} must be different dimensions from 0 to {tensor.ndim - 1}, not {shown(dims)}.",
                 kind="argument",
             )
-        elements = elements_read(tensor, dim, readers)
+        reads = [read.indices[dim] for each in readers for read in each.reads if read.tensor is tensor]
+        elements = elements_read(reads, tensor.shape[dim])
         if elements is None:
             raise ScheduleError(
                 f"gathered of {where} must be dimensions that are read at affine indices, not {dim}. Copy all of it.",

@@ -2,10 +2,10 @@
 
 The plan takes stage after stage and gives each the lanes that leave the fewest empty. Where a later stage cannot read
 them so, this looks for the cheapest change that leads to fewer disagreements: other lanes for the stage that makes the
-tensor or for the one that reads it, a matrix product done on the ALU, or a product with the identity in between, which
-moves values from lane to lane. When no single change helps, the two stages do without lanes: one value per element, the
-same in all, which every stage can read. Where even that does not help, as with a reader whose place is given, they are
-left so, and refused when instructions are made. So there is always an end.
+tensor or for the one that reads it, a matrix product done on the ALU, an input laid out once more, or a product with
+the identity in between, which moves values from lane to lane. When no single change helps, the two stages do without
+lanes: one value per element, the same in all, which every stage can read. Where even that does not help, as with a
+reader whose place is given, they are left so, and refused when instructions are made. So there is always an end.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,17 +14,21 @@ from functools import partial
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
 from lathe.frontend.nodes import Read
 from lathe.scheduler.algorithm.patterns import factors
+from lathe.scheduler.algorithm.read_elements import Elements
 from lathe.scheduler.passes.identity_products import insert_turn
+from lathe.scheduler.passes.shift_inputs import may_be_shifted, shift_input, within_blocks
 from lathe.scheduler.passes.sum_by_products import leave_out_ones
 from lathe.scheduler.passes.turn_elements import may_be_turned
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
+from lathe.scheduler.target.element import whole_elements
 from lathe.scheduler.target.lanes import LanePlan, lanes_read, obstacles_of, plan_lanes
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import Product, ends_with, has_placed_operand, lanes_of_operand
@@ -33,6 +37,8 @@ from lathe.scheduler.target.zero_lanes import comes_from_host, is_loaded_with_ze
 
 LARGEST_IDENTITY = 256
 """The largest extent that a product with the identity is tried for: its work and weights grow with the square."""
+LARGEST_SELECTION = 1024
+"""The same where a part of a tensor begins within a block of lanes, so that no other lanes help."""
 
 
 def agree_on_lanes(schedule: Edit, target: Target) -> None:
@@ -42,9 +48,14 @@ def agree_on_lanes(schedule: Edit, target: Target) -> None:
     """
     agreement = _Agreement(schedule, target)
     agreement.run()
-    identities = {tensor: np.eye(extent, dtype=np.int8) for extent, tensor in agreement.identities.items()}
+    identities = {tensor: _identity(*each) for each, tensor in agreement.identities.items()}
     schedule.amend(constants={**schedule.state.constants, **identities})
     leave_out_ones(schedule, target)
+
+
+def _identity(extent: int, selected: Elements) -> NDArray[np.int8]:
+    columns = selected.first + selected.step * np.arange(selected.count)
+    return np.eye(extent, dtype=np.int8)[:, columns]
 
 
 def lanes_disagree(schedule: Edit, target: Target) -> str | None:
@@ -66,11 +77,17 @@ class _Disagreement:
     reads: tuple[Read, ...]
 
 
+def _weight(one: _Disagreement) -> int:
+    """What a disagreement counts that is left: twice over values of 32 bits, which no product brings to other lanes."""
+    return 1 if one.tensor.dtype == "int8" else 2
+
+
 class _Agreement:
     def __init__(self, schedule: Edit, target: Target) -> None:
         self.schedule = schedule
         self.target = target
-        self.identities: dict[int, Tensor] = {}
+        self.step = whole_elements(target.config)
+        self.identities: dict[tuple[int, Elements], Tensor] = {}
         self.left_bare: set[EditedStage] = set()
         """Stages that nothing else helped: given lanes again, a product would come here again, and so for ever."""
 
@@ -83,11 +100,11 @@ class _Agreement:
             if one is None:
                 return
             best: tuple[float, Callable[[], None]] | None = None
-            for change in (*self._changes(one), *self._turns(one, plan)):
+            for change in (*self._shifts(one), *self._changes(one), *self._turns(one, plan)):
                 before = self.schedule.state
                 change()
                 changed, left = self.judged()
-                cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + len(left))
+                cost = sum(self._work(stage, changed) for stage in self.schedule.stages) * (1 + sum(map(_weight, left)))
                 self.schedule.become(before)
                 if self._leaves_products(plan, changed) and len(left) < len(found) and (best is None or cost < best[0]):
                     best = cost, change
@@ -213,16 +230,29 @@ class _Agreement:
         if not self.is_free(one.reader) and one.reader.state.lanes != Lanes(None, None):
             return
         for dim in range(tensor.ndim) if cols is None else (cols,):
-            if tensor.shape[dim] > LARGEST_IDENTITY:
+            within = within_blocks(one.reads, dim, self.step)
+            if tensor.shape[dim] > (LARGEST_SELECTION if within else LARGEST_IDENTITY):
                 continue
             for lanes in self.target.near.element.possible_lanes(range(tensor.ndim)):
-                yield partial(self._turn, one, dim, lanes, cols is None)
+                yield partial(self._turn, one, dim, within, lanes, cols is None)
 
-    def _turn(self, one: _Disagreement, dim: int, lanes: Lanes, on_alu: bool) -> None:
+    def _turn(self, one: _Disagreement, dim: int, within: Elements | None, lanes: Lanes, on_alu: bool) -> None:
         extent = one.tensor.shape[dim]
-        if extent not in self.identities:
-            self.identities[extent] = Tensor(fresh_name(self.schedule, f"identity{extent}"), (extent, extent), "int8")
-        insert_turn(self.schedule, one.reader, one.reads, dim, self.identities[extent], lanes, on_alu)
+        selected = within or Elements(0, 1, extent)
+        key = extent, selected
+        if key not in self.identities:
+            name = fresh_name(self.schedule, f"identity{extent}", [each.name for each in self.identities.values()])
+            self.identities[key] = Tensor(name, (extent, selected.count), "int8")
+        insert_turn(self.schedule, one.reader, one.reads, dim, selected, self.identities[key], lanes, on_alu)
+
+    def _shifts(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
+        """An input laid out so that what is read of it begins with a block."""
+        if one.maker is not one.reader or not may_be_shifted(self.schedule, one.tensor):
+            return
+        for dim in range(one.tensor.ndim):
+            within = within_blocks(one.reads, dim, self.step)
+            if within is not None:
+                yield partial(shift_input, self.schedule, one.reader, one.reads, dim, within, self.step)
 
     def _without_lanes(self, stage: EditedStage, plan: LanePlan) -> StageState:
         product = plan.products[stage.state.tensor]

@@ -21,6 +21,7 @@ from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
 from lathe.scheduler.passes.fold_constants import fold_constants
 from lathe.scheduler.passes.gather_reads import gather_reads
+from lathe.scheduler.passes.join_by_products import join_by_products
 from lathe.scheduler.passes.join_lookups import join_lookups
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
@@ -30,6 +31,7 @@ from lathe.scheduler.passes.merge_reshapes import merge_reshapes
 from lathe.scheduler.passes.note_early_loads import note_early_loads
 from lathe.scheduler.passes.properties import Property
 from lathe.scheduler.passes.separate_lookups import separate_lookups
+from lathe.scheduler.passes.shift_inputs import shift_inputs
 from lathe.scheduler.passes.split_axes import split_axes
 from lathe.scheduler.passes.split_outputs import split_outputs
 from lathe.scheduler.passes.store_in_loops import store_in_loops
@@ -79,6 +81,8 @@ PASSES = (
     Pass("merge-groups", merge_groups, (given.ONE_OUTPUT,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.ONE_OUTPUT), (given.ALL_READ,)),
+    Pass("shift-inputs", shift_inputs, (given.ALL_READ,)),
+    Pass("join-by-products", join_by_products, (given.ONE_OUTPUT,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
     Pass("bring-by-products", bring_by_products, (given.ONE_OUTPUT,)),
     Pass("sum-by-products", sum_by_products, (given.ONE_OUTPUT,)),

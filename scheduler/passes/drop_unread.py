@@ -7,7 +7,7 @@ their readers, so that what is left out goes on through a chain of layers, up to
 """
 
 from lathe.frontend import Tensor
-from lathe.scheduler.algorithm.elements_read import Elements, elements_read, narrowed, reading_narrowed
+from lathe.scheduler.algorithm.read_elements import Elements, elements_read, narrowed, reading_narrowed
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
@@ -34,8 +34,8 @@ def read_of(stage: StageView) -> dict[int, Elements]:
     own = len(stage.state.tensors) == 1 and all(is_untouched(each) for each in (stage, *readers))
     if not own or not readers or stage in readers or tensor in schedule.outputs:
         return {}
-    computations = [reader.state.computation for reader in readers]
-    found = {dim: elements_read(tensor, dim, computations) for dim in range(tensor.ndim)}
+    reads = [read for each in readers for read in each.state.computation.reads if read.tensor is tensor]
+    found = {dim: elements_read([read.indices[dim] for read in reads], tensor.shape[dim]) for dim in range(tensor.ndim)}
     return {dim: each for dim, each in found.items() if each is not None and each.count < tensor.shape[dim]}
 
 

@@ -1,15 +1,18 @@
 """Values moved from lane to lane: a product with the identity matrix, put between a tensor and one that reads it.
 
 ``T'[.., d, ..] = sum over k of T[.., k, ..] * I[k, d]`` is ``T`` again, but its lanes are those of a matrix product's
-result, which may run along other dimensions than those of its operands.
+result, which may run along other dimensions than those of its operands. Some columns of the identity select values: of
+channels from 24 on, of which a block of lanes begins with the eighth, the product makes ones that begin with a block.
 """
 
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce
 from lathe.frontend.operand import Expr
-from lathe.scheduler.algorithm.rewrite import reads_redirected
+from lathe.scheduler.algorithm.read_elements import Elements
+from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, initial_state
@@ -20,13 +23,18 @@ def insert_turn(
     reader: EditedStage,
     reads: tuple[Read, ...],
     dim: int,
+    selected: Elements,
     identity: Tensor,
     lanes: Lanes,
     on_alu: bool,
 ) -> None:
-    """Let some reads of ``reader``, all of one tensor of int8, read its product with the identity along ``dim``."""
+    """Let some reads of ``reader``, all of one tensor of int8, read its product with columns of the identity.
+
+    ``selected``: the elements along ``dim`` that the product makes, all that these reads read among them.
+    """
     tensor = reads[0].tensor
-    axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(tensor.shape))
+    shape = (*tensor.shape[:dim], selected.count, *tensor.shape[dim + 1 :])
+    axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(shape))
     inner = Axis("k", tensor.shape[dim], 0, "reduce")
     points: list[Expr] = [AxisRef(axis) for axis in axes]
     data = Read(tensor, tuple(AxisRef(inner) if n == dim else point for n, point in enumerate(points)))
@@ -37,5 +45,17 @@ def insert_turn(
     turned = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
     schedule.insert(replace(initial_state(total), lanes=lanes, on_alu=on_alu), before=reader)
     schedule.insert(initial_state(turned), before=reader)
-    instead = dict.fromkeys(reads, turned.outputs[0])
-    reader.change(computation=reads_redirected(reader.state.computation, instead))
+    made = turned.outputs[0]
+
+    def place(read: Read) -> Read:
+        index = read.indices[dim]
+        if selected.count < tensor.shape[dim]:
+            index = simplified_index((index - selected.first) // selected.step)
+        return Read(made, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
+
+    instead = {read: place(read) for read in reads}
+
+    def leaf(node: Expr) -> Expr | None:
+        return instead.get(node) if isinstance(node, Read) else None
+
+    reader.change(computation=reader.state.computation.mapped(lambda expr: transform(expr, leaf)))

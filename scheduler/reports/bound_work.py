@@ -173,11 +173,11 @@ class _Stage:
         Rows run along what only the data have, by itself: neighbours that taps shift would have to lie in two elements.
         """
         computation = self.computation
-        rows: list[Axis | None] = [*only_in(computation.axes, data, weight)]
+        rows: list[Axis | None] = [*only_in(computation.axes, data, weight, step=1)]
         rows = rows if rows and self.data.rows > 1 else [None]
         both = (*computation.axes, *computation.reduce_axes)
-        shared = [a for a in both if dimension_of(data, a) is not None and dimension_of(weight, a) is not None]
-        columns: list[Axis | None] = [*only_in(computation.axes, weight, data)]
+        shared = [a for a in both if all(dimension_of(each, a, step=1) is not None for each in (data, weight))]
+        columns: list[Axis | None] = [*only_in(computation.axes, weight, data, step=1)]
         inners: list[Axis | None] = [axis for axis in shared if axis.kind == "reduce"]
         for row in rows:
             for column in columns or [None]:
@@ -188,12 +188,13 @@ class _Stage:
 
     def _of_data(self, product: Product) -> tuple[Lanes, ...]:
         """The lanes of the data: rows along any of its dimensions."""
-        along = dimension_of(product.data, product.inner)
+        along = dimension_of(product.data, product.inner, step=1)
         rows = (None, *range(len(product.data.indices))) if self.data.rows > 1 else (None,)
         return tuple(Lanes(row, along) for row in rows if row is None or row != along)
 
     def _of_weights(self, product: Product) -> tuple[Lanes, ...]:
-        return (Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, product.inner)),)
+        along = (dimension_of(product.weight, axis, step=1) for axis in (product.column, product.inner))
+        return (Lanes(*along),)
 
     def on_alu(self) -> Iterator[Way]:
         counts: list[tuple[int, Points, frozenset[Axis]]] = []

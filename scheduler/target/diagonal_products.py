@@ -18,7 +18,7 @@ from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_r
 from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.element import element_of, whole_elements
 from lathe.scheduler.target.products import Product, best_axis, decided, only_in
 
 
@@ -37,24 +37,22 @@ def diagonal_product(
     pair = factors(computation)
     if pair is None:
         return None
-    data_element = element_of(config, DATA)
+    data_element, step = element_of(config, DATA), whole_elements(config)
     axes = [axis for axis in computation.axes if axis not in walked]
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
         if not _is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
             continue
-        both = [
-            axis for axis in axes if dimension_of(data, axis) is not None and dimension_of(weight, axis) is not None
-        ]
+        both = [axis for axis in axes if all(dimension_of(read, axis, step) is not None for read in (data, weight))]
         columns = decided(computation, both, made, "cols")
-        rows = decided(computation, only_in(axes, data, weight), made, "rows")
+        rows = decided(computation, only_in(axes, data, weight, step), made, "rows")
         if not columns or (rows is None and data_element.rows > 1):
             continue
         before = known.get(data.tensor)
         column, _ = best_axis(
-            columns, data_element.cols, data, None if before is None else before.cols, strict=before is not None
+            columns, data_element.cols, data, step, None if before is None else before.cols, strict=before is not None
         )
         along = before.rows if before is not None and data_element.rows > 1 else None
-        row, _ = best_axis(rows or [], data_element.rows, data, along)
+        row, _ = best_axis(rows or [], data_element.rows, data, step, along)
         if column is not None and column.extent > 1:
             return Product(data, weight, row, column, column, diagonal=True)
     return None

@@ -68,6 +68,14 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
     }[NEAR if scope == DRAM else scope]
 
 
+def whole_elements(config: HardwareConfig) -> int:
+    """So many values of a dimension are whole elements of every memory, whichever side of them they run along.
+
+    What begins at a multiple of them is an address.
+    """
+    return max(config.batch, config.block_in, config.block_out)
+
+
 def depth_of(config: HardwareConfig, scope: str) -> int:
     """Elements of a scratchpad."""
     return FORMS[scope][0].depth(config)

@@ -21,7 +21,7 @@ from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.diagonal_products import diagonal_product
-from lathe.scheduler.target.element import Element, element_of
+from lathe.scheduler.target.element import Element, element_of, whole_elements
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
 from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end, turning_product
 from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
@@ -72,6 +72,7 @@ class _Planner:
         self.schedule = schedule
         self.config = config
         self.element = element_of(config, NEAR)
+        self.step = whole_elements(config)
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
@@ -126,7 +127,7 @@ class _Planner:
         )  # an operand of an addition, by ones of the compiler's: it is no weights, of which most lanes would be empty
         if product is not None and not (thin or brings) and product.fill(self.config) > other.fill(self.config):
             have = self.plan.known.get(product.data.tensor)
-            along = [dimension_of(each.data, each.inner) for each in (other, product)]
+            along = [dimension_of(each.data, each.inner, self.step) for each in (other, product)]
             if have is None or have.cols != along[0] or have.cols == along[1]:
                 return product  # or else it would want data that have been made in the lanes of the other
         axes: list[Axis | None] = list(state.computation.axes)
@@ -149,8 +150,8 @@ class _Planner:
             return product
         found: list[tuple[int, float, Product]] = []
         for axis in (product.inner, *state.computation.reduce_axes):
-            dim = dimension_of(data, axis)
-            if axis is None or dim is None or dimension_of(product.weight, axis) is None:
+            dim = dimension_of(data, axis, self.step)
+            if axis is None or dim is None or dimension_of(product.weight, axis, self.step) is None:
                 continue
             if not may_end(axis, element_of(self.config, DATA).cols, (data, product.weight)):
                 continue
@@ -237,7 +238,7 @@ def obstacles_of(
     blocks = ((lanes.cols, element.cols, "cols"), (lanes.rows, element.rows, "rows"))
     for access in computation.reads:
         if access.node in own_operands(computation, config):
-            found += [access.tensor] * is_in_the_way(computation, access, lanes, element)
+            found += [access.tensor] * is_in_the_way(computation, access, lanes, element, config)
             continue
         for dim, block, side in blocks:
             if block == 1:
@@ -335,7 +336,7 @@ def lanes_read(computation: Computation, access: ReadAccess, lanes: Lanes, confi
     """Lanes of what a computation reads that is no matrix product, from those of what it writes."""
     scope = own_operands(computation, config).get(access.node)
     if scope is not None:
-        return lanes_of_own_operand(computation, access, scope, lanes)
+        return lanes_of_own_operand(computation, access, scope, lanes, config)
     return lanes_through(computation, access, lanes)
 
 

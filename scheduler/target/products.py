@@ -6,13 +6,13 @@ from functools import lru_cache
 from math import ceil, prod
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Computation, Tensor
+from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.nodes import Axis, Read, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.element import element_of, whole_elements
 
 AGAINST = 1e-3
 """What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
@@ -89,6 +89,7 @@ def matrix_product(
     found: list[tuple[float, Product]] = []
     placed = False
     data_element, weight_element = (element_of(config, scope) for scope in OPERANDS)
+    step = whole_elements(config)
     for order, (data, weight) in enumerate((pair, pair[::-1])):
         places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
         if NEAR in places:
@@ -97,26 +98,26 @@ def matrix_product(
         if places[0] == WEIGHTS or places[1] == DATA:
             continue
         axes = [axis for axis in computation.axes if axis not in walked]
-        columns = decided(computation, only_in(axes, weight, data), made, "cols")
+        columns = decided(computation, only_in(axes, weight, data, step), made, "cols")
         inners = [
             axis
-            for axis in _mentioned(computation.reduce_axes, data)
-            if dimension_of(weight, axis) is not None and may_end(axis, data_element.cols, (data, weight))
+            for axis in _mentioned(computation.reduce_axes, data, step)
+            if dimension_of(weight, axis, step) is not None and may_end(axis, data_element.cols, (data, weight))
         ]
-        rows = decided(computation, only_in(axes, data, weight), made, "rows")
+        rows = decided(computation, only_in(axes, data, weight, step), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
         before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
-        column, a = best_axis(columns, weight_element.rows, weight, before[1].rows if before[1] else None)
+        column, a = best_axis(columns, weight_element.rows, weight, step, before[1].rows if before[1] else None)
         along = before[0].rows if before[0] and data_element.rows > 1 else None
-        row, b = best_axis(rows or [], data_element.rows, data, along)
+        row, b = best_axis(rows or [], data_element.rows, data, step, along)
         score = a * b
         if before[0] is not None:
-            inner, c = best_axis(inners, data_element.cols, data, before[0].cols, strict=True)
+            inner, c = best_axis(inners, data_element.cols, data, step, before[0].cols, strict=True)
         elif before[1] is not None:
-            inner, c = best_axis(inners, weight_element.cols, weight, before[1].cols, strict=True)
+            inner, c = best_axis(inners, weight_element.cols, weight, step, before[1].cols, strict=True)
         else:
-            inner, c = best_axis(inners, data_element.cols, data, None)
+            inner, c = best_axis(inners, data_element.cols, data, step, None)
         score *= c
         if _origin(weight.tensor, schedule).computation is not None:
             score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
@@ -156,19 +157,20 @@ def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
 
 
 def ends_with(read: Read, axis: Axis) -> bool:
-    """Whether an axis goes as far as the dimension of a tensor that it alone indexes."""
-    dim = dimension_of(read, axis)
-    return dim is not None and read.tensor.shape[dim] == axis.extent
+    """Whether an axis goes as far as the dimension of a tensor that it alone indexes, perhaps not from its first on."""
+    dim = dimension_of(read, axis, step=1)
+    index = None if dim is None else as_affine(read.indices[dim])
+    return dim is not None and index is not None and read.tensor.shape[dim] == axis.extent + index.const
 
 
-def _mentioned(axes: Iterable[Axis], read: Read) -> list[Axis]:
-    return [axis for axis in axes if dimension_of(read, axis) is not None]
+def _mentioned(axes: Iterable[Axis], read: Read, step: int) -> list[Axis]:
+    return [axis for axis in axes if dimension_of(read, axis, step) is not None]
 
 
-def only_in(axes: Iterable[Axis], operand: Read, other: Read) -> list[Axis]:
-    """Axes that index one operand plainly and the other not at all."""
+def only_in(axes: Iterable[Axis], operand: Read, other: Read, step: int) -> list[Axis]:
+    """Axes that index one operand, alone or with a multiple of ``step``, and the other not at all."""
     elsewhere = _indexing(other)
-    return [axis for axis in _mentioned(axes, operand) if axis not in elsewhere]
+    return [axis for axis in _mentioned(axes, operand, step) if axis not in elsewhere]
 
 
 @lru_cache(maxsize=4096)
@@ -184,14 +186,14 @@ def filled(axis: Axis | None, block: int) -> float:
 
 
 def best_axis(
-    axes: list[Axis], block: int, read: Read, wanted: int | None, strict: bool = False
+    axes: list[Axis], block: int, read: Read, step: int, wanted: int | None, strict: bool = False
 ) -> tuple[Axis | None, float]:
     """The axis that leaves the fewest lanes empty, among equals the innermost, and what the choice counts.
 
     If the operand has lanes already along dimension ``wanted``, the axis that runs along it comes first.
     """
     if strict or wanted is not None:
-        agreeing = [axis for axis in axes if wanted is not None and dimension_of(read, axis) == wanted]
+        agreeing = [axis for axis in axes if wanted is not None and dimension_of(read, axis, step) == wanted]
         if agreeing:
             return agreeing[0], filled(agreeing[0], block)
         if strict and wanted is None:
@@ -202,16 +204,16 @@ def best_axis(
 
 def lanes_of_operand(product: Product, scope: str, config: HardwareConfig) -> Lanes:
     """Lanes of an operand of a matrix product: of the one that is read from a scratchpad."""
-    inner = product.inner
+    inner, step = product.inner, whole_elements(config)
     if product.turns is not None:
         if scope == WEIGHTS:
             return Lanes(1, 2)
         row, column = (dimension_of(product.data, axis) for axis in (product.row, product.column))
         return Lanes(row, column, product.turns - 1)
     if scope == DATA:
-        row = dimension_of(product.data, product.row) if element_of(config, DATA).rows > 1 else None
-        return Lanes(row, dimension_of(product.data, inner))
-    return Lanes(dimension_of(product.weight, product.column), dimension_of(product.weight, inner))
+        row = dimension_of(product.data, product.row, step) if element_of(config, DATA).rows > 1 else None
+        return Lanes(row, dimension_of(product.data, inner, step))
+    return Lanes(dimension_of(product.weight, product.column, step), dimension_of(product.weight, inner, step))
 
 
 def turning_product(computation: Computation, lanes: Lanes) -> Product:

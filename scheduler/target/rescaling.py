@@ -13,7 +13,7 @@ from lathe.scheduler.algorithm.rescaling import Rescaling, rescaling_in, table_i
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.element import Element
+from lathe.scheduler.target.element import Element, whole_elements
 
 _WHAT_FOR = {
     RESCALE: "sums with a factor for each channel",
@@ -112,20 +112,26 @@ def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Re
     return {**dict.fromkeys(parameters, PARAMETERS), **tables}
 
 
-def lanes_of_own_operand(computation: Computation, access: ReadAccess, scope: str, lanes: Lanes) -> Lanes:
+def lanes_of_own_operand(
+    computation: Computation, access: ReadAccess, scope: str, lanes: Lanes, config: HardwareConfig
+) -> Lanes:
     """The lanes of a parameter or table, from those of the result: one value for all where it has no such dimension.
 
     A parameter's element has a lane in each row, and its two words in the columns.
     """
-    along = None if lanes.cols is None else dimension_of(access.node, computation.axes[lanes.cols])
+    axis = None if lanes.cols is None else computation.axes[lanes.cols]
+    along = dimension_of(access.node, axis, whole_elements(config))
     return Lanes(along, len(access.indices) - 1) if scope == PARAMETERS else Lanes(None, along)
 
 
-def is_in_the_way(computation: Computation, access: ReadAccess, lanes: Lanes, element: Element) -> bool:
+def is_in_the_way(
+    computation: Computation, access: ReadAccess, lanes: Lanes, element: Element, config: HardwareConfig
+) -> bool:
     """Whether a result cannot have these lanes because of a parameter or table: it has one value for all rows of an
     element, and one for all columns or one for each.
     """
     axes = axes_of(*(index for index in access.indices if not reads_data(index)))
     rows = element.rows > 1 and lanes.rows is not None and computation.axes[lanes.rows] in axes
     cols = lanes.cols is not None and computation.axes[lanes.cols] in axes
-    return rows or (cols and dimension_of(access.node, computation.axes[lanes.cols or 0]) is None)
+    along = dimension_of(access.node, computation.axes[lanes.cols or 0], whole_elements(config)) if cols else None
+    return rows or (cols and along is None)

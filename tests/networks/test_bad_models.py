@@ -1,5 +1,6 @@
 """Models that cannot be read: one clear error each, and nothing is read or allocated that should not be."""
 
+import itertools
 import os
 
 import numpy as np
@@ -291,6 +292,61 @@ def test_shapes_that_disagree():
     found = refusal(model)
     assert found.startswith("shapes of model 'relu' must agree, and do not: ")
     assert "node name: joins" in found
+
+
+def doubled(times, more=0, inside=False):
+    """A list of one number, doubled again and again, and copied: each is a line of the model."""
+    names = ["one", *(f"d{n}" for n in range(times))]
+    nodes = [helper.make_node("Concat", [name, name], [made], axis=0) for name, made in itertools.pairwise(names)]
+    nodes += [helper.make_node("Concat", [names[-1]], [f"c{n}"], axis=0) for n in range(more)]
+    model = relu(1, 2, initializers=[numpy_helper.from_array(np.array([1]), "one")])
+    if inside:
+        made = helper.make_tensor_value_info("b", TensorProto.FLOAT, None)
+        nodes.append(helper.make_node("ConstantOfShape", [names[-1]], ["b"]))
+        body = helper.make_graph(nodes, "body", [], [made])
+        other = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "other", [], [made])
+        nodes = [helper.make_node("If", ["which"], ["large"], then_branch=body, else_branch=other)]
+        model.graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, []))
+    else:
+        model.graph.input.append(helper.make_tensor_value_info("one", TensorProto.INT64, [1]))  # and so no constant
+    model.graph.node.extend(nodes)
+    return model
+
+
+def test_lists_that_have_more_values_than_memory_holds(monkeypatch):
+    """No list is too long for a shape, and all of them together are: their values are followed within limits."""
+    monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "0.25")
+    model = doubled(20, more=100)
+    assert model.ByteSize() < 5000
+    assert refusal(model) == (
+        "shape inference of model 'relu' must take at most 0.25 GiB of memory, and asks for more. Set "
+        "LATHE_HOST_GIBIBYTES to allow more."
+    )
+
+
+def test_lists_that_take_too_long_to_follow(monkeypatch):
+    monkeypatch.setenv("LATHE_HOST_SECONDS", "1")
+    assert refusal(doubled(20, more=1000)) == (
+        "shape inference of model 'relu' must end within 1 seconds, and does not. Set LATHE_HOST_SECONDS to allow more."
+    )
+
+
+def test_lists_of_branches():
+    """Values of lists are not followed that are too long for a shape, wherever they are."""
+    network = lt.from_onnx(doubled(40, inside=True))
+    assert network.model.types["y"].shape == (1, 2)
+
+
+def test_large_constants_do_not_go_to_shape_inference(monkeypatch):
+    sent = []
+    ask = PROCESS.call
+    monkeypatch.setattr(PROCESS, "call", lambda *request: sent.append(len(request[2]["model"])) or ask(*request))
+    graph = QdqModel(seed=1)
+    made = graph.conv(graph.input(1, 64, 4, 4), 128)
+    network = lt.from_onnx(graph.model(made))
+    assert network.model.types[made].shape == (1, 128, 2, 2)
+    assert max(sent) < 10_000
+    assert sum(each.ByteSize() for each in network.model.initializers.values()) > 64 * 128 * 9
 
 
 def test_without_the_package(monkeypatch):

@@ -7,7 +7,7 @@ from lathe.frontend.onnx.layers import Concat, Layer, Pad, Reshape, Resize, Slic
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import reshape as reshaped
 from lathe.networks.layer_programs.context import Context
-from lathe.networks.values import IMAGE_RANKS, Value, computed
+from lathe.networks.values import IMAGE_RANKS, Value, computed, filled
 
 
 def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> Value:
@@ -32,16 +32,30 @@ def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> V
 
 
 def _slice(layer: Slice, data: tuple[Value, ...], context: Context) -> Value:
-    return _moved(
-        data[0],
-        context,
-        lambda *i: tuple(
-            each * step + start if (start, step) != (0, 1) else each
-            for each, start, step in zip(i, layer.starts, layer.steps, strict=True)
-        ),
-        is_image=data[0].is_image,
-        keeps_channels=data[0].shape[1:2] == context.shape[1:2] and layer.starts[1:2] == (0,),
-    )
+    """Of an image whole blocks of channels, and which of these are the result's; of others what is wanted alone."""
+    (source,) = data
+    starts, steps = layer.starts, layer.steps
+
+    def place(*i: Expr) -> tuple[Expr, ...]:
+        moves = zip(i, starts, steps, strict=True)
+        return tuple(each * step + start if (start, step) != (0, 1) else each for each, start, step in moves)
+
+    keeps_channels = source.shape[1:2] == context.shape[1:2] and starts[1:2] == (0,)
+    if keeps_channels or not source.is_image:
+        return _moved(source, context, place, is_image=source.is_image, keeps_channels=keeps_channels)
+    held = source.places or tuple(range(source.shape[1]))
+    wanted = [held[starts[1] + steps[1] * n] for n in range(context.shape[1])]
+    first = min(wanted) // context.lanes * context.lanes
+    end = min(first + filled(max(wanted) + 1 - first, context.lanes), source.width)
+    batch, _, height, width = context.image_shape
+
+    def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        at_n, _, *pixel = place(n, c, y, x) if len(context.shape) == 4 else place(n, c, x)
+        return source.tensor[(at_n, *([] if len(pixel) == 2 else [0]), *pixel, c + first if first else c)]
+
+    made = compute((batch, height, width, end - first), own, context.name)
+    places = tuple(each - first for each in wanted)
+    return context.image(made, None if places == tuple(range(made.shape[3])) else places)
 
 
 def _resize(layer: Resize, data: tuple[Value, ...], context: Context) -> Value:

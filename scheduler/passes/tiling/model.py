@@ -24,7 +24,7 @@ from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.adjoining import may_adjoin, stored_source
 from lathe.scheduler.target.data_cells import DataCells, share_with_data
-from lathe.scheduler.target.element import loaded_bytes
+from lathe.scheduler.target.element import loaded_bytes, whole_elements
 from lathe.scheduler.target.elements import Physical, adjoining, form_in, outside_of
 from lathe.scheduler.target.gaps import gaps_of
 from lathe.scheduler.target.lanes import plan_lanes
@@ -92,7 +92,7 @@ class TilingModel:
         for reader in problem.schedule.readers(problem.sink.tensor):
             product = plan.products[reader.tensor]
             if product is not None and product.weight.tensor is problem.sink.tensor:
-                self.rows_of_weights.add(dimension_of(product.weight, product.column))
+                self.rows_of_weights.add(dimension_of(product.weight, product.column, whole_elements(config)))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
         states = [stage.state for stage in problem.schedule.stages]
         computations = {tensor: state.computation for state in states for tensor in state.tensors}

@@ -1,6 +1,6 @@
-"""Elements of a dimension that are read, in equal steps, and computations of these elements alone."""
+"""Which elements of a dimension are read, from a first on, in steps; and computations of these alone."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -21,20 +21,15 @@ class Elements:
     count: int
 
 
-def elements_read(tensor: Tensor, dim: int, readers: Iterable[Computation]) -> Elements | None:
-    """Which elements are read along a dimension; None where an index is not affine, or no element is read."""
-    found: list[Affine] = []
-    for reader in readers:
-        for read in reader.reads:
-            if read.tensor is tensor:
-                index = as_affine(read.indices[dim])
-                if index is None:
-                    return None
-                found.append(index)
-    some = found[0].const
-    step = gcd(*(gcd(each.const - some, *_moving(each)) for each in found))
-    last = tensor.shape[dim] - 1
-    within = [(max(low, 0), min(high, last)) for low, high in (each.bounds() for each in found)]
+def elements_read(indices: Sequence[Expr], extent: int) -> Elements | None:
+    """Those that indices lead to; None where one is not affine, or no element is read."""
+    found = [as_affine(index) for index in indices]
+    affine = [each for each in found if each is not None]
+    if not affine or len(affine) < len(found):
+        return None
+    some = affine[0].const
+    step = gcd(*(gcd(each.const - some, *_moving(each)) for each in affine))
+    within = [(max(low, 0), min(high, extent - 1)) for low, high in (each.bounds() for each in affine)]
     low, high = min(low for low, _ in within), max(high for _, high in within)
     if low > high:
         return None  # padding is all that is read
