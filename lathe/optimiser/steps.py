@@ -5,16 +5,20 @@ or what an earlier step has made of one. Carrying steps out calls the commands t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from keyword import iskeyword
 from typing import Any, TypeAlias
 
 from lathe.configs import LatheError
 from lathe.scheduler import Schedule
 from lathe.scheduler.schedule import Stage
+from lathe.scheduler.state.less import Less
 from lathe.scheduler.state.loops import LoopAxis
 
 Json: TypeAlias = Mapping[str, Any]
+
+LESS = tuple(each.name for each in fields(Less))
+"""Resources that a machine may have less of where tiles are chosen."""
 
 
 class StepError(LatheError):
@@ -39,7 +43,8 @@ class Step:
     """One command: its name, the stage or tensor it is about, and what it says.
 
     ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, makes), ``set_scope`` (scope), ``split`` (loop,
-    factor), ``reorder`` (loops), ``compute_at`` (host, loop). ``makes`` is what later steps call a copy.
+    factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a resource: factor).
+    ``makes`` is what later steps call a copy.
     """
 
     command: str
@@ -88,6 +93,8 @@ def step_from_json(data: object) -> Step:
         raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
     if step.command in ("split", "compute_at") and len(step.loops) != 1:
         raise StepError(f"Step {step.command!r} must be about one loop, not {len(step.loops)}.")
+    if step.command == "tile_for" and step.about not in LESS:
+        raise StepError(f"Step 'tile_for' must be about one of {', '.join(LESS)}, not {step.about!r}.")
     if step.command == "cache_read" and not step.readers:
         raise StepError("Step 'cache_read' must have readers, not none.")
     return step
@@ -161,8 +168,13 @@ class Runner:
         (loop,) = step.loops
         self.stage(step.about).compute_at(self.stage(step.host), self.loop(step.host, loop))
 
+    def tile_for(self, step: Step) -> None:
+        """What is left open, tiled as for a machine with less."""
+        self.schedule.tile_for(**{step.about: step.factor})
+
 
 _RUN = {
+    "tile_for": Runner.tile_for,
     "cache_write": Runner.cache_write,
     "cache_read": Runner.cache_read,
     "set_scope": Runner.set_scope,
@@ -176,7 +188,7 @@ def script_of(steps: Sequence[Step], heading: str) -> str:
     """The steps as a Python function that makes the schedule of a program's outputs, to be edited and run."""
     printer = _Printer()
     made = {step.makes for step in steps} - {""}
-    named = [step.about for step in steps if step.command != "cache_read"]
+    named = [step.about for step in steps if step.command not in ("cache_read", "tile_for")]
     given = dict.fromkeys(name for name in named if name not in made)
     lines = [f"# {heading}", "import lathe as lt", "", "", "def schedule(*outputs):"]
     lines.append("    s = lt.create_schedule(outputs)")
@@ -225,6 +237,8 @@ class _Printer:
                 readers = ", ".join(map(self.stage, step.readers))
                 made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}])"
                 return f"{self.stage(step.makes)} = s[{made}]"
+            case "tile_for":
+                return f"s.tile_for({about}={step.factor})"
             case "set_scope":
                 return f"{self.stage(about)}.set_scope({step.scope!r})"
             case "split":

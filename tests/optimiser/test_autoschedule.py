@@ -185,13 +185,17 @@ def test_an_input_is_no_output():
         ),
         (
             {"command": "exec", "about": "x"},
-            "Command of a step must be one of cache_read, cache_write, compute_at, reorder, set_scope, split, not "
-            "'exec'.",
+            "Command of a step must be one of cache_read, cache_write, compute_at, reorder, set_scope, split, "
+            "tile_for, not 'exec'.",
         ),
         ({"command": "split", "about": "x", "factor": 2}, "Step 'split' must be about one loop, not 0."),
         ({"command": "cache_read", "about": "x", "scope": "inp"}, "Step 'cache_read' must have readers, not none."),
+        (
+            {"command": "tile_for", "about": "x", "factor": 2},
+            "Step 'tile_for' must be about one of scratchpads, bus, latency, outstanding_reads, not 'x'.",
+        ),
     ],
-    ids=["no mapping", "nothing that it is about", "no command", "no loop", "no reader"],
+    ids=["no mapping", "nothing that it is about", "no command", "no loop", "no reader", "no resource"],
 )
 def test_data_that_is_no_step(data, message):
     with pytest.raises(StepError) as refused:
