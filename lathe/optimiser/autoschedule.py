@@ -7,33 +7,31 @@ what is quicker is kept. The simulator counts the cycles of each, in timing-only
 many cores there are: ``budget`` counts candidates.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.engines import simulate
-from lathe.frontend import Tensor, placeholders
+from lathe.frontend import Tensor
 from lathe.frontend.binding import program_parameters
+from lathe.optimiser.forms import form_of
 from lathe.optimiser.found import FoundSchedule, Tried
 from lathe.optimiser.groups import TiledGroup, tiled_groups
 from lathe.optimiser.kept import Kept, ScheduleCache, key_of
 from lathe.optimiser.steps import Runner, Step
 from lathe.scheduler import BuildError, Schedule, bound, create_schedule
-from lathe.scheduler.build import build_compiled, check_outputs
-from lathe.scheduler.state.less import ALL_THERE_IS, Less
-from lathe.scheduler.target.less import is_as_much
+from lathe.scheduler.build import check_outputs
+from lathe.scheduler.compile import emitted
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.state.less import ALL_THERE_IS, MEMORIES, Less
 from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.wanted_extensions import check_extensions
 
 DEFAULT_BUDGET = 16
-WITH_LESS = (
-    ("scratchpads", 2, "half of each scratchpad"),
-    ("latency", 2, "twice the latency"),
-    ("bus", 2, "half the bus"),
-    ("outstanding_reads", 2, "half the outstanding reads"),
-    ("scratchpads", 4, "a quarter of each scratchpad"),
-)
-"""Machines with less, whose tiles are tried: of what, how many times less, and what that is called."""
+WITH_LESS = tuple(Less(parts, memory) for parts in (1, 2, 4, 8) for memory in MEMORIES)
+"""What tiles are tried for. The memories are the same for all machines, and scratchpads are halved again and again: a
+machine with twice of something tries what the one without does."""
 
 
 def autoschedule(
@@ -144,6 +142,8 @@ class _Search:
         self.chosen: dict[str, tuple[Step, ...]] = {}
         self.best = 0
         self.groups: list[TiledGroup] = []
+        self.timed: dict[Hashable, int] = {}
+        """Cycles by the forms of completed schedules: candidates may be alike."""
 
     def steps(self) -> list[Step]:
         """The steps of all groups, in the order of the program."""
@@ -175,12 +175,14 @@ class _Search:
             self._try(rest, "the default tilings in commands", or_equal=True)
 
     def _try_with_less(self) -> None:
-        """What the default schedule is where there is less of a resource: the model may like it too little here."""
+        """What the default schedule is for machines with less: the model may like it too little here."""
         if self.given.state.tiled_for != ALL_THERE_IS:
             return  # somebody has said for which machine tiles are chosen
-        for what, times, told in WITH_LESS:
-            if self.left and not is_as_much(self.config, Less(**{what: times})):
-                self._try({"": (Step("tile_for", what, factor=times),)}, f"tiles for {told}")
+        for less in WITH_LESS:
+            if self.left:
+                share = "all" if less.scratchpads == 1 else f"1/{less.scratchpads}"
+                step = Step("tile_for", less.memory, factor=less.scratchpads)
+                self._try({"": (step,)}, f"tiles for a {less.memory} memory and {share} of each scratchpad")
 
     def _try(self, more: dict[str, tuple[Step, ...]], what: str, or_equal: bool = False) -> None:
         trial = {**self.chosen, **more}
@@ -194,12 +196,16 @@ class _Search:
         schedule = self.given.fork()
         try:
             Runner(schedule).run(_in_order(chosen, self.groups))
-            made = build_compiled(schedule, [*placeholders(self.given.program), *self.given.program], self.config)
+            check_extensions(schedule, self.config)
+            completed = complete(schedule, self.config)
+            form = form_of(completed)
+            if form not in self.timed:
+                made = emitted(completed, self.config, {})
+                self.timed[form] = simulate(made.program, timing_only=True).cycles
         except LatheError:
             if not may_fail:
                 raise
             self.tried.append(Tried(what, None))
             return None
-        cycles = simulate(made.program, timing_only=True).cycles
-        self.tried.append(Tried(what, cycles))
-        return cycles
+        self.tried.append(Tried(what, self.timed[form]))
+        return self.timed[form]

@@ -5,20 +5,16 @@ or what an earlier step has made of one. Carrying steps out calls the commands t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any, TypeAlias
 
 from lathe.configs import LatheError
 from lathe.scheduler import Schedule
 from lathe.scheduler.schedule import Stage
-from lathe.scheduler.state.less import Less
 from lathe.scheduler.state.loops import LoopAxis
 
 Json: TypeAlias = Mapping[str, Any]
-
-LESS = tuple(each.name for each in fields(Less))
-"""Resources that a machine may have less of where tiles are chosen."""
 
 
 class StepError(LatheError):
@@ -43,7 +39,7 @@ class Step:
     """One command: its name, the stage or tensor it is about, and what it says.
 
     ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, makes), ``set_scope`` (scope), ``split`` (loop,
-    factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a resource: factor).
+    factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a memory: factor).
     ``makes`` is what later steps call a copy.
     """
 
@@ -93,8 +89,6 @@ def step_from_json(data: object) -> Step:
         raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
     if step.command in ("split", "compute_at") and len(step.loops) != 1:
         raise StepError(f"Step {step.command!r} must be about one loop, not {len(step.loops)}.")
-    if step.command == "tile_for" and step.about not in LESS:
-        raise StepError(f"Step 'tile_for' must be about one of {', '.join(LESS)}, not {step.about!r}.")
     if step.command == "cache_read" and not step.readers:
         raise StepError("Step 'cache_read' must have readers, not none.")
     return step
@@ -170,7 +164,7 @@ class Runner:
 
     def tile_for(self, step: Step) -> None:
         """What is left open, tiled as for a machine with less."""
-        self.schedule.tile_for(**{step.about: step.factor})
+        self.schedule.tile_for(scratchpads=step.factor, memory=step.about)
 
 
 _RUN = {
@@ -238,7 +232,7 @@ class _Printer:
                 made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}])"
                 return f"{self.stage(step.makes)} = s[{made}]"
             case "tile_for":
-                return f"s.tile_for({about}={step.factor})"
+                return f"s.tile_for(scratchpads={step.factor}, memory={about!r})"
             case "set_scope":
                 return f"{self.stage(about)}.set_scope({step.scope!r})"
             case "split":

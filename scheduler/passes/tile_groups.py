@@ -23,7 +23,7 @@ from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.less import elements_spared, with_less_memory
+from lathe.scheduler.target.less import behind_memory, elements_spared
 from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.scheduler.target.target import Target
 
@@ -169,7 +169,7 @@ def with_less(problem: TilingProblem) -> TilingProblem:
     less = problem.schedule.state.tiled_for
     if less == ALL_THERE_IS:
         return problem
-    target = Target(with_less_memory(problem.target.config, less))
+    target = Target(behind_memory(problem.target.config, less))
     spare = {name: count + problem.spare.get(name, 0) for name, count in elements_spared(target, less).items()}
     return replace(problem, target=target, spare=spare)
 

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Less:
-    """How many times less there is of each resource: 2 is half of it, or twice the latency; 1 is all there is."""
+    """One of so many equal parts of each scratchpad, and a memory of ``MEMORIES`` instead of the machine's own."""
 
     scratchpads: int = 1
-    bus: int = 1
-    latency: int = 1
-    outstanding_reads: int = 1
+    memory: str = ""
 
 
 ALL_THERE_IS = Less()
 """Tiles are chosen for the machine as it is."""
+MEMORIES = {
+    "slow": {"memory.bus_bits": 32, "memory.latency": 128, "memory.outstanding_reads": 1},
+    "quick": {"memory.bus_bits": 256, "memory.latency": 8, "memory.outstanding_reads": 8},
+}
+"""By their names: what most machines have less of, and more of. They are the same for all machines."""
 
-__all__ = ["ALL_THERE_IS", "Less"]
+__all__ = ["ALL_THERE_IS", "MEMORIES", "Less"]
