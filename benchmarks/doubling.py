@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=int, default=9, help="how many schedules are tried for each machine")
+    parser.add_argument("--budget", type=int, default=12, help="how many schedules are tried for each machine")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     chance, options = random.Random(given.seed), Options(budget=given.budget)

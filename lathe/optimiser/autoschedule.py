@@ -29,7 +29,9 @@ from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.wanted_extensions import check_extensions
 
 DEFAULT_BUDGET = 16
-WITH_LESS = tuple(Less(parts, memory) for parts in (1, 2, 4, 8) for memory in MEMORIES)
+WITH_LESS = tuple(
+    less for parts in (1, 2, 4, 8) for memory in (*MEMORIES, "") if (less := Less(parts, memory)) != ALL_THERE_IS
+)
 """What tiles are tried for. The memories are the same for all machines, and scratchpads are halved again and again: a
 machine with twice of something tries what the one without does."""
 
@@ -181,8 +183,9 @@ class _Search:
         for less in WITH_LESS:
             if self.left:
                 share = "all" if less.scratchpads == 1 else f"1/{less.scratchpads}"
+                memory = f"a {less.memory}" if less.memory else "its"
                 step = Step("tile_for", less.memory, factor=less.scratchpads)
-                self._try({"": (step,)}, f"tiles for a {less.memory} memory and {share} of each scratchpad")
+                self._try({"": (step,)}, f"tiles for {memory} memory and {share} of each scratchpad")
 
     def _try(self, more: dict[str, tuple[Step, ...]], what: str, or_equal: bool = False) -> None:
         trial = {**self.chosen, **more}

@@ -17,7 +17,7 @@ PRODUCT = {"m": 108, "n": 31, "k": 217, "epilogue": "requantise"}
 PARTS = ("memory.bus_bits", "memory.latency", "memory.outstanding_reads", "block_in", "block_out")
 
 
-def cycles(workload, parameters, numbers, budget=9, **changes):
+def cycles(workload, parameters, numbers, budget=12, **changes):
     point = Point("vta", {**dict(zip(PARTS, numbers, strict=True)), **SMALL, **changes}, workload, parameters)
     row = measure(point, options=Options(budget=budget))
     assert row.status == OK
@@ -54,7 +54,7 @@ def test_rows_are_what_builds_with_the_budget_give(tmp_path):
 
 def test_points_with_another_budget_are_other_points():
     point = Point("vta", {}, "matmul", {"m": 4, "n": 4, "k": 4})
-    assert point_key(point, Options()) != point_key(point, Options(budget=9))
+    assert point_key(point, Options()) != point_key(point, Options(budget=12))
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "2.5", "many", "true", "[6]"])

@@ -44,9 +44,9 @@ def test_the_default_tiling_in_commands_makes_the_default_instructions(shape, ma
 
 def test_found_is_the_quickest_of_what_was_tried():
     output, inputs = convolution(28, 64, 128, 1, 2)
-    found = lt.autoschedule(output, VTA, budget=17, cache=False)
+    found = lt.autoschedule(output, VTA, budget=20, cache=False)
     assert found.tried[0] == lt.Tried("default schedule", cycles(output, [*inputs, output]))
-    assert len(found.tried) <= 17
+    assert len(found.tried) <= 20
     assert found.cycles == min(each.cycles for each in found.tried if each.cycles is not None) < found.tried[0].cycles
     assert cycles(found, [*inputs, output]) == found.cycles >= found.bound == lt.bound(output, VTA).cycles
 
