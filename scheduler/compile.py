@@ -25,6 +25,12 @@ def compiled(
     ``products`` are those that the program makes, if anybody has counted them.
     """
     check_extensions(schedule, config)
-    completed = complete(schedule, config, watch=watch)
+    return emitted(complete(schedule, config, watch=watch), config, constants, products)
+
+
+def emitted(
+    completed: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
+) -> Compiled:
+    """A completed schedule, compiled, with the constants that passes have added."""
     added = {tensor.name: array for tensor, array in completed.state.constants.items()}
     return compile_schedule(completed, config, {**constants, **added}, completed.state.views, products)

@@ -41,6 +41,7 @@ from lathe.scheduler.commands.split import split
 from lathe.scheduler.commands.store_in import allocate_at, buffer, store_in
 from lathe.scheduler.commands.then import then
 from lathe.scheduler.commands.tile import tile
+from lathe.scheduler.commands.tile_for import tile_for
 from lathe.scheduler.commands.transform_layout import transform_layout, transform_layout_of
 from lathe.scheduler.commands.unroll import unroll
 from lathe.scheduler.commands.vectorize import vectorize
@@ -175,6 +176,7 @@ class Schedule(Recorded):
     inline_elementwise = command(inline_elementwise)
     merge_adjacent = command(merge_adjacent)
     remove_dead_stores = command(remove_dead_stores)
+    tile_for = command(tile_for)
     padding_needed = padding_needed
     solve_padding = solve_padding
 

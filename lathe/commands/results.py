@@ -28,7 +28,7 @@ SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
 @click.command()
 @click.argument("store", metavar="RESULTS.db", type=FILE)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option("--parquet", "as_parquet", is_flag=True, help="Write Parquet to -o (extra `sweep`).")
+@click.option("--parquet", "as_parquet", is_flag=True, help="Write Parquet (extra `sweep`).")
 @click.option("-o", "--output", type=FILE, help="Write there instead of printing.")
 @click.option(
     "--pareto", metavar="A,B", help="Only rows that none beats in these metrics; -A where great is better than small."
@@ -55,8 +55,10 @@ def results(
     """
     if as_csv + as_json + as_parquet > 1:
         raise SweepError("The form of results must be one of --csv, --json and --parquet, not several. Choose one.")
-    if as_parquet and output is None:
-        raise SweepError("--parquet must come with -o FILE, which it is written to, and does not. Give one.")
+    if as_parquet and output is None and sys.stdout.isatty():
+        raise SweepError(
+            "--parquet must come with -o FILE where a terminal would get its bytes, and does not. Give one."
+        )
     if output is not None and not (as_csv or as_json or as_parquet):
         raise SweepError("-o must come with --csv, --json or --parquet, and does not. Choose one.")
     if metrics is not None and (as_csv or as_json or as_parquet):
@@ -71,8 +73,11 @@ def results(
         objectives = metrics_of(pareto, rows, "--pareto", signed=True)
         rows = pareto_front(rows, objectives)
     if as_parquet:
-        assert output is not None
-        write_bytes(output, parquet_bytes(rows))
+        content = parquet_bytes(rows)
+        if output is None:
+            click.echo(content, nl=False)
+        else:
+            write_bytes(output, content)
     elif as_csv:
         _print_or_write(csv_lines(rows[0] if rows else (), rows), output)
     elif as_json and output is None:

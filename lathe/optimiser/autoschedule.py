@@ -1,28 +1,39 @@
 """``autoschedule``: candidates by the compiler's model, decided by the simulator.
 
 What is tried for a group of stages are the tilings that the model of the default schedule holds for the cheapest, said
-in commands. The first candidate is the default schedule. Then groups take turns, the one with the most work first; what
-is quicker is kept. The simulator counts the cycles of each, in timing-only mode. Nothing depends on time or on how many
-cores there are: ``budget`` counts candidates.
+in commands. The first candidate is the default schedule, the next are those for machines with less of a resource: they
+fit, and so more of it costs no cycles because the model errs. Then groups take turns, the one with the most work first;
+what is quicker is kept. The simulator counts the cycles of each, in timing-only mode. Nothing depends on time or on how
+many cores there are: ``budget`` counts candidates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.engines import simulate
-from lathe.frontend import Tensor, placeholders
+from lathe.frontend import Tensor
 from lathe.frontend.binding import program_parameters
+from lathe.optimiser.forms import form_of
 from lathe.optimiser.found import FoundSchedule, Tried
 from lathe.optimiser.groups import TiledGroup, tiled_groups
 from lathe.optimiser.kept import Kept, ScheduleCache, key_of
 from lathe.optimiser.steps import Runner, Step
 from lathe.scheduler import BuildError, Schedule, bound, create_schedule
-from lathe.scheduler.build import build_compiled, check_outputs
+from lathe.scheduler.build import check_outputs
+from lathe.scheduler.compile import emitted
+from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.state.less import ALL_THERE_IS, MEMORIES, Less
 from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.wanted_extensions import check_extensions
 
 DEFAULT_BUDGET = 16
+WITH_LESS = tuple(
+    less for parts in (1, 2, 4, 8) for memory in (*MEMORIES, "") if (less := Less(parts, memory)) != ALL_THERE_IS
+)
+"""What tiles are tried for. The memories are the same for all machines, and scratchpads are halved again and again: a
+machine with twice of something tries what the one without does."""
 
 
 def autoschedule(
@@ -117,6 +128,11 @@ def _found(
     return found
 
 
+def _in_order(chosen: Mapping[str, Sequence[Step]], groups: Sequence[TiledGroup]) -> list[Step]:
+    """What is said of the whole program, and the steps of each group, in the order of the program."""
+    return [step for name in ("", *(group.name for group in groups)) for step in chosen.get(name, ())]
+
+
 class _Search:
     """Tries candidates until the budget is spent; ``chosen`` has the steps of each group that is not left open."""
 
@@ -128,17 +144,27 @@ class _Search:
         self.chosen: dict[str, tuple[Step, ...]] = {}
         self.best = 0
         self.groups: list[TiledGroup] = []
+        self.timed: dict[Hashable, int] = {}
+        """Cycles by the forms of completed schedules: candidates may be alike."""
 
     def steps(self) -> list[Step]:
         """The steps of all groups, in the order of the program."""
-        return [step for group in self.groups for step in self.chosen.get(group.name, ())]
+        return _in_order(self.chosen, self.groups)
 
     def run(self) -> None:
-        """The default schedule first; then each group's tilings in turn, and at last the default ones in commands."""
+        """The default schedule first, and those for less; then each group's tilings in turn.
+
+        At last those that are left open as they are, in commands.
+        """
         self.best = self._cycles({}, "default schedule", may_fail=False) or 0
         if self.left == 0:
             return
-        self.groups = tiled_groups(self.given, self.config, self.left + 1)
+        self._try_with_less()
+        if self.left == 0:
+            return
+        best = self.given.fork()
+        Runner(best).run(self.steps())
+        self.groups = tiled_groups(best, self.config, self.left + 1)
         if not self.groups:
             return
         by_work = sorted(self.groups, key=lambda group: -group.estimates[0])
@@ -149,6 +175,17 @@ class _Search:
         rest = {group.name: group.tilings[0] for group in self.groups if group.name not in self.chosen}
         if rest and self.left:
             self._try(rest, "the default tilings in commands", or_equal=True)
+
+    def _try_with_less(self) -> None:
+        """What the default schedule is for machines with less: the model may like it too little here."""
+        if self.given.state.tiled_for != ALL_THERE_IS:
+            return  # somebody has said for which machine tiles are chosen
+        for less in WITH_LESS:
+            if self.left:
+                share = "all" if less.scratchpads == 1 else f"1/{less.scratchpads}"
+                memory = f"a {less.memory}" if less.memory else "its"
+                step = Step("tile_for", less.memory, factor=less.scratchpads)
+                self._try({"": (step,)}, f"tiles for {memory} memory and {share} of each scratchpad")
 
     def _try(self, more: dict[str, tuple[Step, ...]], what: str, or_equal: bool = False) -> None:
         trial = {**self.chosen, **more}
@@ -161,14 +198,17 @@ class _Search:
         self.left -= 1
         schedule = self.given.fork()
         try:
-            steps = [step for group in self.groups for step in chosen.get(group.name, ())]
-            Runner(schedule).run(steps)
-            made = build_compiled(schedule, [*placeholders(self.given.program), *self.given.program], self.config)
+            Runner(schedule).run(_in_order(chosen, self.groups))
+            check_extensions(schedule, self.config)
+            completed = complete(schedule, self.config)
+            form = form_of(completed)
+            if form not in self.timed:
+                made = emitted(completed, self.config, {})
+                self.timed[form] = simulate(made.program, timing_only=True).cycles
         except LatheError:
             if not may_fail:
                 raise
             self.tried.append(Tried(what, None))
             return None
-        cycles = simulate(made.program, timing_only=True).cycles
-        self.tried.append(Tried(what, cycles))
-        return cycles
+        self.tried.append(Tried(what, self.timed[form]))
+        return self.timed[form]

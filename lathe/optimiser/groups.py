@@ -13,7 +13,7 @@ from lathe.optimiser.steps import Loop, Step
 from lathe.scheduler import Schedule
 from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.passes.merge_reshapes import is_untouched
-from lathe.scheduler.passes.tile_groups import TileGroups
+from lathe.scheduler.passes.tile_groups import TileGroups, with_less
 from lathe.scheduler.passes.tiling.choose import cheapest_tilings
 from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import Edit, EditedStage
@@ -38,7 +38,7 @@ def tiled_groups(schedule: Schedule, config: HardwareConfig, count: int) -> list
 
     def look(problem: TilingProblem) -> None:
         if not problem.given and _can_be_said(schedule, passed, problem):
-            tilings = cheapest_tilings(problem, count)
+            tilings = cheapest_tilings(with_less(problem), count) or cheapest_tilings(problem, count)
             steps = tuple(_steps(problem, tiling) for tiling in tilings)
             found.append(TiledGroup(problem.sink.name, steps, tuple(each.cost for each in tilings)))
 

@@ -39,7 +39,8 @@ class Step:
     """One command: its name, the stage or tensor it is about, and what it says.
 
     ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, gathered, makes), ``set_scope`` (scope), ``split``
-    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop). ``makes`` is what later steps call a copy.
+    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a memory: factor). ``makes`` is what
+    later steps call a copy.
     """
 
     command: str
@@ -165,8 +166,13 @@ class Runner:
         (loop,) = step.loops
         self.stage(step.about).compute_at(self.stage(step.host), self.loop(step.host, loop))
 
+    def tile_for(self, step: Step) -> None:
+        """What is left open, tiled as for a machine with less."""
+        self.schedule.tile_for(scratchpads=step.factor, memory=step.about)
+
 
 _RUN = {
+    "tile_for": Runner.tile_for,
     "cache_write": Runner.cache_write,
     "cache_read": Runner.cache_read,
     "set_scope": Runner.set_scope,
@@ -180,7 +186,7 @@ def script_of(steps: Sequence[Step], heading: str) -> str:
     """The steps as a Python function that makes the schedule of a program's outputs, to be edited and run."""
     printer = _Printer()
     made = {step.makes for step in steps} - {""}
-    named = [step.about for step in steps if step.command != "cache_read"]
+    named = [step.about for step in steps if step.command not in ("cache_read", "tile_for")]
     given = dict.fromkeys(name for name in named if name not in made)
     lines = [f"# {heading}", "import lathe as lt", "", "", "def schedule(*outputs):"]
     lines.append("    s = lt.create_schedule(outputs)")
@@ -230,6 +236,8 @@ class _Printer:
                 gathered = f", gathered={list(step.gathered)}" if step.gathered else ""
                 made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}]{gathered})"
                 return f"{self.stage(step.makes)} = s[{made}]"
+            case "tile_for":
+                return f"s.tile_for(scratchpads={step.factor}, memory={about!r})"
             case "set_scope":
                 return f"{self.stage(about)}.set_scope({step.scope!r})"
             case "split":

@@ -47,7 +47,8 @@ def check_of_one_place(**options: float | None) -> None:
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:
     """How the points of a sweep are measured."""
-    return Options(check, memories_of(sweep) if sweep.shared else (), sweep.energies, sweep.hardware)
+    memories = memories_of(sweep) if sweep.shared else ()
+    return Options(check, memories, sweep.energies, sweep.hardware, sweep.budget)
 
 
 def run_sweep(

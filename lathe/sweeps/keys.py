@@ -39,6 +39,7 @@ def point_key(point: Point, options: Options) -> str:
         "parameters": {name: value for name, value in point.parameters.items() if name not in paths},
         "content": content_of(point) if paths else "",
         "check": options.check,
+        "budget": options.budget,
         "memories": [repr(each) for each in options.memories],
         "energies": digest_of(options.energies or str(OWN)),
     }

@@ -38,8 +38,8 @@ Arrays: TypeAlias = Mapping[str, Any]
 class Measurable(Protocol):
     """What a workload is to those who measure it."""
 
-    def compiled(self, machine: HardwareConfig) -> Compiled:
-        """The program for a machine. Raises LatheError for what does not map."""
+    def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:
+        """The program for a machine, by so many schedules tried. Raises LatheError for what does not map."""
         ...
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int | None:
@@ -77,9 +77,9 @@ class TensorProgram:
         """All arguments of the program."""
         return [*placeholders(self.outputs), *self.outputs]
 
-    def compiled(self, machine: HardwareConfig) -> Program:
-        """The program by the default schedule."""
-        return build(self.output, self.tensors, machine, constants=self.constants)
+    def compiled(self, machine: HardwareConfig, budget: int = 1) -> Program:
+        """The program by the default schedule, or by the quickest of several; the rows of a sweep are what is kept."""
+        return build(self.output, self.tensors, machine, constants=self.constants, budget=budget, cache=False)
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int:  # noqa: ARG002 - it is the same for all
         """The bound of the program."""
@@ -119,7 +119,7 @@ class Model:
             changed = 0  # from_onnx says what is wrong with it
         return _model(path, shapes, changed)
 
-    def compiled(self, machine: HardwareConfig) -> NetworkProgram:
+    def compiled(self, machine: HardwareConfig, budget: int = 1) -> NetworkProgram:  # noqa: ARG002 - as networks are
         """The network by the default schedules."""
         return self.network.build(machine)
 
@@ -241,10 +241,10 @@ class Scripted:
         check_takes(defined[function], path, parameters)
         return cls(Path(path), function, parameters)
 
-    def compiled(self, machine: HardwareConfig) -> Compiled:
+    def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:
         """What the function built, or what it made, built."""
         made = self._made(machine)
-        return made if isinstance(made, Program | NetworkProgram) else made.compiled(machine)
+        return made if isinstance(made, Program | NetworkProgram) else made.compiled(machine, budget)
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int | None:
         """That of what the function made, if it was not built."""

@@ -79,13 +79,14 @@ class Options:
     """How points are measured: with data and a comparison, with programs that are shared, with which energies.
 
     ``memories``: those that shared programs are compiled for; none where each point has its own program. ``hardware``:
-    what is asked of the RTL, if anything is.
+    what is asked of the RTL, if anything is. ``budget``: how many schedules are tried for a tensor program.
     """
 
     check: bool = False
     memories: tuple[MemoryConfig, ...] = ()
     energies: str | None = None
     hardware: Hardware | None = None
+    budget: int = 1
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,9 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
     """The row of a point on a machine that exists; raises LatheError for what cannot be built."""
     work = make(point.workload, point.parameters)
     if options.memories:
-        programs = SHARED.programs(family_of(point, machine), work, machine, options.memories)
+        programs = SHARED.programs(family_of(point, machine), work, machine, options.memories, options.budget)
     else:
-        programs = [work.compiled(machine.config)]
+        programs = [work.compiled(machine.config, options.budget)]
     timed = [(timing(program), program) for program in programs]
     (counters, layers), program = min(timed, key=lambda each: each[0][0].cycles)
     if not counters.cycles:

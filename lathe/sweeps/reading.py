@@ -26,7 +26,8 @@ from lathe.sweeps.topologies import layers_of
 from lathe.sweeps.workloads import ANY
 
 ROOT_KEYS = (
-    "base", "machine", "workloads", "constraints", "sample", "search", "schedules", "metrics", "energy", "hardware",
+    "base", "machine", "workloads", "constraints", "sample", "search", "schedules", "budget", "metrics", "energy",
+    "hardware",
 )  # fmt: skip
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 SCHEDULES = ("each", "shared")
@@ -126,6 +127,7 @@ class SweepFile(SweepYaml):
             constraints=tuple(each.text for each in constraints),
             broken=_broken(constraints),
             shared="schedules" in entries and self.word(entries["schedules"], "schedules", SCHEDULES) == "shared",
+            budget=self.number(entries["budget"], "budget", "the sweep", 1) if "budget" in entries else 1,
             metrics=metrics,
             energies=self.energy(entries["energy"]) if "energy" in entries else None,
             hardware=hardware,

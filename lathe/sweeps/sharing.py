@@ -72,23 +72,23 @@ class Shared:
         self.held: OrderedDict[Hashable, list[Compiled]] = OrderedDict()
 
     def programs(
-        self, key: Hashable, work: Measurable, machine: Machine, memories: Iterable[MemoryConfig]
+        self, key: Hashable, work: Measurable, machine: Machine, memories: Iterable[MemoryConfig], budget: int = 1
     ) -> list[Compiled]:
         """The programs of a family, on the point's machine. Raises LatheError where none can be made."""
         if key not in self.held:
-            self.held[key] = _compiled(work, machine, memories)
+            self.held[key] = _compiled(work, machine, memories, budget)
             while len(self.held) > KEPT:
                 self.held.popitem(last=False)
         self.held.move_to_end(key)
         return [retimed(program, machine.config) for program in self.held[key]]
 
 
-def _compiled(work: Measurable, machine: Machine, memories: Iterable[MemoryConfig]) -> list[Compiled]:
+def _compiled(work: Measurable, machine: Machine, memories: Iterable[MemoryConfig], budget: int) -> list[Compiled]:
     found: list[Compiled] = []
     refused: LatheError | None = None
     for memory in memories:
         try:
-            found.append(work.compiled(machine.with_memory(memory)))
+            found.append(work.compiled(machine.with_memory(memory), budget))
         except LatheError as error:
             refused = refused or error
     if not found:

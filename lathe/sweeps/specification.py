@@ -19,6 +19,7 @@ The form of the file, with every key that it may have::
       - onnx: {path: resnet18.onnx}      # and models, layers of SCALE-Sim's topologies, functions in Python
     sample: {points: 100, seed: 0}       # so many points of the grid instead of all; or search:, see `search.py`
     schedules: each                      # or shared, see `sharing.py`
+    budget: 12                           # schedules that are tried for each operator, 1 unless given
     metrics: [cycles, energy_pj]         # the columns of numbers, all unless given
     energy: mine.yaml                    # energies of actions instead of Lathe's own, see `energy.py`
     hardware: counts                     # or {device: ecp5-45k}: numbers of the RTL, see `hardware.py`
@@ -173,7 +174,7 @@ class Sweep:
 
     ``allows`` says of a point whether the constraints hold; ``metrics`` are the columns that were asked for, none for
     all; ``energies`` the file of a table of energies, if another than Lathe's is wanted; ``hardware`` what is asked of
-    the RTL, if anything is.
+    the RTL, if anything is; ``budget`` how many schedules are tried for each tensor program.
     """
 
     bases: Sequence[str]
@@ -184,6 +185,7 @@ class Sweep:
     sample: Sample | None = None
     search: Search | None = None
     shared: bool = False
+    budget: int = 1
     metrics: tuple[str, ...] = ()
     energies: str | None = None
     hardware: Hardware | None = None

@@ -1,7 +1,7 @@
 """Groups of stages that no command has touched: the stored one is tiled, the others are computed in its tile loops."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
@@ -14,14 +14,16 @@ from lathe.scheduler.passes.groups import Group, cut_apart, groups_of
 from lathe.scheduler.passes.load_operands import load_inside, operands_of
 from lathe.scheduler.passes.tiling.apply import apply_tiling
 from lathe.scheduler.passes.tiling.choose import choose_tiling
-from lathe.scheduler.passes.tiling.problem import Operand, TilingProblem
+from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.less import ALL_THERE_IS
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import Part
 from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.target.buffers import buffers_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.less import behind_memory, elements_spared
 from lathe.scheduler.target.reused_cells import find_aliases
 from lathe.scheduler.target.target import Target
 
@@ -165,6 +167,27 @@ def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
 
+def with_less(problem: TilingProblem) -> TilingProblem:
+    """The same on the machine that tiles are chosen for, which may have less than the one that runs them."""
+    less = problem.schedule.state.tiled_for
+    if less == ALL_THERE_IS:
+        return problem
+    target = Target(behind_memory(problem.target.config, less))
+    spare = {name: count + problem.spare.get(name, 0) for name, count in elements_spared(target, less).items()}
+    return replace(problem, target=target, spare=spare)
+
+
+def _chosen(problem: TilingProblem) -> Tiling:
+    """The cheapest tiling with less, or, if none fits there, with all there is."""
+    smaller = with_less(problem)
+    try:
+        return choose_tiling(smaller)
+    except CapacityError:
+        if smaller is problem:
+            raise
+        return choose_tiling(problem)
+
+
 def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> float:
     """The cheapest tiling whose buffers do fit: the estimate counts the largest, the allocator what lives together."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
@@ -177,7 +200,7 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> float:
     before = {stage: stage.state for stage in moved}
     while True:
         try:
-            apply_tiling(problem, tiling := choose_tiling(problem))
+            apply_tiling(problem, tiling := _chosen(problem))
         except CapacityError:
             if refusal is not None:
                 raise refusal from None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lathe.frontend import Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.layout import TensorLayout
+from lathe.scheduler.state.less import ALL_THERE_IS, Less
 from lathe.scheduler.state.loops import Affine, AxisLike, LoopAxis, Mapped, made_by, replaced_by
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment, StageId, StageState
@@ -40,6 +41,8 @@ class ScheduleState:
     """Steps at the program's edge that the user speaks of."""
     allocations: Mapping[StorageBuffer, Attachment] = field(default_factory=lambda: MappingProxyType({}))
     """Buffers that live within one iteration of a loop."""
+    tiled_for: Less = ALL_THERE_IS
+    """What the machine has less of for which tiles are chosen that are left open."""
     circular: bool = False
     """Whether stages need each other's earlier values, or their own."""
     early: frozenset[StageId] = frozenset()

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import pty
+import subprocess
+import sys
 
 import pyarrow.parquet
 import pytest
@@ -174,7 +177,6 @@ def test_a_front_may_want_more_of_a_metric():
         (["--metrics", "-cycles"], "A metric of --metrics must be one of "),
         (["--metrics", "cycles", "--csv"], "--metrics must come without --csv, --json and --parquet, which have all."),
         (["--csv", "--json"], "The form of results must be one of --csv, --json and --parquet, not several."),
-        (["--parquet"], "--parquet must come with -o FILE, which it is written to, and does not. Give one."),
         (["-o", "x"], "-o must come with --csv, --json or --parquet, and does not. Choose one."),
     ],
 )
@@ -182,6 +184,17 @@ def test_what_cannot_be_shown_is_refused(store, words, message):
     result = run("results", store, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: {message}")
+
+
+def test_parquet_goes_on_to_whoever_reads_it_but_not_to_a_terminal(store):
+    rows = json.loads(run("results", store, "--json").stdout)
+    found = pyarrow.parquet.read_table(io.BytesIO(run("results", store, "--parquet").stdout_bytes))
+    assert found.to_pylist() == rows
+    _, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from lathe.command_line import main; main()", "results", store, "--parquet"]
+    result = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=False)
+    told = "--parquet must come with -o FILE where a terminal would get its bytes, and does not. Give one."
+    assert (result.returncode, result.stderr) == (2, f"Error: {told}\n")
 
 
 def test_other_files_are_refused_by_both_commands(tmp_path):

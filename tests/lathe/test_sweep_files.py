@@ -76,7 +76,7 @@ def test_a_base_machine_must_exist(tmp_path):
 MISTAKES = {
     "an unknown key": ("workload:\n  - digits:\n", 1,
         "A key of {file}, line 1, must be one of base, machine, workloads, constraints, sample, search, schedules, "
-        "metrics, energy, hardware, not 'workload'. Did you mean 'workloads'?"),
+        "budget, metrics, energy, hardware, not 'workload'. Did you mean 'workloads'?"),
     "no workloads": ("base: vta\n", None,
         "The keys of {file} must include workloads, and do not. Name at least one operator there."),
     "workloads that are no list": ("workloads:\n  digits: {batch: 1}\n", 2,

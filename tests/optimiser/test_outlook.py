@@ -70,10 +70,11 @@ def test_a_schedule_that_was_begun_is_completed_for_each_machine():
     output = layer()
     s = lt.create_schedule(output)
     s[output].split(s[output].axis[1], factor=7)
+    found = lt.autoschedule(s, VTA, budget=2)
     told = outlook(s, budget=2)
     more = {each.what: each.cycles for each in told.more}
-    assert told.cycles == cycles(s, VTA)
-    assert more["a bus of 128 bits"] == cycles(s, VTA.with_(**{"memory.bus_bits": 128}))
+    assert told.cycles == cycles(found, VTA) <= cycles(s, VTA)
+    assert more["a bus of 128 bits"] == cycles(found, VTA.with_(**{"memory.bus_bits": 128}))
 
 
 def test_it_is_told_behind_the_chunks_and_as_values():

@@ -1,0 +1,45 @@
+"""What a completed schedule looks like, as plain values: candidates that look alike are one program."""
+
+from collections.abc import Hashable
+
+from lathe.scheduler.state.loops import Fuse, LoopAxis, Split
+from lathe.scheduler.state.schedule import ScheduleView
+
+
+def form_of(completed: ScheduleView) -> Hashable:
+    """Stages in their order with loops, splits and places, loops by numbers: schedules are of one begun one."""
+    number: dict[LoopAxis, int] = {}
+    place = {stage.id: n for n, stage in enumerate(completed.stages)}
+
+    def numbered(loop: LoopAxis) -> int:
+        return number.setdefault(loop, len(number))
+
+    forms = []
+    for stage in completed.stages:
+        state = stage.state
+        roots = [numbered(root) for root in state.roots]
+        made = [
+            (numbered(each.parent), numbered(each.outer), numbered(each.inner), each.factor, each.parts)
+            if isinstance(each, Split)
+            else (numbered(each.outer), numbered(each.inner), numbered(each.fused))
+            if isinstance(each, Fuse)
+            else type(each).__name__
+            for each in state.relations
+        ]
+        forms.append((stage.name, state.scope, tuple(roots), tuple(made), state))
+    return tuple(
+        (
+            name,
+            scope,
+            roots,
+            made,
+            tuple(numbered(leaf) for leaf in state.leaves),
+            state.attachment and (place[state.attachment.host], numbered(state.attachment.axis)),
+            state.adjoins,
+            state.slots,
+        )
+        for name, scope, roots, made, state in forms
+    )
+
+
+__all__ = ["form_of"]
