@@ -10,7 +10,7 @@ from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.host_copies import HostCopy, host_copies
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Rescale, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
-from lathe.isa.layout_steps import Diagonal, Filling, Reordering, Reversing, Widening
+from lathe.isa.layout_steps import BlockDiagonal, Diagonal, Filling, Reordering, Reversing, Widening
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -23,6 +23,7 @@ __all__ = [
     "AluOp",
     "Assembly",
     "AssemblyError",
+    "BlockDiagonal",
     "BusError",
     "Columns",
     "Diagonal",

@@ -17,6 +17,7 @@ from lathe.configs.integers import integer
 from lathe.configs.notebook import repr_html
 from lathe.isa.errors import LayoutError
 from lathe.isa.layout_steps import (
+    BlockDiagonal,
     Diagonal,
     Filling,
     LayoutStep,
@@ -142,7 +143,7 @@ class Layout:
                 return (size,)
             case (Reversing(view=view),):
                 return view
-            case (Diagonal(shape=shape),):
+            case (Diagonal(shape=shape) | BlockDiagonal(shape=shape),):
                 return shape
         return self.shape
 

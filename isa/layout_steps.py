@@ -2,7 +2,8 @@
 
 A map such as ``[(i + 2) // 8, (i + 2) % 8]`` widens the axis, cuts it into digits and puts these in order. What the
 added cells hold is a constant, a copy of other cells, or nothing that anybody relies on. Kernels of a depthwise
-convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own.
+convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own; those of several
+groups become blocks along the diagonal of one matrix, so that a product multiplies the groups together.
 """
 
 from dataclasses import dataclass
@@ -163,7 +164,59 @@ class Diagonal:
         return (prod(self.view), prod(self.shape)) if possible else (-1, -1)
 
 
-LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal
+@dataclass(frozen=True, slots=True)
+class BlockDiagonal:
+    """The elements seen as ``view``; each of ``groups`` groups of dimension ``outer`` has indices of ``inner`` its own.
+
+    ``together`` groups share what is ``together`` times as long: with ``size = view[outer] // groups``, value
+    ``(o, i)`` goes to ``(o, o // size % together * view[inner] + i)``. All other cells are 0.
+    """
+
+    view: tuple[int, ...]
+    outer: int
+    inner: int
+    groups: int
+    together: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return tuple(n * self.together if dim == self.inner else n for dim, n in enumerate(self.view))
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array with zeros beside the blocks; a new one."""
+        spread = np.zeros(self.shape, array.dtype)
+        given, made = array.reshape(self.view), self._outermost(spread)
+        for index, rows in zip(self._places(), self._outermost(given), strict=True):
+            made[index] = rows
+        return spread
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """What is in the blocks."""
+        given = self._outermost(array.reshape(self.shape))
+        blocks = np.stack([given[index] for index in self._places()])
+        return np.moveaxis(blocks, (0, -1), (self.outer, self.inner))
+
+    def _outermost(self, array: NDArray[Any]) -> NDArray[Any]:
+        return np.moveaxis(array, (self.outer, self.inner), (0, -1))
+
+    def _places(self) -> list[tuple[Any, ...]]:
+        """Where the values of each index of ``outer`` are, with that dimension first and ``inner`` last."""
+        size, count = self.view[self.outer] // self.groups, self.view[self.inner]
+        first = [o // size % self.together * count for o in range(self.view[self.outer])]
+        return [(o, ..., slice(start, start + count)) for o, start in enumerate(first)]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where dimensions are none of the view's, or groups do not divide."""
+        dims = self.outer != self.inner and all(0 <= dim < len(self.view) for dim in (self.outer, self.inner))
+        if not dims or self.groups < 1 or self.together < 1:
+            return -1, -1
+        whole = self.view[self.outer] % self.groups == 0 and self.groups % self.together == 0
+        return (prod(self.view), prod(self.shape)) if whole else (-1, -1)
+
+
+LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal | BlockDiagonal
 
 
 def step_to_list(step: LayoutStep) -> list[Any]:
@@ -179,6 +232,8 @@ def step_to_list(step: LayoutStep) -> list[Any]:
             return ["reverse", list(view), list(axes)]
         case Diagonal(view, dim, rows, cols):
             return ["diagonal", list(view), dim, rows, cols]
+        case BlockDiagonal(view, outer, inner, groups, together):
+            return ["blocks", list(view), outer, inner, groups, together]
 
 
 def step_from_list(values: list[Any]) -> LayoutStep:
@@ -192,5 +247,7 @@ def step_from_list(values: list[Any]) -> LayoutStep:
             return Reversing(tuple(view), tuple(axes))
         case ["diagonal", view, dim, rows, cols]:
             return Diagonal(tuple(view), dim, rows, cols)
+        case ["blocks", view, outer, inner, groups, together]:
+            return BlockDiagonal(tuple(view), outer, inner, groups, together)
     view, order, shape = values
     return Reordering(tuple(view), tuple(order), tuple(shape))

@@ -94,7 +94,7 @@ class Expectation:
         for tensor in self.given:
             layout = compiled.layout_of(tensor)
             one = other = given = self.inputs[layout.tensor.name]
-            if layout.maps:
+            if layout.reorderings:
                 one, other = (
                     np.stack([layout.pack(sample, int(_fitting(spoilt, tensor.dtype))) for sample in given])
                     for spoilt in SPOILT.values()

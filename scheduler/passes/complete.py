@@ -1,6 +1,6 @@
 """What a schedule leaves open, filled in for a machine: a list of passes, each of which says what holds afterwards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from lathe.scheduler.passes.fill_domains import fill_domains
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
 from lathe.scheduler.passes.fold_constants import fold_constants
+from lathe.scheduler.passes.join_groups import join_groups
 from lathe.scheduler.passes.join_lookups import join_lookups
 from lathe.scheduler.passes.keep_parts_near import keep_parts_near
 from lathe.scheduler.passes.load_operands import load_operands
@@ -74,6 +75,7 @@ PASSES = (
     Pass("join-lookups", join_lookups, (given.LOOKUPS_APART,), (given.RESCALED_LOOKUPS,)),
     Pass("widen-sums", widen_sums, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT,), (given.NO_RESHAPES,)),
+    Pass("join-groups", join_groups, (given.ONE_OUTPUT,)),
     Pass("split-axes", split_axes, (given.ONE_OUTPUT,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.ONE_OUTPUT), (given.ALL_READ,)),
     Pass("mask-conditions", mask_conditions, (given.ONE_OUTPUT,)),
@@ -125,11 +127,12 @@ def completed_as_far_as_it_goes(
     return complete(schedule, config, passes, watch), refused
 
 
-def up_to(schedule: ScheduleView, config: HardwareConfig, name: str) -> ScheduleView:
-    """The schedule as it is after the pass of a name."""
+def up_to(schedule: ScheduleView, config: HardwareConfig, name: str, without: Collection[str] = ()) -> ScheduleView:
+    """The schedule as it is after the pass of a name, ``without`` some before it."""
     edit = Edit(schedule.state)
     for each in PASSES:
-        each.run(edit, Target(config))
+        if each.name not in without:
+            each.run(edit, Target(config))
         if each.name == name:
             return edit
     raise AssertionError(f"no pass {name}")

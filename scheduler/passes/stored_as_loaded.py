@@ -1,9 +1,9 @@
 """Stages of the ALU that make elements in the order in which products load them, so that nothing has to be turned.
 
 What no product makes, such as an addition of two images or the maximum over windows, is computed value by value: every
-lane by itself. Whatever lies in a lane may lie there, as long as all operands have it in the same. So where the program's
-inputs, which the host packs, are all that leads to a tensor, these lie in the order that is wanted (``Lanes.turns``),
-and so do all stages up to the tensor.
+lane by itself. Whatever lies in a lane may lie there, as long as all operands have it in the same. So where inputs of
+the program, which the host packs, are all that leads to a tensor, these lie in the order that is wanted
+(``Lanes.turns``), and so do all stages up to the tensor.
 """
 
 from collections.abc import Collection
@@ -12,9 +12,10 @@ from math import prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, walk
 from lathe.frontend.indices.plain import plain_axis
-from lathe.frontend.nodes import Binary, Select, axes_of
+from lathe.frontend.nodes import Select, axes_of
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.nest.cycles import circles
+from lathe.scheduler.passes.element_steps import element_steps
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.stage import Lanes
@@ -24,7 +25,7 @@ from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.turns import turns_needed
 
 STEPS = 2
-"""Steps of the ALU for an operation on two elements."""
+"""Steps of a turn for an element of the narrower columns, at least: a product and a reset."""
 
 
 def stages_to_order(
@@ -48,7 +49,7 @@ def stages_to_order(
         readers = (each for each in schedule.readers(stage.tensor) if each not in loaders)
         waiting += [each for each in (*makers, *readers) if each is not None]
     near = element_of(config, "acc")
-    more = sum(_more_elements(stage, plan, near) * _steps(stage) for stage in found)
+    more = sum(_more_elements(stage, plan, near) * element_steps(stage.state.computation, config) for stage in found)
     turned = _elements(tensor, plan.known[tensor], near.cols, near) * turns_needed(config) * STEPS
     return found if more <= turned else []
 
@@ -89,10 +90,3 @@ def _more_elements(stage: EditedStage, plan: LanePlan, near: Element) -> int:
 def _elements(tensor: Tensor, lanes: Lanes, cols: int, near: Element) -> int:
     sizes = {lanes.rows: near.rows, lanes.cols: cols}
     return prod(-(-extent // sizes.get(dim, 1)) for dim, extent in enumerate(tensor.shape))
-
-
-def _steps(stage: EditedStage) -> int:
-    """Cycles of the ALU for an element, about."""
-    computation = stage.state.computation
-    operations = sum(isinstance(node, Binary) for body in computation.bodies for node in walk(body))
-    return STEPS * max(operations, 1) * prod(axis.extent for axis in computation.reduce_axes)

@@ -5,7 +5,7 @@ elements, over the bus. The greater of the two is the bound: docs/performance.md
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,8 @@ from lathe.scheduler.target.wanted_extensions import check_extensions
 
 LAST_PASS = "split-axes"
 """The pass behind which the program is looked at: constants folded, reshapes merged, and nothing chosen yet."""
+JOINING = "join-groups"
+"""The pass that lets groups be multiplied together: a program may do so, or not."""
 KINDS = {WEIGHTS: "weights", PARAMETERS: "parameters", TABLES: "parameters"}
 
 
@@ -152,7 +154,15 @@ def bound_of(schedule: ScheduleView, config: HardwareConfig) -> Bound:
     Raises BuildError for a stage that only an extension computes which the machine has not.
     """
     check_extensions(schedule, config)
-    return _Program(up_to(schedule, config, LAST_PASS), config).bound()
+    joined = up_to(schedule, config, LAST_PASS)
+    found = _Program(joined, config).bound()
+    if not any(layout.spread for layout in joined.layouts.values()):
+        return found
+    apart = _Program(up_to(schedule, config, LAST_PASS, without=(JOINING,)), config).bound()
+    if apart.cycles <= found.cycles:
+        return apart
+    products = {each.name: each.products for each in apart.stages}  # those with zeros between groups do not count
+    return replace(found, stages=tuple(replace(each, products=products[each.name]) for each in found.stages))
 
 
 class _Program:

@@ -19,7 +19,7 @@ from lathe.configs.notebook import repr_html
 from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.nodes import AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
-from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.layout_steps import BlockDiagonal, LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padding import Pad, layout_steps
 from lathe.scheduler.errors import ScheduleError
@@ -31,19 +31,23 @@ class TensorLayout:
     """The layout of ``tensor``, as the program names it: ``maps``, one after the other. No map: row-major.
 
     ``earlier``: the tensors that have stood for it in a schedule, the program's first. ``pads`` says of each map what
-    the cells hold that it adds, None for one that adds none.
+    the cells hold that it adds, None for one that adds none. ``spread``: how the host puts zeros between groups, of
+    weights that passes have let stand for others.
     """
 
     tensor: Tensor
     maps: tuple[IndexMap, ...] = ()
     earlier: tuple[Tensor, ...] = ()
     pads: tuple[Pad | None, ...] = ()
+    spread: BlockDiagonal | None = None
 
     _repr_html_ = repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the axes in which the tensor is laid out."""
+        if self.spread is not None:
+            return self.spread.shape
         return self.maps[-1].shape if self.maps else self.tensor.shape
 
     @property
@@ -132,7 +136,7 @@ class TensorLayout:
         stands = (*self.earlier, *(self.tensor,) * len(self.maps))
         for (each, pad), tensor in zip(self.padded_maps, stands, strict=False):
             found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
-        return tuple(found)
+        return tuple(found) if self.spread is None else (*found, self.spread)
 
     @property
     def padded_maps(self) -> list[tuple[IndexMap, Pad | None]]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lathe.isa import Diagonal, Layout, LayoutError, PhysicalAxis, Reordering, Reversing
+from lathe.isa import BlockDiagonal, Diagonal, Layout, LayoutError, PhysicalAxis, Reordering, Reversing
 from lathe.isa.layout import BROADCAST
 
 
@@ -159,6 +159,46 @@ def test_a_dimension_along_diagonals(dim: int, rows: int, cols: int) -> None:
     [Diagonal((6, 80), 2, 4, 4), Diagonal((6, 80), -1, 4, 4), Diagonal((6, 80), 1, 0, 4), Diagonal((6, 81), 1, 4, 4)],
 )
 def test_diagonals_of_no_dimension_are_refused(step: Diagonal) -> None:
+    with pytest.raises(LayoutError) as caught:
+        Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
+    assert str(caught.value) == (
+        "A reordering of a layout of (6, 80) must be a permutation of the dimensions of a shape of 480 elements, not "
+        f"{step!r}. Correct its shapes and its order."
+    )
+
+
+@pytest.mark.parametrize(("groups", "together"), [(1, 1), (6, 6), (6, 2), (3, 3), (2, 1)])
+@pytest.mark.parametrize(("outer", "inner"), [(1, 2), (1, 0), (1, 3)])
+def test_groups_as_blocks_along_a_diagonal(outer: int, inner: int, groups: int, together: int) -> None:
+    """Each value once, among the indices of its own group; there and back, and as plain values."""
+    view = (2, 6, 4, 3)
+    step = BlockDiagonal(view, outer, inner, groups, together)
+    axes = tuple(PhysicalAxis(n, 1, extent) for n, extent in enumerate(step.shape))
+    layout = Layout((12, 12), "int8", axes, reorderings=(step,))
+    array = np.random.default_rng(6).integers(1, 128, (12, 12), np.int8)
+    wanted = np.zeros(step.shape, np.int8)
+    for place in np.ndindex(view):
+        moved = list(place)
+        moved[inner] += place[outer] // (view[outer] // groups) % together * view[inner]
+        wanted[tuple(moved)] = array.reshape(view)[place]
+    assert layout.pack(array).tolist() == wanted.tolist()
+    assert layout.unpack(wanted).tolist() == array.tolist()
+    assert Layout.from_dict(layout.to_dict()) == layout
+    assert layout.nbytes == array.size * together
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        BlockDiagonal((6, 80), 0, 0, 2, 2),
+        BlockDiagonal((6, 80), 0, 2, 2, 2),
+        BlockDiagonal((6, 80), 0, 1, 4, 2),
+        BlockDiagonal((6, 80), 0, 1, 3, 2),
+        BlockDiagonal((6, 80), 0, 1, 0, 1),
+        BlockDiagonal((6, 81), 0, 1, 2, 2),
+    ],
+)
+def test_groups_that_do_not_divide_are_refused(step: BlockDiagonal) -> None:
     with pytest.raises(LayoutError) as caught:
         Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
     assert str(caught.value) == (
