@@ -117,8 +117,8 @@ CASES = [
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
         "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
         "fit-lanes, fold-constants, split-outputs, separate-lookups, join-lookups, widen-sums, merge-reshapes, "
-        "split-axes, drop-unread, mask-conditions, bring-by-products, sum-by-products, choose-units, agree-on-lanes, "
-        "turn-elements, tile-groups, load-operands, adjoin-elements, choose-rules), not 'assembly'."),
+        "join-groups, split-axes, drop-unread, mask-conditions, bring-by-products, sum-by-products, choose-units, "
+        "agree-on-lanes, turn-elements, tile-groups, load-operands, adjoin-elements, choose-rules), not 'assembly'."),
     Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
         BuildError, "constants of build must be inputs of the program (A), not 'B'."),
     Mistake("constant_of_another_shape", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),

@@ -6,6 +6,7 @@ from shaped_machines import machine
 from small_machine import on_rtl, run
 
 import lathe as lt
+from lathe.configs import load_config
 from lathe.scheduler.passes.complete import up_to
 
 SHAPES = [(2, 4, 16), (2, 16, 8), (4, 8, 16), (4, 16, 4), (4, 4, 32)]
@@ -15,8 +16,8 @@ def image(shape, name="data"):
     return lt.placeholder(shape, "int8", name=name)
 
 
-def conv(data, name="conv", kernel=3, **options):
-    weights = lt.placeholder((8, kernel, kernel, data.shape[-1]), "int8", name=f"{name}.weights")
+def conv(data, name="conv", kernel=3, filters=8, **options):
+    weights = lt.placeholder((filters, kernel, kernel, data.shape[-1]), "int8", name=f"{name}.weights")
     return lt.requantise(lt.conv2d(data, weights, name=name, **options), 7, name=f"{name}.narrow")
 
 
@@ -71,6 +72,31 @@ def test_few_channels_of_a_long_reduction_are_turned():
     """Whole spans of 32 would take eight times the steps of the ALU."""
     pool = lt.max_pool2d(image((2, 9, 9, 4)), 5, stride=1, name="pool")
     assert turned(conv(pool), machine(2, 32, 4)) == ["pool.turned", "pool.turned.turned"]
+
+
+@pytest.mark.parametrize(
+    ("behind", "unit"), [("data", "diagonal"), ("maximum", "diagonal"), ("product", "no diagonal")]
+)
+def test_turns_count_where_the_alu_could_do_without(behind, unit):
+    """The same products: data that inputs alone lead to need no turns, what a product makes does."""
+    config = load_config("vta").with_(
+        name="2x4x32",
+        batch=2,
+        block_in=4,
+        block_out=32,
+        inp_buffer_bytes=2 * 4 * 1024,
+        wgt_buffer_bytes=4 * 32 * 512,
+        acc_buffer_bytes=2 * 32 * 4 * 1024,
+    )
+    before = image((1, 25, 25, 32))
+    if behind == "maximum":
+        before = lt.max_pool2d(image((1, 26, 26, 32)), 2, stride=1, name="pool")
+    elif behind == "product":
+        before = conv(image((1, 25, 25, 32)), kernel=1, filters=32)
+    weights = lt.placeholder((3, 3, 32), "int8", name="deep.weights")
+    deep = lt.depthwise_conv2d(before, weights, stride=2, name="deep")
+    ((_, why),) = lt.explain(lt.requantise(deep, 7, name="output"), config).units
+    assert why.startswith(unit)
 
 
 def test_on_the_rtl():
