@@ -198,7 +198,7 @@ class DramMap:
             turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
             seen = form(scope, turns)
             as_it_lies = turns is not None and turns == (lanes.turns or 0)
-            if not as_it_lies and not stores_make_elements(self.config, lanes, scope):
+            if not as_it_lies and not stores_make_elements(self.config, lanes, scope, tensor.shape):
                 raise BuildError(
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
                     f"of equal columns in out and {scope} on a machine with a batch of {own.rows}, not {own.cols} and "

@@ -106,7 +106,7 @@ def _wanted(schedule: Edit, target: Target) -> Iterator[_Wanted]:
             if schedule.maker(tensor) is None or schedule.scope_of(tensor) != DRAM:
                 continue
             lanes = plan.known[tensor]
-            if lanes.cols is None or stores_make_elements(target.config, lanes, target.data.name):
+            if lanes.cols is None or stores_make_elements(target.config, lanes, target.data.name, tensor.shape):
                 continue
             if may_be_turned(schedule, tensor):
                 yield _Wanted(reader, tensor, tuple(read for read in reads if read.tensor is tensor))

@@ -1,7 +1,7 @@
 """Cycles of products of each channel with a weight of its own: on the matrix core with diagonal weights, or the ALU."""
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
@@ -42,9 +42,18 @@ def estimate(stage: StageView, product: Product, config: HardwareConfig, steps_o
     )
     loads_of_alu = sum(_beats(read, product, NEAR, config) for read in (product.data, product.weight))
     latency = 2 * (config.memory.latency + HANDLING)
-    matrix = max(cells * product.steps(computation, config), loads * config.memory.cycles_per_beat)
-    matrix += _turning(stage, product, config)
+    assert product.column is not None, f"no channels of {stage.name} run along diagonals"
+    blocks = (
+        ceil(product.column.extent / near.cols),
+        ceil(product.column.extent / min(config.block_in, config.block_out)),
+    )
+    steps = cells // blocks[0] * blocks[1] * taps  # parts of an element that hold no channel are left out
+    matrix = max(steps, loads * config.memory.cycles_per_beat)
     alu = cells * taps * steps_of_alu + loads_of_alu * config.memory.cycles_per_beat
+    turning = _turning(stage, product, config)
+    if turning:
+        matrix += turning
+        alu += _rows(product, config) * config.memory.latency  # the compute unit waits for its own loads
     return Estimate(matrix + latency, alu + latency)
 
 
@@ -70,6 +79,14 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
     steps = (near.span // near.grain if near.cols == near.span else 1) + 1
     beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
     return turns * max(cells * steps, beats)
+
+
+def _rows(product: Product, config: HardwareConfig) -> int:
+    """Rows of the data's elements that adjoin; about as many LOADs bring them."""
+    shape, lanes = product.data.tensor.shape, lanes_of_operand(product, DATA, config)
+    count = Physical(shape, Lanes(lanes.rows, lanes.cols), element_of(config, NEAR)).count
+    innermost = [extent for dim, extent in enumerate(shape) if dim not in lanes.dims]
+    return count // innermost[-1] if innermost else count
 
 
 def _is_made_by_a_product(schedule: ScheduleView, tensor: Tensor) -> bool:

@@ -74,6 +74,17 @@ def test_few_channels_of_a_long_reduction_are_turned():
     assert turned(conv(pool), machine(2, 32, 4)) == ["pool.turned", "pool.turned.turned"]
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("filters", [3, 4])
+def test_one_image_of_one_block_of_channels_lies_as_it_is_loaded(shape, padding, filters):
+    config, block = machine(*shape), min(shape[1:])
+    before = conv(image((1, 6, 7, 8)), "first", filters=filters)
+    assert turned(conv(before, "second", padding=padding), config) == []
+    assert turned(conv(conv(image((2, 6, 7, 8)), "first", filters=filters), "second"), config)
+    assert turned(conv(conv(image((1, 6, 7, 8)), "first", filters=block + 1), "second"), config)
+
+
 @pytest.mark.parametrize(
     ("behind", "unit"), [("data", "diagonal"), ("maximum", "diagonal"), ("product", "no diagonal")]
 )
