@@ -39,8 +39,8 @@ class Step:
     """One command: its name, the stage or tensor it is about, and what it says.
 
     ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, gathered, makes), ``set_scope`` (scope), ``split``
-    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a memory: factor). ``makes`` is what
-    later steps call a copy.
+    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a memory: factor).
+    ``makes`` is what later steps call a copy.
     """
 
     command: str

@@ -27,7 +27,7 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
-from lathe.scheduler.target.elements import Physical, outside_of
+from lathe.scheduler.target.elements import Physical, form_in, outside_of
 from lathe.scheduler.target.lanes import LanePlan, lanes_read
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
 from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_make_weights
@@ -137,7 +137,7 @@ class DramMap:
                     continue
                 own, scope = self._wanted(stage, access)
                 outside = outside_of(self.schedule, tensor.shape, own)
-                form = Physical(tensor.shape, own, self.target.element_in(scope), outside=outside)
+                form = form_in(tensor.shape, own, self.target.element_in(scope), outside)
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
                         f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
@@ -198,7 +198,7 @@ class DramMap:
             turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
             seen = form(scope, turns)
             as_it_lies = turns is not None and turns == (lanes.turns or 0)
-            if not as_it_lies and not stores_make_elements(self.config, lanes, scope):
+            if not as_it_lies and not stores_make_elements(self.config, lanes, scope, tensor.shape):
                 raise BuildError(
                     f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
                     f"of equal columns in out and {scope} on a machine with a batch of {own.rows}, not {own.cols} and "
@@ -274,7 +274,7 @@ def _bytes_of(form: Physical) -> object:
         form.element.spread_rows and rows > 1 and own[0] is None,
         form.element.spread_cols and cols > 1 and own[1] is None,
     )
-    return (form.view, form.order, own, rows, cols, form.group, form.stack, spread)
+    return (form.view, form.order, own, form.lanes.turns, rows, cols, form.group, form.stack, spread)
 
 
 def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:

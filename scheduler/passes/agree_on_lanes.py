@@ -172,7 +172,7 @@ class _Agreement:
                 fits = fits and (not by_us or weights.setdefault(tensor, wanted) == wanted)
             else:
                 fits = have.cols == wanted.cols and (memory.element.rows == 1 or have.rows == wanted.rows)
-                if by_us and not stores_make_elements(config, have, memory.name):
+                if by_us and not stores_make_elements(config, have, memory.name, tensor.shape):
                     fits = fits and have.cols is not None and may_be_turned(self.schedule, tensor)
             if is_loaded_with_zeros(self.schedule, tensor):
                 fits = fits and not obstacles_of(maker.state, {tensor: wanted}, memory.element, config)

@@ -8,6 +8,7 @@ their readers, so that what is left out goes on through a chain of layers, up to
 
 from lathe.frontend import Tensor
 from lathe.scheduler.algorithm.read_elements import Elements, elements_read, narrowed, reading_narrowed
+from lathe.scheduler.passes.drop_between_windows import drop_between_windows, put_borders
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
@@ -17,9 +18,14 @@ from lathe.scheduler.target.target import Target
 
 def drop_unread(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Leave out, in place, what untouched stages make and nobody reads."""
+    cut: list[EditedStage] = []
     for stage in reversed(list(schedule.stages)):
         for dim, elements in read_of(stage).items():
             narrow(stage, dim, elements)
+        if _is_for_others(stage) and drop_between_windows(stage):
+            cut.append(stage)
+    for stage in cut:
+        put_borders(schedule, stage)
 
 
 def is_read(stage: StageView) -> bool:
@@ -29,14 +35,19 @@ def is_read(stage: StageView) -> bool:
 
 def read_of(stage: StageView) -> dict[int, Elements]:
     """By dimension, which elements are read, if not all are."""
-    schedule, tensor = stage.schedule, stage.tensor
-    readers = schedule.readers(tensor)
-    own = len(stage.state.tensors) == 1 and all(is_untouched(each) for each in (stage, *readers))
-    if not own or not readers or stage in readers or tensor in schedule.outputs:
+    tensor, readers = stage.tensor, stage.schedule.readers(stage.tensor)
+    if not _is_for_others(stage):
         return {}
     reads = [read for each in readers for read in each.state.computation.reads if read.tensor is tensor]
     found = {dim: elements_read([read.indices[dim] for read in reads], tensor.shape[dim]) for dim in range(tensor.ndim)}
     return {dim: each for dim, each in found.items() if each is not None and each.count < tensor.shape[dim]}
+
+
+def _is_for_others(stage: StageView) -> bool:
+    """Whether an untouched stage makes one tensor, for other untouched stages alone."""
+    readers = stage.schedule.readers(stage.tensor)
+    own = len(stage.state.tensors) == 1 and all(is_untouched(each) for each in (stage, *readers))
+    return own and bool(readers) and stage not in readers and stage.tensor not in stage.schedule.outputs
 
 
 def narrow(stage: EditedStage, dim: int, elements: Elements) -> None:

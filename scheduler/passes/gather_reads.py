@@ -9,18 +9,17 @@ line are a burst each, which is worth it where that takes no longer than the lin
 from math import ceil
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Axis, as_affine
-from lathe.scheduler.algorithm.patterns import dimension_of, is_plain_read
+from lathe.frontend import Axis
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.passes.drop_unread import narrow, read_of
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DATA, DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.pixels import pixels_of
 from lathe.scheduler.target.products import Product
 from lathe.scheduler.target.target import Target
 
@@ -69,30 +68,3 @@ def _burst(beats: float, config: HardwareConfig) -> float:
     memory = config.memory
     waiting = memory.latency / memory.cycles_per_beat
     return max(ceil(beats), (waiting + ceil(beats)) / memory.outstanding_reads)
-
-
-def pixels_of(product: Product, config: HardwareConfig) -> list[int]:
-    """The dimensions of a product's data that run along no lanes: of these the last is that of pixels in a line."""
-    element = element_of(config, DATA)
-    sides = ((product.row, element.rows), (product.inner, element.cols))
-    lanes = [dimension_of(product.data, axis) for axis, values in sides if values > 1]
-    return [dim for dim in range(product.data.tensor.ndim) if dim not in lanes]
-
-
-def gathers(stage: StageView, product: Product, config: HardwareConfig) -> bool:
-    """Whether a stage copies some pixels or lines of a tensor, as they lie, for the data of a product."""
-    body = stage.state.computation.bodies[0]
-    if product.data.tensor is not stage.tensor or not is_plain_read(body) or len(stage.state.tensors) > 1:
-        return False
-    axes = stage.state.computation.axes
-    if len(body.indices) != len(axes) or stage.state.computation.reduce_axes:
-        return False
-    steps: list[int] = []
-    for dim, (index, axis, extent) in enumerate(zip(body.indices, axes, body.tensor.shape, strict=True)):
-        form = as_affine(index)
-        if form is None or form.coefficients.keys() != {axis}:
-            return False
-        steps.append(form.coefficients[axis])
-        if dim not in pixels_of(product, config) and (form.const or steps[dim] != 1 or axis.extent != extent):
-            return False
-    return any(step > 1 for step in steps) and all(step > 0 for step in steps)

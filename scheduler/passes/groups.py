@@ -14,13 +14,13 @@ from lathe.frontend.nodes import Cast, Const, Select
 from lathe.scheduler.algorithm.patterns import factors, is_plain_read
 from lathe.scheduler.algorithm.rewrite import redirect_reads, renamed_axes
 from lathe.scheduler.algorithm.undefined import stripped
-from lathe.scheduler.passes.gather_reads import gathers
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.pixels import gathers
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.windows_apart import reads_windows_apart
 from lathe.scheduler.target.zero_lanes import comes_from_host

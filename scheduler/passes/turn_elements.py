@@ -19,6 +19,7 @@ from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.passes.groups import groups_of, is_copy, is_padding
+from lathe.scheduler.passes.stored_as_loaded import stages_to_order
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
@@ -44,7 +45,14 @@ def turn_elements(schedule: Edit, target: Target) -> None:
     matrices: dict[int, Tensor] = {}
     while (one := next(_wanted(schedule, target), None)) is not None:
         if one.tensor not in turned:
-            lanes = plan_lanes(schedule, target.config).known[one.tensor]
+            plan = plan_lanes(schedule, target.config)
+            loaders = [each.reader for each in _wanted(schedule, target)]
+            ordered = stages_to_order(schedule, target.config, plan, one.tensor, loaders)
+            if ordered:
+                for stage in ordered:
+                    stage.change(lanes=replace(plan.known[stage.tensor], turns=turns_needed(target.config)))
+                continue
+            lanes = plan.known[one.tensor]
             last = one.tensor
             for turn in range(1, turns_needed(target.config) + 1):
                 if turn not in matrices:
@@ -98,7 +106,7 @@ def _wanted(schedule: Edit, target: Target) -> Iterator[_Wanted]:
             if schedule.maker(tensor) is None or schedule.scope_of(tensor) != DRAM:
                 continue
             lanes = plan.known[tensor]
-            if lanes.cols is None or stores_make_elements(target.config, lanes, target.data.name):
+            if lanes.cols is None or stores_make_elements(target.config, lanes, target.data.name, tensor.shape):
                 continue
             if may_be_turned(schedule, tensor):
                 yield _Wanted(reader, tensor, tuple(read for read in reads if read.tensor is tensor))

@@ -1,17 +1,21 @@
 """Cycles of products of each channel with a weight of its own: on the matrix core with diagonal weights, or the ALU."""
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
 from lathe.frontend.nodes import Axis, Read
+from lathe.scheduler.algorithm.patterns import factors
+from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.tiling.cycles import HANDLING
 from lathe.scheduler.state.memories import DATA, NEAR, WEIGHTS
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.products import Product, lanes_of_operand
+from lathe.scheduler.target.turns import turns_needed
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,61 @@ def estimate(stage: StageView, product: Product, config: HardwareConfig, steps_o
     )
     loads_of_alu = sum(_beats(read, product, NEAR, config) for read in (product.data, product.weight))
     latency = 2 * (config.memory.latency + HANDLING)
-    matrix = max(cells * product.steps(computation, config), loads * config.memory.cycles_per_beat)
+    assert product.column is not None, f"no channels of {stage.name} run along diagonals"
+    blocks = (
+        ceil(product.column.extent / near.cols),
+        ceil(product.column.extent / min(config.block_in, config.block_out)),
+    )
+    steps = cells // blocks[0] * blocks[1] * taps  # parts of an element that hold no channel are left out
+    matrix = max(steps, loads * config.memory.cycles_per_beat)
     alu = cells * taps * steps_of_alu + loads_of_alu * config.memory.cycles_per_beat
+    turning = _turning(stage, product, config)
+    if turning:
+        matrix += turning
+        alu += _rows(product, config) * config.memory.latency  # the compute unit waits for its own loads
     return Estimate(matrix + latency, alu + latency)
+
+
+def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
+    """Cycles of the turns for which stored data wait before a product loads them, if no other product does.
+
+    Each loads the data, multiplies and stores them; loads and stores share the bus.
+    """
+    turns, schedule, read = turns_needed(config), stage.schedule, product.data
+    maker = schedule.maker(read.tensor)
+    while maker is not None and is_padding(maker) and schedule.readers(read.tensor) == [stage]:
+        stage, (access,) = maker, maker.state.computation.reads
+        read = access.node
+        maker = schedule.maker(read.tensor)
+    if not turns or not _is_made_by_a_product(schedule, read.tensor):
+        return 0
+    others = (each for each in schedule.readers(read.tensor) if each is not stage)
+    if any(factors(each.state.computation) is not None or is_padding(each) for each in others):
+        return 0
+    near = element_of(config, NEAR)
+    lanes = lanes_of_operand(product, DATA, config)
+    cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
+    steps = (near.span // near.grain if near.cols == near.span else 1) + 1
+    beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
+    return turns * max(cells * steps, beats)
+
+
+def _rows(product: Product, config: HardwareConfig) -> int:
+    """Rows of the data's elements that adjoin; about as many LOADs bring them."""
+    shape, lanes = product.data.tensor.shape, lanes_of_operand(product, DATA, config)
+    count = Physical(shape, Lanes(lanes.rows, lanes.cols), element_of(config, NEAR)).count
+    innermost = [extent for dim, extent in enumerate(shape) if dim not in lanes.dims]
+    return count // innermost[-1] if innermost else count
+
+
+def _is_made_by_a_product(schedule: ScheduleView, tensor: Tensor) -> bool:
+    """Whether products lead to a tensor; what the ALU makes of inputs alone may lie as it is loaded."""
+    maker = schedule.maker(tensor)
+    if maker is None:
+        return False
+    computation = maker.state.computation
+    product = factors(computation) is not None and not maker.state.on_alu
+    return product or any(_is_made_by_a_product(schedule, read.tensor) for read in computation.reads)
 
 
 def _beats(read: Read, product: Product, scope: str, config: HardwareConfig) -> int:

@@ -16,7 +16,7 @@ from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Axis, Binary, Compare, ReadAccess, Select, axes_of
 from lathe.frontend.operand import Expr
-from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
@@ -87,7 +87,8 @@ class _Planner:
         """What a stage says once those before it have spoken."""
         known, config = self.plan.known, self.config
         product = None
-        if state.lanes is not None and state.lanes.turns is not None and state.computation.reduce_axes:
+        if _is_turn(state):
+            assert state.lanes is not None, f"{state.tensor.name} has no lanes"
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
             walked = [state.computation.axes[dim] for dim in state.walked]
@@ -259,6 +260,12 @@ def obstacles_of(
     return found
 
 
+def _is_turn(state: "StageState") -> bool:
+    """Whether a stage is a product that only moves blocks; the ALU may make elements in such an order, too."""
+    turned = state.lanes is not None and state.lanes.turns is not None
+    return turned and bool(state.computation.reduce_axes) and factors(state.computation) is not None
+
+
 def _is_long(axis: Axis | None) -> bool:
     return axis is not None and axis.extent > 1
 
@@ -354,7 +361,7 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) ->
         cols = shifted.get(lanes.cols)
     if rows is None and lanes.rows is not None:
         rows = shifted.get(lanes.rows)
-    return Lanes(None if rows == cols else rows, cols)
+    return Lanes(None if rows == cols else rows, cols, lanes.turns or None)
 
 
 @lru_cache(maxsize=4096)

@@ -1,5 +1,7 @@
 """The forms in which stored tensors have to lie in DRAM for what loads them."""
 
+from collections.abc import Sequence
+
 from lathe.configs import HardwareConfig
 from lathe.scheduler.state.memories import DRAM, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
@@ -18,8 +20,16 @@ def stores_make_weights(config: HardwareConfig, lanes: Lanes, wanted: Lanes) -> 
     return rows and cols and weights.cols == stored.cols and weights.rows % stored.rows == 0
 
 
-def stores_make_elements(config: HardwareConfig, lanes: Lanes, scope: str) -> bool:
-    """Whether stored elements with these lanes, one behind the other, are the elements that a memory loads."""
+def stores_make_elements(config: HardwareConfig, lanes: Lanes, scope: str, shape: Sequence[int]) -> bool:
+    """Whether stored elements with these lanes, one behind the other, are the elements that a memory loads.
+
+    ``shape`` is that of the tensor. Of one row, and columns that fill no more than the first block of an element, the
+    first stored one has all there is where the first loaded one has it.
+    """
     stored, loaded = element_of(config, DRAM), element_of(config, scope)
+    if lanes.turns is not None:
+        return lanes.turns == turns_needed(config)
+    one_row = lanes.rows is not None and shape[lanes.rows] == 1
+    one_block = lanes.cols is not None and shape[lanes.cols] <= min(stored.cols, loaded.cols)
     plain = stored.rows == 1 or stored.cols == loaded.cols or lanes == Lanes(None, None)
-    return plain if lanes.turns is None else lanes.turns == turns_needed(config)
+    return plain or (one_row and one_block)
