@@ -5,6 +5,7 @@ import click
 from lathe.commands.options import json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config, shipped_configs
+from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.listing import derived_names, derived_values, given_values
 
 
@@ -36,9 +37,17 @@ def buffer_size(size: int) -> str:
     return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"
 
 
+def extensions_of(machine: HardwareConfig) -> str:
+    """What a machine has beyond VTA, in short."""
+    missing = [each for each in EXTENSIONS if each not in machine.extensions]
+    if missing and len(missing) < len(machine.extensions):
+        return f"all but {', '.join(missing)}"
+    return (", ".join(machine.extensions) or "none") if missing else "all"
+
+
 def print_list(machines: list[HardwareConfig]) -> None:
     """One line per machine, and how to read on."""
-    columns = ["name", "batch", "in × out", "MAC/cycle", "uop", "inp", "wgt", "acc", "bus", "latency"]
+    columns = ["name", "batch", "in × out", "MAC/cycle", "uop", "inp", "wgt", "acc", "bus", "latency", "extensions"]
     rows = [
         [
             machine.name,
@@ -48,6 +57,7 @@ def print_list(machines: list[HardwareConfig]) -> None:
             *(buffer_size(getattr(machine, f"{memory}_buffer_bytes")) for memory in ("uop", "inp", "wgt", "acc")),
             f"{machine.memory.bus_bits} bit",
             f"{machine.memory.latency} cycles",
+            extensions_of(machine),
         ]
         for machine in machines
     ]
