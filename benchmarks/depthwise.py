@@ -1,7 +1,7 @@
 """Depthwise 3×3 convolutions of MobileNet v2 (Sandler et al., 2018) on `lathe16`: cycles, work and bytes.
 
 Each is built with the default schedule for an ideal memory (latency 0), with biases and requantised per channel by the
-instruction RESCALE, and compared with NumPy. The same with a shift for all channels takes the ALU, in five steps.
+instruction RESCALE, and compared with NumPy. The same with a shift for all channels takes the ALU, in six steps.
 
     python benchmarks/depthwise.py [--json]
 """

@@ -4,8 +4,9 @@ Cycles are those of the convolutions of ResNet-18 (He et al., 2015) and the shar
 multiplies, on `vta` with an ideal memory (latency 0), as it is, with each extension alone, and with all of them;
 default schedules, every output compared with NumPy. A result is brought to 8 bits with one shift for all channels;
 where there is `rescale`, with a bias and a factor for each channel and ReLU, which is more, and where there is
-`rescale_add`, with a shortcut added, which is compared with a shift, an addition and ReLU on the ALU. `lookup` saves
-nothing of these; it is told what a table for 56×56×64 values takes, which no machine without it does.
+`rescale_add`, with a shortcut added, which is compared with a shift, an addition and ReLU on the ALU. The same is told
+of a depthwise 3×3 over 112×112×96. `lookup` saves nothing of these; it is told what a table for 56×56×64 values takes,
+which no machine without it does.
 
 Cells and clock are those of `tiny`, as it is and with each extension alone (and `rescale`, where that needs it), on an
 LFE5U-45F of speed grade 6, the clock being the median of three placements. They take two hours the first time, and are
@@ -23,6 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import depthwise
 from begin import convolution, measured, name_of
 from figures import Figure, at_least, one_core, report
 from quantised import CONVOLUTIONS, layer
@@ -50,6 +52,11 @@ def variant(plain: lt.HardwareConfig, *names: str) -> lt.HardwareConfig:
     return plain.with_(extensions=chosen, par_buffer_bytes=par, lut_buffer_bytes=lut)
 
 
+def only(plain: lt.HardwareConfig, which: str) -> lt.HardwareConfig:
+    """The plain machine, or one with a single extension."""
+    return plain if which == "plain" else variant(plain, which)
+
+
 def shortcut_by_shift(shape: tuple[int, int, int, int, int]) -> tuple[lt.Tensor, list[lt.Tensor]]:
     """A convolution, shifted, with a shortcut added and ReLU, by the ALU."""
     output, (data, weights, _) = convolution(*shape)
@@ -64,6 +71,13 @@ def shortcut_by_shift(shape: tuple[int, int, int, int, int]) -> tuple[lt.Tensor,
     return added, [data, weights, shortcut, added]
 
 
+BY_SHIFT = ("plain", *(each for each in EXTENSIONS if each not in (RESCALE, RESCALE_ADD, LOOKUP)))
+"""The plain machine, and extensions with which a result is brought to 8 bits as without."""
+PER_CHANNEL = {RESCALE: (RESCALE,), "all": tuple(EXTENSIONS)}
+"""Machines with a bias and a factor for each channel."""
+DEPTHWISE = (112, 96, 1)
+
+
 def run(output: lt.Tensor, tensors: list[lt.Tensor], machine: lt.HardwareConfig, inputs: dict[str, Any]) -> lt.Result:
     result = lt.simulate(lt.build(output, tensors, machine), inputs)
     assert np.array_equal(result.outputs[output.name], lt.reference(output, inputs)), "bits differ from NumPy"
@@ -75,26 +89,30 @@ def random_bytes(tensors: list[lt.Tensor]) -> dict[str, Any]:
     return {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in tensors}
 
 
+def savings(name: str, taken: dict[str, lt.Result]) -> list[Figure]:
+    """What each machine takes or saves of a layer."""
+    figures = []
+    for which, result in taken.items():
+        if which in ("plain", "all"):
+            share = result.counters.gemm_operations / result.cycles
+            figures.append(Figure(f"{name}, {which}", result.cycles, "cycles"))
+            figures.append(Figure(f"{name}, {which}: GEMM", share, "of 1"))
+        else:
+            saved = taken["plain"].cycles - result.cycles
+            figures.append(Figure(f"{name}, saved by {which}", saved, "cycles"))
+    return figures
+
+
 def cycles() -> list[Figure]:
     plain = lt.load_config("vta").with_(**{"memory.latency": 0})
     figures = []
     for shape in CONVOLUTIONS:
         name = name_of(*shape)
-        taken = {}
-        for which in ("plain", *(each for each in EXTENSIONS if each not in (RESCALE, RESCALE_ADD, LOOKUP))):
-            machine = plain if which == "plain" else variant(plain, which)
-            taken[which] = measured(*convolution(*shape), machine)
-        for which, names in ((RESCALE, (RESCALE,)), ("all", tuple(EXTENSIONS))):
+        taken = {which: measured(*convolution(*shape), only(plain, which)) for which in BY_SHIFT}
+        for which, names in PER_CHANNEL.items():
             output, tensors, inputs, _ = layer(shape, added=False)
             taken[which] = run(output, tensors, variant(plain, *names), inputs)
-        for which, result in taken.items():
-            if which in ("plain", "all"):
-                share = result.counters.gemm_operations / result.cycles
-                figures.append(Figure(f"{name}, {which}", result.cycles, "cycles"))
-                figures.append(Figure(f"{name}, {which}: GEMM", share, "of 1"))
-            else:
-                saved = taken["plain"].cycles - result.cycles
-                figures.append(Figure(f"{name}, saved by {which}", saved, "cycles"))
+        figures += savings(name, taken)
         if shape[3:] == (3, 1):
             output, tensors = shortcut_by_shift(shape)
             before = run(output, tensors, plain, random_bytes(tensors[:3])).cycles
@@ -102,6 +120,12 @@ def cycles() -> list[Figure]:
             after = run(output, tensors, variant(plain, RESCALE_ADD), inputs).cycles
             figures.append(Figure(f"{name} with a shortcut, plain", before, "cycles"))
             figures.append(Figure(f"{name} with a shortcut, saved by {RESCALE_ADD}", before - after, "cycles"))
+    pixels, channels, _ = DEPTHWISE
+    by_shift, per_channel = (depthwise.layer(*DEPTHWISE, per_channel=each) for each in (False, True))
+    taken = {which: depthwise.measured(*by_shift, only(plain, which)) for which in BY_SHIFT}
+    for which, names in PER_CHANNEL.items():
+        taken[which] = depthwise.measured(*per_channel, variant(plain, *names))
+    figures += savings(f"{pixels}×{pixels}×{channels}, depthwise", taken)
     data, table = lt.placeholder((56, 56, 64), "int8", name="data"), lt.placeholder((256,), "int8", name="table")
     output = lt.lookup(data, table, name="output")
     looked_up = run(output, [data, table, output], variant(plain, LOOKUP), random_bytes([data, table]))

@@ -66,3 +66,9 @@ def test_files_that_docstrings_and_comments_name_are_there(room):
         for each in named:
             bases = (ROOT, ROOT / room, ROOT / path.parent)
             assert any((base / each).exists() for base in bases), f"{path} names {each}"
+
+
+def test_the_page_on_the_rtl_lists_every_file():
+    table = (ROOT / "docs" / "rtl.md").read_text(encoding="utf-8").split("| file | what |\n", 1)[1].split("\n\n")[0]
+    files = [path.name for path in (ROOT / "rtl").glob("*.py") if path.name != "__init__.py"]
+    assert [name for name in sorted(files) if f"`{name}`" not in table] == []

@@ -5,7 +5,10 @@ import click
 from lathe.commands.options import json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config, shipped_configs
+from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.listing import derived_names, derived_values, given_values
+
+SCRATCHPADS = ("uop", "inp", "wgt", "acc")
 
 
 @click.command()
@@ -31,28 +34,32 @@ def configs(name: str | None, as_json: bool) -> None:
         print_machine(machine)
 
 
-def buffer_size(size: int) -> str:
-    """A number of bytes in KiB if it is whole in KiB."""
-    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"
+def extensions_of(machine: HardwareConfig) -> str:
+    """What a machine has beyond VTA, in short."""
+    missing = [each for each in EXTENSIONS if each not in machine.extensions]
+    if missing and len(missing) < len(machine.extensions):
+        return f"all but {', '.join(missing)}"
+    return (", ".join(machine.extensions) or "none") if missing else "all"
 
 
 def print_list(machines: list[HardwareConfig]) -> None:
-    """One line per machine, and how to read on."""
-    columns = ["name", "batch", "in × out", "MAC/cycle", "uop", "inp", "wgt", "acc", "bus", "latency"]
+    """One line per machine, which fits a terminal of 80 columns, and how to read on."""
+    columns = ["name", "batch", "in × out", "MACs", *SCRATCHPADS, "bus", "latency", "extensions"]
     rows = [
         [
             machine.name,
             machine.batch,
             f"{machine.block_in} × {machine.block_out}",
             grouped(machine.batch * machine.block_in * machine.block_out),
-            *(buffer_size(getattr(machine, f"{memory}_buffer_bytes")) for memory in ("uop", "inp", "wgt", "acc")),
-            f"{machine.memory.bus_bits} bit",
-            f"{machine.memory.latency} cycles",
+            *(f"{getattr(machine, f'{memory}_buffer_bytes') / 1024:g}" for memory in SCRATCHPADS),
+            machine.memory.bus_bits,
+            machine.memory.latency,
+            extensions_of(machine),
         ]
         for machine in machines
     ]
     out = console()
-    out.print(table("Shipped machines", columns, rows))
+    out.print(table("Shipped machines: scratchpads in KiB, the bus in bits, latency in cycles", columns, rows))
     out.print("\n`lathe configs NAME` shows all numbers of a machine.")
 
 

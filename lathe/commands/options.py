@@ -17,17 +17,19 @@ DEFAULT_CONFIG = "vta"
 FILE = click.Path(path_type=Path)
 
 
+CONFIG_HELP = "The machine: a shipped configuration's name (see `lathe configs`) or a YAML file."
+
+
 def config_option(command: Decorated) -> Decorated:
     """`-c`: the machine, as the name of a shipped configuration or the path of a YAML file."""
     return click.option(
-        "-c",
-        "--config",
-        "config_name",
-        metavar="CONFIG",
-        default=DEFAULT_CONFIG,
-        show_default=True,
-        help="The machine: a shipped configuration's name (see `lathe configs`) or a YAML file.",
+        "-c", "--config", "config_name", metavar="CONFIG", default=DEFAULT_CONFIG, show_default=True, help=CONFIG_HELP
     )(command)
+
+
+def required_config_option(command: Decorated) -> Decorated:
+    """`-c` for commands that take minutes, and for which no machine is the usual one."""
+    return click.option("-c", "--config", "config_name", metavar="CONFIG", required=True, help=CONFIG_HELP)(command)
 
 
 def given(ctx: click.Context, name: str) -> bool:

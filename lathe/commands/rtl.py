@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lathe.commands.options import FILE, config_option, json_option
+from lathe.commands.options import FILE, config_option, json_option, required_config_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable, write_text
@@ -110,7 +110,7 @@ def numbers(entry: "ModuleStatistics") -> tuple[int, int, int, int]:
 
 
 @rtl.command()
-@config_option
+@required_config_option
 @click.option("--device", default="ecp5-45k", show_default=True, help="ecp5-25k, ecp5-45k or ecp5-85k.")
 @click.option("--speed", type=int, default=6, show_default=True, help="The speed grade: 6, 7 or 8.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Where placement begins.")
@@ -119,7 +119,8 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
     """Place and route a machine on a Lattice ECP5: resources, clock, and the path that limits it.
 
     Out of context: ports are not placed, and the clock is that of paths between registers. Takes minutes the first
-    time; results are kept by content. Needs the extra "fit".
+    time; results are kept by content. A machine whose memories are larger than the device's block RAMs, as those of
+    `vta` are, is refused at once. Needs the extra "fit".
     """
     from lathe.rtl.fit import fit as fitted
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lathe.configs import HardwareConfig
+from lathe.configs.extensions import PURPOSES
 from lathe.configs.notebook import repr_html
 from lathe.networks.lowering import Lowered
 from lathe.networks.network import Network
@@ -12,6 +13,7 @@ from lathe.networks.owners import owners
 from lathe.networks.parts import HostPart, NpuPart
 from lathe.optimiser import explain
 from lathe.scheduler import Explanation
+from lathe.scheduler.reports.explanation import purpose_of
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,14 @@ class NetworkExplanation:
                 yield from (f"    {buffer}" for buffer in stream.buffers if buffer.stage == stage)
                 yield from (f"    {reason}" for name, reason in stream.units if name == stage)
                 yield from (f"    {each}" for each in classes)
+        for extension in PURPOSES:
+            if users := self.users_of(extension):
+                yield purpose_of(extension, users)
+
+    def users_of(self, extension: str) -> tuple[str, ...]:
+        """The layers whose instructions make use of an extension."""
+        used = [frozenset(each.users_of(extension)) for each in self.streams]
+        return tuple(each.name for each in self.layers if each.stream and used[each.stream - 1] & {*each.stages})
 
 
 def _of_stream(stream: Explanation, number: int) -> Iterator[str]:

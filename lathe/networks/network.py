@@ -221,15 +221,14 @@ MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
 
 def why_not(layer: Layer, config: HardwareConfig) -> str | None:
     """What a machine lacks for a layer; None where it takes it."""
-    wanted = None if isinstance(layer, MOVES) else RESCALE
-    if layer.of_output.dtype == "int32":
-        wanted = None
+    wanted = [] if isinstance(layer, MOVES) or layer.of_output.dtype == "int32" else [RESCALE]
     if isinstance(layer, Sum) or layer.rest is not None:
-        wanted = RESCALE_ADD
+        wanted = [RESCALE, RESCALE_ADD]
     if isinstance(layer, Lookup):
-        wanted = LOOKUP
-    if wanted is not None and wanted not in config.extensions:
-        return f"machine {config.name!r} has no extension {wanted!r}"
+        wanted = [RESCALE, LOOKUP]
+    missing = [each for each in wanted if each not in config.extensions]
+    if missing:
+        return f"machine {config.name!r} has no extension{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))}"
     return None
 
 

@@ -46,6 +46,9 @@ DEVICES = {
 """The devices by name, smallest first: LFE5U-25F, -45F and -85F."""
 SPEEDS = (6, 7, 8)
 """Speed grades, slowest first."""
+BLOCK_RAM_BITS = 18 * 1024
+# A memory in Yosys's language: "  memory width 128 size 2048 \memory".
+MEMORY = re.compile(r"^ *memory width (\d+) size (\d+) ", re.MULTILINE)
 PURPOSE = "results of fits"
 # Yosys makes memories of registers, block RAM or LUTs, and maps logic for depth.
 SYNTHESIS = f"synth_ecp5 -top {TOP} -json netlist.json"
@@ -81,8 +84,9 @@ def fit(
     Products that the device has no multipliers for are made of LUTs, the smallest first.
 
     ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes for small machines;
-    ``on_begin`` is called before, unless the result is in the cache. Raises
-    :class:`RtlError` for a device that is too small, machines that cannot be built, and without the extra ``fit``.
+    ``on_begin`` is called before, unless the result is in the cache. Raises :class:`RtlError` for a device that is too
+    small (before synthesis, where memories alone are too large), machines that cannot be built, and without the extra
+    ``fit``.
     """
     if device not in DEVICES:
         raise RtlError(f"device of the fit must be one of {', '.join(DEVICES)}, not {device!r}.")
@@ -101,6 +105,7 @@ def fit(
     try:
         found = json.loads(kept.read_text())
     except (OSError, ValueError):
+        _check_memories(config, text, device)
         on_begin()
         netlist = _synthesised(text, cache / f"synthesis-{content}.json")
         excess = max(multipliers_of(netlist) - DEVICES[device].multipliers, 0)
@@ -158,15 +163,36 @@ def _synthesised(text: str, kept: Path, script: str = SYNTHESIS) -> str:
     return netlist
 
 
+def _check_memories(config: HardwareConfig, text: str, device: str) -> None:
+    """Raises RtlError, before any tool runs, where memories alone are more than a device has block RAMs for.
+
+    Memories of less than a block RAM do not count: they may be made of LUTs.
+    """
+    bits = [int(width) * int(depth) for width, depth in MEMORY.findall(text)]
+    least = sum(-(-each // BLOCK_RAM_BITS) for each in bits if each >= BLOCK_RAM_BITS)
+    if least > DEVICES[device].block_rams:
+        resources = {"block_rams": Resource(least, DEVICES[device].block_rams)}
+        raise _too_small(config, device, resources, soft=False, least=True)
+
+
 def _refusal(config: HardwareConfig, device: str, log: str, *, soft: bool) -> RtlError:
     """What of a device there is too little of, and which one has it; or the end of what nextpnr said."""
     resources = resources_of(log)
+    assert any(each.used > each.available for each in resources.values()), (
+        f"nextpnr could not place and route the machine:\n{log[-2000:]}"
+    )
+    return _too_small(config, device, resources, soft=soft)
+
+
+def _too_small(
+    config: HardwareConfig, device: str, resources: Mapping[str, Resource], *, soft: bool, least: bool = False
+) -> RtlError:
+    """What of a device there is too little of, and which one has it. ``least``: more may be taken than is said."""
     short = [
-        f"{each.used} {name.replace('_', ' ')} and has {each.available}"
+        f"{'at least ' * least}{each.used} {name.replace('_', ' ')} and has {each.available}"
         for name, each in resources.items()
         if each.used > each.available
     ]
-    assert short, f"nextpnr could not place and route the machine:\n{log[-2000:]}"
     larger = [*DEVICES][[*DEVICES].index(device) + 1 :]
     lacking = {name: DEVICES[name].lacks(resources) for name in larger}
     enough = [name for name in larger if not lacking[name]]

@@ -14,7 +14,7 @@ from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
 from lathe.scheduler.target.index_in_loops import Bend, index_in_loops, index_where_read
-from lathe.scheduler.target.rescaling import look_ups_taken, unmet
+from lathe.scheduler.target.rescaling import look_ups_taken, told, unmet
 from lathe.scheduler.target.rules import RULES
 
 
@@ -36,9 +36,9 @@ class PreparedChunk:
         self.expression = body.body if isinstance(body, Reduce) else body
         self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
         missing = unmet(self.expression, emitter.config)
-        if missing is not None and node.role == "map" and isinstance(self.expression, Read):
+        if missing and node.role == "map" and isinstance(self.expression, Read):
             raise EmitError(
-                f"machine {emitter.config.name!r} must have {missing} of stage {computation.name}, and has not.",
+                f"machine {emitter.config.name!r} must have {told(missing)} of stage {computation.name}, and has not.",
                 kind="machine",
             )
         self.refusal: EmitError | None = None  # for rules that look nothing up

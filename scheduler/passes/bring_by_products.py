@@ -37,7 +37,7 @@ from lathe.scheduler.state.stage import initial_state
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.products import Product
-from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
+from lathe.scheduler.target.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu
 from lathe.scheduler.target.sums_in_place import addends
 from lathe.scheduler.target.target import Target
@@ -82,7 +82,7 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
     if not is_untouched(stage) or len(computation.bodies) > 1:
         return []
     rescaling = rescaling_of(computation)
-    rescaled = rescaling is not None and missing_extension(rescaling, target.config) is None
+    rescaled = rescaling is not None and not missing_extensions(rescaling, target.config)
     if rescaled:
         assert rescaling is not None
         reads: Sequence[Read] = [term.data for term in rescaling.terms]

@@ -1,6 +1,6 @@
 """What ``explain`` finds: chunk classes, buffers and refusals, as values, as text, and as plain values for JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -167,6 +167,10 @@ class Explanation:
         """The classes of a stage, by name."""
         return tuple(each for each in self.classes if each.stage == stage)
 
+    def users_of(self, extension: str) -> tuple[str, ...]:
+        """The stages whose instructions make use of an extension."""
+        return tuple(dict.fromkeys(each.stage for each in self.classes if extension in each.extensions))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain nested values for JSON."""
         return {"maps": self.maps, **asdict(self)}
@@ -198,9 +202,13 @@ class Explanation:
             yield f"{stage} in {own_classes[0].scope}:"
             yield from (f"  {reason}" for name, reason in self.units if name == stage)
             yield from (f"  {each}" for each in own_classes)
-        for extension, purpose in PURPOSES.items():
-            users = dict.fromkeys(each.stage for each in self.classes if extension in each.extensions)
-            if users:
-                yield f"{extension} in {', '.join(users)}: {purpose}"
+        for extension in PURPOSES:
+            if users := self.users_of(extension):
+                yield purpose_of(extension, users)
         if self.outlook is not None:
             yield from self.outlook.lines()
+
+
+def purpose_of(extension: str, users: Iterable[str]) -> str:
+    """A line on what makes use of an extension, and why."""
+    return f"{extension} in {', '.join(users)}: {PURPOSES[extension]}"

@@ -16,9 +16,9 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, whole_elements
 
 _WHAT_FOR = {
-    RESCALE: "sums with a factor for each channel",
-    RESCALE_ADD: "two such sums added",
-    LOOKUP: "values of a table at places that depend on data",
+    RESCALE: "for sums with a factor for each channel",
+    RESCALE_ADD: "for two such sums added",
+    LOOKUP: "for values of a table at places that depend on data",
 }
 
 FORM = "clamp(rounding_shift(int64(data + bias) * int64(word >> 6), int64(word % 64)) + zero_point)"
@@ -63,21 +63,29 @@ def _without_parameters(rescaling: Rescaling) -> tuple[object, ...]:
     return data, rescaling.zero_point, rescaling.dtype, rescaling.relu, rescaling.table
 
 
-def missing_extension(rescaling: Rescaling, config: HardwareConfig) -> str | None:
-    """The first extension that a machine would need besides its own; None where it has all."""
+def missing_extensions(rescaling: Rescaling, config: HardwareConfig) -> tuple[str, ...]:
+    """The extensions that a machine would need besides its own."""
     wanted = [RESCALE]
     wanted += [RESCALE_ADD] if len(rescaling.terms) > 1 else []
     wanted += [LOOKUP] if rescaling.table is not None else []
-    return next((each for each in wanted if each not in config.extensions), None)
+    return tuple(each for each in wanted if each not in config.extensions)
 
 
-def unmet(value: Expr, config: HardwareConfig) -> str | None:
-    """What a rescaling or look-up wants of a machine that has no extension for it: which one, and what for; or None."""
+def unmet(value: Expr, config: HardwareConfig) -> Mapping[str, str]:
+    """The extensions that a machine has not for a rescaling or look-up, and what each is for."""
     found = rescaling_in(value)
-    missing = None if found is None else missing_extension(found, config)
-    if found is None and isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
-        missing = LOOKUP
-    return None if missing is None else f"extension {missing!r}, for {_WHAT_FOR[missing]}"
+    if found is not None:
+        return {each: _WHAT_FOR[each] for each in missing_extensions(found, config)}
+    if isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
+        needed = {} if RESCALE in config.extensions else {RESCALE: "for the pass that looks values up"}
+        return {**needed, LOOKUP: _WHAT_FOR[LOOKUP]}
+    return {}
+
+
+def told(missing: Mapping[str, str]) -> str:
+    """Extensions and what each is for, as part of a sentence."""
+    named = ", and ".join(f"{extension!r}, {purpose}" for extension, purpose in missing.items())
+    return f"extension{'s' * (len(missing) > 1)} {named}"
 
 
 def rescaling_wanted(value: Expr, config: HardwareConfig) -> str:
@@ -105,7 +113,7 @@ def look_ups_taken(read: Read, index: Expr, config: HardwareConfig) -> str:
 def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Read, str]:
     """The reads of a rescaling of parameters and tables, and the scratchpads from which the machine takes them."""
     found = rescaling_of(computation)
-    if found is None or missing_extension(found, config) is not None:
+    if found is None or missing_extensions(found, config):
         return {}
     tables = {} if found.table is None else {found.table: TABLES}
     parameters = (read for each in rescalings_of(computation) for read in each.parameters)

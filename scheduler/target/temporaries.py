@@ -15,7 +15,7 @@ from lathe.scheduler.target.allocation import largest_size
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.planes import PLANES
-from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
+from lathe.scheduler.target.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.target.rules.alu_expressions import temporaries, temporaries_of_operand
 
 SHARE = 8
@@ -68,7 +68,7 @@ def _read(state: StageState) -> list[Tensor]:
 def of_computation(state: StageState, config: HardwareConfig, aliased: object = None) -> tuple[int, int]:
     """Temporaries as large as the result, and single elements, that a stage's expression takes."""
     rescaling = rescaling_of(state.computation)
-    if rescaling is not None and missing_extension(rescaling, config) is None:
+    if rescaling is not None and not missing_extensions(rescaling, config):
         return 0, 0
     body, operations = state.computation.bodies[0], alu_operations(config)
     if isinstance(body, Reduce):

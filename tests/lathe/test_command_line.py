@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lathe.command_line import main
+from lathe.commands.configs import extensions_of
 from lathe.configs import ConfigError, load_config, shipped_configs
 
 SHIPPED = ", ".join(shipped_configs())
@@ -61,6 +62,15 @@ def test_configs_lists_every_shipped_machine():
     text = CliRunner().invoke(main, ["configs"]).stdout
     for name in shipped_configs():
         assert f"\n{name} " in text
+    extensions = {line.split()[0]: line.split()[-1] for line in text.splitlines() if line}
+    assert (extensions["vta"], extensions["lathe16"]) == ("none", "all")
+
+
+def test_configs_names_the_extensions_of_a_machine_in_short():
+    plain, full = load_config("vta"), load_config("lathe16")
+    assert extensions_of(plain.with_(extensions=("alu_sub", "gemm_begin"))) == "alu_sub, gemm_begin"
+    fewer = tuple(each for each in full.extensions if each != "pad_value")
+    assert extensions_of(full.with_(extensions=fewer)) == "all but pad_value"
 
 
 def test_configs_of_one_machine_shows_given_and_derived_numbers():

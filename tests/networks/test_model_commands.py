@@ -11,6 +11,7 @@ from qdq_models import QdqModel
 
 import lathe as lt
 from lathe.command_line import main
+from lathe.configs.extensions import PURPOSES
 from lathe.isa import Gemm
 
 
@@ -157,6 +158,13 @@ def test_explain_tells_of_each_layer(model):
     for number, stream in enumerate(told["streams"], 1):
         stages = [stage for each in told["layers"] if each["stream"] == number for stage in each["stages"]]
         assert sorted(stages) == sorted({each["stage"] for each in stream["classes"]})
+
+
+def test_explain_tells_why_layers_make_use_of_extensions(model):
+    lines = good("explain", model, "-c", "lathe16").splitlines()
+    assert f"rescale in first, second: {PURPOSES['rescale']}" in lines
+    assert f"gemm_begin in first, second: {PURPOSES['gemm_begin']}" in lines
+    assert not any(line.startswith("lookup in ") for line in lines)
 
 
 def test_a_machine_without_the_extensions_leaves_all_to_the_host(model):

@@ -165,10 +165,13 @@ def test_data_of_other_scales_on_a_machine_without_tables():
     graph = QdqModel(seed=12)
     one, other = graph.input(1, 6, 4, 5), graph.layer("Tanh", graph.input(1, 6, 4, 5, name="y"), scale=0.01)
     made = graph.layer("Concat", one, other, axis=1, name="layer", scale=0.05)
-    for config in (lt.load_config("vta"), LATHE16.with_(extensions=("rescale",), lut_buffer_bytes=0)):
+    for config, missing in (
+        (lt.load_config("vta"), "extensions 'rescale' and 'lookup'"),
+        (LATHE16.with_(extensions=("rescale",), lut_buffer_bytes=0), "extension 'lookup'"),
+    ):
         result = checked(graph.model(made), config, units={made: 0.05})
         row = next(row for row in result.layers if row.name == "layer")
-        assert (row.where, row.why) == ("host", f"machine {config.name!r} has no extension 'lookup'")
+        assert (row.where, row.why) == ("host", f"machine {config.name!r} has no {missing}")
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 16), (1, 16, 8), (1, 8, 32)])

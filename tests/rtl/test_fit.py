@@ -169,6 +169,33 @@ def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch
     assert not [*(tmp_path / "cache").glob("fit-*")]
 
 
+@pytest.mark.parametrize(
+    ("device", "size", "message"),
+    [
+        ("ecp5-25k", 256, "at least 114 block rams and has 56. Take ecp5-85k, or smaller blocks and scratchpads."),
+        ("ecp5-45k", 256, "at least 114 block rams and has 108. Take ecp5-85k, or smaller blocks and scratchpads."),
+        ("ecp5-45k", 512, "at least 228 block rams and has 108. No larger device has that. Take smaller blocks and "
+            "scratchpads."),
+        ("ecp5-85k", 512, "at least 228 block rams and has 208. Take smaller blocks and scratchpads."),
+    ],
+)  # fmt: skip
+def test_memories_that_a_device_cannot_hold_are_refused_before_synthesis(calls, tmp_path, device, size, message):
+    machine = load_config("tiny").with_(wgt_buffer_bytes=size * 1024)
+    begun = []
+    with pytest.raises(RtlError) as caught:
+        fit(machine, device, on_begin=lambda: begun.append(device))
+    assert str(caught.value) == (
+        f"device of the fit must have what machine 'tiny' takes, not be {device}, which must have {message}"
+    )
+    assert (calls, begun, [*tmp_path.glob("cache/*")]) == ([], [], [])
+
+
+def test_a_machine_must_be_named():
+    result = CliRunner().invoke(main, ["rtl", "fit"])
+    assert result.exit_code == 2
+    assert "Missing option '-c'" in result.stderr
+
+
 def test_the_tools_come_with_what_tests_need():
     assert set(tools.versions()) == set(tools.PACKAGES)  # the slow test below runs them
 

@@ -28,7 +28,7 @@ from lathe.scheduler.target.element import loaded_bytes, whole_elements
 from lathe.scheduler.target.elements import Physical, adjoining, form_in, outside_of
 from lathe.scheduler.target.gaps import gaps_of
 from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.rescaling import missing_extension, rescaling_of
+from lathe.scheduler.target.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 from lathe.scheduler.target.sums_in_place import sum_in_place
 
@@ -373,7 +373,7 @@ class TilingModel:
     def steps_of(self, stage: EditedStage) -> int:
         """Steps of an element that no product makes, at a point of its reduction."""
         rescaling = rescaling_of(stage.state.computation)
-        if rescaling is not None and missing_extension(rescaling, self.config) is None:
+        if rescaling is not None and not missing_extensions(rescaling, self.config):
             return steps_of_rescaling(rescaling)
         return steps_of_alu(AluOp.ADD, immediate=False)
 

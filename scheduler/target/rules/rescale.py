@@ -16,7 +16,7 @@ from lathe.isa import Instruction, Rescale
 from lathe.scheduler.algorithm.rescaling import Rescaling, Term, rescaling_in
 from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES
 from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
-from lathe.scheduler.target.rescaling import unmet
+from lathe.scheduler.target.rescaling import told, unmet
 from lathe.scheduler.target.rules.looping import LoopPlan, plan_loops
 from lathe.scheduler.target.rules.planes import add_elements
 from lathe.scheduler.target.rules.quotations import conditions, lanes
@@ -56,8 +56,8 @@ def rescale(chunk: Chunk) -> list[Instruction]:
             kind="machine",
         )
     missing = unmet(chunk.expression, chunk.config)
-    if missing is not None:
-        raise RuleMismatch(f"machine {chunk.config.name!r} must have {missing}, and has not", kind="machine")
+    if missing:
+        raise RuleMismatch(f"machine {chunk.config.name!r} must have {told(missing)}, and has not", kind="machine")
     operands = [_operand(chunk, term) for term in found.terms]
     words = [_in_memory(chunk.operand(term.word), PARAMETERS) for term in found.terms]
     tables = [] if found.table is None else [_in_memory(chunk.operand(found.table), TABLES)]

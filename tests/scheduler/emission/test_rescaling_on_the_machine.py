@@ -197,20 +197,24 @@ def test_a_machine_without_the_extension_is_named(layer):
     output = lt.lookup(quantised, table, name="output")
     tensors = [*placeholders([output]), output]
     plain = lt.load_config("vta")
+    looked_up = "'lookup', for values of a table at places that depend on data, which stage output computes"
     for config, missing in (
-        (plain, "'rescale', for sums with a factor for each channel, which stage quantised"),
+        (
+            plain,
+            "extensions 'rescale', for sums with a factor for each channel, which stage quantised computes, and "
+            f"{looked_up}, and 'vta' has none of them. Switch the extensions on in the machine's file, or emit the "
+            "stages by rules of your own.",
+        ),
         (
             plain.with_(extensions=("rescale",), par_buffer_bytes=32768),
-            "'lookup', for values of a table at places that depend on data, which stage output",
+            f"extension {looked_up}, and 'vta' has not. Switch the extension on in the machine's file, or emit the "
+            "stage by a rule of your own.",
         ),
     ):
         with pytest.raises(lt.BuildError) as refused:
             lt.build(output, tensors, config)
         assert refused.value.kind == "machine"
-        assert str(refused.value) == (
-            f"machine of build must have extension {missing} computes, and 'vta' has not. Switch the extension on in "
-            "the machine's file, or emit the stage by a rule of your own."
-        )
+        assert str(refused.value) == f"machine of build must have {missing}"
         assert not lt.explain(output, config).maps
 
 
@@ -223,6 +227,29 @@ def test_a_sum_of_two_wants_an_extension_of_its_own(layer):
         "machine of build must have extension 'rescale_add', for two such sums added, which stage added computes, and "
         "'vta' has not. Switch the extension on in the machine's file, or emit the stage by a rule of your own."
     )
+
+
+def test_all_missing_extensions_are_named_at_once(layer):
+    added = layer.added()
+    data, table = lt.placeholder((40,), "int8", "data"), lt.placeholder((256,), "int8", "table")
+    for output, missing in (
+        (
+            added,
+            "'rescale', for sums with a factor for each channel, which stage added computes, and 'rescale_add', for "
+            "two such sums added, which stage added computes",
+        ),
+        (
+            lt.lookup(data, table, name="output"),
+            "'rescale', for the pass that looks values up, which stage output computes, and 'lookup', for values of a "
+            "table at places that depend on data, which stage output computes",
+        ),
+    ):
+        with pytest.raises(lt.BuildError) as refused:
+            lt.build(output, [*placeholders([output]), output], lt.load_config("vta"))
+        assert str(refused.value) == (
+            f"machine of build must have extensions {missing}, and 'vta' has none of them. Switch the extensions on in "
+            "the machine's file, or emit the stage by a rule of your own."
+        )
 
 
 def test_parameters_that_the_program_computes_are_refused(layer):
