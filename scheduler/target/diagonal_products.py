@@ -40,7 +40,7 @@ def diagonal_product(
     data_element = element_of(config, DATA)
     axes = [axis for axis in computation.axes if axis not in walked]
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
-        if not _is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
+        if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
             continue
         both = [
             axis for axis in axes if dimension_of(data, axis) is not None and dimension_of(weight, axis) is not None
@@ -60,7 +60,7 @@ def diagonal_product(
     return None
 
 
-def _is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
+def is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
     """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
     stage = schedule.maker(tensor)
     if stage is None:

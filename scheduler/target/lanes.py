@@ -6,7 +6,7 @@ forwards first. Where nothing is said, the dimensions are taken that every compu
 those that are reduced, shifted, strided or decided upon.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
@@ -16,14 +16,22 @@ from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Axis, Binary, Compare, ReadAccess, Select, axes_of
 from lathe.frontend.operand import Expr
-from lathe.scheduler.algorithm.patterns import dimension_of
+from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
-from lathe.scheduler.target.diagonal_products import diagonal_product
+from lathe.scheduler.target.diagonal_products import diagonal_product, is_given
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
-from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end, turning_product
+from lathe.scheduler.target.products import (
+    Product,
+    filled,
+    is_computed,
+    lanes_of_operand,
+    matrix_product,
+    may_end,
+    turning_product,
+)
 from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
 
 
@@ -75,6 +83,10 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
+        kept = schedule.derived.get("products")
+        if kept is None or kept[0] != config:
+            kept = schedule.derived["products"] = config, {}
+        self.answers: dict[tuple[object, ...], Product | None] = kept[1]
         self.cuts = {
             stage.state.tensor: steps for stage in schedule.stages if any(steps := steps_between_chunks(stage))
         }
@@ -89,9 +101,8 @@ class _Planner:
         if state.lanes is not None and state.lanes.turns is not None and state.computation.reduce_axes:
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
-            walked = [state.computation.axes[dim] for dim in state.walked]
-            product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
-            product = self._or_with_diagonals(state, product, walked)
+            product = self._asked(matrix_product, state)
+            product = self._or_with_diagonals(state, product)
         if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
@@ -111,13 +122,33 @@ class _Planner:
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
 
-    def _or_with_diagonals(self, state: "StageState", product: Product | None, walked: list[Axis]) -> Product | None:
+    def _asked(self, question: Callable[..., Product | None], state: "StageState") -> Product | None:
+        """The product that a stage is, as a function says; what it has said with the same operands is kept."""
+        pair = factors(state.computation)
+        if pair is None:
+            return None
+        operands = [self._operand(read.tensor) for read in pair]
+        key = (question, state.computation, state.lanes, state.walked, *operands)
+        if key not in self.answers:
+            walked = [state.computation.axes[dim] for dim in state.walked]
+            self.answers[key] = question(
+                state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked
+            )
+        return self.answers[key]
+
+    def _operand(self, tensor: Tensor) -> tuple[object, ...]:
+        """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
+        schedule = self.schedule
+        lanes, made = self.plan.known.get(tensor), is_computed(tensor, schedule)
+        return schedule.scope_of(tensor), lanes, made, is_given(tensor, schedule)
+
+    def _or_with_diagonals(self, state: "StageState", product: Product | None) -> Product | None:
         """The product with diagonal weights, where there is one that leaves no more multipliers idle."""
         if state.pragma not in (None, "gemm"):
             return product
         if product is not None and _is_long(product.inner) and _is_long(product.column):
             return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
-        other = diagonal_product(state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked)
+        other = self._asked(diagonal_product, state)
         if other is None:
             return product
         thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
