@@ -48,7 +48,7 @@ ROUNDING = 1
 
 
 class _Part(NamedTuple):
-    """Elements of a LOAD, so many from ``first`` on in its own order; ``at``: its place in the stream.
+    """Elements of a LOAD, ``size`` from ``first`` on in its own order; ``at``: its place in the stream.
 
     ``free``: the place of the last instruction that must be done before, or NONE; ``wanted``: of the first that reads
     them, or of the end; ``after``: of LOADs that bring other elements to the same cells, which nobody reads. ``beats``:
@@ -57,7 +57,7 @@ class _Part(NamedTuple):
 
     at: int
     first: int
-    count: int
+    size: int
     beats: float
     free: int
     wanted: int
@@ -66,7 +66,7 @@ class _Part(NamedTuple):
     def joined(self, other: "_Part") -> "_Part":
         """Both as one, the other behind."""
         free, wanted = max(self.free, other.free), min(self.wanted, other.wanted)
-        return _Part(self.at, self.first, self.count + other.count, self.beats + other.beats, free, wanted, self.after)
+        return _Part(self.at, self.first, self.size + other.size, self.beats + other.beats, free, wanted, self.after)
 
 
 def loads_in_order(entries: Entries, footprints: Footprints) -> Entries:
@@ -238,7 +238,7 @@ def _cuts(entries: Entries, config: HardwareConfig) -> dict[int, _Cut]:
 def _cut_of(load: Load, config: HardwareConfig) -> _Cut:
     edges = _edges(load, elements_of(load), config)
     counts = np.diff(edges)
-    beats = counts * (_beats(load, config) / edges[-1])
+    beats: NDArray[np.float64] = np.asarray(counts, np.float64) * (_beats(load, config) / edges[-1])
     part_of = np.repeat(np.arange(len(counts)), counts)
     return _Cut(edges, np.asarray(edges[:-1]), beats, reduce(add, beats.tolist()), part_of)
 
@@ -330,7 +330,7 @@ class _Times:
             now += part.beats
             late.add(part.wanted, now + self.latency - self.begin[part.wanted])
             last = order[-1] if order else None
-            if last is not None and (last.at, last.first + last.count) == (part.at, part.first):
+            if last is not None and (last.at, last.first + last.size) == (part.at, part.first):
                 order[-1] = last.joined(part)
             else:
                 order.append(part)
@@ -385,7 +385,7 @@ def _placed(entries: Entries, order: Sequence[_Part]) -> Entries:
 
 def _cut(load: Load, part: _Part) -> Load:
     """Some elements of a LOAD."""
-    begin, count = part.first, part.count
+    begin, count = part.first, part.size
     if load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1:
         return load
     own = replace(load, sram_base=load.sram_base + begin)

@@ -14,12 +14,12 @@ from math import prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis
-from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
-from lathe.scheduler.target.products import Product, best_axis, decided, only_in
+from lathe.scheduler.target.products import Product, best_axis, copied, decided, only_in
 
 
 def diagonal_product(
@@ -65,8 +65,8 @@ def is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
     stage = schedule.maker(tensor)
     if stage is None:
         return True
-    source = stage.state.computation.bodies[0]
-    return stage.state.scope == WEIGHTS and is_plain_read(source) and schedule.maker(source.tensor) is None
+    source = copied(stage.state.computation)
+    return stage.state.scope == WEIGHTS and source is not None and schedule.maker(source) is None
 
 
 def _may_be_in(tensor: Tensor, scope: str, schedule: ScheduleView) -> bool:

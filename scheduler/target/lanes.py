@@ -87,9 +87,7 @@ class _Planner:
         if kept is None or kept[0] != config:
             kept = schedule.derived["products"] = config, {}
         self.answers: dict[tuple[object, ...], Product | None] = kept[1]
-        self.cuts = {
-            stage.state.tensor: steps for stage in schedule.stages if any(steps := steps_between_chunks(stage))
-        }
+        self.made_by = {stage.state.tensor: stage for stage in schedule.stages}
         for state in self.stages:
             if state.lanes is not None:
                 self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
@@ -193,7 +191,7 @@ class _Planner:
 
     def spread(self, known: dict[Tensor, Lanes]) -> None:
         """Along copies and element-wise stages, both ways, as far as it goes."""
-        while True:
+        while not all(tensor in known for tensor in self.maker):
             before = len(known)
             for state in (*self.stages, *reversed(self.stages)):
                 if self.plan.products[state.tensor] is None:
@@ -205,8 +203,7 @@ class _Planner:
     def _forwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
         if state.tensor in known:
             return
-        rank = len(state.computation.axes)
-        for access in sorted(state.computation.reads, key=lambda access: len(access.indices) != rank):
+        for access in _of_rank_first(state.computation):
             if access.tensor in known and access.node not in own_operands(state.computation, self.config):
                 lanes = _lanes_back(state.computation, access, known[access.tensor])
                 if lanes is not None:
@@ -245,8 +242,9 @@ class _Planner:
 
     def _cut(self, state: "StageState", lanes: Lanes) -> int:
         """In how many dimensions the loops of a stage cut its elements."""
-        steps = self.cuts.get(state.tensor, ())
-        sides = self.element.sides(lanes) if steps else ()
+        stage = self.made_by.get(state.tensor)
+        steps = () if stage is None else steps_between_chunks(stage)
+        sides = self.element.sides(lanes) if any(steps) else ()
         return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
@@ -284,6 +282,12 @@ def obstacles_of(
         if dim is not None and block > 1:
             found += [state.tensor] * _choices_within(computation, computation.axes[dim], block)
     return found
+
+
+@lru_cache(maxsize=4096)
+def _of_rank_first(computation: Computation) -> list[ReadAccess]:
+    """What a computation reads, first what has as many dimensions as it has itself."""
+    return sorted(computation.reads, key=lambda access: len(access.indices) != len(computation.axes))
 
 
 def _is_long(axis: Axis | None) -> bool:

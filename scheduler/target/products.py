@@ -144,10 +144,17 @@ def is_computed(tensor: Tensor, schedule: ScheduleView | None) -> bool:
     while True:
         stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
-        body = None if computation is None else computation.bodies[0]
-        if body is None or not is_plain_read(body):
+        source = None if computation is None else copied(computation)
+        if source is None:
             return tensor.computation is not None
-        tensor = body.tensor
+        tensor = source
+
+
+@lru_cache(maxsize=4096)
+def copied(computation: Computation) -> Tensor | None:
+    """The tensor whose elements a computation copies from places that do not depend on data, if that is all it does."""
+    body = computation.bodies[0]
+    return body.tensor if is_plain_read(body) else None
 
 
 def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
