@@ -44,6 +44,7 @@ class _Known:
     """What has been computed: of rows by the instruction itself, which is kept for its identity to stay its own."""
 
     of_rows: dict[int, tuple[RowsInstruction, Footprint]]
+    of_constants: dict[tuple[MemoryType, int, int], Footprint]  # of LOADs of what is not stored: a few for all tiles
     of_work: dict[tuple[MicroOpInstruction, bytes], Footprint]
     cells: dict[tuple[object, ...], Cells]
 
@@ -61,7 +62,7 @@ class Footprints:
         self.tracked = tracked
         self._source = uops
         self._uops = np.zeros(config.uop_depth, np.uint32)
-        self._known = _Known({}, {}, {})
+        self._known = _Known({}, {}, {}, {})
 
     def anew(self) -> "Footprints":
         """For another order of the stream, from its beginning; what instructions touch is computed once for all."""
@@ -104,10 +105,16 @@ class Footprints:
     def _load(self, load: RowsInstruction) -> Footprint:
         if not load.x_size:
             return Footprint()  # moves nothing, whatever memory it names
-        count = elements_of(load)
         memory = MEMORIES[load.memory_type]
-        cells = slice(load.sram_base, load.sram_base + count)
-        return Footprint(self._dram(load, memory.element_bytes(self.config)), ((memory.scratchpad, cells),))
+        dram = self._dram(load, memory.element_bytes(self.config))
+        key = (load.memory_type, load.sram_base, elements_of(load))
+        found = None if dram else self._known.of_constants.get(key)
+        if found is None:
+            _, first, count = key
+            found = Footprint(dram, ((memory.scratchpad, slice(first, first + count)),))
+            if not dram:
+                self._known.of_constants[key] = found
+        return found
 
     def _dram(self, access: RowsInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
         first, end = self.tracked

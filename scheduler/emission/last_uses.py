@@ -5,8 +5,7 @@ only for a unit that has read a memory, or written it, and it is looked at only 
 done something there that is not known to be done.
 """
 
-from collections.abc import Collection, Sequence
-from functools import reduce
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,6 @@ from lathe.scheduler.target.element import depth_of
 
 NONE = -1
 NOTHING = (NONE,) * len(Unit)
-ALL = (*SCRATCHPADS, DRAM)
 
 
 class _Numbers:
@@ -46,15 +44,14 @@ class _Numbers:
 
 
 class LastUses:
-    """Per unit and cell of some memories, the numbers of the instructions that read it last, and that wrote it."""
+    """Per unit and cell of every memory, the numbers of the instructions that read it last, and that wrote it."""
 
-    def __init__(self, footprints: Footprints, memories: Collection[str] = ALL) -> None:
+    def __init__(self, footprints: Footprints) -> None:
         first, end = footprints.tracked
-        self._sizes = {scope: depth_of(footprints.config, scope) for scope in memories if scope != DRAM}
-        if DRAM in memories:
-            self._sizes[DRAM] = (end - first) // footprints.grain + 1
-        self.readers = {memory: _Numbers(size) for memory, size in self._sizes.items()}
-        self.writers = {memory: _Numbers(size) for memory, size in self._sizes.items()}
+        sizes = {scope: depth_of(footprints.config, scope) for scope in SCRATCHPADS}
+        sizes[DRAM] = (end - first) // footprints.grain + 1
+        self.readers = {memory: _Numbers(size) for memory, size in sizes.items()}
+        self.writers = {memory: _Numbers(size) for memory, size in sizes.items()}
 
     def needed(self, footprint: Footprint, unit: Unit, known: Sequence[int] = NOTHING) -> list[int]:
         """Per other unit, the last instruction that one with this footprint must wait for.
@@ -69,17 +66,9 @@ class LastUses:
             self.readers[memory].take(needed, cells, unit, known)
         return needed
 
-    def last(self, units: Collection[Unit], memory: str, cells: slice) -> NDArray[np.int64]:
-        """Of each cell the last instruction of some units that touched it; to be looked at before the next is noted."""
-        tables = (self.readers[memory].by_unit, self.writers[memory].by_unit)
-        found = [numbers[cells] for each in tables for unit, numbers in each.items() if unit in units]
-        return reduce(np.maximum, found) if found else np.full(cells.stop - cells.start, NONE, np.int64)
-
     def note(self, footprint: Footprint, unit: Unit, number: int) -> None:
         """Instruction ``number`` touches these cells now."""
         for memory, cells in footprint.kept:
-            if memory in self._sizes:
-                self.readers[memory].note(unit, cells, number)
+            self.readers[memory].note(unit, cells, number)
         for memory, cells in footprint.writes:
-            if memory in self._sizes:
-                self.writers[memory].note(unit, cells, number)
+            self.writers[memory].note(unit, cells, number)

@@ -10,7 +10,7 @@ cut where another comes between.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from heapq import heappop, heappush
@@ -48,7 +48,7 @@ ROUNDING = 1
 
 
 class _Part(NamedTuple):
-    """Elements of a LOAD, so many from ``first`` on in its own order; ``at``: its place in the stream.
+    """Elements of a LOAD, ``size`` from ``first`` on in its own order; ``at``: its place in the stream.
 
     ``free``: the place of the last instruction that must be done before, or NONE; ``wanted``: of the first that reads
     them, or of the end; ``after``: of LOADs that bring other elements to the same cells, which nobody reads. ``beats``:
@@ -82,7 +82,7 @@ def loads_in_order(entries: Entries, footprints: Footprints) -> Entries:
     if times.least_waiting(loads) + WORTH > waiting + ROUNDING:
         return entries
     order = times.wanted_first(loads.parts())
-    if times.waiting(order) + WORTH > waiting:
+    if times.waiting((part.free, part.wanted, part.beats) for part in order) + WORTH > waiting:
         return entries
     return _placed(entries, order)
 
@@ -189,20 +189,12 @@ class _Loads:
                 found.append(_Part(place, a, b - a, beats[number], free[number], wanted[number], after))
         return found
 
-    def whole(self) -> list[_Part]:
-        """All LOADs, each as one part."""
-        if not self._cuts:
-            return []
+    def whole(self) -> Iterator[tuple[int, int, float]]:
+        """Of each LOAD, as one part, what must be done before it, what wants it, and its beats."""
         begins = list(self.begins.values())
-        free, wanted = (
-            np.maximum.reduceat(self.free, begins).tolist(),
-            np.minimum.reduceat(self.wanted, begins).tolist(),
-        )
-        found = []
-        for n, (place, cut) in enumerate(self._cuts.items()):
-            after = self.after.get(place, ())
-            found.append(_Part(place, 0, cut.edges[-1], cut.total, free[n], wanted[n], after))
-        return found
+        free = np.maximum.reduceat(self.free, begins).tolist() if begins else []
+        wanted = np.minimum.reduceat(self.wanted, begins).tolist() if begins else []
+        return zip(free, wanted, (cut.total for cut in self._cuts.values()), strict=True)
 
 
 def _overwritten(loads: Mapping[int, Cells], stores: Mapping[int, Cells], size: int, end: int) -> dict[int, int]:
@@ -283,15 +275,15 @@ class _Times:
                 self.end[place] = stored
         self.begin[-1] = self.end[-1] = now
 
-    def _released(self, part: _Part) -> float:
-        return float(self.end[part.free]) if part.free != NONE else 0.0
+    def _released(self, free: int) -> float:
+        return float(self.end[free]) if free != NONE else 0.0
 
-    def waiting(self, order: Sequence[_Part]) -> float:
-        """Cycles that the compute unit waits for LOADs in this order."""
+    def waiting(self, order: Iterable[tuple[int, int, float]]) -> float:
+        """Cycles that the compute unit waits for LOADs in this order: of each ``free``, ``wanted`` and ``beats``."""
         late, now = _Delays(), 0.0
-        for part in order:
-            now = max(now, self._released(part) + late.at(part.free)) + part.beats
-            late.add(part.wanted, now + self.latency - self.begin[part.wanted])
+        for free, wanted, beats in order:
+            now = max(now, self._released(free) + late.at(free)) + beats
+            late.add(wanted, now + self.latency - self.begin[wanted])
         return late.total
 
     def least_waiting(self, loads: "_Loads") -> float:
@@ -318,7 +310,7 @@ class _Times:
             # One whose cells are in use until something is done that wants another comes behind that one.
             while behind and behind[-1].free < wanted[-1] and not any(left[each] for each in behind[-1].after):
                 part = behind.pop()
-                heappush(free, (self._released(part), part.at, part.first, part))
+                heappush(free, (self._released(part.free), part.at, part.first, part))
             if not ready:
                 now = max(now, free[0][0] + late.at(free[0][-1].free))
             while free and free[0][0] + late.at(free[0][-1].free) <= now:

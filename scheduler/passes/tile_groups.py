@@ -6,6 +6,7 @@ from math import inf
 from typing import TypeAlias
 
 from lathe.configs import LatheError
+from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
@@ -93,8 +94,11 @@ def _all_cuts(group: Group) -> list[EditedStage]:
 
 def _cuts(schedule: Edit, group: Group, target: Target) -> list[EditedStage]:
     """Stages of bytes that parts with a product each can be cut at; products that bring an operand belong to others."""
+    possible = [each for each in (*group.inner, group.sink) if factors(each.state.computation) is not None]
+    if len(possible) < 2:
+        return []
     products = plan_lanes(schedule, target.config).products
-    made = [each for each in (*group.inner, group.sink) if products[each.tensor] is not None and not is_brought(each)]
+    made = [each for each in possible if products[each.tensor] is not None and not is_brought(each)]
     if len(made) < 2:
         return []
     found = []

@@ -14,12 +14,12 @@ from math import prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis
-from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
-from lathe.scheduler.target.products import Product, best_axis, decided, only_in
+from lathe.scheduler.target.products import Product, best_axis, copied, decided, only_in
 
 
 def diagonal_product(
@@ -40,7 +40,7 @@ def diagonal_product(
     data_element, step = element_of(config, DATA), whole_elements(config)
     axes = [axis for axis in computation.axes if axis not in walked]
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
-        if not _is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
+        if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
             continue
         both = [axis for axis in axes if all(dimension_of(read, axis, step) is not None for read in (data, weight))]
         columns = decided(computation, both, made, "cols")
@@ -58,13 +58,13 @@ def diagonal_product(
     return None
 
 
-def _is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
+def is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
     """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
     stage = schedule.maker(tensor)
     if stage is None:
         return True
-    source = stage.state.computation.bodies[0]
-    return stage.state.scope == WEIGHTS and is_plain_read(source) and schedule.maker(source.tensor) is None
+    source = copied(stage.state.computation)
+    return stage.state.scope == WEIGHTS and source is not None and schedule.maker(source) is None
 
 
 def _may_be_in(tensor: Tensor, scope: str, schedule: ScheduleView) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lathe.configs import HardwareConfig
 from lathe.scheduler.state.memories import DRAM, FORMS, NEAR
@@ -58,14 +59,20 @@ def element_of(config: HardwareConfig, scope: str) -> Element:
     accumulators, and its columns the two words of each; rows of a
     table adjoin, whatever else it depends on.
     """
-    grain, span = sorted((config.block_in, config.block_out))
+    return _elements(config.batch, config.block_in, config.block_out)[NEAR if scope == DRAM else scope]
+
+
+@lru_cache(maxsize=256)
+def _elements(batch: int, block_in: int, block_out: int) -> dict[str, Element]:
+    """The shapes of elements of all memories."""
+    grain, span = sorted((block_in, block_out))
     return {
-        "inp": Element(config.batch, config.block_in, spread_cols=False, span=span, grain=grain),
-        "wgt": Element(config.block_out, config.block_in, spread_cols=False),
-        "acc": Element(config.batch, config.block_out, span=span, grain=grain),
-        "par": Element(config.block_out, 2),
-        "lut": Element(1, config.block_out, innermost=0),
-    }[NEAR if scope == DRAM else scope]
+        "inp": Element(batch, block_in, spread_cols=False, span=span, grain=grain),
+        "wgt": Element(block_out, block_in, spread_cols=False),
+        "acc": Element(batch, block_out, span=span, grain=grain),
+        "par": Element(block_out, 2),
+        "lut": Element(1, block_out, innermost=0),
+    }
 
 
 def whole_elements(config: HardwareConfig) -> int:

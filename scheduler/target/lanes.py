@@ -6,7 +6,7 @@ forwards first. Where nothing is said, the dimensions are taken that every compu
 those that are reduced, shifted, strided or decided upon.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
@@ -20,10 +20,18 @@ from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
-from lathe.scheduler.target.diagonal_products import diagonal_product
+from lathe.scheduler.target.diagonal_products import diagonal_product, is_given
 from lathe.scheduler.target.element import Element, element_of, whole_elements
 from lathe.scheduler.target.lane_cuts import steps_between_chunks
-from lathe.scheduler.target.products import Product, filled, lanes_of_operand, matrix_product, may_end, turning_product
+from lathe.scheduler.target.products import (
+    Product,
+    filled,
+    is_computed,
+    lanes_of_operand,
+    matrix_product,
+    may_end,
+    turning_product,
+)
 from lathe.scheduler.target.rescaling import is_in_the_way, lanes_of_own_operand, own_operands
 
 
@@ -76,9 +84,11 @@ class _Planner:
         self.stages = [stage.state for stage in schedule.stages]
         self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
         self.plan = LanePlan()
-        self.cuts = {
-            stage.state.tensor: steps for stage in schedule.stages if any(steps := steps_between_chunks(stage))
-        }
+        kept = schedule.derived.get("products")
+        if kept is None or kept[0] != config:
+            kept = schedule.derived["products"] = config, {}
+        self.answers: dict[tuple[object, ...], Product | None] = kept[1]
+        self.made_by = {stage.state.tensor: stage for stage in schedule.stages}
         for state in self.stages:
             if state.lanes is not None:
                 self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
@@ -91,9 +101,8 @@ class _Planner:
             assert state.lanes is not None, f"{state.tensor.name} has no lanes"
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
-            walked = [state.computation.axes[dim] for dim in state.walked]
-            product = matrix_product(state.computation, config, self.schedule, known, state.lanes, walked)
-            product = self._or_with_diagonals(state, product, walked)
+            product = self._asked(matrix_product, state)
+            product = self._or_with_diagonals(state, product)
         if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product)
         for tensor in state.tensors:
@@ -113,13 +122,33 @@ class _Planner:
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
 
-    def _or_with_diagonals(self, state: "StageState", product: Product | None, walked: list[Axis]) -> Product | None:
+    def _asked(self, question: Callable[..., Product | None], state: "StageState") -> Product | None:
+        """The product that a stage is, as a function says; what it has said with the same operands is kept."""
+        pair = factors(state.computation)
+        if pair is None:
+            return None
+        operands = [self._operand(read.tensor) for read in pair]
+        key = (question, state.computation, state.lanes, state.walked, *operands)
+        if key not in self.answers:
+            walked = [state.computation.axes[dim] for dim in state.walked]
+            self.answers[key] = question(
+                state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked
+            )
+        return self.answers[key]
+
+    def _operand(self, tensor: Tensor) -> tuple[object, ...]:
+        """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
+        schedule = self.schedule
+        lanes, made = self.plan.known.get(tensor), is_computed(tensor, schedule)
+        return schedule.scope_of(tensor), lanes, made, is_given(tensor, schedule)
+
+    def _or_with_diagonals(self, state: "StageState", product: Product | None) -> Product | None:
         """The product with diagonal weights, where there is one that leaves no more multipliers idle."""
         if state.pragma not in (None, "gemm"):
             return product
         if product is not None and _is_long(product.inner) and _is_long(product.column):
             return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
-        other = diagonal_product(state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked)
+        other = self._asked(diagonal_product, state)
         if other is None:
             return product
         thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
@@ -167,7 +196,7 @@ class _Planner:
 
     def spread(self, known: dict[Tensor, Lanes]) -> None:
         """Along copies and element-wise stages, both ways, as far as it goes."""
-        while True:
+        while not all(tensor in known for tensor in self.maker):
             before = len(known)
             for state in (*self.stages, *reversed(self.stages)):
                 if self.plan.products[state.tensor] is None:
@@ -179,8 +208,7 @@ class _Planner:
     def _forwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
         if state.tensor in known:
             return
-        rank = len(state.computation.axes)
-        for access in sorted(state.computation.reads, key=lambda access: len(access.indices) != rank):
+        for access in _of_rank_first(state.computation):
             if access.tensor in known and access.node not in own_operands(state.computation, self.config):
                 lanes = _lanes_back(state.computation, access, known[access.tensor])
                 if lanes is not None:
@@ -219,8 +247,9 @@ class _Planner:
 
     def _cut(self, state: "StageState", lanes: Lanes) -> int:
         """In how many dimensions the loops of a stage cut its elements."""
-        steps = self.cuts.get(state.tensor, ())
-        sides = self.element.sides(lanes) if steps else ()
+        stage = self.made_by.get(state.tensor)
+        steps = () if stage is None else steps_between_chunks(stage)
+        sides = self.element.sides(lanes) if any(steps) else ()
         return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
     def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
@@ -264,6 +293,12 @@ def _is_turn(state: "StageState") -> bool:
     """Whether a stage is a product that only moves blocks; the ALU may make elements in such an order, too."""
     turned = state.lanes is not None and state.lanes.turns is not None
     return turned and bool(state.computation.reduce_axes) and factors(state.computation) is not None
+
+
+@lru_cache(maxsize=4096)
+def _of_rank_first(computation: Computation) -> list[ReadAccess]:
+    """What a computation reads, first what has as many dimensions as it has itself."""
+    return sorted(computation.reads, key=lambda access: len(access.indices) != len(computation.axes))
 
 
 def _is_long(axis: Axis | None) -> bool:

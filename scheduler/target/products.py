@@ -119,8 +119,8 @@ def matrix_product(
         else:
             inner, c = best_axis(inners, data_element.cols, data, step, None)
         score *= c
-        if _origin(weight.tensor, schedule).computation is not None:
-            score *= 1e-2 if _origin(data.tensor, schedule).computation is None else 0.5
+        if is_computed(weight.tensor, schedule):
+            score *= 0.5 if is_computed(data.tensor, schedule) else 1e-2
         found.append((score - 1e-12 * order, Product(data, weight, row, column, inner)))
     if not found:
         return None
@@ -140,15 +140,22 @@ def decided(computation: Computation, axes: list[Axis], made: Lanes | None, side
     return [computation.axes[dim]] if computation.axes[dim] in axes else None
 
 
-def _origin(tensor: Tensor, schedule: ScheduleView | None) -> Tensor:
-    """The tensor that a chain of plain copies begins with."""
+def is_computed(tensor: Tensor, schedule: ScheduleView | None) -> bool:
+    """Whether a chain of plain copies that leads to a tensor begins with one that is computed."""
     while True:
         stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
-        body = None if computation is None else computation.bodies[0]
-        if body is None or not is_plain_read(body):
-            return tensor
-        tensor = body.tensor
+        source = None if computation is None else copied(computation)
+        if source is None:
+            return tensor.computation is not None
+        tensor = source
+
+
+@lru_cache(maxsize=4096)
+def copied(computation: Computation) -> Tensor | None:
+    """The tensor whose elements a computation copies from places that do not depend on data, if that is all it does."""
+    body = computation.bodies[0]
+    return body.tensor if is_plain_read(body) else None
 
 
 def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
