@@ -189,7 +189,7 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
         where = where if where is None else Binary("or", Not(live), where)
     computation = replace(old, axes=axes, bodies=bodies, where=where)
     fresh = initial_state(computation, state.scope, state.copies)
-    return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
+    return replace(fresh, attachment=state.attachment, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
