@@ -222,7 +222,7 @@ def filling(tensor: Tensor, new: IndexMap, pad: Pad, poison: int) -> Filling | N
     return Filling(int(np.prod(new.shape)), tuple(flat.tolist()), tuple(sources.tolist()), tuple(values.tolist()))
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Resolved:
     """For each added cell the number of the cell that it copies, or −1 and a value."""
 

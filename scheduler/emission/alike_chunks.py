@@ -38,7 +38,7 @@ class _Side:
     """An operand of a chunk: its index per dimension, as positions of forms, and how far the loops move each.
 
     ``lanes`` are of the dimensions that run along the lanes of ``physical``: the dimension, its position, its step, and
-    how far from the tensor's end a chunk may be that touches it.
+    how far from the tensor's end a chunk may be that touches it. What lies in elements is noted with the first chunk.
     """
 
     tensor: Tensor

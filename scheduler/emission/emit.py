@@ -89,7 +89,7 @@ class Emitter(RuleCaller):
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
         return self.places.get(tensor) or self.dram.place(tensor, stage)
 
-    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
+    def run(self, nodes: Sequence[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
         """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:

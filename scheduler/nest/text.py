@@ -1,6 +1,7 @@
 """The text form of loop nests, before and after partitioning."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
@@ -36,12 +37,12 @@ class Line(NamedTuple):
     instruction: int = -1
 
 
-def format_nest(nodes: list[Node]) -> str:
+def format_nest(nodes: Sequence[Node]) -> str:
     """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
     return "".join(f"{line.text}\n" for line in nest_lines(nodes))
 
 
-def nest_lines(nodes: list[Node]) -> list[Line]:
+def nest_lines(nodes: Sequence[Node]) -> list[Line]:
     """The same as lines."""
     return _Formatter().lines(nodes, 0)
 
@@ -50,7 +51,7 @@ class _Formatter:
     def __init__(self) -> None:
         self.names: dict[LoopVariable, str] = {}
 
-    def lines(self, nodes: list[Node], depth: int) -> list[Line]:
+    def lines(self, nodes: Sequence[Node], depth: int) -> list[Line]:
         indent = "  " * depth
         result: list[Line] = []
         for node in nodes:

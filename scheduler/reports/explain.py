@@ -1,6 +1,6 @@
 """``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
@@ -111,7 +111,7 @@ def _use(buffer: Buffer) -> BufferUse:
 
 @dataclass
 class _Tally:
-    """The chunks of a class so far."""
+    """The chunks of a class so far: counted on while the nest is walked."""
 
     chunk: Chunk
     scope: str
@@ -128,7 +128,7 @@ class _Tally:
 
 @dataclass
 class _Unasked:
-    """Chunks that no rule was asked about."""
+    """Chunks that no rule was asked about: counted on while the nest is walked."""
 
     stage: StageView
     node: ChunkNode
@@ -300,7 +300,7 @@ def _unasked(schedule: ScheduleView) -> list[ChunkClass]:
     """The chunks of a schedule as it was given."""
     found: dict[object, _Unasked] = {}
 
-    def visit(nodes: list[Node], count: int, first: dict[LoopVariable, int]) -> None:
+    def visit(nodes: Sequence[Node], count: int, first: dict[LoopVariable, int]) -> None:
         for node in nodes:
             if isinstance(node, Loop):
                 visit(node.body, count * (node.last - node.first + 1), {**first, node.variable: node.first})

@@ -1,12 +1,18 @@
 """States are values: what is reached from one cannot be written to, whoever made it."""
 
+import ast
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 import lathe as lt
+import lathe.scheduler
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Loop
+from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.state.schedule import MAPPINGS, ScheduleState
 from lathe.scheduler.target.target import Target
@@ -76,3 +82,45 @@ def test_a_mapping_that_is_given_is_not_copied():
     assert isinstance(changed.views, MappingProxyType)
     assert changed.but(views=changed.views).views is changed.views
     assert changed.stages is s.state.stages
+
+
+BUILDERS = {
+    "emission/alike_chunks.py": {"_Side"},
+    "emission/fresh_zeros.py": {"Question"},
+    "emission/shared_places.py": {"_Life"},
+    "history.py": {"Recording", "_Values"},
+    "legality/unneeded_instances.py": {"Branches"},
+    "nest/interpret.py": {"_Memory"},
+    "nest/stage_loops.py": {"_Sizes"},
+    "nest/thread_turns.py": {"Thread"},
+    "nest/times.py": {"Span"},
+    "passes/groups.py": {"Group"},
+    "passes/tiling/problem.py": {"Tiling", "TilingProblem"},
+    "reports/explain.py": {"_Tally", "_Unasked"},
+    "target/allocation.py": {"Buffer"},
+    "target/lanes.py": {"LanePlan"},
+    "target/rules/looping.py": {"_Loop"},
+}
+"""The dataclasses that change after they have been made, by file: filled while something is gone through."""
+
+
+def test_all_other_dataclasses_of_the_scheduler_are_frozen():
+    root = Path(lathe.scheduler.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                text = ast.unparse(decorator)
+                if text.startswith("dataclass") and "frozen=True" not in text:
+                    found.setdefault(path.relative_to(root).as_posix(), set()).add(node.name)
+    assert found == BUILDERS
+
+
+def test_a_nest_cannot_be_written_to():
+    s = written_by_commands()
+    nodes = build_nest(s)
+    for each in (nodes, partition(nodes)):
+        loop = next(node for node in each if isinstance(node, Loop))
+        assert isinstance(loop.body, tuple)
+        with pytest.raises(FrozenInstanceError):
+            loop.last = 0
