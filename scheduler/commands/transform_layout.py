@@ -11,7 +11,7 @@ from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padded_bodies import padded_body
-from lathe.scheduler.algorithm.padding import Pad, pad_of
+from lathe.scheduler.algorithm.padding import AddedCells, pad_of
 from lathe.scheduler.algorithm.rewrite import rewrite_indices, rewrite_reads
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.given_indices import called, index_given
@@ -168,7 +168,7 @@ def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False
     return index_map(axes, indices, separators, tensor.name, whole=whole)
 
 
-def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageState:
+def _over_new_axes(state: StageState, new: IndexMap, pad: AddedCells | None) -> StageState:
     """The stage computing the tensor in its new layout."""
     old = state.computation
     names = new.names([axis.name for axis in old.reduce_axes])

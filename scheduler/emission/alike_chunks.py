@@ -22,7 +22,7 @@ from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.isa.instructions import FIELDS_OF
 from lathe.scheduler.emission.fresh_zeros import Question
 from lathe.scheduler.emission.made_chunks import MadeChunk
-from lathe.scheduler.emission.microops import Placed
+from lathe.scheduler.emission.micro_op_pool import Placed
 from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.nest.nodes import ChunkNode

@@ -13,7 +13,7 @@ from lathe.frontend import Tensor
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
-from lathe.scheduler.emission.dram_map import DramMap, packed_bytes
+from lathe.scheduler.emission.dram_map import DramLayout, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
@@ -52,7 +52,7 @@ def compile_schedule(
     physical: dict[StageView, Physical] = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
     aliases = find_aliases(schedule, config)
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
-    dram = DramMap(schedule, config, plan, constants, views)
+    dram = DramLayout(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     try:
         emitter.run(partition(symbolic))

@@ -38,7 +38,7 @@ from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
 
-class DramMap:
+class DramLayout:
     """``segments`` of inputs, constants, outputs and temporaries; ``place`` says where a stage finds a tensor."""
 
     def __init__(

@@ -8,7 +8,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
 from lathe.scheduler.emission.alike_chunks import AlikeChunks
-from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.dram_map import DramLayout
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
@@ -54,7 +54,7 @@ class Emitter(RuleCaller):
         self,
         schedule: ScheduleView,
         config: HardwareConfig,
-        dram: "DramMap",
+        dram: "DramLayout",
         physical: Mapping[StageView, Physical],
         buffers: Sequence[Buffer],
         aliases: Mapping[StageView, StageView],

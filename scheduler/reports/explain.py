@@ -13,7 +13,7 @@ from lathe.frontend.nodes import Const
 from lathe.isa import EncodingError, Gemm, Instruction
 from lathe.isa.needed_extensions import extensions_of
 from lathe.scheduler.emission.assemble import footprints_of, lanes_as_wanted, steps_in_order
-from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.dram_map import DramLayout
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fresh_zeros import going
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
@@ -152,7 +152,7 @@ class _Explainer(Emitter):
     ) -> None:
         plan = plan_lanes(schedule, config)
         physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
-        dram = DramMap(schedule, config, plan, {}, views)
+        dram = DramLayout(schedule, config, plan, {}, views)
         super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule, config))
         self.refused = refused
         self.found: dict[object, _Tally | _Unasked] = {}

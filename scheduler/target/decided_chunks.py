@@ -22,7 +22,7 @@ from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.nest.partition import Range, Sign, cut, same
 from lathe.scheduler.state.memories import DRAM
-from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, resolved
+from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, with_choices
 from lathe.scheduler.target.rule_choice import has_own_rule, rule_for, rule_of
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of
@@ -199,8 +199,8 @@ def _values(linear: Linear, grids: Mapping[LoopVariable, Grid], outside: Mapping
 
 def _resolved(body: Expr, chosen: dict[int, bool]) -> Expr:
     if isinstance(body, Reduce):
-        return Reduce(body.kind, resolved(body.body, chosen), body.axes)
-    return resolved(body, chosen)
+        return Reduce(body.kind, with_choices(body.body, chosen), body.axes)
+    return with_choices(body, chosen)
 
 
 def _part(

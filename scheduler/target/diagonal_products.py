@@ -19,7 +19,7 @@ from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
-from lathe.scheduler.target.products import Product, best_axis, decided, only_in
+from lathe.scheduler.target.products import Product, axes_of_made_lanes, best_axis, only_in
 
 
 def diagonal_product(
@@ -45,8 +45,8 @@ def diagonal_product(
         both = [
             axis for axis in axes if dimension_of(data, axis) is not None and dimension_of(weight, axis) is not None
         ]
-        columns = decided(computation, both, made, "cols")
-        rows = decided(computation, only_in(axes, data, weight), made, "rows")
+        columns = axes_of_made_lanes(computation, both, made, "cols")
+        rows = axes_of_made_lanes(computation, only_in(axes, data, weight), made, "rows")
         if not columns or (rows is None and data_element.rows > 1):
             continue
         before = known.get(data.tensor)
