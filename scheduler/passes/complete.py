@@ -78,7 +78,7 @@ PASSES = (
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)),
     Pass("mask-conditions", mask_conditions, (given.NOTHING_UNDEFINED, given.ALL_READ), (given.MASKED,)),
     Pass("bring-by-products", bring_by_products, (given.MASKED,), (given.BROUGHT,)),
-    Pass("sum-by-products", sum_by_products, (given.FOLDED, given.WIDE_SUMS)),
+    Pass("sum-by-products", sum_by_products, (given.FOLDED, given.WIDE_SUMS, given.SPLIT_AXES)),
     Pass("choose-units", choose_units, (given.MASKED, given.BROUGHT), (given.UNITS_CHOSEN,)),
     Pass(
         "agree-on-lanes",

@@ -146,6 +146,7 @@ ORDERED = [
     ["tile-groups", "load-operands", "adjoin-elements"],
     ["split-outputs", "separate-lookups", "join-lookups"],
     ["split-outputs", "widen-sums", "sum-by-products"],
+    ["split-axes", "sum-by-products"],
     ["load-operands", "choose-rules"],
 ]
 """Passes of which each needs what the one before gives, so that the two cannot change places."""
