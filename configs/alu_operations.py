@@ -10,26 +10,37 @@ from enum import IntEnum
 
 
 class AluOp(IntEnum):
-    """What an ALU instruction computes: a row each of code, result for the manual, extension, if not VTA's own, and
-    waits.
+    """What an ALU instruction computes: a row each of code, result for the manual, waits, and, if not VTA's own,
+    extension and its purpose.
 
     ``waits`` are steps for which the next micro-op waits for the result, which it may read. A machine without an
-    operation's extension refuses it.
+    operation's extension refuses it; ``purpose``: why a program makes use of it, the same in all rows of one extension.
     """
 
     result: str
-    extension: str | None
     waits: int
+    extension: str | None
+    purpose: str
 
-    def __new__(cls, code: int, result: str = "", extension: str | None = None, waits: int = 0) -> "AluOp":
+    def __new__(
+        cls, code: int, result: str = "", waits: int = 0, extension: str | None = None, purpose: str = ""
+    ) -> "AluOp":
         """The row as a number with attributes."""
+        assert bool(extension) == bool(purpose), f"extension {extension} of operation {code} is for {purpose!r}"
         made = int.__new__(cls, code)
-        made._value_, made.result, made.extension, made.waits = code, result, extension, waits
+        made._value_, made.result, made.waits = code, result, waits
+        made.extension, made.purpose = extension, purpose
         return made
 
     MIN = 0, "the lesser of the two"
     MAX = 1, "the greater of the two"
     ADD = 2, "the sum, wrapping around at 32 bits"
     SHR = 3, "the first shifted right by the second, arithmetically; by a negative number: shifted left"
-    MUL = 4, "the product, wrapping around at 32 bits", None, 1
-    SUB = 5, "the first less the second, wrapping around at 32 bits", "alu_sub"
+    MUL = 4, "the product, wrapping around at 32 bits", 1
+    SUB = (
+        5,
+        "the first less the second, wrapping around at 32 bits",
+        0,
+        "alu_sub",
+        "a difference is one operation, without a multiplication by -1 before",
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lathe.configs.alu_operations import AluOp
-from lathe.configs.encoding import GEMM_BEGIN, LOOKUP, PAD_VALUE, RESCALE, RESCALE_ADD
+from lathe.configs.encoding import GEMM_BEGIN, LOOKUP, PAD_VALUE, RESCALE_ADD
 from lathe.configs.instructions import TABLE
 
 EXTENSIONS: Mapping[str, str] = MappingProxyType(
@@ -39,12 +39,11 @@ EXTENSIONS: Mapping[str, str] = MappingProxyType(
 PURPOSES: Mapping[str, str] = MappingProxyType(
     {
         PAD_VALUE: "a border of another value than 0 is padding of its LOADs, and not computed and stored before",
-        AluOp.SUB.extension or "": "a difference is one operation, without a multiplication by -1 before",
+        **{each.extension: each.purpose for each in AluOp if each.extension is not None},
         GEMM_BEGIN: "sums begin with their first products, without a step for each accumulator that sets it to 0",
-        RESCALE: "bias, factor, rounding and saturation are one step of an element, where the ALU takes one or two for "
-        "each operation and has no product of 64 bits",
+        **{row.extension: row.purpose for row in TABLE.values() if row.extension},
         RESCALE_ADD: "two tensors are rescaled and added in two steps of an element, without a pass before",
         LOOKUP: "a function of 8 bits is looked up in the pass that rescales, or in one of its own",
     }
 )
-"""Why a program makes use of an extension, by its name."""
+"""Why a program makes use of an extension, by its name; of instructions and operations their rows say so."""

@@ -20,6 +20,7 @@ from lathe.configs.errors import shown
 from lathe.configs.hardware import check_machine
 from lathe.configs.host_memory import within_memory
 from lathe.configs.integers import integer
+from lathe.hardware_engines import prepare, replay_with, runner_named, simulate_with
 from lathe.isa import BusError, Program
 from lathe.sim import InputError, ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
@@ -48,18 +49,12 @@ def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
     """An engine that runs the RTL; Amaranth is imported when it is first used."""
 
     def simulate_rtl(*arguments: Any, **options: Any) -> Result:
-        from lathe.hardware_engines import runner_named, simulate_with
-
         return simulate_with(runner_named(name))(*arguments, **options)
 
     def replay_rtl(*arguments: Any, **options: Any) -> ReplayResult:
-        from lathe.hardware_engines import replay_with, runner_named
-
         return replay_with(runner_named(name))(*arguments, **options)
 
     def prepare_rtl(config: HardwareConfig, wave: str | None) -> None:
-        from lathe.hardware_engines import prepare
-
         prepare(name, config, wave)
 
     return Engine(what, simulate_rtl, replay_rtl, waves, prepare_rtl)

@@ -54,7 +54,7 @@ class _Command:
 
 @dataclass
 class Recording:
-    """The commands of a schedule since it was created; ``typical``: the values that it works with."""
+    """The commands of a schedule since it was created, to which it adds; ``typical``: the values that it works with."""
 
     typical: Mapping[Parameter, int]
     before: tuple[_View, ...]
@@ -176,7 +176,10 @@ def _shown(value: object) -> str:
 
 @dataclass
 class _Values:
-    """Arguments of commands with numbers for parameters, and with what stands for loops, stages and tensors."""
+    """Arguments of commands with numbers for parameters, and with what stands for loops, stages and tensors.
+
+    ``stands_for`` grows with every command that is carried out again.
+    """
 
     numbers: Mapping[Parameter, int]
     stands_for: dict[object, object]

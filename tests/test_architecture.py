@@ -8,6 +8,7 @@ import pytest
 from every_file import ROOMS, files_of, page, sentence_of
 
 from lathe.scheduler.passes.complete import PASSES
+from lathe.scheduler.passes.properties import LEGAL
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -34,8 +35,16 @@ def test_rooms_stand_in_the_order_in_which_they_may_be_imported():
     assert [rank[room] for room in named] == sorted(rank.values())
 
 
-def test_passes_are_those_that_there_are_with_what_they_give():
-    wanted = [[f"`{each.name}`", "; ".join(given.sentence for given in each.gives) or "–"] for each in PASSES]
+def test_passes_are_those_that_there_are_with_what_they_give_and_need():
+    maker = {LEGAL: "a legal schedule"} | {given: f"`{each.name}`" for each in PASSES for given in each.gives}
+    wanted = [
+        [
+            f"`{each.name}`",
+            "; ".join(given.sentence for given in each.gives) or "–",
+            ", ".join(dict.fromkeys(maker[need] for need in each.needs)) or "–",
+        ]
+        for each in PASSES
+    ]
     assert rows("## Passes") == wanted
 
 

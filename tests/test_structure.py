@@ -4,10 +4,12 @@ That rooms, and layers within them, import downwards only is import-linter's par
 """
 
 import ast
+import subprocess
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ["configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"]
 """The rooms that are held to this: all."""
 
-LATE = ("lathe.rtl", "lathe.hardware_engines")
-"""What may be imported in functions of other rooms: what loads Amaranth, which simulating does without."""
+HEAVY = "amaranth"
+"""What simulating does without: what loads it may be imported in functions of other rooms than ``rtl``."""
 
 
 def modules_of(room: str) -> dict[str, Path]:
@@ -71,14 +73,51 @@ def test_knots_are_found() -> None:
     assert knots(graph) == [["a", "b", "c"], ["f", "g"]]
 
 
+@lru_cache
+def heavy_modules() -> frozenset[str]:
+    """The modules of the hardware's room that load Amaranth: they import it, or what does, at their top.
+
+    A module is loaded with the packages that it is in.
+    """
+    modules = modules_of("rtl")
+    names = {name: imported_at_top(path, modules) for name, path in modules.items()}
+    heavy = {name for name, wanted in names.items() if any(each.split(".")[0] == HEAVY for each in wanted)}
+    while True:
+        packages = {name: {part for part in modules if name.startswith(f"{part}.")} for name in modules}
+        more = {name for name in modules if (names[name] | packages[name]) & heavy} - heavy
+        if not more:
+            return frozenset(heavy)
+        heavy |= more
+
+
+def imported_at_top(path: Path, modules: dict[str, Path]) -> set[str]:
+    """What a file imports when it is loaded, of whatever package."""
+    found = {wanted for wanted, inside in imports_of(path, modules) if not inside}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def test_what_loads_amaranth_is_known() -> None:
+    """By the files as by running them: cheap modules do not load it, heavy ones do."""
+    cheap = ["lathe.hardware_engines", *sorted(modules_of("rtl").keys() - heavy_modules())]
+    told = f"print({HEAVY!r} in sys.modules)"
+    lines = ["import sys", *(f"import {name}" for name in cheap), told, f"import {min(heavy_modules())}", told]
+    ran = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "True"]
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_files_import_at_their_top(room: str) -> None:
     modules = modules_of(room)
     late = {
         f"{name} -> {wanted}"
         for name, path in modules.items()
-        for wanted, inside in imports_of(path, modules)
-        if inside and (room == "rtl" or not wanted.startswith(LATE))
+        for wanted, inside in imports_of(path, modules_of("rtl") | modules)
+        if inside and (room == "rtl" or wanted not in heavy_modules())
     }
     assert not late
 

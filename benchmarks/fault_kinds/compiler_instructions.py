@@ -130,13 +130,13 @@ FAULTS = (
     ),
     fault(
         "displaced micro-ops are taken for resident",
-        "emission.microops",
+        "emission.micro_op_pool",
         "if r[1] <= first or r[0] >= end}",
         "if r[1] <= first or r[0] >= 0}",
     ),
     fault(
         "micro-ops in DRAM are counted one short",
-        "emission.microops",
+        "emission.micro_op_pool",
         "self.count += size\n        if",
         "self.count += size - 1\n        if",
     ),

@@ -114,4 +114,6 @@ RESCALE = Row(
     steps=ADDS + 1,
     trailing=_STAGES,
     extension=EXTENSION,
+    purpose="bias, factor, rounding and saturation are one step of an element, where the ALU takes one or two for each "
+    "operation and has no product of 64 bits",
 )

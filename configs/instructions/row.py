@@ -66,7 +66,8 @@ class Row:
     its end come so many that do nothing, and none of its steps may read an accumulator that one of so many steps before
     writes.
 
-    One that moves rows ``stores`` them in DRAM, or else loads them. ``extension``: what a machine must have for it.
+    One that moves rows ``stores`` them in DRAM, or else loads them. ``extension``: what a machine must have for it, and
+    ``purpose`` why a program makes use of that.
     """
 
     type: type[Any]
@@ -81,8 +82,10 @@ class Row:
     trailing: Expression = NEVER
     stores: bool = False
     extension: str | None = None
+    purpose: str = ""
 
     def __post_init__(self) -> None:
+        assert bool(self.extension) == bool(self.purpose), f"extension {self.extension} is for {self.purpose!r}"
         written = [index.memory for index in self.indices if index.written]
         assert written == [MemoryType.ACC] * (self.kind is Kind.ISSUE), f"{self.opcode.name} writes {written}"
         # Then iterations of the loops differ alike in what is written and read, and a few show whether steps meet.

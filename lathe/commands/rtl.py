@@ -10,6 +10,7 @@ from lathe.commands.options import FILE, config_option, json_option, required_co
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable, write_text
+from lathe.rtl.geometry import Geometry
 
 if TYPE_CHECKING:
     from lathe.rtl.fit import Fit
@@ -34,7 +35,6 @@ def verilog(config_name: str, output: Path) -> None:
 
     Machines that cannot be built are refused with the reason.
     """
-    from lathe.rtl.geometry import Geometry
     from lathe.rtl.verilog import TOP
     from lathe.rtl.verilog import verilog as text_of
 

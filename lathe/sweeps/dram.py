@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from lathe.configs import ConfigError
+from lathe.configs.yaml_file import composed, value_of
 
 DRAM_KEYS = ("memory.bus_bits", "memory.cycles_per_beat", "memory.latency")
 """What a preset decides of a machine."""
@@ -46,8 +45,9 @@ class Dram:
 @cache
 def presets() -> dict[str, Dram]:
     """The memories by name."""
-    content = yaml.safe_load(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
-    return {name: Dram(name, **values) for name, values in content.items()}
+    document = composed(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
+    assert document is not None, "dram.yaml is empty"
+    return {name: Dram(name, **values) for name, values in value_of(document).items()}
 
 
 def preset(name: str) -> Dram:

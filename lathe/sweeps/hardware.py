@@ -16,6 +16,8 @@ from typing import Any
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import write_text
 from lathe.optimiser.kept import sources_of
+from lathe.rtl.cache import as_built, cache_folder, held, writing_to
+from lathe.rtl.geometry import RtlError
 
 COUNTS = ("rtl_cells", "rtl_flip_flops", "rtl_memory_bits", "rtl_multipliers")
 """Columns of what Yosys counts in words, before anything is mapped to a technology."""
@@ -53,8 +55,6 @@ def tools_of(hardware: Hardware) -> dict[str, str]:
 
 def check_hardware(hardware: Hardware) -> None:
     """Raise RtlError where the tools are missing, or results cannot be kept, before long work begins."""
-    from lathe.rtl.cache import cache_folder, writing_to
-
     tools_of(hardware)
     cache = cache_folder(PURPOSE)
     with writing_to(cache, PURPOSE):
@@ -73,8 +73,6 @@ def hardware_numbers(config: HardwareConfig, hardware: Hardware) -> Mapping[str,
 
 def built_as(config: HardwareConfig) -> HardwareConfig:
     """The same for all machines of the same hardware."""
-    from lathe.rtl.cache import as_built
-
     return as_built(config)
 
 
@@ -86,9 +84,6 @@ def is_known(config: HardwareConfig, hardware: Hardware) -> bool:
 @lru_cache(maxsize=1024)
 def _known(config: HardwareConfig, hardware: Hardware) -> "Mapping[str, float] | LatheError":
     """Numbers from the cache, or else from the tools; what they refuse, too, so that it is asked once."""
-    from lathe.rtl.cache import held, writing_to
-    from lathe.rtl.geometry import RtlError
-
     path = _path(config, hardware)
     found = _read(path)
     if found is not None:
@@ -109,8 +104,6 @@ def _known(config: HardwareConfig, hardware: Hardware) -> "Mapping[str, float] |
 
 
 def _path(config: HardwareConfig, hardware: Hardware) -> Path:
-    from lathe.rtl.cache import cache_folder
-
     content: dict[str, Any] = {
         "machine": built_as(config).to_dict(),
         "asked": [hardware.device, hardware.speed, hardware.seed],

@@ -203,7 +203,7 @@ _ENDLESS = 1 << 40
 """The extent of an axis that is long enough for every remainder to have all its values."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Wide:
     """Axes widened so that what divides them leaves no rest, and the indices in terms of these."""
 

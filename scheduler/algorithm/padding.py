@@ -42,7 +42,7 @@ undef = Undefined()
 
 
 @dataclass(frozen=True, eq=False)
-class Pad:
+class AddedCells:
     """What the cells hold that a map adds: an expression over ``axes``, the map's new indices; None: nothing to read.
 
     It may read other cells of the tensor itself, at the indices from before the map.
@@ -60,7 +60,7 @@ class Pad:
         return "forbidden" if self.value is None else str(self.value)
 
 
-def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
+def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> AddedCells:
     """The contract that a ``pad_value`` describes for what ``new`` adds to ``tensor``.
 
     Raises ScheduleError for a number that the dtype does not hold, a function that takes or returns something else, or
@@ -72,9 +72,9 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
     if callable(pad_value):
         value = _called(tensor, new, pad_value, axes, where)
     if value is None:
-        return Pad(axes, None)
+        return AddedCells(axes, None)
     if isinstance(value, Undefined):
-        return Pad(axes, Undef(tensor.dtype))
+        return AddedCells(axes, Undef(tensor.dtype))
     if not isinstance(value, Expr):
         number = integer(value)
         if number is None or not fits(number, tensor.dtype):
@@ -83,7 +83,7 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
                 f"indices, not {shown(value)}.",
                 kind="argument",
             )
-        return Pad(axes, Const(number, tensor.dtype))
+        return AddedCells(axes, Const(number, tensor.dtype))
     strange = next((axis for axis in axes_of(value) if axis not in axes), None)
     if strange is not None:
         raise ScheduleError(
@@ -92,8 +92,8 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> Pad:
     _check_held(tensor, new, axes, value, where)
     expr = cast(value, tensor.dtype)
     if isinstance(bare(expr), Const):
-        return Pad(axes, Const(int(evaluate(expr, {})), tensor.dtype))
-    pad = Pad(axes, expr)
+        return AddedCells(axes, Const(int(evaluate(expr, {})), tensor.dtype))
+    pad = AddedCells(axes, expr)
     filling(tensor, new, pad, 0)  # whether it can be said cell by cell
     return pad
 
@@ -166,7 +166,7 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
 
 
 def live_conditions(
-    maps: Sequence[tuple[IndexMap, Pad | None]], axes: Sequence[Axis]
+    maps: Sequence[tuple[IndexMap, AddedCells | None]], axes: Sequence[Axis]
 ) -> list[tuple[Expr, Expr | None]]:
     """For each map that adds cells, the last first: where cells of a layout are none of those, and what these hold.
 
@@ -208,7 +208,7 @@ def added_cells(new: IndexMap) -> tuple[Array, ...]:
     return tuple(np.nonzero(outside))
 
 
-def filling(tensor: Tensor, new: IndexMap, pad: Pad, poison: int) -> Filling | None:
+def filling(tensor: Tensor, new: IndexMap, pad: AddedCells, poison: int) -> Filling | None:
     """The step that puts into added cells what a contract says of each; None where all hold the same.
 
     Raises ScheduleError if an added cell is to hold the value of a cell that is none of the tensor's elements.
@@ -222,7 +222,7 @@ def filling(tensor: Tensor, new: IndexMap, pad: Pad, poison: int) -> Filling | N
     return Filling(int(np.prod(new.shape)), tuple(flat.tolist()), tuple(sources.tolist()), tuple(values.tolist()))
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Resolved:
     """For each added cell the number of the cell that it copies, or −1 and a value."""
 
@@ -271,7 +271,7 @@ class _Resolved:
         return np.asarray(np.ravel_multi_index(tuple(placed), self.new.shape))
 
 
-def layout_steps(tensor: Tensor, new: IndexMap, pad: Pad | None, poison: int = 0) -> tuple[LayoutStep, ...]:
+def layout_steps(tensor: Tensor, new: IndexMap, pad: AddedCells | None, poison: int = 0) -> tuple[LayoutStep, ...]:
     """The steps that bring an array to the layout of one map, ``poison`` where nobody relies on a value."""
     if pad is None:
         return new.steps()

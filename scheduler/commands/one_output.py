@@ -151,7 +151,6 @@ def _like(state: StageState, other: StageState, loops: "Loops", place: Attachmen
         attachment=place,
         scope=other.scope,
         copies=other.copies,
-        hints=other.hints,
         on_alu=other.on_alu,
         slots=other.slots,
         reuse=other.reuse,

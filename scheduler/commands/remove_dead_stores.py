@@ -6,7 +6,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.nodes import Reduce, Select, Undef
 from lathe.frontend.operand import Expr
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, access_of, limited_operations
-from lathe.scheduler.algorithm.padding import Pad, live_conditions
+from lathe.scheduler.algorithm.padding import AddedCells, live_conditions
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import padded_cells
@@ -80,7 +80,7 @@ def _reads(stage: EditedStage, tensors: tuple[Tensor, ...]) -> bool:
 
 def _without_unread(
     schedule: Edit, stage: EditedStage, layout: "TensorLayout"
-) -> "tuple[StageState, tuple[Pad | None, ...]]":
+) -> "tuple[StageState, tuple[AddedCells | None, ...]]":
     """The stage without what it stores to padding that nobody reads, and the contracts that remain."""
     regions = [cells for cells, _ in padded_cells(layout.tensor.shape, layout.padded_maps)[1:]]
     padded = [n for n, pad in enumerate(layout.pads) if pad is not None]
@@ -99,7 +99,9 @@ def _without_unread(
     if inner is (body.body if isinstance(body, Reduce) else body):
         return stage.state, layout.pads
     new = Reduce(body.kind, inner, body.axes) if isinstance(body, Reduce) else inner
-    pads = tuple(Pad(pad.axes, None) if pad is not None and n in unread else pad for n, pad in enumerate(layout.pads))
+    pads = tuple(
+        AddedCells(pad.axes, None) if pad is not None and n in unread else pad for n, pad in enumerate(layout.pads)
+    )
     return replace(stage.state, computation=replace(stage.state.computation, bodies=(new,))), pads
 
 

@@ -11,7 +11,7 @@ from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padded_bodies import padded_body
-from lathe.scheduler.algorithm.padding import Pad, pad_of
+from lathe.scheduler.algorithm.padding import AddedCells, pad_of
 from lathe.scheduler.algorithm.rewrite import rewrite_indices, rewrite_reads
 from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.commands.given_indices import called, index_given
@@ -168,7 +168,7 @@ def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False
     return index_map(axes, indices, separators, tensor.name, whole=whole)
 
 
-def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageState:
+def _over_new_axes(state: StageState, new: IndexMap, pad: AddedCells | None) -> StageState:
     """The stage computing the tensor in its new layout."""
     old = state.computation
     names = new.names([axis.name for axis in old.reduce_axes])
@@ -189,7 +189,7 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: Pad | None) -> StageSt
         where = where if where is None else Binary("or", Not(live), where)
     computation = replace(old, axes=axes, bodies=bodies, where=where)
     fresh = initial_state(computation, state.scope, state.copies)
-    return replace(fresh, attachment=state.attachment, hints=state.hints, on_alu=state.on_alu, reuse=state.reuse)
+    return replace(fresh, attachment=state.attachment, on_alu=state.on_alu, reuse=state.reuse)
 
 
 def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:

@@ -24,7 +24,7 @@ from lathe.isa import Instruction, Load, MemoryType, Store
 from lathe.isa.instructions import FIELDS_OF
 from lathe.scheduler.emission.fresh_zeros import Question
 from lathe.scheduler.emission.made_chunks import MadeChunk
-from lathe.scheduler.emission.microops import Placed
+from lathe.scheduler.emission.micro_op_pool import Placed
 from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.nest.nodes import ChunkNode
@@ -40,7 +40,7 @@ class _Side:
     """An operand of a chunk: its index per dimension, as positions of forms, and how far the loops move each.
 
     ``lanes`` are of the dimensions that run along the lanes of ``physical``: the dimension, its position, its step, and
-    how far from the tensor's end a chunk may be that touches it.
+    how far from the tensor's end a chunk may be that touches it. What lies in elements is noted with the first chunk.
     """
 
     tensor: Tensor

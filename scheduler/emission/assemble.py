@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend import Tensor
 from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
 from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
-from lathe.scheduler.emission.dram_map import PAGE, DramMap, packed_bytes
+from lathe.scheduler.emission.dram_map import DramLayout, packed_bytes
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
@@ -51,7 +52,7 @@ def compile_schedule(
     physical: dict[StageView, Physical] = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
     aliases = find_aliases(schedule, config)
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
-    dram = DramMap(schedule, config, plan, constants, views)
+    dram = DramLayout(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     try:
         emitter.run(partition(symbolic))
@@ -90,10 +91,10 @@ def _assemble(
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), Origin(len(labels) - 1))
     tokens.check_room()
-    address = max((segment.end for segment in segments), default=PAGE)
-    uop_address = -(-address // PAGE) * PAGE
+    address = max((segment.end for segment in segments), default=PAGE_BYTES)
+    uop_address = -(-address // PAGE_BYTES) * PAGE_BYTES
     uops = Segment(UOPS, UOPS, uop_address, image.nbytes)
-    stream_address = -(-uops.end // PAGE) * PAGE
+    stream_address = -(-uops.end // PAGE_BYTES) * PAGE_BYTES
     instructions = tuple(_moved(each, uop_address // config.uop_element_bytes) for each in tokens.output)
     stream = Segment("instructions", "instructions", stream_address, 16 * len(instructions))
     images = {UOPS: image}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend import Tensor
 from lathe.frontend.nodes import ReadAccess, Undef
 from lathe.isa import Segment
@@ -36,10 +37,8 @@ from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
-PAGE = 4096
 
-
-class DramMap:
+class DramLayout:
     """``segments`` of inputs, constants, outputs and temporaries; ``place`` says where a stage finds a tensor."""
 
     def __init__(
@@ -62,8 +61,8 @@ class DramMap:
         self._places: dict[tuple[Tensor, StageView], Place] = {}
         self._shared: dict[StorageBuffer, tuple[int, Physical]] = {}
         self._circling = {stage for circle in circles(schedule) for stage in circle} if schedule.circular else set()
-        self._address = PAGE
-        self.grain = max(PAGE, config.wgt_element_bytes, config.acc_element_bytes)
+        self._address = PAGE_BYTES
+        self.grain = max(PAGE_BYTES, config.wgt_element_bytes, config.acc_element_bytes)
         """Segments begin at multiples of so many bytes."""
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)

@@ -8,7 +8,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
 from lathe.scheduler.emission.alike_chunks import AlikeChunks
-from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.dram_map import DramLayout
 from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
@@ -55,7 +55,7 @@ class Emitter(RuleCaller):
         self,
         schedule: ScheduleView,
         config: HardwareConfig,
-        dram: "DramMap",
+        dram: "DramLayout",
         physical: Mapping[StageView, Physical],
         buffers: Sequence[Buffer],
         aliases: Mapping[StageView, StageView],
@@ -90,7 +90,7 @@ class Emitter(RuleCaller):
         """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
         return self.places.get(tensor) or self.dram.place(tensor, stage)
 
-    def run(self, nodes: list[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
+    def run(self, nodes: Sequence[Node], threads: list[Thread[dict[Tensor, Place]]] | None = None) -> None:
         """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:

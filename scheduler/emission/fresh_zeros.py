@@ -16,7 +16,7 @@ from lathe.configs import HardwareConfig
 from lathe.isa import Gemm, Instruction, Load, MemoryType
 from lathe.isa.instructions import runs_micro_ops
 from lathe.scheduler.emission.footprints import Cells, Footprints
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 

@@ -14,7 +14,7 @@ from lathe.isa.instructions import MicroOpInstruction, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.refused_instructions import refusal_of
 from lathe.isa.table import TOKEN_FIELDS
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.target.chunk import Chunk
 

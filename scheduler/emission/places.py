@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import Linear
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.target.chunk import Place, Places
 from lathe.scheduler.target.elements import Physical

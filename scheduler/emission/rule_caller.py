@@ -13,7 +13,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.errors import shown
 from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.emission.fresh_zeros import FreshZeros
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.emission.own_instructions import OwnInstructions
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.state.memories import DRAM, NEAR

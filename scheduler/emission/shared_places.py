@@ -24,7 +24,10 @@ Entries = Sequence[tuple[Entry, Origin]]
 
 @dataclass(eq=False)
 class _Life:
-    """When a segment is used, by numbers of instructions; which of its cells have been stored; whether it shares."""
+    """When a segment is used, by numbers of instructions; which of its cells have been stored; whether it shares.
+
+    Filled while the stream is gone through, in this file.
+    """
 
     segment: Segment
     stored: NDArray[np.bool_]

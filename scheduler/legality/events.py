@@ -5,7 +5,7 @@ maxima, one for each group of loops, so that a convolution's reads need not be g
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -43,13 +43,13 @@ class _Number:
     stride: int
 
 
-@dataclass
-class Group:
+@dataclass(frozen=True)
+class LoopGroup:
     """Loops, by position, that move some dimensions of a tensor together, or are in a condition with such."""
 
-    loops: set[int]
-    numbers: list[_Number] = field(default_factory=list)
-    conditions: list[Guard] = field(default_factory=list)
+    loops: frozenset[int]
+    numbers: tuple[_Number, ...] = ()
+    conditions: tuple[Guard, ...] = ()
 
     @property
     def dims(self) -> list[int]:
@@ -77,26 +77,25 @@ class Use:
         return max([self.kept, *(n + 1 for n in self.tag.weights)])
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[LoopGroup]:
         """The loops that matter, in groups that do not depend on each other."""
         position = {span.variable: n for n, span in enumerate(self.occurrence.spans)}
         strides = [int(np.prod(self.shape[dim + 1 :], dtype=np.int64)) for dim in range(len(self.shape))]
-        parts: list[Group] = []
+        parts: list[LoopGroup] = []
         for dim, (index, stride) in enumerate(zip(self.indices, strides, strict=True)):
-            parts.append(Group(self._loops(index, position), [_Number(dim, index, stride)]))
+            parts.append(LoopGroup(self._loops(index, position), (_Number(dim, index, stride),)))
         for guard in (part for each in self.guards for part in apart(*each)):
             if not reads_data(guard[0]):
-                parts.append(Group(self._loops(guard[0], position), [], [guard]))
-        groups: list[Group] = []
+                parts.append(LoopGroup(self._loops(guard[0], position), (), (guard,)))
+        groups: list[LoopGroup] = []
         for part in parts:
             for group in [each for each in groups if each.loops & part.loops]:
                 groups.remove(group)
-                part = Group(
-                    part.loops | group.loops, [*group.numbers, *part.numbers], [*group.conditions, *part.conditions]
-                )
+                numbers, conditions = (*group.numbers, *part.numbers), (*group.conditions, *part.conditions)
+                part = LoopGroup(part.loops | group.loops, numbers, conditions)
             groups.append(part)
         seen: set[int] = set().union(*(group.loops for group in groups))
-        return groups + [Group({n}) for n in range(self.depth) if n not in seen]
+        return groups + [LoopGroup(frozenset({n})) for n in range(self.depth) if n not in seen]
 
     def events(self, fixed: Iterable[int] = ()) -> Events:
         """The events, those only whose values are at 0 along the ``fixed`` dimensions.
@@ -123,7 +122,7 @@ class Use:
             )
         return total
 
-    def part(self, group: Group) -> Events:
+    def part(self, group: LoopGroup) -> Events:
         """What some loops contribute to times, numbers of values and tags."""
         loops = sorted(group.loops)
         spans = [self.occurrence.spans[n] for n in loops]
@@ -160,11 +159,11 @@ class Use:
         order = order[last]
         return Events(times[order], values[order], tags[order])
 
-    def _loops(self, expr: Expr, position: dict[LoopVariable, int]) -> set[int]:
+    def _loops(self, expr: Expr, position: dict[LoopVariable, int]) -> frozenset[int]:
         found: set[int] = set()
         for axis in axes_of(expr):
             found |= {position[variable] for variable in self.occurrence.chunk.roots[axis].variables()}
-        return found
+        return frozenset(found)
 
 
 def _too_many() -> TooHard:

@@ -19,7 +19,7 @@ from lathe.frontend.nodes import Binary, Cast, Compare, Const, Not, Read, Reduce
 from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import Points, domain_of, points_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
-from lathe.scheduler.algorithm.padding import Pad
+from lathe.scheduler.algorithm.padding import AddedCells
 from lathe.scheduler.algorithm.undefined import conditions_of, stripped
 from lathe.scheduler.state.schedule import ScheduleView
 
@@ -266,7 +266,7 @@ def known_cells(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Class
     return [] if all(value is Some.UNKNOWN for _, value in found) else found
 
 
-def padded_cells(shape: tuple[int, ...], maps: "Sequence[tuple[IndexMap, Pad | None]]") -> Classes:
+def padded_cells(shape: tuple[int, ...], maps: "Sequence[tuple[IndexMap, AddedCells | None]]") -> Classes:
     """The cells of a layout: elements, of which nothing is known, and what each map has added."""
     found: Classes = [(cell_box(shape), Some.UNKNOWN)]
     for each, pad in maps:

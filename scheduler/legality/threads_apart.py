@@ -4,7 +4,7 @@ Iterations that read what others make must come in order. So must those that beg
 share, and those whose values take turns in cells of a buffer that is not theirs alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ScheduleError
@@ -95,11 +95,11 @@ def _check_storage(schedule: ScheduleView, after: str) -> None:
             )
 
 
-def _threaded(nodes: list[Node]) -> Iterator[Loop]:
+def _threaded(nodes: Sequence[Node]) -> Iterator[Loop]:
     return (node for node in _all(nodes) if isinstance(node, Loop) and node.threads > 1)
 
 
-def _all(nodes: list[Node]) -> Iterator[Node]:
+def _all(nodes: Sequence[Node]) -> Iterator[Node]:
     for node in nodes:
         yield node
         if isinstance(node, Loop | Guard):

@@ -1,5 +1,8 @@
 """Where in a nest buffers of the user's begin and end: around all that touches them, or in each iteration of a loop."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release
 from lathe.scheduler.nest.placement import Placement
@@ -14,35 +17,39 @@ def allocation_loops(schedule: ScheduleView, placed: dict[StageView, Placement])
     return [host.loops.of_leaf[axis][-1] for host, axis in places if host is not None]
 
 
-def with_buffers(schedule: ScheduleView, nodes: list[Node], placed: dict[StageView, Placement]) -> list[Node]:
+def with_buffers(schedule: ScheduleView, nodes: Sequence[Node], placed: dict[StageView, Placement]) -> list[Node]:
     """A nest with the lives of the buffers that stages name. In DRAM these are as long as the program's."""
     for allocated in storages_of(schedule.stages).values():
         place = schedule.allocations.get(allocated.buffer)
         if place is not None and schedule.at(place) in placed:
-            _in_loop(nodes, placed[schedule.at(place)].loops.of_leaf[place.axis][-1], allocated, placed)
+            nodes = _in_loop(nodes, placed[schedule.at(place)].loops.of_leaf[place.axis][-1], allocated, placed)
         elif allocated.scope != DRAM:
             nodes = _around(nodes, allocated, placed)
-    return nodes
+    return list(nodes)
 
 
 def _in_loop(
-    nodes: list[Node], variable: LoopVariable, allocated: Allocated, placed: dict[StageView, Placement]
-) -> None:
+    nodes: Sequence[Node], variable: LoopVariable, allocated: Allocated, placed: dict[StageView, Placement]
+) -> list[Node]:
+    found: list[Node] = []
     for node in nodes:
         if isinstance(node, Loop) and node.variable is variable:
-            node.body = _around(node.body, allocated, placed)
+            found.append(replace(node, body=tuple(_around(node.body, allocated, placed))))
         elif isinstance(node, Loop | Guard):
-            _in_loop(node.body, variable, allocated, placed)
+            found.append(replace(node, body=tuple(_in_loop(node.body, variable, allocated, placed))))
+        else:
+            found.append(node)
+    return found
 
 
-def _around(nodes: list[Node], allocated: Allocated, placed: dict[StageView, Placement]) -> list[Node]:
+def _around(nodes: Sequence[Node], allocated: Allocated, placed: dict[StageView, Placement]) -> list[Node]:
     touching = [position for position, node in enumerate(nodes) if _touches(node, allocated)]
     if not touching:
-        return nodes
+        return list(nodes)
     first, last = touching[0], touching[-1] + 1
     placement = placed[allocated.users[0]]
-    low = [Linear(0) for _ in allocated.shape]
-    begin = Acquire(placement, [*low], [Linear(extent) for extent in allocated.shape], allocated)
+    low = tuple(Linear(0) for _ in allocated.shape)
+    begin = Acquire(placement, low, tuple(map(Linear, allocated.shape)), allocated)
     return [*nodes[:first], begin, *nodes[first:last], Release(placement, allocated), *nodes[last:]]
 
 

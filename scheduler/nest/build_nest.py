@@ -1,5 +1,6 @@
 """The loop nest of a schedule, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lathe.frontend import Tensor
@@ -46,7 +47,7 @@ def build_nest(schedule: ScheduleView, *, largest_blocks: bool = False) -> list[
     return with_buffers(schedule, nodes, placed)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Builder:
     placed: dict[StageView, Placement]
     hosted: dict[LoopVariable, list[StageView]]
@@ -68,7 +69,7 @@ class _Builder:
         for index, (producer, nodes) in enumerate(groups):
             if producer is not None and producer in last_use:
                 placement = self.placed[producer]
-                result.append(Acquire(placement, placement.low, placement.extent))
+                result.append(Acquire(placement, tuple(placement.low), tuple(placement.extent)))
             result.extend(nodes)
             result += [Release(self.placed[stage]) for stage in own if last_use[stage] == index]
         return result
@@ -82,7 +83,7 @@ class _Builder:
     def piece_nodes(self, stage: StageView, conditions: list[Linear]) -> list[Node]:
         placement = self.placed[stage]
         window = placement.window
-        slides: list[Node] = [] if window is None else [Slide(placement, window.low, window.extent)]
+        slides: list[Node] = [] if window is None else [Slide(placement, tuple(window.low), tuple(window.extent))]
         return slides + self.own_nodes(stage, conditions)
 
     def own_nodes(self, stage: StageView, conditions: list[Linear]) -> list[Node]:
@@ -111,10 +112,12 @@ class _Builder:
                 for roots, own in views:
                     wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
                     remaining = [each for each in own if not bound_variables(each) & reductions]
-                    nodes.append(Block(placement, "init", data, wanted, remaining, whole))
+                    nodes.append(Block(placement, "init", tuple(data), wanted, tuple(remaining), whole))
             if level == block_level:
                 role: Role = "update" if reducing else "map"
-                return [*nodes, *(Block(placement, role, variables[level:], roots, own, whole) for roots, own in views)]
+                inside = tuple(variables[level:])
+                nodes += [Block(placement, role, inside, roots, tuple(own), whole) for roots, own in views]
+                return nodes
             variable = variables[level]
             decided = conditions_at(placement, level, constraints, self.together)
             hosted = self.hosted.get(variable, [])
@@ -125,20 +128,17 @@ class _Builder:
                 decided = [each for each in decided if each not in guards]
                 constraints[:] = [each for each in constraints if each not in guards]
                 rest = self.sequence([each for each in hosted if each not in early], level_nodes(level + 1))
-                body = self.sequence(early, [Guard(rest, guards)])
+                body = self.sequence(early, [Guard(tuple(rest), tuple(guards))])
             else:
                 body = self.sequence(hosted, level_nodes(level + 1))
-            body = [
-                *_signals(placement, variable, SIGNALS_BEFORE),
-                *body,
-                *_signals(placement, variable, SIGNALS_BEHIND),
-            ]
+            before, behind = (_signals(placement, variable, kinds) for kinds in (SIGNALS_BEFORE, SIGNALS_BEHIND))
             around = [self.placed[each] for each in kept if each.state.storage is None]
             nodes += [Acquire(each, *buffer_box(each)) for each in around]
             together = min(placement.threads.get(variable, 1), variable.extent)
             nodes += [block for each in self.beginning.get(variable, []) for block in self.inits(each, variable)]
             across = variable in placement.across_cores
-            nodes.append(Loop(variable, 0, variable.extent - 1, body, decided, together, across))
+            last = variable.extent - 1
+            nodes.append(Loop(variable, 0, last, (*before, *body, *behind), tuple(decided), together, across))
             nodes += [Release(each) for each in around]
             return nodes
 
@@ -153,7 +153,8 @@ class _Builder:
         for case in placement.cases:
             roots = {axis: value for axis, value in case.roots().items() if axis.kind == "data"}
             constraints = [each for each in case.constraints() if not bound_variables(each) & reductions]
-            found.append(Block(placement, "init", [v for v in inside if v not in reductions], roots, constraints))
+            own = tuple(v for v in inside if v not in reductions)
+            found.append(Block(placement, "init", own, roots, tuple(constraints)))
         return found
 
     def block_level(self, placement: Placement) -> int:
@@ -178,10 +179,11 @@ def _reductions(placement: Placement) -> set[LoopVariable]:
 def _whole_init(placement: Placement) -> Block:
     """Sets all elements of a reduction, in loops of their own, where those that it has are of elements and updates."""
     axes = placement.state.computation.axes
-    variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
+    variables = tuple(LoopVariable(axis.name, axis.extent) for axis in axes)
     roots: dict[Axis, Bound] = {axis: Linear.of(variable) for axis, variable in zip(axes, variables, strict=True)}
     box = {variable: (0, variable.extent - 1) for variable in variables}
-    return Block(placement, "init", variables, roots, bounds_of(placement.state.computation, roots, box))
+    constraints = bounds_of(placement.state.computation, roots, box)
+    return Block(placement, "init", variables, roots, tuple(constraints))
 
 
 SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
@@ -203,7 +205,7 @@ def _has_own_buffer(stage: StageView) -> bool:
     return stage.state.scope != DRAM and not stage.state.reuse and stage.state.storage is None
 
 
-def _read(nodes: list[Node]) -> set[Tensor]:
+def _read(nodes: Sequence[Node]) -> set[Tensor]:
     """The tensors that nodes read."""
     found: set[Tensor] = set()
     for node in nodes:
@@ -214,10 +216,10 @@ def _read(nodes: list[Node]) -> set[Tensor]:
     return found
 
 
-def buffer_box(placement: Placement) -> tuple[list[Bound], list[Bound]]:
+def buffer_box(placement: Placement) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
     """The box of cells that a reuse buffer has: its window, but counted around along the dimension that moves."""
     window = placement.window
     assert window is not None, f"{placement.stage.name} is no reuse buffer"
     low, extent = list(window.low), list(window.extent)
     low[window.dimension], extent[window.dimension] = Linear(0), Linear(window.shape[window.dimension])
-    return low, extent
+    return tuple(low), tuple(extent)

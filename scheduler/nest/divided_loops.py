@@ -4,7 +4,7 @@ Where ``spread[x]`` is ``data[x // 2]`` at odd ``x``, as between the pixels of a
 more than two ``x`` has linear indices. With ``x = 2 * xo + xi`` the index is ``xo``, and one chunk holds them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd, lcm
@@ -21,7 +21,7 @@ from lathe.scheduler.state.stage import StageState
 _Digits = dict[tuple[LoopVariable, int], tuple[LoopVariable, LoopVariable]]
 
 
-def with_divided_loops(nodes: list[Node]) -> list[Node]:
+def with_divided_loops(nodes: Sequence[Node]) -> list[Node]:
     """A partitioned nest whose chunks, where they are no reductions, have loops that indices do not divide unevenly.
 
     What is left of a loop behind the last whole quotient is a chunk of its own; or each remainder is, where data for
@@ -30,11 +30,11 @@ def with_divided_loops(nodes: list[Node]) -> list[Node]:
     return _divided(nodes, {})
 
 
-def _divided(nodes: list[Node], digits: _Digits) -> list[Node]:
+def _divided(nodes: Sequence[Node], digits: _Digits) -> list[Node]:
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Loop):
-            result.append(replace(node, body=_divided(node.body, digits)))
+            result.append(replace(node, body=tuple(_divided(node.body, digits))))
         elif isinstance(node, ChunkNode) and node.role == "map" and _divides(node.placement.state.computation):
             result += _chunks(node, digits)
         else:
@@ -103,6 +103,6 @@ def _replaced(
     at = [each for each, _ in node.loops].index(variable)
     return replace(
         node,
-        loops=[*node.loops[:at], *loops, *node.loops[at + 1 :]],
+        loops=(*node.loops[:at], *loops, *node.loops[at + 1 :]),
         roots={axis: root.substitute({variable: value}.get) for axis, root in node.roots.items()},
     )

@@ -5,7 +5,7 @@ before it is made, or outside the box that it computed, gives a wrong result her
 vectorised over each chunk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +66,7 @@ class _Memory:
 
 def interpret_nest(
     schedule: ScheduleView,
-    nodes: list[Node],
+    nodes: Sequence[Node],
     inputs: Mapping[str, Array],
     reads: dict[str, int] | None = None,
     instances: dict[str, int] | None = None,
@@ -83,7 +83,7 @@ def interpret_padded(schedule: ScheduleView, inputs: Mapping[str, Array]) -> dic
 
 def _executed(
     schedule: ScheduleView,
-    nodes: list[Node],
+    nodes: Sequence[Node],
     inputs: Mapping[str, Array],
     reads: dict[str, int] | None = None,
     instances: dict[str, int] | None = None,
@@ -121,7 +121,7 @@ def _outside_of(computation: Computation, shape: tuple[int, ...]) -> Array:
     return ~np.broadcast_to(evaluate(where, points), shape)
 
 
-def _run(nodes: list[Node], threads: list[Thread[_Memory]]) -> None:
+def _run(nodes: Sequence[Node], threads: list[Thread[_Memory]]) -> None:
     for node in nodes:
         if isinstance(node, Loop):
             for inside in turns(threads, node, _Memory.fork):

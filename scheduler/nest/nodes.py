@@ -1,7 +1,10 @@
-"""What a loop nest is made of, before and after partitioning: loops, statement blocks, lifetimes of buffers."""
+"""What a loop nest is made of, before and after partitioning: loops, statement blocks, lifetimes of buffers.
+
+Nodes are values: a nest is changed by making another, which may share nodes with it.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from lathe.frontend.indices.linear import Bound, Linear, LoopVariable
@@ -14,7 +17,7 @@ from lathe.scheduler.state.stored import Allocated
 Role = Literal["init", "update", "map"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Loop:
     """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
 
@@ -24,13 +27,13 @@ class Loop:
     variable: LoopVariable
     first: int
     last: int
-    body: "list[Node]"
-    constraints: list[Bound] = field(default_factory=list)
+    body: "tuple[Node, ...]"
+    constraints: tuple[Bound, ...] = ()
     threads: int = 1
     across_cores: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class Block:
     """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
 
@@ -40,13 +43,13 @@ class Block:
 
     placement: Placement
     role: Role
-    variables: list[LoopVariable]
-    roots: dict[Axis, Bound]
-    constraints: list[Bound]
+    variables: tuple[LoopVariable, ...]
+    roots: Mapping[Axis, Bound]
+    constraints: tuple[Bound, ...]
     whole_reduction: bool = False  # whether init and update of the reduction are in the same emitted nest
 
 
-@dataclass
+@dataclass(frozen=True)
 class Acquire:
     """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
 
@@ -54,12 +57,12 @@ class Acquire:
     """
 
     placement: Placement
-    low: list[Bound]
-    extent: list[Bound]
+    low: tuple[Bound, ...]
+    extent: tuple[Bound, ...]
     stored: Allocated | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Release:
     """The buffer of the stage is not read any more."""
 
@@ -67,16 +70,16 @@ class Release:
     stored: Allocated | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Slide:
     """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
 
     placement: Placement
-    low: list[Bound]
-    extent: list[Bound]
+    low: tuple[Bound, ...]
+    extent: tuple[Bound, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class SignalNode:
     """A barrier, or a token that a stage sends or receives."""
 
@@ -84,21 +87,21 @@ class SignalNode:
     signal: Signal
 
 
-@dataclass
+@dataclass(frozen=True)
 class Guard:
     """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
 
-    body: "list[Node]"
-    constraints: list[Bound]
+    body: "tuple[Node, ...]"
+    constraints: tuple[Bound, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class ChunkNode:
     """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
 
     placement: Placement
     role: Role
-    loops: list[tuple[LoopVariable, int]]
+    loops: tuple[tuple[LoopVariable, int], ...]
     roots: Mapping[Axis, Linear]
     whole_reduction: bool = False
 
@@ -106,7 +109,7 @@ class ChunkNode:
 Around = tuple[tuple[LoopVariable, int, int], ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class DecidedChunk(ChunkNode):
     """A chunk whose statements compute ``values``, without selects over loops.
 

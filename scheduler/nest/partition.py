@@ -8,7 +8,7 @@ original loops. The idea of peeling body and tail and giving both the same pragm
 partitioning; here it is exact for any conjunction of linear conditions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -32,13 +32,13 @@ Sign = tuple[Linear, bool]
 Signs = dict[int, list[Sign]]
 
 
-def partition(nodes: list[Node], box: Box | None = None) -> list[Node]:
+def partition(nodes: Sequence[Node], box: Box | None = None) -> list[Node]:
     """The same nest with constant loop ranges and ``ChunkNode`` in place of ``Block``."""
     whole = {variable: (0, variable.extent - 1) for node in nodes for variable in _variables(node)}
     return with_divided_loops(_partition(nodes, {**whole, **(box or {})}, {}))
 
 
-def _variables(node: Node) -> list[LoopVariable]:
+def _variables(node: Node) -> Sequence[LoopVariable]:
     if isinstance(node, Loop):
         return [node.variable, *(v for inner in node.body for v in _variables(inner))]
     if isinstance(node, Guard):
@@ -46,7 +46,7 @@ def _variables(node: Node) -> list[LoopVariable]:
     return node.variables if isinstance(node, Block) else []
 
 
-def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
+def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Loop):
@@ -60,9 +60,9 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
                     continue
                 before = result[-1] if result else None
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
-                    before.last = segment[1]  # the cut was for a choice that makes no difference here
+                    result[-1] = replace(before, last=segment[1])  # the cut makes no difference here
                     continue
-                result.append(replace(node, first=segment[0], last=segment[1], body=body, constraints=[]))
+                result.append(replace(node, first=segment[0], last=segment[1], body=tuple(body), constraints=()))
         elif isinstance(node, Block):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Guard):
@@ -75,7 +75,7 @@ def _partition(nodes: list[Node], box: dict[LoopVariable, Range], known: Signs) 
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
             extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
-            result.append(replace(node, low=list(low), extent=list(extent)))
+            result.append(replace(node, low=tuple(low), extent=tuple(extent)))
         else:
             result.append(node)
     return result
@@ -86,7 +86,7 @@ def continues(node: Node | None, variable: LoopVariable, first: int) -> TypeGuar
     return isinstance(node, Loop) and node.variable is variable and node.last + 1 == first
 
 
-def same(left: list[Node], right: list[Node]) -> bool:
+def same(left: Sequence[Node], right: Sequence[Node]) -> bool:
     """Whether two partitioned nests do the same, loop variables being the same."""
     if len(left) != len(right):
         return False
@@ -132,14 +132,14 @@ def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[
         kept = _joined(kept, variable, block.variables)
     chunks: list[Node] = []
     for piece in kept:
-        loops = [(v, piece.box[v][1] - piece.box[v][0] + 1) for v in block.variables]
+        loops = tuple((v, piece.box[v][1] - piece.box[v][0] + 1) for v in block.variables)
         shift = {v: Linear.of(v) + piece.box[v][0] for v in block.variables if piece.box[v][0]}
         roots = {axis: value.substitute(shift.get) for axis, value in piece.roots.items()}
         chunks.append(ChunkNode(block.placement, block.role, loops, roots, block.whole_reduction))
     return chunks
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Piece:
     """A box of a block's loops in which the axes are these linear expressions."""
 
@@ -147,7 +147,7 @@ class _Piece:
     roots: dict[Axis, Linear]
 
 
-def _joined(pieces: list[_Piece], variable: LoopVariable, variables: list[LoopVariable]) -> list[_Piece]:
+def _joined(pieces: list[_Piece], variable: LoopVariable, variables: Sequence[LoopVariable]) -> list[_Piece]:
     """Neighbours along one loop made one, where the cut between them was for a choice that makes no difference."""
     result: list[_Piece] = []
     for piece in pieces:

@@ -48,7 +48,10 @@ class StageLoops:
 
 @dataclass
 class _Sizes:
-    """The extent of every loop that is or was, the step of each split, and the least values of affine maps."""
+    """The extent of every loop that is or was, the step of each split, and the least values of affine maps.
+
+    Filled here, relation by relation.
+    """
 
     extent: dict[LoopAxis, int]
     factor: dict[Split, int]

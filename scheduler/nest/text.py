@@ -1,6 +1,7 @@
 """The text form of loop nests, before and after partitioning."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable
@@ -36,12 +37,12 @@ class Line(NamedTuple):
     instruction: int = -1
 
 
-def format_nest(nodes: list[Node]) -> str:
+def format_nest(nodes: Sequence[Node]) -> str:
     """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
     return "".join(f"{line.text}\n" for line in nest_lines(nodes))
 
 
-def nest_lines(nodes: list[Node]) -> list[Line]:
+def nest_lines(nodes: Sequence[Node]) -> list[Line]:
     """The same as lines."""
     return _Formatter().lines(nodes, 0)
 
@@ -50,7 +51,7 @@ class _Formatter:
     def __init__(self) -> None:
         self.names: dict[LoopVariable, str] = {}
 
-    def lines(self, nodes: list[Node], depth: int) -> list[Line]:
+    def lines(self, nodes: Sequence[Node], depth: int) -> list[Line]:
         indent = "  " * depth
         result: list[Line] = []
         for node in nodes:
@@ -73,7 +74,7 @@ class _Formatter:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
                 shape = list(buffer_shape(window.shape))
-                text = f"{indent}buffer {state.tensor.name} in {state.scope}{turns(state)}: {shape}, {form}"
+                text = f"{indent}buffer {state.tensor.name} in {state.scope}{text_of_turns(state)}: {shape}, {form}"
                 result.append(Line(text, state.computation.name))
             elif isinstance(node, Acquire | Slide):
                 shifts = node.placement.state.reuse == "shift"
@@ -82,7 +83,7 @@ class _Formatter:
                     f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
                 )
                 state = node.placement.state
-                where = f" in {state.scope}{turns(state)}" if isinstance(node, Acquire) else ""
+                where = f" in {state.scope}{text_of_turns(state)}" if isinstance(node, Acquire) else ""
                 result.append(Line(f"{indent}{verb} {state.tensor.name}{where}: [{box}]", state.computation.name))
             elif isinstance(node, SignalNode):
                 name = node.placement.state.computation.name
@@ -186,6 +187,6 @@ def signal_text(stage: str, signal: Signal) -> str:
     return f"{stage} receives from {signal.other}{f', {signal.ahead} ahead' if signal.ahead else ''}"
 
 
-def turns(state: StageState) -> str:
+def text_of_turns(state: StageState) -> str:
     """How many buffers take turns, where the schedule says."""
     return "" if state.slots is None else f" × {state.slots}"

@@ -18,7 +18,10 @@ Memory = TypeVar("Memory")
 
 @dataclass
 class Thread(Generic[Memory]):
-    """One thread of a walk: its number among those ``of`` side by side, the values of loops, and what it has alone."""
+    """One thread of a walk: its number among those ``of`` side by side, the values of loops, and what it has alone.
+
+    Who walks a nest lets the values of its loops go on.
+    """
 
     number: int
     environment: "dict[LoopVariable, int]"

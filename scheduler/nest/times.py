@@ -22,7 +22,8 @@ Ints = NDArray[np.int64]
 class Span:
     """A loop as a chunk sees it: ``count`` iterations from ``first``, each ``stride`` times long.
 
-    ``begin`` is the time of the first iteration, all loops outside being in their first.
+    ``begin`` is the time of the first iteration, all loops outside being in their first. ``stride`` is known once the
+    walk in this file has been through the loop's body, and stays.
     """
 
     variable: LoopVariable
@@ -75,13 +76,13 @@ class Occurrence:
         return {axis: value.value(values) for axis, value in self.chunk.roots.items()}
 
 
-def occurrences_of(nodes: list[Node]) -> tuple[list[Occurrence], int]:
+def occurrences_of(nodes: Sequence[Node]) -> tuple[list[Occurrence], int]:
     """The chunks of a partitioned nest with their times, and the time at which it ends."""
     found: list[Occurrence] = []
     return found, _walk(nodes, [], 0, found)
 
 
-def _walk(nodes: list[Node], around: list[Span], start: int, found: list[Occurrence]) -> int:
+def _walk(nodes: Sequence[Node], around: list[Span], start: int, found: list[Occurrence]) -> int:
     """Times of nodes, from ``start`` on; how long they take."""
     length = 0
     for node in nodes:

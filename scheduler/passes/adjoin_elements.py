@@ -30,6 +30,14 @@ def adjoin_elements(schedule: Edit, target: Target) -> None:
             stage.change(adjoins=False)
 
 
+def waits_for_adjoining(schedule: Edit, target: Target) -> str | None:
+    """A load of which nobody has decided whether what one stored element holds adjoins in its buffer."""
+    for stage in schedule.stages:
+        if stage.state.adjoins is None and stored_source(stage, target) is not None:
+            return f"{stage.name} loads stored elements, which adjoin or do not"
+    return None
+
+
 def _adjoins(schedule: Edit, stage: EditedStage, target: Target, plan: LanePlan) -> bool:
     decided = stage.state.adjoins
     stage.change(adjoins=None)

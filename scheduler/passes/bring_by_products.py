@@ -69,6 +69,12 @@ def bring_by_products(schedule: Edit, target: Target) -> None:
             _insert(schedule, stage, brought, ones[channels])
 
 
+def waits_for_products(schedule: Edit, target: Target) -> str | None:
+    """An addition of products before which a product with ones would save cycles."""
+    wrong = next((stage.name for stage in schedule.stages if _brought(schedule, stage, target)), None)
+    return None if wrong is None else f"{wrong} loads what a product would bring"
+
+
 def is_brought(stage: StageView) -> bool:
     """Whether a stage is such a product: of one step, with ones that are part of the program."""
     computation = stage.state.computation

@@ -12,7 +12,7 @@ from lathe.scheduler.passes.bring_by_products import is_brought
 from lathe.scheduler.passes.channel_scales import as_sums, is_scale
 from lathe.scheduler.passes.sum_by_products import is_sum
 from lathe.scheduler.passes.unit_estimates import Estimate, estimate
-from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.diagonal_products import diagonal_product
@@ -39,6 +39,18 @@ def choose_units(schedule: Edit, target: Target) -> None:
         found = None if product is None or not product.diagonal else _estimate(stage, product, target.config)
         if found is None or found.alu <= found.matrix:
             stage.put(before)
+    for stage in _sooner_on_alu(schedule, target):
+        stage.change(on_alu=True)
+
+
+def waits_for_a_unit(schedule: Edit, target: Target) -> str | None:
+    """A stage with diagonal weights that the ALU would compute in fewer cycles."""
+    wrong = next((stage.name for stage in _sooner_on_alu(schedule, target)), None)
+    return None if wrong is None else f"{wrong} is left to the matrix core, where the ALU is done before"
+
+
+def _sooner_on_alu(schedule: Edit, target: Target) -> Iterator[EditedStage]:
+    """The stages with diagonal weights that nobody has given a unit and the ALU computes in fewer cycles."""
     products = plan_lanes(schedule, target.config).products
     for stage in schedule.stages:
         product = products[stage.tensor]
@@ -46,7 +58,7 @@ def choose_units(schedule: Edit, target: Target) -> None:
             continue
         found = _estimate(stage, product, target.config)
         if found.alu < found.matrix:
-            stage.change(on_alu=True)
+            yield stage
 
 
 def units_and_why(schedule: ScheduleView, target: Target) -> Iterator[tuple[str, str]]:

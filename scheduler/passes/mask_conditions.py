@@ -59,6 +59,26 @@ def mask_conditions(schedule: Edit, target: Target) -> None:
     schedule.amend(constants={**schedule.state.constants, **constants.values})
 
 
+def waits_for_masks(schedule: Edit, target: Target) -> str | None:
+    """A stage with a condition on data, an index as data, or a sum of products under conditions, left to be a number.
+
+    Conditions on indices alone are not asked for: whether a border runs through elements depends on lanes, which may
+    be others later.
+    """
+    for stage in schedule.stages:
+        if has_own_rule(stage.state):
+            continue
+        if _of_operands(schedule, stage) is not None:
+            return f"{stage.name} sums products under conditions on their operands"
+        masker = _Masker(stage, _Constants(schedule), LanePlan(), target)
+        for node in (each for body in stage.state.computation.bodies for each in walk(body)):
+            if isinstance(node, Select) and all(map(reads_data, conjuncts(node.condition))) and masker.decides(node):
+                return f"{stage.name} chooses by data"
+            if isinstance(node, Cast) and masker.decides(node):
+                return f"{stage.name} computes with an index"
+    return None
+
+
 def _decides(body: Expr) -> bool:
     """Whether anything in a body may have to be rewritten."""
     return any(
@@ -88,17 +108,11 @@ def _all(conditions: list[Expr]) -> Expr:
 
 def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
     """Move the conditions of a summed product to its operands, if each is on the indices of one of them."""
-    computation = stage.state.computation
-    found = _conditional_product(computation)
-    if found is None or has_own_rule(stage.state) or not all(map(_stays_inside, found[2])):
+    found = _of_operands(schedule, stage)
+    if found is None:
         return
-    condition, product, factors = found
-    of_factor: dict[Read, list[Expr]] = {}
-    for each in conjuncts(condition):
-        owner = next((factor for factor in factors if _is_about(schedule, each, factor)), None)
-        if owner is None:
-            return
-        of_factor.setdefault(owner, []).append(each)
+    product, of_factor = found
+    computation = stage.state.computation
     body = computation.bodies[0]
     assert isinstance(body, Reduce)
     plain = replace(computation, bodies=(Reduce("sum", product, body.axes),))
@@ -106,6 +120,21 @@ def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
     for factor, conditions in of_factor.items():
         instead[factor] = _masked_operand(schedule, stage, factor, conditions)
     stage.change(computation=reads_redirected(plain, instead))
+
+
+def _of_operands(schedule: Edit, stage: EditedStage) -> tuple[Expr, dict[Read, list[Expr]]] | None:
+    """A product that a stage sums under conditions, and those on the indices of each operand, if all are such."""
+    found = _conditional_product(stage.state.computation)
+    if found is None or has_own_rule(stage.state) or not all(map(_stays_inside, found[2])):
+        return None
+    condition, product, factors = found
+    of_factor: dict[Read, list[Expr]] = {}
+    for each in conjuncts(condition):
+        owner = next((factor for factor in factors if _is_about(schedule, each, factor)), None)
+        if owner is None:
+            return None
+        of_factor.setdefault(owner, []).append(each)
+    return product, of_factor
 
 
 def _conditional_product(computation: Computation) -> tuple[Expr, Expr, tuple[Read, Read]] | None:
@@ -205,6 +234,10 @@ class _Masker:
         if found is inner:
             return body
         return folded(Reduce(body.kind, found, body.axes) if isinstance(body, Reduce) else found)
+
+    def decides(self, expr: Expr) -> bool:
+        """Whether an expression, its parts being as they are, is to become another."""
+        return self._decided(expr) is not expr
 
     def _visit(self, expr: Expr) -> Expr:
         known = self._known.get(id(expr))

@@ -10,13 +10,18 @@ from lathe.frontend.nodes import Reduce, Select, Undef
 from lathe.frontend.operand import walk
 from lathe.scheduler.legality.check import check_completed
 from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.passes.adjoin_elements import waits_for_adjoining
 from lathe.scheduler.passes.agree_on_lanes import lanes_disagree
+from lathe.scheduler.passes.bring_by_products import waits_for_products
+from lathe.scheduler.passes.choose_units import waits_for_a_unit
 from lathe.scheduler.passes.drop_unread import is_read
 from lathe.scheduler.passes.fold_constants import is_folded
 from lathe.scheduler.passes.groups import is_copy
 from lathe.scheduler.passes.join_lookups import is_rescaled
+from lathe.scheduler.passes.mask_conditions import waits_for_masks
 from lathe.scheduler.passes.merge_reshapes import is_untouched, source_of_reshape
 from lathe.scheduler.passes.separate_lookups import inner_lookup
+from lathe.scheduler.passes.split_axes import is_split
 from lathe.scheduler.passes.store_in_loops import can_be_kept, stores_only
 from lathe.scheduler.passes.turn_elements import waits_for_turns
 from lathe.scheduler.state.edit import Edit
@@ -179,11 +184,25 @@ RESCALED_LOOKUPS = Property(
 )
 WIDE_SUMS = _of_stages("wide sums", "sums of untouched stages are in 32 bits", _is_wide)
 NO_RESHAPES = _of_stages("no reshapes", "no reshape of an input is computed", _is_no_free_reshape)
+SPLIT_AXES = _of_stages("split axes", "no index takes an axis apart that can be several axes", is_split)
 ALL_READ = _of_stages("all read", "along each dimension, all that an untouched stage makes for others is read", is_read)
+MASKED = Property(
+    "masked",
+    "no condition on data is left, no index is data, and no product is summed under a condition on its operands, as "
+    "far as they can be numbers",
+    waits_for_masks,
+)
+BROUGHT = Property("brought", "what a product with ones brings sooner, it brings", waits_for_products)
+UNITS_CHOSEN = Property(
+    "units chosen", "no stage with diagonal weights is left that the ALU computes sooner", waits_for_a_unit
+)
 AGREEING_LANES = Property("agreeing lanes", "maker and readers of each tensor agree on its lanes", lanes_disagree)
 WHOLE_ELEMENTS = Property("whole elements", "what products load lies as elements that they load", waits_for_turns)
 BUFFERS_FIT = Property("buffers fit", "buffers fit their memories", _does_not_fit)
 LOADED = Property("loaded", "what acc computes reads scratchpads only", _is_not_loaded)
+ADJOINING_CHOSEN = Property(
+    "adjoining chosen", "of every load of stored elements it is decided whether they adjoin", waits_for_adjoining
+)
 RULES_NAMED = _of_stages(
     "rules named", "every stage names the rule that takes it", lambda stage: stage.state.rule == rule_of(stage)
 )

@@ -12,7 +12,7 @@ from lathe.frontend import Axis, Tensor, as_affine
 from lathe.frontend.nodes import AxisRef, Const, Read
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
-from lathe.scheduler.algorithm.padding import Pad
+from lathe.scheduler.algorithm.padding import AddedCells
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.read_elements import Elements, elements_read
 from lathe.scheduler.algorithm.rewrite import transform
@@ -77,7 +77,7 @@ def shift_input(
     tensor = reads[0].tensor
     new = _map(tensor, dim, elements, block)
     axes = tuple(Axis(name, extent) for name, extent in zip(new.names([]), new.shape, strict=True))
-    pad = Pad(axes, Const(0, tensor.dtype)) if new.padded else None
+    pad = AddedCells(axes, Const(0, tensor.dtype)) if new.padded else None
     seen = Tensor(tensor.name, new.shape, tensor.dtype)
     old = schedule.state.layouts.get(tensor, TensorLayout(tensor))
     layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, tensor), (*old.pads, pad))

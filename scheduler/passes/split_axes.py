@@ -28,6 +28,7 @@ from lathe.scheduler.passes.merge_reshapes import is_untouched, merge_output_cop
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.target import Target
 
@@ -41,6 +42,13 @@ def split_axes(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one si
     canonical.skip_copies()
     merge_output_copies(schedule)
     schedule.amend(views=canonical.views)
+
+
+def is_split(stage: StageView) -> bool:
+    """Whether no index takes an axis of the stage apart that could be several axes."""
+    computation = stage.state.computation
+    axes = (*computation.axes, *computation.reduce_axes)
+    return not any(radices_of(computation.bodies, axis) and _can_split(stage, axis) for axis in axes)
 
 
 def radices_of(expressions: Sequence[Expr], axis: Axis) -> list[int]:
@@ -84,13 +92,13 @@ class _Canonical:
             computation = stage.state.computation
             for axis in (*computation.axes, *computation.reduce_axes):
                 radices = radices_of(computation.bodies, axis)
-                if radices and self._can_split(stage, axis):
+                if radices and _can_split(stage, axis):
                     self._split_axis(stage, axis, radices)
                     return True
             for read in computation.reads:
                 for dim, index in enumerate(read.indices):
                     radices = self._mixed(index, read.tensor.shape[dim])
-                    if radices and self._can_split_dimension(read.tensor):
+                    if radices and _can_split_dimension(self.schedule, read.tensor):
                         self._split_dimension(read.tensor, dim, radices)
                         return True
         return False
@@ -109,16 +117,6 @@ class _Canonical:
             radices.append(axis.extent)
             step *= axis.extent
         return radices[::-1] if step == size else []
-
-    def _can_split(self, stage: EditedStage, axis: Axis) -> bool:
-        if not _is_at_most_reordered(stage):
-            return False
-        return axis.kind == "reduce" or all(self._can_split_dimension(tensor) for tensor in stage.state.tensors)
-
-    def _can_split_dimension(self, tensor: Tensor) -> bool:
-        return all(_is_at_most_reordered(reader) for reader in self.schedule.readers(tensor)) and all(
-            _is_at_most_reordered(stage) for stage in self.schedule.stages if tensor in stage.state.tensors
-        )
 
     def _split_axis(self, stage: EditedStage, axis: Axis, radices: list[int]) -> None:
         computation = stage.state.computation
@@ -187,7 +185,19 @@ class _Canonical:
             self.schedule.remove(stage)
 
 
-def _is_at_most_reordered(stage: EditedStage) -> bool:
+def _can_split(stage: StageView, axis: Axis) -> bool:
+    if not _is_at_most_reordered(stage):
+        return False
+    return axis.kind == "reduce" or all(_can_split_dimension(stage.schedule, each) for each in stage.state.tensors)
+
+
+def _can_split_dimension(schedule: ScheduleView, tensor: Tensor) -> bool:
+    return all(_is_at_most_reordered(reader) for reader in schedule.readers(tensor)) and all(
+        _is_at_most_reordered(stage) for stage in schedule.stages if tensor in stage.state.tensors
+    )
+
+
+def _is_at_most_reordered(stage: StageView) -> bool:
     """Whether the parts of each axis of a stage may stand where the axis stands: nobody has placed it or cut its loops.
 
     In a schedule with transformed layouts, loops may be in another order: layouts join axes that only their parts lead

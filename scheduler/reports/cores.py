@@ -4,7 +4,7 @@ There is one core so far, which runs the iterations one after the other. What it
 known already: which instances each executes, and which bytes it moves, halos that several of them need included.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
@@ -91,7 +91,7 @@ def _instances(schedule: ScheduleView) -> dict[Core, dict[str, int]]:
     }
 
 
-def _chunks(nodes: list[Node], around: Ranges, marked: list[int]) -> Iterator[tuple[Core, ChunkNode, Ranges]]:
+def _chunks(nodes: Sequence[Node], around: Ranges, marked: list[int]) -> Iterator[tuple[Core, ChunkNode, Ranges]]:
     """Each chunk of a nest with the loops around it, once for each core."""
     for node in nodes:
         if isinstance(node, Loop):

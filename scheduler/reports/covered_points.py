@@ -84,7 +84,7 @@ def _by_value(axis: Axis, boxes: Sequence[CoveredBox]) -> Classes:
     """The values of an axis, by the boxes that have them."""
     changes: dict[int, int] = {}
     for number, box in enumerate(boxes):
-        for first, last in values_of(box.roots[axis], box.ranges):
+        for first, last in intervals_of(box.roots[axis], box.ranges):
             for place in (first, last + 1):
                 changes[place] = changes.get(place, 0) ^ (1 << number)
     classes: Classes = {}
@@ -96,13 +96,13 @@ def _by_value(axis: Axis, boxes: Sequence[CoveredBox]) -> Classes:
     return classes
 
 
-def values_of(value: Linear, ranges: Ranges) -> Intervals:
+def intervals_of(value: Linear, ranges: Ranges) -> Intervals:
     """The values of a linear expression over a box.
 
     >>> i, j = LoopVariable("i", 3), LoopVariable("j", 4)
-    >>> values_of(Linear(5, {i: 10, j: 1}), {i: (0, 2), j: (0, 3)})
+    >>> intervals_of(Linear(5, {i: 10, j: 1}), {i: (0, 2), j: (0, 3)})
     [(5, 8), (15, 18), (25, 28)]
-    >>> values_of(Linear(5, {i: 4, j: 1}), {i: (0, 2), j: (0, 3)})
+    >>> intervals_of(Linear(5, {i: 4, j: 1}), {i: (0, 2), j: (0, 3)})
     [(5, 16)]
     """
     listed, steps = _apart([value], ranges)

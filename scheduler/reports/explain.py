@@ -1,6 +1,6 @@
 """``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from lathe.frontend.nodes import Const
 from lathe.isa import EncodingError, Gemm, Instruction
 from lathe.isa.needed_extensions import extensions_of
 from lathe.scheduler.emission.assemble import footprints_of, lanes_as_wanted, steps_in_order
-from lathe.scheduler.emission.dram_map import DramMap
+from lathe.scheduler.emission.dram_map import DramLayout
 from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fresh_zeros import going
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
@@ -111,7 +111,7 @@ def _use(buffer: Buffer) -> BufferUse:
 
 @dataclass
 class _Tally:
-    """The chunks of a class so far."""
+    """The chunks of a class so far: counted on while the nest is walked."""
 
     chunk: Chunk
     scope: str
@@ -128,7 +128,7 @@ class _Tally:
 
 @dataclass
 class _Unasked:
-    """Chunks that no rule was asked about."""
+    """Chunks that no rule was asked about: counted on while the nest is walked."""
 
     stage: StageView
     node: ChunkNode
@@ -152,7 +152,7 @@ class _Explainer(Emitter):
     ) -> None:
         plan = plan_lanes(schedule, config)
         physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
-        dram = DramMap(schedule, config, plan, {}, views)
+        dram = DramLayout(schedule, config, plan, {}, views)
         super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule, config))
         self.refused = refused
         self.found: dict[object, _Tally | _Unasked] = {}
@@ -300,7 +300,7 @@ def _unasked(schedule: ScheduleView) -> list[ChunkClass]:
     """The chunks of a schedule as it was given."""
     found: dict[object, _Unasked] = {}
 
-    def visit(nodes: list[Node], count: int, first: dict[LoopVariable, int]) -> None:
+    def visit(nodes: Sequence[Node], count: int, first: dict[LoopVariable, int]) -> None:
         for node in nodes:
             if isinstance(node, Loop):
                 visit(node.body, count * (node.last - node.first + 1), {**first, node.variable: node.first})

@@ -21,7 +21,7 @@ from lathe.frontend.nodes import AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
 from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
-from lathe.scheduler.algorithm.padding import Pad, layout_steps
+from lathe.scheduler.algorithm.padding import AddedCells, layout_steps
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.memories import MOST_DIMENSIONS
 
@@ -38,7 +38,7 @@ class TensorLayout:
     tensor: Tensor
     maps: tuple[IndexMap, ...] = ()
     earlier: tuple[Tensor, ...] = ()
-    pads: tuple[Pad | None, ...] = ()
+    pads: tuple[AddedCells | None, ...] = ()
     spread: tuple[LayoutStep, ...] = ()
 
     _repr_html_ = repr_html
@@ -137,7 +137,7 @@ class TensorLayout:
         return (*found, *self.spread)
 
     @property
-    def padded_maps(self) -> list[tuple[IndexMap, Pad | None]]:
+    def padded_maps(self) -> list[tuple[IndexMap, AddedCells | None]]:
         """Each map, and what the cells hold that it adds."""
         return list(zip(self.maps, self.pads, strict=True))
 

@@ -23,12 +23,24 @@ from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.tables import Stages, Tables
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+MAPPINGS = ("stages", "layouts", "allocations", "views", "constants")
+"""The fields of a ``ScheduleState`` that are mappings."""
+
+
+def read_only(mapping: Mapping[K, T]) -> MappingProxyType[K, T]:
+    """The mapping, not to be written to. It is not copied: who made it lets go of it."""
+    return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(mapping)
 
 
 @dataclass(frozen=True, eq=False)
 class ScheduleState:
-    """In which order, nesting and memory the stages of a program are computed."""
+    """In which order, nesting and memory the stages of a program are computed.
+
+    All its mappings are read-only, however they were given.
+    """
 
     program: tuple[Tensor, ...]
     """The outputs as the user names them; a transformed layout puts others into ``outputs``."""
@@ -52,6 +64,9 @@ class ScheduleState:
     constants: Mapping[Tensor, NDArray[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Values of inputs that passes have added."""
 
+    def __post_init__(self) -> None:
+        self.__dict__.update((name, read_only(getattr(self, name))) for name in MAPPINGS)
+
     @cached_property
     def tables(self) -> Tables:
         """Makers, readers and guests of the stages."""
@@ -72,6 +87,9 @@ class ScheduleState:
         """
         new = object.__new__(ScheduleState)
         new.__dict__.update(self.__dict__, **changes)
+        for name in changes:
+            if name in MAPPINGS:
+                new.__dict__[name] = read_only(new.__dict__[name])
         if "stages" in changes:
             new.__dict__.pop("tables", None)
         return new
@@ -82,7 +100,7 @@ class ScheduleState:
         """The schedule with other states of the same stages in the same order, of which some have ``changed``."""
         new = self.but(stages=stages)
         if "tables" in self.__dict__:
-            new.__dict__["tables"] = self.tables.with_changes(stages, changed)
+            new.__dict__["tables"] = self.tables.with_changes(new.stages, changed)
         return new
 
 

@@ -112,7 +112,6 @@ class StageState:
     attachment: Attachment | None = None
     scope: str = DRAM
     copies: Tensor | None = None  # the tensor that this stage caches, for its text form
-    hints: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lanes: Lanes | None = None  # which dimensions fill the lanes of elements, where that has been decided
     walked: frozenset[int] = frozenset()  # dimensions made one value at a time, as a cycle wants: no lanes for them
     on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
@@ -171,7 +170,7 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "marks", "pragma", "pragma_axis", "rule", "scope", "copies", "hints", "lanes", "on_alu", "slots"}
+    {"unrolled", "marks", "pragma", "pragma_axis", "rule", "scope", "copies", "lanes", "on_alu", "slots"}
     | {"threads", "signals", "ahead", "adjoins"}
 )
 """Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""

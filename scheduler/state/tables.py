@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from lathe.frontend import Tensor
 from lathe.scheduler.state.stage import StageId, StageState
@@ -23,7 +24,7 @@ class Tables:
         for key, state in self.stages.items():
             for tensor in state.tensors:
                 found.setdefault(tensor, key)
-        return found
+        return MappingProxyType(found)
 
     @cached_property
     def readers(self) -> Mapping[Tensor, Stages]:
@@ -32,7 +33,7 @@ class Tables:
         for key, state in self.stages.items():
             for read in state.computation.reads:
                 found.setdefault(read.tensor, {})[key] = None
-        return {tensor: tuple(keys) for tensor, keys in found.items()}
+        return MappingProxyType({tensor: tuple(keys) for tensor, keys in found.items()})
 
     @cached_property
     def attached(self) -> Mapping[StageId, Stages]:
@@ -41,7 +42,7 @@ class Tables:
         for key, state in self.stages.items():
             if state.attachment is not None:
                 found.setdefault(state.attachment.host, []).append(key)
-        return {host: tuple(keys) for host, keys in found.items()}
+        return MappingProxyType({host: tuple(keys) for host, keys in found.items()})
 
     def with_changes(self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]) -> "Tables":
         """The tables of other states of the same stages in the same order, of which some have ``changed``.

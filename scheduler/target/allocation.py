@@ -5,7 +5,7 @@ acquired again in each iteration; with two slots, iterations take turns, so that
 one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
@@ -38,6 +38,8 @@ class Buffer:
 
     In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
     needs while it computes, not what it makes. ``around`` is when the outermost loop begins and ends that it is in.
+
+    ``lifetimes`` makes buffers, ``allocate`` gives them slots and bases; both are here, and nobody else changes one.
     """
 
     stage: StageView
@@ -101,7 +103,7 @@ def ring_of(placement: Placement, physical: Physical) -> Ring | None:
 
 
 def lifetimes(
-    nodes: list[Node],
+    nodes: Sequence[Node],
     aliases: dict[StageView, StageView],
     physical: dict[StageView, Physical],
     temporaries: Mapping[StageView, int],
@@ -119,7 +121,7 @@ def lifetimes(
             stage = aliases[stage]
         return stage
 
-    def visit(inside: list[Node], depth: int, threads: int) -> None:
+    def visit(inside: Sequence[Node], depth: int, threads: int) -> None:
         nonlocal clock
         for node in inside:
             clock += 1

@@ -45,7 +45,7 @@ def decided_boxes(chunk: Chunk) -> list[tuple[list[Range], tuple[bool, ...], Exp
     """The boxes of a chunk in which its conditions on loops are constant: box, conditions, and what is computed."""
     selects = _selects(chunk.expression)
     return [
-        (box, values, resolved(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
+        (box, values, with_choices(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
         for box, values in _decided(chunk, selects)
     ]
 
@@ -102,7 +102,7 @@ def boxes(
 
 def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
     """The chunk restricted to a box, in which selects are decided."""
-    expression = resolved(chunk.expression, decided)
+    expression = with_choices(chunk.expression, decided)
     kept = {id(node) for node in walk(expression) if isinstance(node, Read)}
     decisions = {id(node.condition) for node in _selects(chunk.expression)}
 
@@ -115,13 +115,13 @@ def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
     return replace(part, expression=expression, reads=reads)
 
 
-def resolved(expr: Expr, decided: dict[int, bool]) -> Expr:
+def with_choices(expr: Expr, decided: dict[int, bool]) -> Expr:
     """The expression with the branches that hold; nodes without a select below stay the same objects."""
     if isinstance(expr, Select) and id(expr) in decided:
-        return resolved(expr.then if decided[id(expr)] else expr.otherwise, decided)
+        return with_choices(expr.then if decided[id(expr)] else expr.otherwise, decided)
     if isinstance(expr, Read):
         return expr
-    children = tuple(resolved(child, decided) for child in expr.children)
+    children = tuple(with_choices(child, decided) for child in expr.children)
     same = all(new is old for new, old in zip(children, expr.children, strict=True))
     return expr if same else with_children(expr, children)
 

@@ -1,5 +1,7 @@
 """The scratchpad buffers of a schedule, allocated."""
 
+from collections.abc import Sequence
+
 from lathe.configs import HardwareConfig
 from lathe.scheduler.nest.nodes import Node
 from lathe.scheduler.nest.place import place_stages
@@ -12,7 +14,7 @@ from lathe.scheduler.target.temporaries import temporaries_wanted
 def buffers_of(
     schedule: ScheduleView,
     config: HardwareConfig,
-    nest: list[Node],
+    nest: Sequence[Node],
     physical: dict[StageView, Physical],
     aliases: dict[StageView, StageView],
 ) -> list[Buffer]:

@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -150,7 +150,7 @@ class Places(Protocol):
         ...
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chunk:
     """What an emission rule receives.
 
@@ -211,7 +211,7 @@ class Uneven(RuleMismatch):
         self.first = first
 
 
-@dataclass
+@dataclass(frozen=True)
 class VectorOperand:
     """An operand in elements: ``base + sum(strides[n] * loop n)``; per lane dimension the loops that run along it.
 
@@ -220,7 +220,7 @@ class VectorOperand:
 
     operand: Operand
     base: int
-    strides: list[int]
+    strides: tuple[int, ...]
     rows: "LaneRange"
     cols: "LaneRange"
 
@@ -236,16 +236,16 @@ class LaneRange:
     broadcast: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
 class VectorView:
     """A chunk over whole elements. ``loops`` are indices into ``extents``; lane loops are left out of them."""
 
-    extents: list[int]
-    names: list[str]
-    kinds: list[str]
-    lanes: set[int] = field(default_factory=set)
-    write: VectorOperand | None = None
-    reads: list[VectorOperand] = field(default_factory=list)
+    extents: tuple[int, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    lanes: frozenset[int]
+    write: VectorOperand
+    reads: tuple[VectorOperand, ...]
 
     @property
     def loops(self) -> list[int]:
@@ -268,7 +268,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             raise RuleMismatch(
                 f"operand {each.tensor.name} must have a place in memory, which it has not", kind="machine"
             )
-    view = VectorView(extents, names, kinds)
+    lanes: set[int] = set()
     lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
     covered: list[dict[int, int]] = [{} for _ in chosen]
 
@@ -327,7 +327,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                 reach = block
                 break
             for loop, _ in found:
-                view.lanes.add(loop)
+                lanes.add(loop)
             lane_loops[number][dim] = found
 
     together = [each.place.physical.inseparable if each.place is not None else 1 for each in chosen]
@@ -338,15 +338,12 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
         for dims in indices:
             for coefficients in dims:
                 coefficients.append(0)
-    for number, each in enumerate(chosen):
-        operand = _vector_operand(each, indices[number], constants[number], view, lane_loops[number])
-        if together[number] > 1:
-            operand.strides[-1] = 1
-        if number == 0:
-            view.write = operand
-        else:
-            view.reads.append(operand)
-    return view
+    loops = [(name, extent, n in lanes) for n, (name, extent) in enumerate(zip(names, extents, strict=True))]
+    write, *reads = (
+        _vector_operand(each, indices[number], constants[number], loops, lane_loops[number])
+        for number, each in enumerate(chosen)
+    )
+    return VectorView(tuple(extents), tuple(names), tuple(kinds), frozenset(lanes), write, tuple(reads))
 
 
 def _split_groups(
@@ -393,7 +390,7 @@ def _vector_operand(
     operand: Operand,
     indices: list[list[int]],
     constants: list[int],
-    view: VectorView,
+    loops: Sequence[tuple[str, int, bool]],
     lane_loops: Mapping[int, list[tuple[int, int]]],
 ) -> VectorOperand:
     place = operand.place
@@ -401,7 +398,7 @@ def _vector_operand(
     physical = place.physical
     strides = place.strides
     base = place.base
-    steps = [0] * len(view.extents)
+    steps = [0] * len(loops)
     ranges: dict[int, LaneRange] = {}
     for dim, stride in enumerate(strides):
         block = physical.block(dim)
@@ -410,20 +407,21 @@ def _vector_operand(
         base += (first // step - place.low[dim] // step) * stride + first % step // block
         count = 1
         for loop, coefficient in enumerate(indices[dim]):
-            if coefficient == 0 or view.extents[loop] == 1:
+            name, extent, is_along_lanes = loops[loop]
+            if coefficient == 0 or extent == 1:
                 continue
             if loop in along:
-                count *= view.extents[loop]
-            elif loop in view.lanes:
+                count *= extent
+            elif is_along_lanes:
                 raise RuleMismatch(
-                    f"loop {view.names[loop]} must run along the lanes of all operands, but moves "
+                    f"loop {name} must run along the lanes of all operands, but moves "
                     f"{operand.tensor.name} along dimension {dim} by whole elements",
                     kind="machine",
                 )
             else:
                 if coefficient % block:
                     raise RuleMismatch(
-                        f"loop {view.names[loop]} must move {operand.tensor.name} by whole blocks of {block} along "
+                        f"loop {name} must move {operand.tensor.name} by whole blocks of {block} along "
                         f"dimension {dim}, not by {coefficient}",
                         kind="machine",
                     )
@@ -435,4 +433,6 @@ def _vector_operand(
     lanes: Lanes = physical.lanes
     rows = spread if lanes.rows is None else ranges[lanes.rows]
     cols = spread if lanes.cols is None else ranges[lanes.cols]
-    return VectorOperand(operand, base, steps, rows, cols)
+    if physical.inseparable > 1:  # the last loop is that of the elements that hold the values of a block together
+        steps[-1] = 1
+    return VectorOperand(operand, base, tuple(steps), rows, cols)

@@ -6,7 +6,7 @@ element, so on the way to instructions the DMA turns them into padding around wh
 outside are cut where a choice changes, so that one chunk stands for every iteration that is carried out alike.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,13 +22,13 @@ from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.nest.partition import Range, Sign, cut, same
 from lathe.scheduler.state.memories import DRAM
-from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, resolved
+from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, with_choices
 from lathe.scheduler.target.rule_choice import has_own_rule, rule_for, rule_of
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of
 
 
-def decide(nodes: list[Node]) -> list[Node]:
+def decide(nodes: Sequence[Node]) -> list[Node]:
     """A partitioned nest without selects over loops, except in chunks of rules that are not built in."""
     ranges: dict[LoopVariable, Range] = {}
     for node in nodes:
@@ -45,7 +45,7 @@ def _ranges(node: Node) -> Iterator[tuple[LoopVariable, Range]]:
         yield from ((variable, (0, extent - 1)) for variable, extent in node.loops)
 
 
-def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
+def _decide(nodes: Sequence[Node], box: dict[LoopVariable, Range]) -> list[Node]:
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Loop):
@@ -57,9 +57,9 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
                 before = result[-1] if result else None
                 joins = isinstance(before, Loop) and before.variable is node.variable
                 if joins and isinstance(before, Loop) and before.last + 1 == segment[0] and _alike(before.body, body):
-                    before.last = segment[1]
+                    result[-1] = replace(before, last=segment[1])
                 else:
-                    result.append(replace(node, first=segment[0], last=segment[1], body=body))
+                    result.append(replace(node, first=segment[0], last=segment[1], body=tuple(body)))
         elif isinstance(node, ChunkNode) and _conditions(node):
             result.extend(_parts(node, {v: first for v, (first, _) in box.items()}))
         else:
@@ -67,10 +67,10 @@ def _decide(nodes: list[Node], box: dict[LoopVariable, Range]) -> list[Node]:
     return result
 
 
-def with_rules(nodes: list[Node]) -> list[Node]:
+def with_rules(nodes: Sequence[Node]) -> list[Node]:
     """The chunks of a complete schedule, each with the rule that takes it."""
     return [
-        replace(node, body=with_rules(node.body))
+        replace(node, body=tuple(with_rules(node.body)))
         if isinstance(node, Loop)
         else _with_rule(node)
         if isinstance(node, ChunkNode)
@@ -102,11 +102,11 @@ def _with_rule(node: ChunkNode) -> DecidedChunk:
     )
 
 
-def _alike(left: list[Node], right: list[Node]) -> bool:
+def _alike(left: Sequence[Node], right: Sequence[Node]) -> bool:
     return same(left, right) and list(_choices(left)) == list(_choices(right))
 
 
-def _choices(nodes: list[Node]) -> Iterator[object]:
+def _choices(nodes: Sequence[Node]) -> Iterator[object]:
     for node in nodes:
         if isinstance(node, Loop):
             yield from _choices(node.body)
@@ -199,8 +199,8 @@ def _values(linear: Linear, grids: Mapping[LoopVariable, Grid], outside: Mapping
 
 def _resolved(body: Expr, chosen: dict[int, bool]) -> Expr:
     if isinstance(body, Reduce):
-        return Reduce(body.kind, resolved(body.body, chosen), body.axes)
-    return resolved(body, chosen)
+        return Reduce(body.kind, with_choices(body.body, chosen), body.axes)
+    return with_choices(body, chosen)
 
 
 def _part(
@@ -213,7 +213,7 @@ def _part(
 ) -> DecidedChunk:
     shift = {v: Linear.of(v) + first for (v, _), (first, _) in zip(node.loops, box, strict=True) if first}
     roots = {axis: root.substitute(shift.get) for axis, root in node.roots.items()}
-    loops = [(v, last - first + 1) for (v, _), (first, last) in zip(node.loops, box, strict=True)]
+    loops = tuple((v, last - first + 1) for (v, _), (first, last) in zip(node.loops, box, strict=True))
     return DecidedChunk(
         node.placement,
         node.role,

@@ -19,7 +19,7 @@ from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
-from lathe.scheduler.target.products import Product, best_axis, copied, decided, only_in
+from lathe.scheduler.target.products import Product, axes_of_made_lanes, best_axis, copied, only_in
 
 
 def diagonal_product(
@@ -43,8 +43,8 @@ def diagonal_product(
         if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
             continue
         both = [axis for axis in axes if all(dimension_of(read, axis, step) is not None for read in (data, weight))]
-        columns = decided(computation, both, made, "cols")
-        rows = decided(computation, only_in(axes, data, weight, step), made, "rows")
+        columns = axes_of_made_lanes(computation, both, made, "cols")
+        rows = axes_of_made_lanes(computation, only_in(axes, data, weight, step), made, "rows")
         if not columns or (rows is None and data_element.rows > 1):
             continue
         before = known.get(data.tensor)

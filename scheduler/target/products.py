@@ -98,13 +98,13 @@ def matrix_product(
         if places[0] == WEIGHTS or places[1] == DATA:
             continue
         axes = [axis for axis in computation.axes if axis not in walked]
-        columns = decided(computation, only_in(axes, weight, data, step), made, "cols")
+        columns = axes_of_made_lanes(computation, only_in(axes, weight, data, step), made, "cols")
         inners = [
             axis
             for axis in _mentioned(computation.reduce_axes, data, step)
             if dimension_of(weight, axis, step) is not None and may_end(axis, data_element.cols, (data, weight))
         ]
-        rows = decided(computation, only_in(axes, data, weight, step), made, "rows")
+        rows = axes_of_made_lanes(computation, only_in(axes, data, weight, step), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
         before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
@@ -130,7 +130,7 @@ def matrix_product(
     return best
 
 
-def decided(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
+def axes_of_made_lanes(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
     """Those of the axes that may run along a side of the result's elements; None where the decided one cannot."""
     if made is None:
         return axes

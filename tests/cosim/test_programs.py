@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from comparison import data_differences, time_differences
+from random_programs import random_inputs
 
 import lathe as lt
 from lathe.configs.memory import PAGE_BYTES
@@ -54,21 +55,14 @@ def matmul(config, m, n, k):
     B = lt.placeholder((n, k), "int8", name="B")
     r = lt.reduce_axis((0, k), name="k")
     C = lt.compute((m, n), lambda i, j: lt.sum(A[i, r].astype("int32") * B[j, r].astype("int32"), axis=r), name="C")
-    return lt.build(C, [A, B, C], config), random_inputs({"A": (m, k), "B": (n, k)})
+    return lt.build(C, [A, B, C], config), random_inputs([C], seed=5)
 
 
 def convolution(config, size, channels, filters):
     data = lt.placeholder((1, size, size, channels), "int8", name="data")
     kernel = lt.placeholder((filters, 3, 3, channels), "int8", name="kernel")
     C = conv2d(data, kernel, padding=1, name="C")
-    return lt.build(C, [data, kernel, C], config), random_inputs(
-        {"data": (1, size, size, channels), "kernel": (filters, 3, 3, channels)}
-    )
-
-
-def random_inputs(shapes):
-    rng = np.random.default_rng(5)
-    return {name: rng.integers(-128, 128, shape).astype(np.int8) for name, shape in shapes.items()}
+    return lt.build(C, [data, kernel, C], config), random_inputs([C], seed=5)
 
 
 def test_a_matrix_product_in_pysim():

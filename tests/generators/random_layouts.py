@@ -6,7 +6,7 @@ from math import prod
 from random_commands import Command
 from random_programs import Choice
 
-from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
 from lathe.scheduler import Schedule, undef
 
@@ -97,3 +97,24 @@ def conditions(choice: Choice, schedule: Schedule) -> Command:
     if kind == "reduce_extent":
         axis = axis or stage.leaf_axis[-1]
     return Command(f"{kind}({stage.name}, {name})", lambda s: getattr(s[stage], kind)(axis))
+
+
+def divisible_axes(choice: Choice) -> list[Axis]:
+    """One to three axes of extents that have divisors."""
+    return [Axis(name, choice.pick([1, 2, 3, 4, 6, 8, 12])) for name in "ijk"[: choice.number(1, 3)]]
+
+
+def any_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
+    """Indices that may be anything."""
+
+    def one() -> Expr:
+        value: Expr = AxisRef(choice.pick(axes))
+        for _ in range(choice.number(0, 2)):
+            op = choice.pick(["add", "sub", "mul", "floordiv", "mod", "sum"])
+            if op == "sum":
+                value = Binary("add", value, AxisRef(choice.pick(axes)))
+            else:
+                value = Binary(op, value, Const(choice.number(1, 6), "index"))
+        return value
+
+    return [one() for _ in range(choice.number(1, 3))]

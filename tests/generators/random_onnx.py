@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import onnx
 from qdq_models import QdqModel
 
 FUNCTIONS = ("Relu", "Sigmoid", "HardSwish", "LeakyRelu", "Abs", "Tanh")
@@ -237,3 +238,10 @@ def _repeats(whole: tuple[int, ...], part: tuple[int, ...]) -> bool:
 
 def _beside(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> bool:
     return len(a) == len(b) and all(n == m or place == axis for place, (n, m) in enumerate(zip(a, b, strict=True)))
+
+
+def random_floats(model: onnx.ModelProto, seed: int = 0) -> dict[str, Any]:
+    """Values for a model's inputs, normally distributed."""
+    generator = np.random.default_rng(seed)
+    shapes = {each.name: [d.dim_value for d in each.type.tensor_type.shape.dim] for each in model.graph.input}
+    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}

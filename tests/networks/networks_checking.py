@@ -5,16 +5,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from random_onnx import random_floats as random_inputs
 
 import lathe as lt
 
 LATHE16 = lt.load_config("lathe16")
-
-
-def random_inputs(model: onnx.ModelProto, seed: int = 0) -> dict[str, Any]:
-    generator = np.random.default_rng(seed)
-    shapes = {each.name: [d.dim_value for d in each.type.tensor_type.shape.dim] for each in model.graph.input}
-    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def with_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:

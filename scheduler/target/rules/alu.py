@@ -5,6 +5,7 @@ result: one leaf is copied there (or is there already, where the result takes ov
 read again), the others are immediates and operands. Operands that are expressions themselves get temporary elements.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +31,12 @@ from lathe.scheduler.target.vectors import points
 OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Cells:
     """Elements that a value is computed in: base and stride per loop of the view."""
 
     base: int
-    strides: list[int]
+    strides: Sequence[int]
 
 
 def _takes(statement: Statement) -> bool:
@@ -81,7 +82,6 @@ def _step_by_step(chunk: Chunk) -> list[Instruction]:
 
 def _instructions(chunk: Chunk) -> list[Instruction]:
     view = vectors(chunk)
-    assert view.write is not None
     chunk.emitter.check_covers(chunk, view.write)
     for operand in view.reads:
         _check_lanes(view, view.write, operand)

@@ -62,7 +62,6 @@ def fill_around(chunk: Chunk) -> list[Instruction]:
         (value,) = constants_around(expression)
         part = restricted(chunk, box)
         view = vectors(part, operands=())
-        assert view.write is not None
         loops = [n for n in view.loops if view.write.strides[n]]
         extents, strides = [view.extents[n] for n in loops], [view.write.strides[n] for n in loops]
         for op, immediate in constant_steps(value):

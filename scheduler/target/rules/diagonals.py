@@ -18,11 +18,8 @@ def vectors_of_diagonals(chunk: Chunk, data: Operand, weight: Operand) -> Vector
     parted = replace(chunk, write=_in_parts(chunk.write, width))
     view = vectors(parted, operands=(_in_parts(data, width), weight))
     dst, (src, wgt) = view.write, view.reads
-    assert dst is not None, f"{chunk.stage} writes nothing"
     chunk.emitter.check_covers(parted, dst)  # zeros beside a diagonal leave the other parts of an element as they are
-    view.write = _whole(dst, chunk.write)
-    view.reads = [_whole(src, data), wgt]
-    return view
+    return replace(view, write=_whole(dst, chunk.write), reads=(_whole(src, data), wgt))
 
 
 def _in_parts(operand: Operand, width: int) -> Operand:
@@ -41,5 +38,5 @@ def _whole(parted: VectorOperand, operand: Operand) -> VectorOperand:
     assert parted.operand.place is not None, f"{operand.tensor.name} has no place"
     assert operand.place is not None, f"{operand.tensor.name} has no place"
     parts = operand.place.physical.element.cols // parted.operand.place.physical.element.cols
-    steps = [stride // parts for stride in parted.strides]
+    steps = tuple(stride // parts for stride in parted.strides)
     return replace(parted, operand=operand, base=parted.base // parts, strides=steps)

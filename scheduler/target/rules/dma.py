@@ -81,7 +81,6 @@ def _copy(chunk: Chunk) -> list[Instruction]:
             kind="machine",
         )
     view = vectors(chunk, operands=(_joined(source) if adjoins else source,))
-    assert view.write is not None
     _same_lanes(view, view.write, view.reads[0])
     if into.scope == DRAM:
         return _store(chunk, view, view.write, view.reads[0])
@@ -271,7 +270,6 @@ def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
         return  # all elements of a group are stored
     if form.group > 1 and form.lanes.cols is None:
         view = vectors(chunk, operands=(_source(chunk),))
-        assert view.write is not None
         into, out_of = view.write, view.reads[0]
         loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
         for position in range(1, form.group):
@@ -299,7 +297,6 @@ def _fill_behind(chunk: Chunk, form: Physical, dim: int, adjoining: int) -> Iter
         box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)
     part = restricted(chunk, box)
     view = vectors(part, operands=(_source(part),))
-    assert view.write is not None
     into, out_of = view.write, view.reads[0]
     loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
     for position in range(used, adjoining):

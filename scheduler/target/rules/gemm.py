@@ -14,7 +14,7 @@ from lathe.scheduler.target.rules.products import products
 from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
-from lathe.scheduler.target.rules.selection import select_by_element
+from lathe.scheduler.target.rules.selection import selected_by_element
 from lathe.scheduler.target.rules.taps import Part, Steps, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.target.statement import Statement
 
@@ -57,11 +57,11 @@ def _products(chunk: Chunk) -> list[Instruction]:
     turned = data.place is not None and data.place.physical.lanes.turns is not None
     view = vectors_of_diagonals(chunk, data, weight) if diagonal else vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
-    assert dst is not None
     _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
     if turned:
         _same_lanes(view, dst, "columns", dst.cols, src, "columns", src.cols)
-        select_by_element(chunk, view, wgt)
+        view = selected_by_element(chunk, view)
+        wgt = view.reads[-1]
     else:
         _same_lanes(view, dst, "columns", dst.cols, wgt, "rows", wgt.rows)
         _same_lanes(view, src, "columns", src.cols, wgt, "columns", wgt.cols)

@@ -26,6 +26,8 @@ class LoopPlan:
 
 @dataclass
 class _Loop:
+    """A loop while loops are merged, here: one that continues another becomes longer."""
+
     extent: int
     strides: tuple[int, ...]
     fixed: bool  # kept out of the instruction loops, as unroll asks

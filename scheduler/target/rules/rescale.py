@@ -63,7 +63,6 @@ def rescale(chunk: Chunk) -> list[Instruction]:
     tables = [] if found.table is None else [_in_memory(chunk.operand(found.table), TABLES)]
     view = vectors(chunk, operands=(*operands, words[0], *tables))
     dst = view.write
-    assert dst is not None
     data, (par, *lut) = view.reads[: len(operands)], view.reads[len(operands) :]
     for each in data:
         _same_lanes(view, dst, dst.rows, each, "rows", each.rows)

@@ -34,7 +34,6 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
             raise RuleMismatch(f"expression must be a constant, not {chunk.expression}", kind="machine")
         value = constant
     view = vectors(chunk, operands=())
-    assert view.write is not None
     chunk.emitter.check_covers(chunk, view.write)
     return fill(chunk, view, view.write, value)
 

@@ -1,10 +1,14 @@
 """Products that move blocks of values: each of the elements that hold a block together has a matrix of its own."""
 
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView
+from dataclasses import replace
+
+from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorView
 
 
-def select_by_element(chunk: Chunk, view: VectorView, matrices: VectorOperand) -> None:
-    """Let the matrices go with the loop over elements that belong together, the last one, not with what is summed.
+def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
+    """The view in which the matrices, read last, go with the loop over elements that belong together, not with sums.
+
+    That loop is the last one.
 
     The sum over matrices that the chunk's expression has is a form to speak of all of them. Raises RuleMismatch if the
     chunk has not all.
@@ -13,7 +17,7 @@ def select_by_element(chunk: Chunk, view: VectorView, matrices: VectorOperand) -
     elements = len(view.extents) - 1
     if [view.extents[n] for n in summed] != [view.extents[elements]]:
         raise RuleMismatch(f"{chunk.stage} must be summed over all its matrices in one chunk", kind="limit")
-    for n in summed:
-        matrices.strides[n] = 0
-        view.lanes.add(n)
-    matrices.strides[elements] = 1
+    *others, matrices = view.reads
+    steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
+    steps[elements] = 1
+    return replace(view, lanes=view.lanes | set(summed), reads=(*others, replace(matrices, strides=tuple(steps))))

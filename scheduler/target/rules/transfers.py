@@ -16,7 +16,7 @@ from lathe.scheduler.target.rules.padding import ZEROS, Padding, padding_only
 MOST_PADDING = LOAD.format.values("x_pad_0")[-1]
 
 
-@dataclass
+@dataclass(frozen=True)
 class DmaLoop:
     """A loop of a copy over elements, with its step on both sides."""
 

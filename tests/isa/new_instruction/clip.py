@@ -48,4 +48,5 @@ CLIP = Row(
     "acc[dst] = min(max(acc[dst], low), high)",
     indices=(MicroOpIndex("dst", MemoryType.ACC, written=True),),
     extension="clip",
+    purpose="both bounds are one step of an element",
 )

@@ -1,15 +1,14 @@
 """Folded expressions have the same value, exact in every dtype, and what they are is written out for each identity."""
 
-from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pytest
+from random_expressions import TYPES, expression_of_constants
 from seeds import check_each, event
 
 from lathe.frontend import Expr, const, evaluate, max, min, placeholder, select, walk
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.nodes import Binary, Cast, Read
+from lathe.frontend.nodes import Binary, Read
 from lathe.scheduler.algorithm.folding import folded
 
 X, Y = placeholder(4, "int32", "x"), placeholder(4, "int32", "y")
@@ -73,43 +72,10 @@ def test_constants_are_computed_as_their_dtype_has_them(expr: Expr, value: int) 
     assert str(folded(x.astype(expr.dtype) * expr)) == str(x.astype(expr.dtype) * value)
 
 
-DTYPE = ("int8", "uint8", "int16", "int32", "uint32", "int64")
-OPERATORS: list[Callable[[Expr, Expr], Expr]] = [
-    lambda p, q: p + q,
-    lambda p, q: p - q,
-    lambda p, q: p * q,
-    lambda p, q: p >> q,
-    lambda p, q: p << q,
-    lambda p, q: max(p, q),
-    lambda p, q: min(p, q),
-    lambda p, q: select(p > q, p, q),
-    lambda p, q: select((p > q) & (q <= p), q, q),
-]
-
-
-def random_expression(random: Random, parts: dict[str, list[Expr]]) -> Expr:
-    """An expression with many constants that are neutral or at the ends of dtypes, over parts that are used again."""
-    made = parts["int32"][0]
-    for _ in range(random.randint(2, 12)):
-        dtype = random.choice(DTYPE)
-        ends = DTYPES[dtype].minimum, DTYPES[dtype].maximum
-        constant = const(random.choice([0, 0, 1, 1, 2, 7, *ends]), dtype)
-        operands = [random.choice(parts[dtype]), random.choice([constant, constant, random.choice(parts[dtype])])]
-        random.shuffle(operands)
-        divided = random.random() < 0.2
-        made = operands[0] // 3 % 1 if divided else random.choice(OPERATORS)(operands[0], operands[1])
-        parts[dtype].append(made)
-        other = random.choice(DTYPE)
-        if other != dtype:
-            made = Cast(made, other)
-            parts[other].append(made)
-    return made
-
-
 def check_expression(seed: int) -> None:
     random, numbers = Random(seed), np.random.default_rng(seed)
-    tensors = {dtype: placeholder(64, dtype, f"t_{dtype}") for dtype in DTYPE}
-    expr = random_expression(random, {dtype: [tensor[0]] for dtype, tensor in tensors.items()})
+    tensors = {dtype: placeholder(64, dtype, f"t_{dtype}") for dtype in TYPES}
+    expr = expression_of_constants(random, {dtype: [tensor[0]] for dtype, tensor in tensors.items()})
     found = folded(expr)
     env = {}
     for tensor in tensors.values():

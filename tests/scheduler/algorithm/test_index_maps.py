@@ -6,36 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
-from random_layouts import random_bijection, random_padded
+from random_layouts import any_indices, divisible_axes, random_bijection, random_padded
 from random_programs import Choice
 from seeds import check_each
 
 from lathe.frontend import Axis, evaluate
-from lathe.frontend.nodes import AxisRef, Binary, Const
+from lathe.frontend.nodes import AxisRef
 from lathe.frontend.operand import Expr
 from lathe.isa.layout_steps import step_from_list, step_to_list
 from lathe.scheduler import ScheduleError
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
-
-
-def random_axes(choice: Choice) -> list[Axis]:
-    return [Axis(name, choice.pick([1, 2, 3, 4, 6, 8, 12])) for name in "ijk"[: choice.number(1, 3)]]
-
-
-def random_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
-    """Indices that may be anything."""
-
-    def one() -> Expr:
-        value: Expr = AxisRef(choice.pick(axes))
-        for _ in range(choice.number(0, 2)):
-            op = choice.pick(["add", "sub", "mul", "floordiv", "mod", "sum"])
-            if op == "sum":
-                value = Binary("add", value, AxisRef(choice.pick(axes)))
-            else:
-                value = Binary(op, value, Const(choice.number(1, 6), "index"))
-        return value
-
-    return [one() for _ in range(choice.number(1, 3))]
 
 
 def everywhere(axes: list[Axis], values: Iterable[Expr]) -> Iterator[np.ndarray]:
@@ -62,7 +42,7 @@ def check_inverse(
 
 def check_bijection(seed: int) -> None:
     choice = Choice(seed)
-    axes = random_axes(choice)
+    axes = divisible_axes(choice)
     indices = random_bijection(choice, [AxisRef(axis) for axis in axes])
     found = index_map(axes, indices, (), "T")
     hit = cells(axes, indices)
@@ -87,8 +67,8 @@ def test_digits_in_any_order_are_taken_and_lead_back(seeds):
 
 def check_any_indices(seed: int) -> None:
     choice = Choice(seed)
-    axes = random_axes(choice)
-    indices = random_indices(choice, axes)
+    axes = divisible_axes(choice)
+    indices = any_indices(choice, axes)
     hit = cells(axes, indices)
     image = set(hit.values())
     highest = [max(column) + 1 for column in zip(*image, strict=True)]

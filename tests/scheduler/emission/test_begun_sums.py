@@ -11,7 +11,7 @@ import lathe as lt
 from lathe.frontend import placeholders
 from lathe.isa import Gemm, Load, MemoryType, Store, encode_uops
 from lathe.scheduler.emission.fresh_zeros import FreshZeros, going
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.target.rules.looping import LoopPlan
 from lathe.scheduler.target.rules.products import products
 

@@ -8,7 +8,7 @@ from lathe.frontend import placeholder
 from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Finish, Gemm, Instruction, Load, MemoryType, verify
 from lathe.scheduler import build
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.emission.preloading import MOST, preload_microops
 from lathe.sim import simulate_program
 

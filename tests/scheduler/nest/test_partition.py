@@ -53,7 +53,7 @@ def statements_of_chunks(nodes: list[Node], environment: Environment) -> Iterato
     """The instances of a partitioned nest; fails at anything that is not constant."""
     for node in nodes:
         if isinstance(node, Loop):
-            assert node.constraints == []
+            assert node.constraints == ()
             assert node.first <= node.last
             for value in range(node.first, node.last + 1):
                 yield from statements_of_chunks(node.body, environment | {node.variable: value})

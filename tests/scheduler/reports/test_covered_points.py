@@ -9,7 +9,7 @@ from random_programs import Choice
 import lathe as lt
 from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.frontend.nodes import Axis
-from lathe.scheduler.reports.covered_points import CoveredBox, Weight, covered_points, values_of
+from lathe.scheduler.reports.covered_points import CoveredBox, Weight, covered_points, intervals_of
 
 
 def points_of(axes: list[Axis], box: CoveredBox) -> set[tuple[int, ...]]:
@@ -59,7 +59,7 @@ def test_random_boxes_cover_as_many_points_as_a_list_of_them_says(seed):
 @pytest.mark.parametrize("seed", range(100))
 def test_the_values_of_an_expression_are_those_of_all_iterations(seed):
     value, ranges = random_box(Choice(seed), 1)
-    found = values_of(value, ranges)
+    found = intervals_of(value, ranges)
     axis = Axis("a", 1)
     listed = sorted(point for (point,) in points_of([axis], CoveredBox({axis: value}, ranges)))
     assert [each for first, last in found for each in range(first, last + 1)] == listed

@@ -5,7 +5,7 @@ import pytest
 from messages import refusal
 
 import lathe as lt
-from lathe.scheduler.emission.microops import MicroOpPool
+from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.target.chunk import RuleMismatch
 from lathe.scheduler.target.rules import RULES
 

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from random_expressions import expression_of_shared_parts
 from random_programs import random_inputs
 from seeds import check_each
 from small_machine import run
@@ -91,44 +92,12 @@ def test_values_that_wrap_around_are_shared_as_they_wrap():
     operations(compute(64, element, "R"))
 
 
-OPERATIONS = ("add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod", "square", "narrow")
-
-
-def random_expression(generator: random.Random, parts: list[Expr]) -> Expr:
-    """An expression whose operands are picked from those made before, so that many are needed again."""
-    for _ in range(generator.randint(2, 9)):
-        lhs, rhs = generator.choice(parts), generator.choice([*parts, parts[-1]])
-        match generator.choice(OPERATIONS):
-            case "add":
-                part = lhs + rhs
-            case "sub":
-                part = lhs - generator.choice([rhs, rhs, 5])
-            case "mul":
-                part = lhs * rhs
-            case "min":
-                part = min(lhs, generator.choice([rhs, 40000, -3]))
-            case "max":
-                part = max(lhs, generator.choice([rhs, 100, -70000]))
-            case "shr":
-                part = lhs >> generator.choice([3, rhs])
-            case "shl":
-                part = lhs << generator.choice([2, rhs])
-            case "floordiv":
-                part = lhs // 8
-            case "mod":
-                part = lhs % 8
-            case "square":
-                part = lhs * lhs
-            case _:
-                part = lhs.astype(generator.choice(["int8", "int16"])).astype("int32")
-        parts.append(part)
-    return parts[-1]
-
-
 def check_expressions(seed: int, config: HardwareConfig) -> None:
     generator = random.Random(seed)
     A, B, C = (placeholder(24, dtype, name) for name, dtype in (("A", "int32"), ("B", "int8"), ("C", "int32")))
-    result = compute(24, lambda i: random_expression(generator, [A[i], B[i].astype("int32"), C[i], A[i] + C[i]]), "R")
+    result = compute(
+        24, lambda i: expression_of_shared_parts(generator, [A[i], B[i].astype("int32"), C[i], A[i] + C[i]]), "R"
+    )
     if placeholders([result]):
         run(create_schedule(result), config, random_inputs([result], seed))
 

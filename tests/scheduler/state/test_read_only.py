@@ -1,0 +1,126 @@
+"""States are values: what is reached from one cannot be written to, whoever made it."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+import lathe as lt
+import lathe.scheduler
+from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.nodes import Loop
+from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.passes.complete import PASSES
+from lathe.scheduler.state.schedule import MAPPINGS, ScheduleState
+from lathe.scheduler.target.target import Target
+
+
+def written_by_commands() -> lt.Schedule:
+    """A schedule whose state each kind of command that gives a mapping has written to."""
+    A = lt.placeholder((8, 32), "int8", name="A")
+    X = lt.placeholder((4, 64), "int8", name="X")
+    k = lt.reduce_axis((0, 32), name="k")
+    B = lt.compute((8, 32), lambda i, j: lt.select(i + j > 3, A[i, j], 0), name="B")
+    C = lt.compute((8, 8), lambda i, j: lt.sum(B[i, k].astype("int32") * B[j, k].astype("int32"), k), name="C")
+    R = lt.compute((8, 32), lambda i, j: X[i // 2, (i % 2) * 32 + j], name="R")
+    D = lt.compute((8, 32), lambda i, j: R[i, j] + 1, name="D")
+    s = lt.create_schedule([C, D])
+    s[D].transform_layout(lambda i, j: (j // 16, i, j % 16))
+    s[C].vthread(s[C].op.axes[0], 2)
+    s[D].unroll(s[D].state.leaves[0])
+    return s
+
+
+def states() -> list[ScheduleState]:
+    """After commands, and after every pass for a machine."""
+    found = [written_by_commands().state]
+    for each in PASSES:
+        found.append(each.apply(found[-1], Target(lt.load_config("vta"))))
+    return found
+
+
+def test_no_mapping_of_a_schedule_can_be_written_to():
+    filled = set[str]()
+    for state in states():
+        mappings = {each.name for each in fields(state) if isinstance(getattr(state, each.name), Mapping)}
+        assert mappings == set(MAPPINGS)
+        for name in MAPPINGS:
+            mapping = getattr(state, name)
+            filled |= {name} if mapping else set()
+            with pytest.raises(TypeError, match="does not support item assignment"):
+                mapping[None] = None
+    assert filled == set(MAPPINGS) - {"allocations"}
+
+
+def test_nor_one_of_its_tables():
+    tables = written_by_commands().state.tables
+    for mapping in (tables.stages, tables.makers, tables.readers, tables.attached):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            mapping[None] = None
+
+
+def test_nor_one_of_its_stages():
+    filled = set[str]()
+    for state in states():
+        for stage in state.stages.values():
+            for each in fields(stage):
+                mapping = getattr(stage, each.name)
+                if isinstance(mapping, Mapping):
+                    filled |= {each.name} if mapping else set()
+                    assert isinstance(mapping, MappingProxyType), each.name
+                assert not isinstance(mapping, list | set), each.name
+    assert {"marks", "threads"} & filled
+
+
+def test_a_mapping_that_is_given_is_not_copied():
+    s = written_by_commands()
+    views = {}
+    changed = s.state.but(views=views)
+    assert isinstance(changed.views, MappingProxyType)
+    assert changed.but(views=changed.views).views is changed.views
+    assert changed.stages is s.state.stages
+
+
+BUILDERS = {
+    "emission/alike_chunks.py": {"_Side"},
+    "emission/fresh_zeros.py": {"Question"},
+    "emission/shared_places.py": {"_Life"},
+    "history.py": {"Recording", "_Values"},
+    "legality/unneeded_instances.py": {"Branches"},
+    "nest/interpret.py": {"_Memory"},
+    "nest/stage_loops.py": {"_Sizes"},
+    "nest/thread_turns.py": {"Thread"},
+    "nest/times.py": {"Span"},
+    "passes/groups.py": {"Group"},
+    "passes/tiling/problem.py": {"Tiling", "TilingProblem"},
+    "reports/explain.py": {"_Tally", "_Unasked"},
+    "target/allocation.py": {"Buffer"},
+    "target/lanes.py": {"LanePlan"},
+    "target/rules/looping.py": {"_Loop"},
+}
+"""The dataclasses that change after they have been made, by file: filled while something is gone through."""
+
+
+def test_all_other_dataclasses_of_the_scheduler_are_frozen():
+    root = Path(lathe.scheduler.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+                text = ast.unparse(decorator)
+                if text.startswith("dataclass") and "frozen=True" not in text:
+                    found.setdefault(path.relative_to(root).as_posix(), set()).add(node.name)
+    assert found == BUILDERS
+
+
+def test_a_nest_cannot_be_written_to():
+    s = written_by_commands()
+    nodes = build_nest(s)
+    for each in (nodes, partition(nodes)):
+        loop = next(node for node in each if isinstance(node, Loop))
+        assert isinstance(loop.body, tuple)
+        with pytest.raises(FrozenInstanceError):
+            loop.last = 0
