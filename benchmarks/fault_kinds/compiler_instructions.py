@@ -308,8 +308,8 @@ FAULTS = (
     fault(
         "each part of an element moves to the next element",
         "target.rules.diagonals",
-        "[stride // parts for",
-        "[-(-stride // parts) for",
+        "tuple(stride // parts for",
+        "tuple(-(-stride // parts) for",
     ),
     fault(
         "an element of weights holds as many channels as one of the result",

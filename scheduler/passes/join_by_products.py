@@ -33,7 +33,7 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.target import Target
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Part:
     """What is joined: the read, the dimension along which it is, and which of its elements goes where."""
 

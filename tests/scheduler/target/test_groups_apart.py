@@ -18,7 +18,7 @@ def grouped(data: lt.Tensor, groups: int, filters: int, name: str) -> lt.Tensor:
 
 
 def test_each_group_of_an_input_is_loaded_in_one_piece():
-    s = create_schedule(grouped(lt.placeholder((1, 6, 6, 32), "int8", name="data"), 8, 32, "layer"))
+    s = create_schedule(grouped(lt.placeholder((1, 6, 6, 128), "int8", name="data"), 8, 128, "layer"))
     program = run(s, VTA, random_inputs(list(s.program), seed=1))
     found = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
     assert sum(each.y_size * each.x_size for each in found) == 6 * 6 * 8
@@ -54,12 +54,12 @@ def test_stored_elements_that_are_turned_lie_in_one_order_for_all():
 
 
 def test_only_the_axis_of_the_columns_is_split():
-    layer = grouped(lt.placeholder((1, 5, 5, 24), "int8", name="data"), 4, 32, "first")
+    layer = grouped(lt.placeholder((1, 5, 5, 64), "int8", name="data"), 4, 64, "first")
     schedule = complete(create_schedule(layer), VTA)
-    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, 4)) == (3,)
-    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, 1)) == ()
-    assert outside_of(schedule, (1, 5, 5, 4, 8), Lanes(None, None)) == ()
-    assert outside_of(schedule, (1, 5, 5, 32), Lanes(None, 3)) == ()
+    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, 4)) == (3,)
+    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, 1)) == ()
+    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, None)) == ()
+    assert outside_of(schedule, (1, 5, 5, 64), Lanes(None, 3)) == ()
 
 
 def test_groups_on_the_rtl():
