@@ -1,6 +1,7 @@
 """What is tried for a group's tiles: sizes, orders of the tile loops, and how much of a reduction is one part."""
 
-from math import ceil
+from itertools import product
+from math import ceil, prod
 
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.nodes import Axis
@@ -9,6 +10,8 @@ from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.state.edit import EditedStage
 
 MOST_SIZES = 24
+MOST_CUTS = 4096
+"""Ways to cut the reductions of a group that are tried, one with the other: a sum of sixteen products has 65,536."""
 
 
 def sizes(model: TilingModel, dim: int) -> list[int]:
@@ -39,17 +42,23 @@ def orders(model: TilingModel) -> list[tuple[int, ...]]:
 
 
 def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
-    """How much of its reduction axis each stage sums up in one part."""
-    choices: list[dict[EditedStage, int]] = [{}]
+    """How much of its reduction axis each stage sums up in one part.
+
+    All of one stage with all of another, unless there are more than ``MOST_CUTS`` ways: then all stages are cut in as
+    many parts, as far as each goes.
+    """
+    sizes_of: dict[EditedStage, list[int]] = {}
     for stage, axis in model.reduction.items():
         given = _given_reduction(stage, axis)
         if given is not None:
-            choices = [{**choice, stage: size} for choice in choices for size in (axis.extent, given)]
+            sizes_of[stage] = [axis.extent, given]
             continue
         block = model.grain(stage, axis)
-        parts = equal_parts(ceil(axis.extent / block))
-        choices = [{**choice, stage: min(size * block, axis.extent)} for choice in choices for size in parts]
-    return choices
+        sizes_of[stage] = [min(part * block, axis.extent) for part in equal_parts(ceil(axis.extent / block))]
+    if prod(map(len, sizes_of.values())) <= MOST_CUTS:
+        return [dict(zip(sizes_of, ways, strict=True)) for ways in product(*sizes_of.values())]
+    most = max(map(len, sizes_of.values()))
+    return [{stage: ways[min(n, len(ways) - 1)] for stage, ways in sizes_of.items()} for n in range(most)]
 
 
 def has_given_reduction(model: TilingModel) -> bool:
