@@ -18,17 +18,23 @@ def reads_windows_apart(reader: StageView, stage: StageView) -> bool:
 
 
 def _moves_by_windows(computation: Computation, indices: Sequence[Expr]) -> bool:
-    axes, inside = computation.axes, set[Axis]()
-    if len(indices) != len(axes):
-        return False
-    for axis, index in zip(axes, indices, strict=True):
+    """Whether indices are steps of an axis with a window no longer than they are, or the window by itself."""
+    moving: list[Axis] = []
+    inside: list[Axis] = []
+    for index in indices:
         affine = as_affine(index)
-        if affine is None or affine.const or axis.start:
+        if affine is None or affine.const:
             return False
-        step = affine.coefficients.get(axis, 0)
-        steps = {other: factor for other, factor in affine.coefficients.items() if other is not axis}
-        inner = next(iter(steps), None)
-        if step < 1 or len(steps) > 1 or (inner is not None and (steps[inner] != 1 or inner.extent > step)):
+        steps = {axis: step for axis, step in affine.coefficients.items() if axis in computation.axes}
+        window = {axis: step for axis, step in affine.coefficients.items() if axis not in steps}
+        if len(steps) > 1 or len(window) > 1 or any(step != 1 for step in window.values()):
             return False
-        inside |= set(steps)
-    return bool(inside) and inside == set(computation.reduce_axes)
+        if any(axis.start or step < max((each.extent for each in window), default=1) for axis, step in steps.items()):
+            return False
+        moving += steps
+        inside += window
+    return (
+        moving == list(computation.axes)
+        and bool(inside)
+        and sorted(map(id, inside)) == sorted(map(id, computation.reduce_axes))
+    )

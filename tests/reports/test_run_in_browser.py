@@ -9,7 +9,7 @@ from drawn_runs import DRAWN, LAPTOP, PHONE, program_of_script
 
 import lathe as lt
 from lathe.command_line import main
-from lathe.isa import instruction_text
+from lathe.isa import Gemm, instruction_text
 from lathe.networks.digits.network import digits_network
 from lathe.reports.launches import Layer, Run, run_of_results
 from lathe.reports.run_page import run_page
@@ -94,19 +94,23 @@ def test_near_enough_each_box_is_an_instruction_and_a_click_tells_of_it(open_pag
     assert page.get_attribute("#timeline", "data-detail") == "shares"
     page.evaluate("lathe.timeline.show(3000, 4000)")
     page.wait_for_function("document.getElementById('timeline').dataset.detail === 'instructions'")
-    gemm = "document.getElementById('timeline').data.find((each) => each.name === 'gemm' && each.type === 'bar')"
-    number = page.evaluate(f"{gemm}.customdata[0]")
-    page.evaluate(f"lathe.timeline.show({gemm}.x[0], {gemm}.x[0] + 40)")
-    page.locator("#timeline").scroll_into_view_if_needed()
-    row = page.evaluate(
-        "document.getElementById('timeline').layout.annotations.findIndex((each) => each.text === 'compute')"
+    part = digits.trace.of_unit("compute")
+    times = list(zip(part.instruction.tolist(), part.start.tolist(), part.end.tolist(), strict=True))
+    number, start = next(  # beside which no LOAD of the unit fetches
+        (number, start)
+        for number, start, end in times
+        if start > 3000 and end > start + 40 and isinstance(digits.program.instructions[number], Gemm)
+        if sum(begin < start + 40 and stop > start for _, begin, stop in times) == 1
     )
-    page.locator("#timeline .nsewdrag").nth(row).click()
+    page.evaluate(f"lathe.timeline.show({start}, {start + 40})")
+    page.locator("#timeline").scroll_into_view_if_needed()
+    gemm = "document.getElementById('timeline').data.find((each) => each.name === 'gemm' && each.type === 'bar')"
+    axis = page.evaluate(f"{gemm}.yaxis ?? 'y'")
+    page.locator(f"#timeline .draglayer .x{axis} .nsewdrag").click()
     page.wait_for_selector(".of-instruction")
     told = dict(zip(texts(page, ".of-instruction th"), texts(page, ".of-instruction td"), strict=True))
     assert told["number"] == str(number)
     assert told["assembly"] == instruction_text(digits.program.instructions[number])
-    part = digits.trace.of_unit("compute")
     at = part.instruction.tolist().index(number)
     assert told["starts"].replace("\u202f", "") == f"cycle {part.start[at]}"
     assert told["ends"].replace("\u202f", "") == f"cycle {part.end[at]}"
