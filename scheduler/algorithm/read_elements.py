@@ -47,10 +47,15 @@ def narrowed(computation: Computation, dim: int, elements: Elements) -> Computat
     """The computation of some elements of a dimension alone."""
     axis = computation.axes[dim]
     narrow = Axis(axis.name, elements.count, 0, axis.kind)
-    axes = tuple(narrow if each is axis else each for each in computation.axes)
-    place: Expr = AxisRef(narrow) * elements.step + elements.first
+    return over_axes(computation, dim, (narrow,), AxisRef(narrow) * elements.step + elements.first)
+
+
+def over_axes(computation: Computation, dim: int, axes: tuple[Axis, ...], place: Expr) -> Computation:
+    """The computation with other axes instead of one, which stands at ``place`` of theirs."""
+    axis = computation.axes[dim]
     made = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
-    return Computation(made.name, axes, made.reduce_axes, made.bodies, made.attrs)
+    all_axes = (*computation.axes[:dim], *axes, *computation.axes[dim + 1 :])
+    return Computation(made.name, all_axes, made.reduce_axes, made.bodies, made.attrs)
 
 
 def reading_narrowed(reader: Computation, old: Tensor, new: Tensor, dim: int, elements: Elements) -> Computation:

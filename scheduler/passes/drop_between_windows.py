@@ -19,6 +19,7 @@ from lathe.frontend.arithmetic import select
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Read, ReadAccess
 from lathe.frontend.operand import Expr
+from lathe.scheduler.algorithm.read_elements import over_axes
 from lathe.scheduler.algorithm.rewrite import reads_redirected, rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.merge_reshapes import is_untouched
@@ -111,28 +112,29 @@ def _parts(index: Expr, computation: Computation) -> tuple[Axis, _Windows] | Non
 
 def _cut(stage: EditedStage, dim: int, windows: _Windows) -> None:
     """Let a dimension be two, of a stage, its tensor and all reads of this."""
-    schedule, old, computation = stage.schedule, stage.tensor, stage.state.computation
-    axis = computation.axes[dim]
+    old, axis = stage.tensor, stage.state.computation.axes[dim]
     window, within = Axis(f"{axis.name}w", windows.count), Axis(f"{axis.name}r", windows.width)
     place: Expr = AxisRef(window) * windows.step + AxisRef(within) + windows.first
-    axes = (*computation.axes[:dim], window, within, *computation.axes[dim + 1 :])
-    made = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
-    new = Computation(made.name, axes, made.reduce_axes, made.bodies, made.attrs)
-    tensor = Tensor(old.name, tuple(each.extent for each in axes), old.dtype, new)
-    readers = schedule.readers(old)
+    new = over_axes(stage.state.computation, dim, (window, within), place)
+    tensor = Tensor(old.name, new.shape, old.dtype, new)
+    readers = stage.schedule.readers(old)
     stage.put(restated(new, (tensor,)))
     for reader in readers:
-        computation = reader.state.computation
-
-        def at(read: Read, computation: Computation = computation) -> Read:
-            parts = _parts(read.indices[dim], computation)
-            assert parts is not None, f"{computation.name} reads {old.name} in no windows"
-            lead: Expr = AxisRef(parts[0])
-            inside = simplified_index(read.indices[dim] - lead * windows.step - windows.first)
-            return Read(tensor, (*read.indices[:dim], lead, inside, *read.indices[dim + 1 :]))
-
-        again = computation.mapped(lambda expr, at=at: rewrite_reads(expr, old, at))  # type: ignore[misc]
+        again = _reading_cut(reader.state.computation, old, tensor, dim, windows)
         reader.put(restated(again, reader.state.tensors))
+
+
+def _reading_cut(reader: Computation, old: Tensor, new: Tensor, dim: int, windows: _Windows) -> Computation:
+    """The computation reading, instead of a tensor, one of which a dimension has become two."""
+
+    def at(read: Read) -> Read:
+        parts = _parts(read.indices[dim], reader)
+        assert parts is not None, f"{reader.name} reads {old.name} in no windows"
+        lead: Expr = AxisRef(parts[0])
+        inside = simplified_index(read.indices[dim] - lead * windows.step - windows.first)
+        return Read(new, (*read.indices[:dim], lead, inside, *read.indices[dim + 1 :]))
+
+    return reader.mapped(lambda expr: rewrite_reads(expr, old, at))
 
 
 def _put_border(schedule: Edit, stage: EditedStage, access: ReadAccess, beyond: list[tuple[int, int]]) -> None:

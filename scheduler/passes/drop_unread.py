@@ -20,7 +20,7 @@ def drop_unread(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one s
     """Leave out, in place, what untouched stages make and nobody reads."""
     cut: list[EditedStage] = []
     for stage in reversed(list(schedule.stages)):
-        for dim, elements in read_of(stage).items():
+        for dim, elements in _read_of(stage).items():
             narrow(stage, dim, elements)
         if _is_for_others(stage) and drop_between_windows(stage):
             cut.append(stage)
@@ -30,10 +30,10 @@ def drop_unread(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one s
 
 def is_read(stage: StageView) -> bool:
     """Whether along each dimension all is read of what an untouched stage makes for other untouched stages."""
-    return not read_of(stage)
+    return not _read_of(stage)
 
 
-def read_of(stage: StageView) -> dict[int, Elements]:
+def _read_of(stage: StageView) -> dict[int, Elements]:
     """By dimension, which elements are read, if not all are."""
     tensor, readers = stage.tensor, stage.schedule.readers(stage.tensor)
     if not _is_for_others(stage):

@@ -10,8 +10,9 @@ from math import ceil
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Axis
+from lathe.scheduler.algorithm.read_elements import Elements, elements_read
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
-from lathe.scheduler.passes.drop_unread import narrow, read_of
+from lathe.scheduler.passes.drop_unread import narrow
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DATA, DRAM
@@ -31,36 +32,37 @@ def gather_reads(schedule: Edit, target: Target) -> None:
         product = products[stage.tensor]
         if product is None or not is_untouched(stage) or schedule.scope_of(product.data.tensor) != DRAM:
             continue
-        before = schedule.state
-        if not _gather(schedule, stage, product, target.config):
-            schedule.become(before)
+        reads = [read for read in stage.state.computation.reads if read.tensor is product.data.tensor]
+        found = _gathered(product, target.config)
+        if found and len(reads) == 1 and product.data.tensor not in stage.state.tensors:
+            _gather(schedule, stage, product, found)
 
 
-def _gather(schedule: Edit, stage: EditedStage, product: Product, config: HardwareConfig) -> bool:
-    """Whether the stage now reads a copy of the elements that it reads."""
+def _gathered(product: Product, config: HardwareConfig) -> dict[int, Elements]:
+    """By dimension, what a product reads of its data, where it is quicker to load that alone."""
+    data, pixels = product.data, pixels_of(product, config)
+    read = {dim: elements_read([index], data.tensor.shape[dim]) for dim, index in enumerate(data.indices)}
+    found = {dim: each for dim, each in read.items() if each is not None and each.step > 1}
+    if not found or not found.keys() <= set(pixels):
+        return {}
+    of_element = element_of(config, DATA).lanes / config.bus_bytes
+    line = data.tensor.shape[pixels[-1]] * of_element
+    if pixels[-1] in found and _burst(of_element, config) <= found[pixels[-1]].step * of_element:
+        return found  # each pixel is a burst, whatever lines it is of
+    found.pop(pixels[-1], None)
+    return {} if any(_burst(line, config) > each.step * line for each in found.values()) else found
+
+
+def _gather(schedule: Edit, stage: EditedStage, product: Product, found: dict[int, Elements]) -> None:
+    """Let a product read a copy of its data that holds these elements alone."""
     tensor = product.data.tensor
-    if sum(read.tensor is tensor for read in stage.state.computation.reads) > 1 or tensor in stage.state.tensors:
-        return False
     axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
     copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.read"), axes, whole=True)
     copied = schedule.insert(initial_state(copy), before=stage)
     stage.change(computation=reads_redirected(stage.state.computation, {product.data: copied.tensor}))
-    pixels = pixels_of(product, config)
-    found = {dim: each for dim, each in read_of(copied).items() if each.step > 1}
-    if not found or not found.keys() <= set(pixels):
-        return False
-    of_element = element_of(config, DATA).lanes / config.bus_bytes
-    line = copied.tensor.shape[pixels[-1]] * of_element
-    if pixels[-1] in found and _burst(of_element, config) <= found[pixels[-1]].step * of_element:
-        line = 0  # each pixel is a burst, whatever lines it is of
-    else:
-        found.pop(pixels[-1], None)
-    if line and any(_burst(line, config) > each.step * line for each in found.values()):
-        return False
     for dim, elements in found.items():
         narrow(copied, dim, elements)
     copied.change(copies=tensor)
-    return bool(found)
 
 
 def _burst(beats: float, config: HardwareConfig) -> float:
