@@ -101,6 +101,7 @@ def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
         lambda: s.copy_at(c.tensors[0], c.output, "yo", "inp"),
         lambda: s.host_to_device(c.tensors[0]),
         lambda: s.device_to_host(c.output),
+        lambda: s.tile_for(scratchpads=2),
     ]
 
 

@@ -35,7 +35,10 @@ def gather_reads(schedule: Edit, target: Target) -> None:
         reads = [read for read in stage.state.computation.reads if read.tensor is product.data.tensor]
         found = _gathered(product, target.config)
         if found and len(reads) == 1 and product.data.tensor not in stage.state.tensors:
+            before = schedule.state
             _gather(schedule, stage, product, found)
+            if _fills_rows(schedule, stage, found, target.config):
+                schedule.become(before)
 
 
 def _gathered(product: Product, config: HardwareConfig) -> dict[int, Elements]:
@@ -63,6 +66,12 @@ def _gather(schedule: Edit, stage: EditedStage, product: Product, found: dict[in
     for dim, elements in found.items():
         narrow(copied, dim, elements)
     copied.change(copies=tensor)
+
+
+def _fills_rows(schedule: Edit, stage: EditedStage, found: dict[int, Elements], config: HardwareConfig) -> bool:
+    """Whether what has been gathered would run along rows of elements, which are loaded as they are stored."""
+    product = plan_lanes(schedule, config).products[stage.tensor]
+    return product is None or any(dim not in pixels_of(product, config) for dim in found)
 
 
 def _burst(beats: float, config: HardwareConfig) -> float:

@@ -48,6 +48,15 @@ def test_machines_with_rows_of_lanes():
         run(lt.create_schedule(output), config, random_inputs([output], seed=3))
 
 
+def test_pixels_that_would_fill_rows_are_loaded_as_they_lie():
+    """Rows of an element are stored beside each other: products with the identity would have to bring others."""
+    config = VTA.with_(name="pair", batch=2, block_in=8, block_out=16, **{"memory.bus_bits": 32})
+    output = lt.conv2d(image(1, 9, 8, 8), lt.placeholder((16, 1, 1, 8), "int8", name="weights"), stride=2, name="conv")
+    given = random_inputs([output], seed=3)
+    program = run(lt.create_schedule(output), config, given)
+    assert simulate_program(program, given).counters.gemm_operations == 5 * 4
+
+
 def test_taps_as_far_apart_as_the_steps():
     assert loaded(conv(image(1, 13, 13, 16), 3, stride=2, dilation=2, name="conv"), QUICK) == 7 * 7 * 16
 
