@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
@@ -25,7 +26,9 @@ from lathe.sweeps.errors import SweepError
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 READY = "ready"
 FAILED_STARTS = 3
-"""So many processes in a row that end before they have begun are no accident."""
+"""So many processes in a row that end by themselves before they have begun are no accident."""
+KILLED_STARTS = 20
+"""So many that are killed before they have begun are none either."""
 PATIENCE = 1.0
 """Seconds that a process has to end by itself when all is done."""
 
@@ -150,9 +153,10 @@ class Crew:
         task, code = worker.task, worker.process.exitcode
         if not worker.ready:
             self.failed_starts += 1
-            if self.failed_starts >= FAILED_STARTS:
+            most = KILLED_STARTS if code is not None and code < 0 else FAILED_STARTS
+            if self.failed_starts >= most:
                 raise SweepError(
-                    f"The processes of a sweep must start, and {FAILED_STARTS} in a row ended at once "
+                    f"The processes of a sweep must start, and {most} in a row ended at once "
                     f"({_told(code)}). A script that sweeps must do so under `if __name__ == '__main__':`; else use "
                     "--jobs 1."
                 )
@@ -206,6 +210,7 @@ def _without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # the first process would start it, which ends with SIGINT unblocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

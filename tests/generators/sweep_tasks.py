@@ -7,6 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+BEGAN_DEAF = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+"""Whether this process heard no Ctrl-C when it came to read this file, which a process of a sweep does first."""
+
 
 def told(content):
     """The content and the process that had it."""
@@ -47,3 +50,19 @@ def runs_a_tool(content):
     if then == "end":
         os._exit(3)
     tool.wait()
+
+
+def began_deaf(_content):
+    """Whether Ctrl-C could not have ended this process while it began."""
+    return BEGAN_DEAF
+
+
+def begins_at_the_sixth_time(pipe, path):
+    """In place of what processes do: the first five are killed at once."""
+    with Path(path).open("a") as file:
+        file.write("x")
+    if Path(path).stat().st_size <= 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    pipe.send("ready")
+    while pipe.recv() is not None:
+        pipe.send("done")

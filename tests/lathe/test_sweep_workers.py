@@ -1,6 +1,8 @@
 """Processes of a sweep: none is missed when it dies, and none is left."""
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -126,3 +128,32 @@ def test_processes_that_do_not_start_are_an_error(monkeypatch):
         "The processes of a sweep must start, and 3 in a row ended at once (status 0). A script that sweeps must do so "
         "under `if __name__ == '__main__':`; else use --jobs 1."
     )
+
+
+def test_processes_that_are_killed_while_they_begin_are_begun_anew(monkeypatch, tmp_path):
+    monkeypatch.setattr(workers_module, "_work", sweep_tasks.begins_at_the_sixth_time)
+    assert results(Crew(str(tmp_path / "starts"), 1), [0]) == {0: "done"}
+
+
+DEAF = """
+from contextlib import closing
+import sweep_tasks
+from lathe.sweeps.backlog import Backlog
+from lathe.sweeps.workers import Crew, Task
+if __name__ == "__main__":
+    with closing(Crew(sweep_tasks.began_deaf, 2).run(Backlog(Task(number, number) for number in range(8)))) as found:
+        print({result for _, result in found})
+"""
+
+
+def test_the_first_process_of_all_hears_no_ctrl_c_while_it_begins(tmp_path):
+    (tmp_path / "sweeps.py").write_text(DEAF)  # a driver of its own: the first process that it starts is another's, too
+    folders = os.pathsep.join([str(Path(sweep_tasks.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / "sweeps.py")],
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.stdout == "{True}\n", run.stderr
