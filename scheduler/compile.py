@@ -6,6 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.configs.garbage import rarely_collected
 from lathe.scheduler.emission.assemble import compile_schedule
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.passes.complete import Watch, complete
@@ -13,6 +14,7 @@ from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.target.wanted_extensions import check_extensions
 
 
+@rarely_collected()
 def compiled(
     schedule: ScheduleView,
     config: HardwareConfig,
@@ -28,6 +30,7 @@ def compiled(
     return emitted(complete(schedule, config, watch=watch), config, constants, products)
 
 
+@rarely_collected()
 def emitted(
     completed: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
 ) -> Compiled:
