@@ -19,6 +19,7 @@ from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
 from lathe.scheduler.emission.fresh_zeros import without
+from lathe.scheduler.emission.last_parts import PartSizes, is_stored, part_after_part
 from lathe.scheduler.emission.load_order import loads_in_order
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
@@ -27,6 +28,7 @@ from lathe.scheduler.emission.shared_places import with_places_shared
 from lathe.scheduler.emission.tokens import TokenPass
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.nest.build_nest import build_nest
+from lathe.scheduler.nest.last_parts import with_last_parts
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import Origin
@@ -55,7 +57,7 @@ def compile_schedule(
     dram = DramLayout(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     try:
-        emitter.run(partition(symbolic))
+        emitter.run(with_last_parts(partition(symbolic), is_stored, PartSizes(physical, config)))
     except EmitError as error:
         reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
         if not any(reasons):
@@ -132,6 +134,7 @@ def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
     left = without(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
+    stream = part_after_part(stream, emitter.part_of, footprints.anew)
     stream = first_things_first(stream, footprints.anew())
     stream = loads_in_order(stream, footprints.anew())
     return steps_of(fetched_early(stream, footprints.anew()), footprints.anew)

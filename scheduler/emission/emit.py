@@ -13,7 +13,7 @@ from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.emission.rule_caller import RuleCaller
-from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Parts, Release, SignalNode, Slide
 from lathe.scheduler.nest.thread_turns import Thread, turns
 from lathe.scheduler.state.memories import DRAM, NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -70,6 +70,7 @@ class Emitter(RuleCaller):
         self._summed = frozenset(self.sums.values())
         self.entries: list[tuple[Entry, Origin]] = []
         self.made: list[MadeChunk] = []
+        self.part_of: dict[int, tuple[int, int]] = {}
         self.labels: list[str] = []
         self.thread, self.threads = 0, 1
         self.across_cores: set[LoopVariable] = set()
@@ -110,6 +111,8 @@ class Emitter(RuleCaller):
                         self.signal(node, thread.environment)
                 elif isinstance(node, Slide):
                     self.slide(node, thread.environment)
+                elif isinstance(node, Parts):
+                    self.parts(node, thread.environment)
                 else:
                     assert isinstance(node, Release), f"{type(node).__name__} in a partitioned nest"
 
@@ -241,6 +244,15 @@ class Emitter(RuleCaller):
                 alike.note(variant, instructions, self.pool.placed, question)
             self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
             self.made.append(made_by(chunk, stage.state.computation.axes))
+
+    def parts(self, node: Parts, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit chunks that follow each other, part by part of each, and note which part is whose."""
+        end = len(self.made)
+        for chunk in node.chunks:
+            for n, part in enumerate(chunk):
+                first = len(self.made)
+                self.chunks(part, environment)
+                self.part_of.update(dict.fromkeys(range(first, len(self.made)), (end, n)))
 
     def _work_of(self, node: ChunkNode) -> "_Work | None":
         """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""

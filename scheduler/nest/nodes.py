@@ -125,4 +125,11 @@ class DecidedChunk(ChunkNode):
     rule: str = ""
 
 
-Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
+@dataclass(frozen=True)
+class Parts:
+    """Chunks that follow each other, each in as many parts: part n of one needs no later part of those before it."""
+
+    chunks: tuple[tuple[ChunkNode, ...], ...]
+
+
+Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode | Parts

@@ -92,6 +92,7 @@ class _Formatter:
                 state = node.placement.state
                 result.append(Line(f"{indent}free {state.tensor.name}", state.computation.name))
             else:
+                assert isinstance(node, Block | ChunkNode), f"{type(node).__name__} in a nest that is shown"
                 name = node.placement.state.computation.name
                 result += [Line(text, name) for text in self.statement(node, indent)]
         return result

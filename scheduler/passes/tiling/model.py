@@ -13,7 +13,6 @@ from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.tiling.cycles import (
     PART,
-    instructions_of,
     least_cycles,
     least_cycles_of_transfers,
     load_cycles,
@@ -23,6 +22,7 @@ from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.adjoining import may_adjoin, stored_source
+from lathe.scheduler.target.boxes import instructions_of
 from lathe.scheduler.target.data_cells import DataCells, share_with_data
 from lathe.scheduler.target.element import loaded_bytes, whole_elements
 from lathe.scheduler.target.elements import Physical, adjoining, form_in, outside_of

@@ -17,11 +17,11 @@ from lathe.scheduler.passes.tiling.cycles import (
     Work,
     cycles_with_product,
     cycles_without_product,
-    instructions_of,
     least_cycles,
     load_cycles,
 )
 from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.boxes import instructions_of
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.elements import Physical
 

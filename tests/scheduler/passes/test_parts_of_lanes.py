@@ -57,7 +57,7 @@ def cycles(*outputs: lt.Tensor) -> int:
 def test_a_part_that_nobody_reads_the_rest_of(first, end):
     """Filters of others are left out of the weights, wherever they begin."""
     lower = cycles(part(conv(image(64), 64, "first"), 0, 32))
-    assert cycles(part(conv(image(64), 64, "first"), first, end)) == lower
+    assert cycles(part(conv(image(64), 64, "first"), first, end)) == pytest.approx(lower, rel=0.01)
 
 
 def test_every_other_channel():

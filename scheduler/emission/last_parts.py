@@ -1,0 +1,167 @@
+"""How the end of a nest is cut in parts (``nest/last_parts.py``), and the parts' place in the stream.
+
+The compute unit makes part after part; each is stored while the next ones are made. A chunk's parts are emitted one
+after the other, as chunks are; then all that belongs to the first part comes before what belongs to the second.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
+from math import ceil, lcm, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend.dtypes import DTYPES
+from lathe.isa import Load
+from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
+from lathe.scheduler.nest.last_parts import Along, Chain
+from lathe.scheduler.nest.nodes import ChunkNode
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.signals import Entry, Marker, Origin
+from lathe.scheduler.target.boxes import instructions_of
+from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.rules import is_own
+
+HANDLING = 16
+"""Cycles that one more STORE takes beside the memory's latency."""
+
+BEGIN = 9
+"""Cycles that one more instruction of the compute unit costs."""
+MOST_PARTS = 16
+
+Entries = list[tuple[Entry, Origin]]
+PartOf = Mapping[int, tuple[int, int]]
+"""By chunk number, the end of a nest that it belongs to, and its part there."""
+NO_PART = -1, 0
+
+
+def is_stored(chunk: ChunkNode) -> bool:
+    """Whether a chunk is a store of what a scratchpad holds."""
+    state = chunk.placement.state
+    return state.scope == DRAM and state.rule == "dma" and state.storage is None
+
+
+class PartSizes:
+    """Sizes of parts by what it takes to store them, in whole elements of all that they are made of."""
+
+    def __init__(self, physical: Mapping[StageView, Physical], config: HardwareConfig) -> None:
+        self.physical = physical
+        self.config = config
+
+    def __call__(self, chains: Sequence[Chain]) -> tuple[Chain, int] | None:
+        """The chain and the size with which the last part is stored soonest; rules of the user's get whole chunks."""
+        if any(DTYPES[chain[0][0].placement.state.tensor.dtype].bits > 8 for chain in chains):
+            return None  # bytes are shifted down and stored one after the other: the bus has no rest
+        chains = [list(takewhile(_by_rule_of_lathe, chain)) for chain in chains]
+        whole = max((self._steps(chain) for chain in chains), default=0)
+        found = [
+            (cost + whole - self._steps(part), len(part), n, size)
+            for n, chain in enumerate(chains)
+            for part in (chain[:end] for end in range(2, len(chain) + 1))
+            for cost, size in self._costs(part)
+        ]
+        best = min(found, default=None)
+        if best is None or best[0] >= whole + self._stored(chains[0][0][0]):
+            return None
+        _, length, n, size = best
+        return chains[n][:length], size
+
+    def _stored(self, chunk: ChunkNode) -> float:
+        """Cycles that the bus takes to store what a chunk makes."""
+        config = self.config
+        size = prod(self._elements(chunk)) * config.out_element_bytes
+        return size / config.bus_bytes * config.memory.cycles_per_beat
+
+    def _elements(self, chunk: ChunkNode) -> list[int]:
+        """Elements that a chunk makes, along each dimension."""
+        form = self.physical[chunk.placement.stage]
+        return [form.blocks(dim, 0, extent) for dim, extent in enumerate(_extents(chunk))]
+
+    def _steps(self, chain: Chain) -> float:
+        """Steps of the compute unit for what is stored, roughly."""
+        steps = 0.0
+        for chunk, _, _, _ in chain[1:]:
+            axes = chunk.placement.state.computation.reduce_axes
+            own = {each for axis in axes for each in chunk.roots[axis].variables()}
+            depth = prod(extent for each, extent in chunk.loops if each in own)
+            steps += prod(self._elements(chunk)) * max(depth / self.config.block_in, 1)
+        return steps
+
+    def _costs(self, chain: Chain) -> Iterator[tuple[float, int]]:
+        """Cycles from when the chain begins, roughly, with each number of parts, and the size of a part."""
+        store, along, loop, _ = chain[0]
+        form, config = self.physical[store.placement.stage], self.config
+        step = lcm(*(self.physical[chunk.placement.stage].step(dim) for chunk, dim, _, _ in chain))
+        begins = (part for _, _, _, first in chain for part in (first.constant, *first.terms.values()))
+        if any(part % step for part in begins):
+            return
+        stored, steps = self._stored(store), self._steps(chain)
+        outside = form.order[: form.order.index(along)]
+        if sum(n > 1 for dim, n in enumerate(self._elements(store)) if dim in outside) > 1:
+            return  # neither a row of DRAM nor what accumulators hold goes on
+        box = _extents(store)
+        together = instructions_of(form, box)
+        blocks = ceil(dict(store.loops)[loop] / step)
+        for wanted in range(2, min(blocks, MOST_PARTS) + 1):
+            size = ceil(blocks / wanted)
+            parts = ceil(blocks / size)
+            stores = parts * instructions_of(form, [size * step if dim == along else n for dim, n in enumerate(box)])
+            each = (config.memory.latency + HANDLING) * max(stores - together, 0)
+            computed = steps + (parts - 1) * (len(chain) - 1) * BEGIN
+            yield max(computed + stored / parts, computed / parts + stored) + each, size * step
+
+
+def _extents(chunk: ChunkNode) -> list[int]:
+    """The box that a chunk makes."""
+    own = dict(chunk.loops)
+    roots = (chunk.roots[axis] for axis in chunk.placement.state.computation.axes)
+    return [1 + sum(abs(root.terms.get(each, 0)) * (own[each] - 1) for each in own) for root in roots]
+
+
+def _by_rule_of_lathe(along: Along) -> bool:
+    rule = along[0].placement.state.rule
+    return rule is not None and not is_own(rule)
+
+
+def part_after_part(entries: Entries, part_of: PartOf, new_footprints: Callable[[], Footprints]) -> Entries:
+    """The stream with the ends of nests in the order of their parts, where no instruction needs it otherwise."""
+    if not part_of:
+        return entries
+    footprints = new_footprints()
+    stream: Entries = []
+    for end, stretch in groupby(entries, key=lambda entry: part_of.get(entry[1].chunk, NO_PART)[0]):
+        group = list(stretch)
+        touched = [Footprint() if isinstance(each, Marker) else footprints.of(each) for each, _ in group]
+        order = sorted(range(len(group)), key=lambda n: part_of.get(group[n][1].chunk, NO_PART)[1])
+        if end != NO_PART[0] and _may_be(order, group, touched):
+            group = [group[n] for n in order]
+        stream += group
+    return stream
+
+
+def _may_be(order: Sequence[int], group: Entries, touched: Sequence[Footprint]) -> bool:
+    """Whether no instruction comes before an earlier one that it depends on, or that depends on it."""
+    if any(isinstance(each, Marker | Load) for each, _ in group):  # of micro-ops, which others may need
+        return False
+    passed = ((one, other) for n, one in enumerate(order) for other in order[n + 1 :] if other < one)
+    return not any(_depend(touched[one], touched[other]) for one, other in passed)
+
+
+def _depend(one: Footprint, other: Footprint) -> bool:
+    for x, y in ((one, other), (other, one)):
+        for memory, cells in x.writes:
+            if any(memory == beside and _meet(cells, others) for beside, others in (*y.reads, *y.writes)):
+                return True
+    return False
+
+
+def _meet(one: Cells, other: Cells) -> bool:
+    if isinstance(one, slice) and isinstance(other, slice):
+        return bool(one.start < other.stop and other.start < one.stop)
+    return bool(np.intersect1d(_numbers(one), _numbers(other)).size)
+
+
+def _numbers(cells: Cells) -> NDArray[np.int64]:
+    return np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells
