@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
+from lathe.frontend import walk
 from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.nodes import Binary
 from lathe.isa import Load
 from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
 from lathe.scheduler.nest.last_parts import Along, Chain
@@ -86,7 +88,8 @@ class PartSizes:
             axes = chunk.placement.state.computation.reduce_axes
             own = {each for axis in axes for each in chunk.roots[axis].variables()}
             depth = prod(extent for each, extent in chunk.loops if each in own)
-            steps += prod(self._elements(chunk)) * max(depth / self.config.block_in, 1)
+            each = depth / self.config.block_in if axes else _instructions_of(chunk)
+            steps += prod(self._elements(chunk)) * max(each, 1)
         return steps
 
     def _costs(self, chain: Chain) -> Iterator[tuple[float, int]]:
@@ -98,8 +101,9 @@ class PartSizes:
         if any(part % step for part in begins):
             return
         stored, steps = self._stored(store), self._steps(chain)
-        outside = form.order[: form.order.index(along)]
-        if sum(n > 1 for dim, n in enumerate(self._elements(store)) if dim in outside) > 1:
+        elements = self._elements(store)
+        outside = [elements[dim] for dim in form.order[: form.order.index(along)]]
+        if sum(count > 1 for count in outside) > 1:
             return  # neither a row of DRAM nor what accumulators hold goes on
         box = _extents(store)
         together = instructions_of(form, box)
@@ -107,9 +111,10 @@ class PartSizes:
         for wanted in range(2, min(blocks, MOST_PARTS) + 1):
             size = ceil(blocks / wanted)
             parts = ceil(blocks / size)
-            stores = parts * instructions_of(form, [size * step if dim == along else n for dim, n in enumerate(box)])
+            part = [size * step if dim == along else extent for dim, extent in enumerate(box)]
+            stores = parts * max(instructions_of(form, part), prod(outside))  # a STORE takes what lies together
             each = (config.memory.latency + HANDLING) * max(stores - together, 0)
-            computed = steps + (parts - 1) * (len(chain) - 1) * BEGIN
+            computed = steps + (parts - 1) * BEGIN * sum(_instructions_of(chunk) for chunk, _, _, _ in chain[1:])
             yield max(computed + stored / parts, computed / parts + stored) + each, size * step
 
 
@@ -118,6 +123,14 @@ def _extents(chunk: ChunkNode) -> list[int]:
     own = dict(chunk.loops)
     roots = (chunk.roots[axis] for axis in chunk.placement.state.computation.axes)
     return [1 + sum(abs(root.terms.get(each, 0)) * (own[each] - 1) for each in own) for root in roots]
+
+
+def _instructions_of(chunk: ChunkNode) -> int:
+    """Instructions of the compute unit for a chunk, mostly: one for each operation of the ALU, or one for all."""
+    state = chunk.placement.state
+    if state.rule != "alu" or state.computation.reduce_axes:
+        return 1
+    return max(sum(isinstance(each, Binary) for each in walk(*state.computation.bodies)), 1)
 
 
 def _by_rule_of_lathe(along: Along) -> bool:

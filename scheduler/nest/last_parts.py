@@ -28,9 +28,13 @@ def with_last_parts(nodes: Sequence[Node], stores: Callable[[ChunkNode], bool], 
 
     ``stores`` tells the chunks that are stored in such parts.
     """
+    last = {node.variable: node for node in nodes if isinstance(node, Loop)}  # where a loop comes in several stretches
     peeled: list[Node] = []
     for node in nodes:
-        peeled += _peeled(node, stores, cutter) if isinstance(node, Loop) else [node]
+        if isinstance(node, Loop) and node is last[node.variable]:
+            peeled += _peeled(node, stores, cutter)
+        else:
+            peeled.append(node)
     return _tail(peeled, stores, cutter)
 
 

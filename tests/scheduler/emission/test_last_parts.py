@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_machine import TINY, VTA, on_rtl
+from small_machine import VTA, on_rtl
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -62,7 +62,6 @@ def moved(program: lt.Program) -> dict[str, int]:
         pytest.param(convolution(kernel=1), VTA, id="1x1"),
         pytest.param(convolution(28, 32, 16, 1), VTA, id="by rows"),
         pytest.param(rescaled(), IDEAL, id="rescaled"),
-        pytest.param(convolution(16, 8, 16), TINY, id="tiny"),
     ],
 )
 def test_the_last_tile_is_stored_in_parts_and_ends_sooner(output, config, whole):
