@@ -42,11 +42,6 @@ def held(model, name):
     return onnx.numpy_helper.to_array(found)
 
 
-def weight_scales(model):
-    names = [node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear" and "weight" in node.name]
-    return [held(model, name) for name in names]
-
-
 def cosine(a, b):
     return float((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b))
 

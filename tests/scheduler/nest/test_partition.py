@@ -12,7 +12,7 @@ import pytest
 from executions import Instance, execution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_commands import commands
+from random_commands import LOOPS, commands
 from random_programs import Choice, programs
 from seeds import check_each
 
@@ -248,21 +248,6 @@ def test_padded_windows_in_tiles(program: Callable[[], Schedule], factors: tuple
     padding.compute_at(result, xo)
     padding.split(padding.axis[1], factor=2)
     check_partition(schedule)
-
-
-LOOPS = (
-    "split",
-    "split",
-    "tile",
-    "reorder",
-    "fuse",
-    "compute_at",
-    "compute_at",
-    "reuse_at",
-    "set_scope",
-    "cache_read",
-    "emit_insn",
-)
 
 
 def check_random_partition(seed: int, most_computations: int, most_commands: int) -> None:
