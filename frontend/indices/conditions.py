@@ -39,11 +39,7 @@ def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -
 
 def mask_of(computation: Computation) -> Expr | None:
     """The part of the condition on a computation's domain that no bounds can say."""
-    mask: Expr | None = None
-    for each in conjuncts(computation.where):
-        if not is_linear(each):
-            mask = each if mask is None else Binary("and", mask, each)
-    return mask
+    return conjunction(each for each in conjuncts(computation.where) if not is_linear(each))
 
 
 def happens(computation: Computation) -> Expr | None:
@@ -131,6 +127,14 @@ def conjuncts(condition: Expr | None) -> Iterator[Expr]:
         yield from conjuncts(condition.rhs)
     else:
         yield condition
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr | None:
+    """The condition that all of some hold; None for none."""
+    whole: Expr | None = None
+    for each in conditions:
+        whole = each if whole is None else Binary("and", whole, each)
+    return whole
 
 
 def apart(condition: Expr, holds: bool) -> Iterator[Guard]:

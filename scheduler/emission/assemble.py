@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend import Tensor
-from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
+from lathe.isa import Finish, Instruction, Program, Segment
+from lathe.isa.instructions import loads_micro_ops
 from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import DramLayout, packed_bytes
@@ -151,6 +152,6 @@ def footprints_of(emitter: Emitter) -> Footprints:
 
 def _moved(instruction: Instruction, uop_base: int) -> Instruction:
     """A LOAD of micro-ops with the address of their segment; loads without data keep a harmless one."""
-    if isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP:
+    if loads_micro_ops(instruction):
         return replace(instruction, dram_base=instruction.dram_base + uop_base)
     return instruction

@@ -11,11 +11,11 @@ of instances that are compared. Updates of one reduction commute, so orders amon
 from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.legality.own_cells import OwnCells, shared_depth
+from lathe.scheduler.legality.own_cells import OwnCells
 from lathe.scheduler.legality.question import Order, held
 from lathe.scheduler.nest.cycles import circles, in_circle, read_later
 from lathe.scheduler.nest.place import comes_first, place_stages
-from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.nest.placement import Placement, shared_depth
 from lathe.scheduler.nest.shared_loops import shares_reduction
 from lathe.scheduler.state.neighbours import makers_of, reached, readers_of
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -127,7 +127,7 @@ def _check_read(
     """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
     here, there, place = placed[stage], placed[reader], stage.state.attachment
     assert place is not None, f"{stage.name} is not in a loop"
-    depth = min(shared_depth(here, there), len(here.prefix))
+    depth = min(shared_depth(here.around, there.around), len(here.prefix))
     inside, stays = depth == len(here.prefix), values_stay(stage)
     together = bool(place.loops) or place.region != "box"
     with answerable(_question(command, reader, read)):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from lathe.frontend import Axis, Computation, evaluate, reads_data
-from lathe.frontend.nodes import Binary, Read, Reduce, Select, axes_of
+from lathe.frontend.indices.conditions import conjunction
+from lathe.frontend.nodes import Read, Reduce, Select, axes_of
 from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import points_of
 from lathe.frontend.substitution import with_children
@@ -178,14 +179,6 @@ def free_points(stage: StageView, computation: Computation) -> isl.Set:
                 cells = cells.insert_dims(SET, len(computation.axes), len(computation.reduce_axes))
                 found = found.union(cells.set_tuple_name(computation.name))
     return found
-
-
-def conjunction(terms: list[Expr]) -> Expr | None:
-    """All of the conditions; None for none."""
-    whole: Expr | None = None
-    for term in terms:
-        whole = term if whole is None else Binary("and", whole, term)
-    return whole
 
 
 def first_point(points: isl.Set) -> tuple[int, ...]:
