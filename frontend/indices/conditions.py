@@ -137,13 +137,13 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
     return whole
 
 
-def apart(condition: Expr, holds: bool) -> Iterator[Guard]:
+def guards_of(condition: Expr, holds: bool) -> Iterator[Guard]:
     """The conditions that must all hold, or all fail, for one to do so."""
     if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
-        yield from apart(condition.lhs, holds)
-        yield from apart(condition.rhs, holds)
+        yield from guards_of(condition.lhs, holds)
+        yield from guards_of(condition.rhs, holds)
     elif isinstance(condition, Not):
-        yield from apart(condition.operand, not holds)
+        yield from guards_of(condition.operand, not holds)
     else:
         yield condition, holds
 

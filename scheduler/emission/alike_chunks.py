@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor, evaluate
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import Axis, AxisRef, Guard, Read, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
@@ -259,7 +259,7 @@ class AlikeChunks:
 
 
 def _apart(guards: Iterable[Guard]) -> Iterator[Expr]:
-    return (each for guard, met in guards for each, _ in apart(guard, met))
+    return (each for guard, met in guards for each, _ in guards_of(guard, met))
 
 
 def _beside_reads(expr: Expr) -> Iterator[Expr]:

@@ -19,7 +19,7 @@ from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
-from lathe.scheduler.emission.fresh_zeros import without
+from lathe.scheduler.emission.fresh_zeros import without_resets
 from lathe.scheduler.emission.load_order import loads_in_order
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.order_by_hand import Step, steps_of
@@ -130,7 +130,7 @@ def _of_sums(chunk: MadeChunk, emitter: Emitter) -> MadeChunk:
 def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
     """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
     needless = emitter.zeros.needless() if emitter.zeros is not None else set()
-    left = without(emitter.entries, needless)
+    left = without_resets(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
     stream = first_things_first(stream, footprints.anew())

@@ -126,11 +126,11 @@ def _reader(instruction: Instruction, *, alone: bool) -> str:
     return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "they are stored"
 
 
-def without(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
+def without_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
     """A stream without the resets of these numbers, and without what only they need."""
     if not needless:
         return list(entries)
-    gone = going([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
+    gone = needless_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
     left: list[tuple[Entry, Origin]] = []
     number = 0
     for each in entries:
@@ -143,7 +143,7 @@ def without(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list
     return left
 
 
-def going(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
+def needless_resets(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
     """The numbers of the resets, and of LOADs of micro-ops that nothing else runs before others take their place."""
     ends = (each.sram_base + each.x_size for each in instructions if loads_micro_ops(each))
     loader = np.full(max(ends, default=0), NOBODY, np.int64)

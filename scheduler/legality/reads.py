@@ -12,7 +12,7 @@ from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.legality.own_cells import OwnCells
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.cycles import circles, in_circle, read_later
 from lathe.scheduler.nest.place import comes_first, place_stages
 from lathe.scheduler.nest.placement import Placement, shared_depth
@@ -77,7 +77,7 @@ def check_emitted(placement: Placement, command: str) -> None:
     level = around.index(placement.loops.of_leaf[emitted[0]][0])
     order = Order(every=True, outside=tuple(around[:level]), free=tuple(around[level:]))
     with answerable(f"whether rule {placement.state.pragma!r} may carry out loops of stage {stage.name} in any order"):
-        verdict = held(OwnCells.of_instances(placement, placement, own), order)
+        verdict = first_lost(OwnCells.of_instances(placement, placement, own), order)
     if verdict is not None:
         raise LegalityError(
             f"loops of stage {stage.name} that emit_insn gives to rule {placement.state.pragma!r} must hold instances "
@@ -112,7 +112,7 @@ def _refuse_early(stage: StageView, reader: StageView, read: ReadAccess, placed:
     """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
     with answerable(_question(command, reader, read)):
         uses = OwnCells.in_iterations(placed[stage], placed[reader], read, 0, placed)
-        verdict = held(uses, Order(first=False, stays=False))
+        verdict = first_lost(uses, Order(first=False, stays=False))
     if verdict is not None:
         raise LegalityError(
             f"{command} must leave stage {stage.name} before {reader.name}, which reads it, not behind. For example, "
@@ -133,13 +133,13 @@ def _check_read(
     with answerable(_question(command, reader, read)):
         uses = OwnCells.in_iterations(here, there, read, depth, placed)
         if inside and not together:
-            verdict = held(uses, Order(stays=False))
+            verdict = first_lost(uses, Order(stays=False))
             assert verdict is None, (
                 f"{command}: the region of {stage.name} lacks cells that {reader.name} needs: {verdict.witness}"
             )
             return
         first = comes_first(schedule, stage, reader, placed, depth)
-        verdict = held(uses, Order(first=first and (stays or inside), stays=stays))
+        verdict = first_lost(uses, Order(first=first and (stays or inside), stays=stays))
     if verdict is None:
         return
     why = "reads the values after the loop iteration that makes them has ended"
@@ -186,7 +186,7 @@ def _check_pairs(
     with answerable(_question(command, reader, read)):
         uses = OwnCells.of_instances(placed[maker], placed[reader], [read])
         first = maker is not reader and comes_first(schedule, maker, reader, placed, uses.depth)
-        verdict = held(uses, Order(first=first, every=True))
+        verdict = first_lost(uses, Order(first=first, every=True))
     if verdict is not None:
         raise LegalityError(
             f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, {why}. For example, "

@@ -34,7 +34,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Block:
+class StatementBlock:
     """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
 
     ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
@@ -125,4 +125,4 @@ class DecidedChunk(ChunkNode):
     rule: str = ""
 
 
-Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode
+Node = Loop | StatementBlock | Acquire | Release | Slide | SignalNode | Guard | ChunkNode

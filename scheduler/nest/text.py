@@ -12,7 +12,6 @@ from lathe.scheduler.algorithm.rewrite import rewrite
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import (
     Acquire,
-    Block,
     ChunkNode,
     DecidedChunk,
     Guard,
@@ -21,6 +20,7 @@ from lathe.scheduler.nest.nodes import (
     Release,
     SignalNode,
     Slide,
+    StatementBlock,
 )
 from lathe.scheduler.nest.windows import buffer_shape
 from lathe.scheduler.state.stage import Signal, StageState
@@ -96,9 +96,9 @@ class _Formatter:
                 result += [Line(text, name) for text in self.statement(node, indent)]
         return result
 
-    def statement(self, node: Block | ChunkNode, indent: str) -> list[str]:
+    def statement(self, node: StatementBlock | ChunkNode, indent: str) -> list[str]:
         state = node.placement.state
-        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, Block) else list(node.loops)
+        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, StatementBlock) else list(node.loops)
         added: list[LoopVariable] = []
         loops = []
         for variable, extent in pairs:
@@ -108,7 +108,7 @@ class _Formatter:
         rule = node.rule if isinstance(node, DecidedChunk) and node.rule else state.pragma or "chunk"
         pragma = f"{rule}({', '.join(loops)}): " if loops else ""
         condition = ""
-        if isinstance(node, Block) and node.constraints:
+        if isinstance(node, StatementBlock) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
         bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies

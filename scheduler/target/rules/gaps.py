@@ -5,8 +5,8 @@ from itertools import product
 
 from lathe.scheduler.target.chunk import Chunk, Index, Operand
 from lathe.scheduler.target.gaps import Gap
-from lathe.scheduler.target.rules.taps import Steps, boxes, progression
-from lathe.scheduler.target.vectors import with_extents
+from lathe.scheduler.target.parts_of_chunk import with_extents
+from lathe.scheduler.target.rules.taps import Steps, boxes_of_points, progression
 
 
 def parts_without_gaps(chunk: Chunk, operand: Operand) -> Iterator[Chunk]:
@@ -56,7 +56,7 @@ def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> It
         if found:  # an index that is linear meets cells in regular steps
             met.setdefault(progression(found), []).append(values)
     for steps, points in met.items():
-        for box in boxes(points):
+        for box in boxes_of_points(points):
             yield {longest: steps, **dict(zip(others, box, strict=True))}
 
 
