@@ -2,18 +2,12 @@
 
 from documented import as_documented
 from messages import refusal
-from nests import check, text
+from nests import check, row_sum, text
 from padded import check_poisoned
 
 from lathe.frontend import compute, placeholder, recurrence, reduce_axis, select, sum
 from lathe.scheduler import ScheduleError, create_schedule, undef
 from lathe.scheduler.commands.reorder_to_buffer import reorder_to_buffer
-
-
-def row_sum():
-    A = placeholder((16, 14), "int32", "A")
-    j = reduce_axis(14, "j")
-    return A, compute(16, lambda i: sum(A[i, j], axis=j), "B")
 
 
 def test_documentation_shows_before_and_after():
