@@ -6,16 +6,14 @@ blocks, so that the columns never exist all at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from lathe.configs.blas import one_blas_thread
 from lathe.frontend.dense import Box, DenseEvaluator, Span, whole
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.evaluation import Array
@@ -195,15 +193,3 @@ def _magnitude(values: Array) -> int:
     if values.dtype == np.int8:
         return 128
     return max(1, int(values.max()), -int(values.min()))
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS on one thread: its threads wait for each other by spinning, which a busy machine punishes."""
-    with _pools().limit(limits=1, user_api="blas"):
-        yield

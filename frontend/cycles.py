@@ -158,12 +158,6 @@ def _relation(reader: Computation, read: ReadAccess) -> isl.Map:
     return relation.project_out(IN, len(reader.axes), len(reader.reduce_axes))
 
 
-def _prefix(relation: isl.Map, depth: int) -> isl.Map:
-    """The relation between the first ``depth`` axes of both sides."""
-    relation = relation.project_out(IN, depth, relation.dim(IN) - depth)
-    return relation.project_out(OUT, depth, relation.dim(OUT) - depth)
-
-
 def _equal(space: isl.Space, count: int) -> isl.Map:
     order = isl.Map.universe(space)
     for position in range(count):

@@ -196,11 +196,6 @@ def domain_of(computation: Computation) -> isl.Set:
     return domain if computation.where is None else domain.intersect(points.where([(computation.where, True)]))
 
 
-def has_exact_domain(computation: Computation) -> bool:
-    """Whether ``domain_of`` is exact: the condition on the domain, if there is one, is quasi-affine."""
-    return computation.where is None or points_of(computation).is_exact([(computation.where, True)])
-
-
 def shape_of(tensor: Tensor) -> isl.Set:
     """The cells of a tensor's array: the box of its shape, in a tuple named after it."""
     return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()

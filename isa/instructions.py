@@ -12,7 +12,7 @@ from lathe.configs.instructions.load import Load
 from lathe.configs.instructions.rescale import Rescale
 from lathe.configs.instructions.row import MicroOpInstruction, RowsInstruction
 from lathe.configs.instructions.store import Store
-from lathe.isa.table import MEMORIES, TABLE, Kind, Opcode, Unit
+from lathe.isa.table import MEMORIES, TABLE, Kind, MemoryType, Opcode, Unit
 
 __all__ = [
     "CLASS_OF",
@@ -28,6 +28,7 @@ __all__ = [
     "Rescale",
     "RowsInstruction",
     "Store",
+    "loads_micro_ops",
     "moves_rows",
     "place",
     "runs_micro_ops",
@@ -53,6 +54,11 @@ FIELDS_OF: dict[Opcode, tuple[str, ...]] = {
 def moves_rows(instruction: Instruction) -> TypeGuard[RowsInstruction]:
     """Whether an instruction moves rows between DRAM and a scratchpad."""
     return TABLE[instruction.opcode].kind is Kind.TRANSFER
+
+
+def loads_micro_ops(instruction: object) -> TypeGuard[Load]:
+    """Whether an instruction brings micro-ops to their scratchpad."""
+    return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP
 
 
 def runs_micro_ops(instruction: Instruction) -> TypeGuard[MicroOpInstruction]:

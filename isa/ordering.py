@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from lathe.isa.columns import Columns, Ints
 from lathe.isa.dispatch import Dispatch
@@ -36,11 +36,6 @@ class Order:
     blocked: dict[Unit, tuple[int, tuple[TokenQueue, ...]]]
     unfetched: int | None
     tokens_after: tuple[int, int, int, int]
-
-    def happens_before(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.bool_]:
-        """Whether ``first`` is done before ``second`` starts, or is earlier in the same unit; arrays broadcast."""
-        before, after = np.asarray(first), np.asarray(second)
-        return np.asarray(self.position[before] < self.clock[after, self.unit[before]])
 
 
 def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0), queue_depth: int | None = None) -> Order:

@@ -35,8 +35,8 @@ class Dma:
         self.dram = dram
         self.out_bytes = cfg.out_element_bytes
         self.targets: dict[MemoryType, tuple[NDArray[Any], int, np.dtype[Any]]] = {
-            memory: (_elements_first(getattr(pads, MEMORIES[memory].scratchpad)), element_bytes(cfg, memory), dtype)
-            for memory, dtype in _DTYPES.items()
+            row.type: (_elements_first(getattr(pads, row.scratchpad)), row.element_bytes(cfg), dtype)
+            for row, dtype in ((MEMORIES[memory], dtype) for memory, dtype in _DTYPES.items())
         }
         self.acc, _, _ = self.targets[MemoryType.ACC]
 
@@ -85,11 +85,6 @@ class Dma:
             rows = content.reshape(y, x, samples, -1).swapaxes(1, 2).reshape(y, samples, x * self.out_bytes)
         self.dram.write_rows(store.dram_base * self.out_bytes, store.x_stride * self.out_bytes, rows)
         return ()
-
-
-def element_bytes(cfg: HardwareConfig, memory: MemoryType) -> int:
-    """Bytes of an element in DRAM."""
-    return MEMORIES[memory].element_bytes(cfg)
 
 
 def _elements_first(cells: NDArray[Any]) -> NDArray[Any]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lathe.configs import HardwareConfig
+from lathe.configs.blas import one_blas_thread
 from lathe.isa import Instruction, MachineFault, Opcode
 from lathe.isa.instructions import place
 from lathe.isa.table import TABLE, Kind, Row
-from lathe.sim.blas import one_blas_thread
 from lathe.sim.dma import Dma
 from lathe.sim.dram import Dram
 from lathe.sim.gemm import Products

@@ -141,3 +141,15 @@ def test_modules_that_tests_share_have_names_of_their_own() -> None:
     assert len(names) > 50
     assert [name for name, count in names.items() if count > 1] == []
     assert [name for name in names if name in sys.stdlib_module_names] == []
+
+
+ACROSS = {"benchmarks", "cosim", "docs", "end_to_end", "errors", "formal", "scheduler/random_tests"}
+"""Folders of tests that belong to no room: benchmarks and documents, and what crosses rooms."""
+
+
+def test_tests_stand_in_folders_of_the_rooms_that_they_are_of() -> None:
+    folders = {path.parent.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    strange = folders - ACROSS - {"."}
+    assert [
+        each for each in sorted(strange) if not any((base / each).is_dir() for base in (ROOT, ROOT / "lathe"))
+    ] == []

@@ -171,7 +171,7 @@ FAULTS = (
     fault(
         "a condition on a factor is dropped",
         "passes.mask_conditions",
-        "body = Select(substitute(_all(conditions), points), value, Const(0, tensor.dtype))",
+        "body = Select(substitute(condition, points), value, Const(0, tensor.dtype))",
         "body = value",
     ),
     # Tokens.

@@ -91,8 +91,8 @@ FAULTS = (
     fault(
         "LOAD acc8 extends with zeros",
         "sim.dma",
-        "element_bytes(cfg, memory), dtype)",
-        "element_bytes(cfg, memory), np.dtype('u1') if memory == 5 else dtype)",
+        "row.element_bytes(cfg), dtype)",
+        "row.element_bytes(cfg), np.dtype('u1') if row.type == 5 else dtype)",
     ),
     fault(
         "the stride of a LOAD is an element too long",

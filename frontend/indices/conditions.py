@@ -39,11 +39,7 @@ def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -
 
 def mask_of(computation: Computation) -> Expr | None:
     """The part of the condition on a computation's domain that no bounds can say."""
-    mask: Expr | None = None
-    for each in conjuncts(computation.where):
-        if not is_linear(each):
-            mask = each if mask is None else Binary("and", mask, each)
-    return mask
+    return conjunction(each for each in conjuncts(computation.where) if not is_linear(each))
 
 
 def happens(computation: Computation) -> Expr | None:
@@ -133,13 +129,21 @@ def conjuncts(condition: Expr | None) -> Iterator[Expr]:
         yield condition
 
 
-def apart(condition: Expr, holds: bool) -> Iterator[Guard]:
+def conjunction(conditions: Iterable[Expr]) -> Expr | None:
+    """The condition that all of some hold; None for none."""
+    whole: Expr | None = None
+    for each in conditions:
+        whole = each if whole is None else Binary("and", whole, each)
+    return whole
+
+
+def guards_of(condition: Expr, holds: bool) -> Iterator[Guard]:
     """The conditions that must all hold, or all fail, for one to do so."""
     if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
-        yield from apart(condition.lhs, holds)
-        yield from apart(condition.rhs, holds)
+        yield from guards_of(condition.lhs, holds)
+        yield from guards_of(condition.rhs, holds)
     elif isinstance(condition, Not):
-        yield from apart(condition.operand, not holds)
+        yield from guards_of(condition.operand, not holds)
     else:
         yield condition, holds
 

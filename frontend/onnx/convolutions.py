@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import Group, Operands, weights_of
+from lathe.frontend.onnx.groups import NodeGroup, Operands, weights_of
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Layer
 from lathe.frontend.onnx.quantised_values import Constant
 from lathe.frontend.onnx.reading import attributes_of
@@ -14,7 +14,7 @@ from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.onnx.windows import as_pair, windows_of
 
 
-def _conv(of: Operands, group: Group) -> Layer:
+def _conv(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     weights = _weights(of, node.input[1])
@@ -51,7 +51,7 @@ def as_images(values: NDArray[np.int64]) -> NDArray[np.int16]:
     return weights_of(wide)
 
 
-def _conv_transpose(of: Operands, group: Group) -> Layer:
+def _conv_transpose(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     weights = _weights(of, node.input[1])
@@ -109,4 +109,4 @@ def _left_out(
     return [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in missing]
 
 
-CONVOLUTIONS: Mapping[str, Callable[[Operands, Group], Layer]] = {"Conv": _conv, "ConvTranspose": _conv_transpose}
+CONVOLUTIONS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {"Conv": _conv, "ConvTranspose": _conv_transpose}

@@ -25,7 +25,7 @@ class Recognised:
 
 
 @dataclass(frozen=True)
-class Group:
+class NodeGroup:
     """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between.
 
     ``output`` is the tensor of 8 bits that is made, and ``limits`` are those of its values. ``after``: what is done
@@ -99,7 +99,7 @@ class Operands:
 
     def scaled(
         self,
-        group: Group,
+        group: NodeGroup,
         how: Quantisation,
         weights: NDArray[Any],
         scale: NDArray[np.float64],

@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe.frontend.onnx import child
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra, not_there
 from lathe.frontend.onnx.host_process import PROCESS, EndedError, too_large, too_late
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import Group, Operands
+from lathe.frontend.onnx.groups import NodeGroup, Operands
 from lathe.frontend.onnx.layers import (
     Concat,
     Layer,
@@ -49,26 +49,26 @@ def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
     return values
 
 
-def _data(of: Operands, group: Group, name: str) -> str:
+def _data(of: Operands, group: NodeGroup, name: str) -> str:
     return requantised(of, *of.operand(name), group.how)
 
 
-def _moved(kind: type[Layer], of: Operands, group: Group, data: Sequence[str], *more: Any) -> Layer:
+def _moved(kind: type[Layer], of: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
     inputs = tuple(_data(of, group, name) for name in data)
     return kind(group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers)
 
 
-def _reshape(of: Operands, group: Group) -> Layer:
+def _reshape(of: Operands, group: NodeGroup) -> Layer:
     return _moved(Reshape, of, group, group.core.input[:1])
 
 
-def _transpose(of: Operands, group: Group) -> Layer:
+def _transpose(of: Operands, group: NodeGroup) -> Layer:
     rank = len(of.shape(group.core.input[0]))
     order = attributes_of(group.core).get("perm", tuple(reversed(range(rank))))
     return _moved(Transpose, of, group, group.core.input, tuple(order))
 
 
-def _slice(of: Operands, group: Group) -> Layer:
+def _slice(of: Operands, group: NodeGroup) -> Layer:
     node, shape = group.core, of.shape(group.core.input[0])
     starts, ends, *rest = (_numbers(of, name) for name in node.input[1:])
     del ends
@@ -88,7 +88,7 @@ def _numbers(of: Operands, name: str) -> list[int] | None:
     return None if values is None else [int(each) for each in values.reshape(-1)]
 
 
-def _pad(of: Operands, group: Group) -> Layer:
+def _pad(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     rank = len(of.shape(node.input[0]))
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
@@ -108,7 +108,7 @@ def _pad(of: Operands, group: Group) -> Layer:
     return _moved(Pad, of, group, node.input[:1], tuple(before), filling)
 
 
-def _resize(of: Operands, group: Group) -> Layer:
+def _resize(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     before, after = of.shape(node.input[0]), of.shape(group.output)
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
@@ -126,12 +126,12 @@ def _resize(of: Operands, group: Group) -> Layer:
     return _moved(Resize, of, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
 
 
-def _concat(of: Operands, group: Group) -> Layer:
+def _concat(of: Operands, group: NodeGroup) -> Layer:
     axis = attributes_of(group.core)["axis"] % len(of.shape(group.core.input[0]))
     return _moved(Concat, of, group, group.core.input, axis)
 
 
-def _split(of: Operands, group: Group) -> Layer:
+def _split(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     shape = of.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
@@ -144,7 +144,7 @@ def _split(of: Operands, group: Group) -> Layer:
     return _moved(Slice, of, group, node.input[:1], starts, (1,) * len(shape))
 
 
-MOVES: Mapping[str, Callable[[Operands, Group], Layer]] = {
+MOVES: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {
     "Concat": _concat,
     "Flatten": _reshape,
     "Identity": _reshape,

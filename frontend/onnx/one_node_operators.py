@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.quantisation_checks import key_of
 from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.shapes import inferred
@@ -72,13 +73,9 @@ class View:
 def view_of(model: Model) -> View:
     """The view of a model; the model itself where there is nothing to be seen otherwise."""
     view = View(model, range(len(model.nodes)))
-    if any(_key(node) in _FORMS or _key(node) == (MICROSOFT, "QLinearConcat") for node in model.nodes):
+    if any(key_of(node) in _FORMS or key_of(node) == (MICROSOFT, "QLinearConcat") for node in model.nodes):
         view = _Writer(view).operators()
     return _Writer(view).moves()
-
-
-def _key(node: Any) -> tuple[str, str]:
-    return "" if node.domain == "ai.onnx" else str(node.domain), str(node.op_type)
 
 
 class _Writer:
@@ -100,7 +97,7 @@ class _Writer:
 
         def of_node(node: Any) -> list[Any] | None:
             found = self._of_move(node, quantised)
-            if found is not None or _key(node) == ("", "QuantizeLinear"):
+            if found is not None or key_of(node) == ("", "QuantizeLinear"):
                 quantised.update(node.output)
             return found
 
@@ -129,7 +126,7 @@ class _Writer:
 
     def _of_operator(self, node: Any) -> list[Any] | None:
         """DequantizeLinear of each operand, the operator, and QuantizeLinear; None where it must stay as it is."""
-        name, key = str(node.output[0]), _key(node)
+        name, key = str(node.output[0]), key_of(node)
         attributes = attributes_of(node)
         if attributes.pop("channels_last", 0):
             return None
@@ -172,7 +169,7 @@ class _Writer:
 
     def _of_move(self, node: Any, quantised: set[str]) -> list[Any] | None:
         """The operator on numbers of a scale of 1; None where it stays as it is."""
-        domain, kind = _key(node)
+        domain, kind = key_of(node)
         outputs = [name for name in node.output if name]
         types = self.model.types
         if domain or kind not in _MOVES or not all(name in types for name in outputs):

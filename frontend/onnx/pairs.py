@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from lathe.frontend.onnx.groups import Group, Operand, Operands
+from lathe.frontend.onnx.groups import NodeGroup, Operand, Operands
 from lathe.frontend.onnx.layers import Extreme, Layer, Sum, Times
 from lathe.frontend.onnx.moves import requantised
 from lathe.frontend.onnx.unfit import Unfit
 
 
-def _sum(of: Operands, group: Group) -> Layer:
+def _sum(of: Operands, group: NodeGroup) -> Layer:
     (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
     return Sum(
         group.name, (a, b), group.output, (of_a, of_b), group.how, group.core.op_type == "Sub", group.relu,
@@ -16,7 +16,7 @@ def _sum(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-def _times(of: Operands, group: Group) -> Layer:
+def _times(of: Operands, group: NodeGroup) -> Layer:
     (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
     return Times(
         group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers,
@@ -24,7 +24,7 @@ def _times(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-def _extreme(of: Operands, group: Group) -> Layer:
+def _extreme(of: Operands, group: NodeGroup) -> Layer:
     operands = [of.operand(name) for name in group.core.input]
     for tensor, _ in operands:
         _check_rank(of, tensor)
@@ -35,7 +35,7 @@ def _extreme(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-def _two(of: Operands, group: Group) -> tuple[Operand, Operand]:
+def _two(of: Operands, group: NodeGroup) -> tuple[Operand, Operand]:
     first, second = (of.operand_or_constant(name) for name in group.core.input)
     if first[2] and second[2]:
         raise Unfit("both of its operands are constants")
@@ -49,7 +49,7 @@ def _check_rank(of: Operands, tensor: str) -> None:
         raise Unfit(f"its operand {tensor!r} is a single number")
 
 
-PAIRS: Mapping[str, Callable[[Operands, Group], Layer]] = {
+PAIRS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {
     "Add": _sum,
     "Max": _extreme,
     "Min": _extreme,

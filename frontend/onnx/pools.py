@@ -6,7 +6,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import Group, Operands
+from lathe.frontend.onnx.groups import NodeGroup, Operands
 from lathe.frontend.onnx.layers import AveragePool, Layer, MaxPool, Mean
 from lathe.frontend.onnx.moves import requantised
 from lathe.frontend.onnx.reading import attributes_of
@@ -14,7 +14,7 @@ from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.onnx.windows import Windows, as_pair, wide_enough, windows_of
 
 
-def _max_pool(of: Operands, group: Group) -> Layer:
+def _max_pool(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     if len(node.output) > 1 and node.output[1]:
@@ -30,7 +30,7 @@ def _max_pool(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-def _global_average(of: Operands, group: Group) -> Layer:
+def _global_average(of: Operands, group: NodeGroup) -> Layer:
     data, how = of.operand(group.core.input[0])
     size = of.shape(data)[2:]
     if len(size) not in (1, 2):
@@ -41,7 +41,7 @@ def _global_average(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-def _average(of: Operands, group: Group) -> Layer:
+def _average(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     windows = windows_of(attributes, of.shape(data), attributes["kernel_shape"])
@@ -74,7 +74,7 @@ def _counted(windows: Windows, made: Sequence[int], *, with_borders: bool) -> ND
     return counted
 
 
-def _mean(of: Operands, group: Group) -> Layer:
+def _mean(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     shape = of.shape(data)
@@ -100,7 +100,7 @@ def _mean(of: Operands, group: Group) -> Layer:
     )
 
 
-POOLS: Mapping[str, Callable[[Operands, Group], Layer]] = {
+POOLS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {
     "AveragePool": _average,
     "GlobalAveragePool": _global_average,
     "MaxPool": _max_pool,

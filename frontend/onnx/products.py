@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lathe.frontend.onnx.groups import Group, Operands, weights_of
+from lathe.frontend.onnx.groups import NodeGroup, Operands, weights_of
 from lathe.frontend.onnx.layers import SUMS, FloatSums, Layer, Product, Quantisation, TensorProduct, Transpose
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
 
-def _gemm(of: Operands, group: Group) -> Layer:
+def _gemm(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     alpha, beta = (float(attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     bias = node.input[2] if len(node.input) > 2 and beta else ""
@@ -19,7 +19,7 @@ def _gemm(of: Operands, group: Group) -> Layer:
     return _product(of, group, bool(attributes.get("transA", 0)), bool(attributes.get("transB", 0)), bias, alpha, beta)
 
 
-def _matmul(of: Operands, group: Group) -> Layer:
+def _matmul(of: Operands, group: NodeGroup) -> Layer:
     weights = of.values.constant_behind(group.core.input[1])
     if weights is None or weights.values.ndim > 2:
         return _tensor_product(of, group)
@@ -27,7 +27,7 @@ def _matmul(of: Operands, group: Group) -> Layer:
 
 
 def _product(
-    of: Operands, group: Group, turned: bool = False, transposed: bool = False, bias: str = "",
+    of: Operands, group: NodeGroup, turned: bool = False, transposed: bool = False, bias: str = "",
     alpha: float = 1.0, beta: float = 1.0,
 ) -> Layer:  # fmt: skip
     """alpha · data · weights + beta · bias; ``turned`` says it of data, ``transposed`` of weights."""
@@ -58,7 +58,7 @@ def _transposed(of: Operands, tensor: str, how: Quantisation) -> str:
     return name
 
 
-def _tensor_product(of: Operands, group: Group) -> Layer:
+def _tensor_product(of: Operands, group: NodeGroup) -> Layer:
     (a, of_a, held_a), (b, of_b, held_b) = (of.operand_or_constant(name) for name in group.core.input)
     if held_a and held_b:
         raise Unfit("both of its operands are constants")
@@ -76,4 +76,4 @@ def _tensor_product(of: Operands, group: Group) -> Layer:
     )  # fmt: skip
 
 
-PRODUCTS: Mapping[str, Callable[[Operands, Group], Layer]] = {"Gemm": _gemm, "MatMul": _matmul}
+PRODUCTS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {"Gemm": _gemm, "MatMul": _matmul}

@@ -64,7 +64,7 @@ def check_quantisation(model: Model) -> None:
 
 def _operands_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[_Operand]:
     """What a node reads with scales or zero points."""
-    key = _key(node)
+    key = key_of(node)
     if key in (("", "QuantizeLinear"), ("", "DequantizeLinear")):
         if not attributes.get("block_size", 0):
             yield _Operand(0, 1, 2, attributes.get("axis", 1), result=node.op_type == "QuantizeLinear")
@@ -77,7 +77,8 @@ def _operands_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[_Operand]
         yield from _OPERANDS.get(key, ())
 
 
-def _key(node: Any) -> tuple[str, str]:
+def key_of(node: Any) -> tuple[str, str]:
+    """The operator of a node: its domain, empty for ONNX's own, and its type."""
     return "" if node.domain == "ai.onnx" else str(node.domain), str(node.op_type)
 
 
@@ -85,7 +86,7 @@ class _Node:
     """A node, and what is known of the tensors that it reads."""
 
     def __init__(self, model: Model, node: Any) -> None:
-        self.model, self.node, self.key = model, node, _key(node)
+        self.model, self.node, self.key = model, node, key_of(node)
         self.name = str(node.name or node.output[0])
         self.attributes = attributes_of(node)
 

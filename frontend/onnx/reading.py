@@ -13,7 +13,6 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
@@ -137,11 +136,6 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return {
         name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in found.items()
     }
-
-
-def scalar(values: NDArray[Any]) -> float:
-    """The number that an array of one element holds."""
-    return float(np.asarray(values).reshape(-1)[0])
 
 
 def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:

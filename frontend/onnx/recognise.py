@@ -14,7 +14,7 @@ from lathe.frontend.onnx.after_products import AfterProduct, after_product
 from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
 from lathe.frontend.onnx.functions import function_above, tabulated
-from lathe.frontend.onnx.groups import Group, Operands, Recognised, greatest_sum
+from lathe.frontend.onnx.groups import NodeGroup, Operands, Recognised, greatest_sum
 from lathe.frontend.onnx.integers import INTEGERS
 from lathe.frontend.onnx.layers import (
     SUMS,
@@ -36,7 +36,7 @@ from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.rescale_parameters import FACTOR_LIMIT
 
-Maker: TypeAlias = Callable[[Operands, Group], Layer]
+Maker: TypeAlias = Callable[[Operands, NodeGroup], Layer]
 _MAKERS: Mapping[str, Maker] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
 _OF_ITS_DATA = frozenset({*MOVES, "Max", "MaxPool", "Min"})
 """Operators whose results are values of their data, and not brought to 8 bits by the layer."""
@@ -98,7 +98,7 @@ class _Recogniser(Operands):
         if self.model.types[name].dtype not in ("float16", "float32", "float64"):
             raise Unfit(f"the type of {name!r} is not known")
         core = after.core
-        group = Group(name, SUMS, core, core.output[0], after.numbers, False, (limits.min, limits.max), after)
+        group = NodeGroup(name, SUMS, core, core.output[0], after.numbers, False, (limits.min, limits.max), after)
         layer = self._with_extents(_MAKERS[core.op_type](self, group))
         assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} is a product"
         if _greatest_sum(layer, self.shape(layer.inputs[0])) > limits.max:
@@ -132,7 +132,7 @@ class _Recogniser(Operands):
                 raise Unfit(f"tensor {name!r} has {'no elements' if 0 in shape else 'no dimensions'}")
         return layer
 
-    def _limited(self, make: Maker, group: Group) -> Layer:
+    def _limited(self, make: Maker, group: NodeGroup) -> Layer:
         """The layer of a group. Limits that it does not keep by itself are a clip of its own behind it."""
         least, greatest = np.iinfo(group.how.dtype).min, np.iinfo(group.how.dtype).max
         low, high = group.limits
@@ -163,7 +163,7 @@ class _Recogniser(Operands):
         name = next((self.model.nodes[each].name for each in numbers[1:-1] or numbers), "") or node.output[0]
         return Lookup(name, (source,), node.output[0], (of_input,), how, *made, nodes=numbers)
 
-    def _group(self, number: int, node: Any) -> Group:
+    def _group(self, number: int, node: Any) -> NodeGroup:
         how = self.values.quantisation(node)
         if how is None:
             raise Unfit("its result has no single constant scale and zero point of 8 bits")
@@ -181,8 +181,8 @@ class _Recogniser(Operands):
                 after = after_product(self.values, name)
                 if after is not None and after.core is not core:
                     together = *numbers, *after.numbers
-                    return Group(node.output[0], how, after.core, name, together, False, saturated, after)
-                return Group(node.output[0], how, core, name, tuple(numbers), False, saturated)
+                    return NodeGroup(node.output[0], how, after.core, name, together, False, saturated, after)
+                return NodeGroup(node.output[0], how, core, name, tuple(numbers), False, saturated)
             low, high = np.clip(limits, low, high)
             name = core.input[0]
 

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TypeAlias
 
 import click
 
@@ -30,8 +29,6 @@ from lathe.scripts import ScriptError, check_machine_of, run_script
 
 REFUSED = 1
 FUNCTIONS = ("schedule", "build", "main")  # of a script; the first that it defines is called
-
-Explained: TypeAlias = lt.Schedule | lt.Tensor | Sequence[lt.Tensor]
 
 
 @click.command()

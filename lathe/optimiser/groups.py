@@ -15,7 +15,7 @@ from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.tile_groups import TileGroups, with_less
 from lathe.scheduler.passes.tiling.choose import cheapest_tilings
-from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
+from lathe.scheduler.passes.tiling.problem import LoadedOperand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import NEAR
@@ -126,7 +126,7 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _placed(operand: Operand) -> Step:
+def _placed(operand: LoadedOperand) -> Step:
     """How an operand comes to be in its scratchpad."""
     stage = operand.stage
     readers = tuple(reader.name for reader in operand.readers)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from lathe.configs import ConfigError
 from lathe.configs.yaml_file import composed, value_of
 
 DRAM_KEYS = ("memory.bus_bits", "memory.cycles_per_beat", "memory.latency")
@@ -48,11 +47,3 @@ def presets() -> dict[str, Dram]:
     document = composed(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
     assert document is not None, "dram.yaml is empty"
     return {name: Dram(name, **values) for name, values in value_of(document).items()}
-
-
-def preset(name: str) -> Dram:
-    """One of them. Raises ConfigError for a name that none has."""
-    known = presets()
-    if name not in known:
-        raise ConfigError(f"The DRAM must be one of {', '.join(known)}, not {name!r}.")
-    return known[name]

@@ -46,11 +46,6 @@ class Made:
     onward: Array
     free: NDArray[np.bool_]
 
-    @property
-    def is_renewed(self) -> bool:
-        """Whether readers find other values than those that the stage makes."""
-        return self.onward is not self.values
-
 
 class Expectation:
     """The values of all tensors of a compiled program, inputs included, by tensor."""

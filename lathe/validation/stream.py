@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lathe.configs.blas import one_blas_thread
 from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.emission.compiled import Compiled
@@ -23,7 +24,6 @@ from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.state.memories import NEAR, SCRATCHPADS, TABLES
 from lathe.scheduler.target.gaps import gaps_of, without_cells
 from lathe.scheduler.target.lanes import plan_lanes
-from lathe.sim.blas import one_blas_thread
 from lathe.validation.chunk_elements import elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
 from lathe.validation.forms import forms_of, in_form

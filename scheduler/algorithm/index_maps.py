@@ -16,6 +16,7 @@ from typing import NoReturn
 import islpy as isl
 
 from lathe.frontend import Axis, as_affine, walk
+from lathe.frontend.indices.conditions import conjunction
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Compare, Const
@@ -111,10 +112,7 @@ class IndexMap:
                 conditions.append(Compare("ge", wide, Const(before, "index")))
             if behind:
                 conditions.append(Compare("lt", wide, Const(before + old.extent, "index")))
-        whole: Expr | None = None
-        for each in conditions:
-            whole = each if whole is None else Binary("and", whole, each)
-        return whole
+        return conjunction(conditions)
 
     def _digit(self, digit: Digit, axes: Sequence[Axis]) -> Expr:
         value: Expr = AxisRef(axes[digit.place])

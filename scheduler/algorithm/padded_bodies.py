@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.indices.conditions import conjunction
 from lathe.frontend.indices.simplify import simplified_index
-from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Read, Reduce, Select, Undef
+from lathe.frontend.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
 from lathe.scheduler.algorithm.rewrite import rewrite_indices, transform
@@ -46,9 +47,6 @@ def _reduced(value: Expr, body: Reduce, again: "object") -> Expr:
     unit = Const(neutral(body.kind, body.dtype), body.dtype)
     if isinstance(value, Const) and value.value == unit.value:
         return unit
-    first: Expr | None = None
-    for axis in body.axes:
-        begins = Compare("le", AxisRef(axis), Const(axis.start, "index"))
-        first = begins if first is None else Binary("and", first, begins)
+    first = conjunction(Compare("le", AxisRef(axis), Const(axis.start, "index")) for axis in body.axes)
     assert first is not None, "a reduction over no axis"
     return Select(first, value, unit)

@@ -67,6 +67,15 @@ def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -
     return computation.mapped(lambda expr: transform(expr, leaf))
 
 
+def reads_replaced(computation: Computation, instead: Mapping[Read, Expr]) -> Computation:
+    """The computation with reads, each by itself, replaced by expressions."""
+
+    def leaf(node: Expr) -> Expr | None:
+        return instead.get(node) if isinstance(node, Read) else None
+
+    return computation.mapped(lambda expr: transform(expr, leaf))
+
+
 def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...], *, whole: bool = False) -> Computation:
     """The computation ``name[axes] = tensor[axes]``, of the elements that the tensor is known to have.
 

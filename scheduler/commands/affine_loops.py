@@ -10,7 +10,7 @@ from lathe.scheduler.commands.commit import commit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.shared_loops import sharing
 from lathe.scheduler.state.edit import EditedStage
-from lathe.scheduler.state.loops import Affine, LoopAxis
+from lathe.scheduler.state.loops import AffineMap, LoopAxis
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import StageState
 
@@ -47,7 +47,7 @@ def replace_loops(
         changes[each] = replace(
             state,
             leaves=tuple(instead.get(leaf, leaf) for leaf in state.leaves),
-            relations=(*state.relations, Affine(command, loops, children, forward, inverse, shift)),
+            relations=(*state.relations, AffineMap(command, loops, children, forward, inverse, shift)),
             pragma_axis=instead.get(state.pragma_axis, state.pragma_axis) if state.pragma_axis else None,
             marks=MappingProxyType({instead.get(loop, loop): mark for loop, mark in state.marks.items()}),
             unrolled=frozenset(instead.get(loop, loop) for loop in state.unrolled),

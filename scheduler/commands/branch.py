@@ -7,6 +7,7 @@ import islpy as isl
 
 from lathe.frontend import Axis
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.indices.conditions import conjunction
 from lathe.frontend.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
@@ -18,7 +19,6 @@ from lathe.scheduler.errors import PaddingError, ScheduleError
 from lathe.scheduler.legality.padding_values import Dataflow
 from lathe.scheduler.legality.unneeded_instances import (
     Branches,
-    conjunction,
     free_points,
     mentions,
     roots_under,

@@ -13,7 +13,7 @@ from lathe.frontend.nodes import AxisRef, axes_of
 from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.edit import EditedStage
-from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.state.loops import AffineMap, Fuse, LoopAxis, Split, replaced_by, with_loops
 from lathe.scheduler.state.stage import StageState
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def _changed(stage: EditedStage, root: LoopAxis) -> str:
                     return f"{root.name} has been split"
                 case Fuse(outer=outer, inner=inner):
                     return f"{outer.name} and {inner.name} have been fused"
-                case Affine(command=command):
+                case AffineMap(command=command):
                     return f"{command} has changed {root.name}"
             return f"set_schedule has changed {root.name}"
     guests = [each.name for each in stage.schedule.attached(stage) if _place_of(each) is root]

@@ -50,7 +50,7 @@ def alone(stage: EditedStage, tensor: object, command: str) -> EditedStage:
             f"Call {command} before that stage is placed there.",
             kind="limit",
         )
-    stages, changes = apart(schedule, stage, stage.state.tensors.index(tensor))
+    stages, changes = split_by_output(schedule, stage, stage.state.tensors.index(tensor))
     commit(schedule, changes, command, stages=stages)
     return stage
 
@@ -75,7 +75,9 @@ def _inside(schedule: Edit, host: EditedStage) -> list[EditedStage]:
     return found[:0:-1]
 
 
-def apart(schedule: Edit, stage: EditedStage, kept: int) -> tuple[list[EditedStage], dict[EditedStage, StageState]]:
+def split_by_output(
+    schedule: Edit, stage: EditedStage, kept: int
+) -> tuple[list[EditedStage], dict[EditedStage, StageState]]:
     """The stages of a schedule with one for each output of a stage, and their states; it stays that of output ``kept``.
 
     What is computed in its loops stays there for the first output that needs it, and is there again for others.

@@ -6,6 +6,7 @@ import islpy as isl
 
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.arithmetic import neutral
+from lathe.frontend.indices.conditions import conjunction
 from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Compare, Const, Reduce, Select, axes_of
@@ -20,7 +21,7 @@ from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.split import split
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_values import Dataflow
-from lathe.scheduler.legality.unneeded_instances import conjunction, first_point
+from lathe.scheduler.legality.unneeded_instances import least_point
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.layout import TensorLayout
 from lathe.scheduler.state.loops import LoopAxis
@@ -230,7 +231,7 @@ class _Follower:
             unit = neutral(body.kind, body.dtype)
             for part, taken in flow.parts(body.body, lost):
                 if taken != unit or not isinstance(taken, int):
-                    at = dict(zip((each.name for each in flow.points.axes), first_point(part), strict=True))
+                    at = dict(zip((each.name for each in flow.points.axes), least_point(part), strict=True))
                     raise ScheduleError(
                         f"axis {axis.name} of stage {self.stage.name} must lead to cells of {self.layout.tensor.name} "
                         f"wherever something is taken, for reorder_to_buffer, not to none at "

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Tensor, evaluate
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import Axis, AxisRef, Guard, Read, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
-from lathe.isa import Instruction, Load, MemoryType, Store
-from lathe.isa.instructions import FIELDS_OF
+from lathe.isa import Instruction, Load, Store
+from lathe.isa.instructions import FIELDS_OF, loads_micro_ops
 from lathe.scheduler.emission.fresh_zeros import Question
 from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.emission.micro_op_pool import Placed
@@ -113,7 +113,7 @@ class _Emitted:
 
     @staticmethod
     def of(instructions: list[Instruction], placed: list[Placed], address: int) -> "_Emitted":
-        resident = [each for each in instructions if not _loads_microops(each)]
+        resident = [each for each in instructions if not loads_micro_ops(each)]
         return _Emitted(resident, [_moving_fields(each) for each in resident], tuple(placed), address)
 
     def moved(self, address: int) -> list[Instruction]:
@@ -259,7 +259,7 @@ class AlikeChunks:
 
 
 def _apart(guards: Iterable[Guard]) -> Iterator[Expr]:
-    return (each for guard, met in guards for each, _ in apart(guard, met))
+    return (each for guard, met in guards for each, _ in guards_of(guard, met))
 
 
 def _beside_reads(expr: Expr) -> Iterator[Expr]:
@@ -273,10 +273,6 @@ def _beside_reads(expr: Expr) -> Iterator[Expr]:
     elif not isinstance(expr, Read):
         for child in expr.children:
             yield from _beside_reads(child)
-
-
-def _loads_microops(instruction: Instruction) -> bool:
-    return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP
 
 
 def _moving_fields(instruction: Instruction) -> dict[str, Any] | None:

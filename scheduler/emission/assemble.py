@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend import Tensor
-from lathe.isa import Finish, Instruction, Load, MemoryType, Program, Segment
+from lathe.isa import Finish, Instruction, Program, Segment
+from lathe.isa.instructions import loads_micro_ops
 from lathe.isa.program import UOPS
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.dram_map import DramLayout, packed_bytes
@@ -18,7 +19,7 @@ from lathe.scheduler.emission.emit import Emitter
 from lathe.scheduler.emission.fetch_early import fetched_early
 from lathe.scheduler.emission.first_loads import first_things_first
 from lathe.scheduler.emission.footprints import Footprints
-from lathe.scheduler.emission.fresh_zeros import without
+from lathe.scheduler.emission.fresh_zeros import without_resets
 from lathe.scheduler.emission.last_parts import PartSizes, is_stored, part_after_part
 from lathe.scheduler.emission.load_order import loads_in_order
 from lathe.scheduler.emission.made_chunks import MadeChunk
@@ -131,7 +132,7 @@ def _of_sums(chunk: MadeChunk, emitter: Emitter) -> MadeChunk:
 def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
     """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
     needless = emitter.zeros.needless() if emitter.zeros is not None else set()
-    left = without(emitter.entries, needless)
+    left = without_resets(emitter.entries, needless)
     entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
     stream = part_after_part(stream, emitter.part_of, footprints.anew)
@@ -154,6 +155,6 @@ def footprints_of(emitter: Emitter) -> Footprints:
 
 def _moved(instruction: Instruction, uop_base: int) -> Instruction:
     """A LOAD of micro-ops with the address of their segment; loads without data keep a harmless one."""
-    if isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP:
+    if loads_micro_ops(instruction):
         return replace(instruction, dram_base=instruction.dram_base + uop_base)
     return instruction

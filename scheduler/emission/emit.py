@@ -23,7 +23,7 @@ from lathe.scheduler.target.allocation import Buffer
 from lathe.scheduler.target.chunk import (
     Place,
 )
-from lathe.scheduler.target.data_cells import Cells, DataCells, within
+from lathe.scheduler.target.data_cells import Cells, DataCells, cells_within
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for, rule_of
 from lathe.scheduler.target.rules import RULES
@@ -125,7 +125,7 @@ class Emitter(RuleCaller):
         low = tuple([each.value(environment) for each in node.low if isinstance(each, Linear)])
         extent = tuple([each.value(environment) for each in node.extent if isinstance(each, Linear)])
         owner = self.aliases.get(stage)
-        data = within(self._data_cells(stage.tensor), low, extent)
+        data = cells_within(self._data_cells(stage.tensor), low, extent)
         if owner is not None:
             base = self.places[owner.tensor].base
         else:
@@ -191,7 +191,7 @@ class Emitter(RuleCaller):
             return
         low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
-        data = within(self._data_cells(stage.tensor), low, window.shape)
+        data = cells_within(self._data_cells(stage.tensor), low, window.shape)
         place = replace(self.places[stage.tensor], low=low, extent=window.shape, data=data)
         assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
         now = Held(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
-from lathe.isa.instructions import MicroOpInstruction, runs_micro_ops
+from lathe.isa.instructions import MicroOpInstruction, loads_micro_ops, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.emission.footprints import Cells, Footprints
@@ -92,7 +92,7 @@ def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
             own = slice(each.uop_bgn, each.uop_end)
             cycles = each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).steps
             yield _Step(place, each, origin, (*touches, ("uop", own)), cycles)
-        elif isinstance(each, Load) and each.memory_type is MemoryType.UOP and each.y_size == 1:
+        elif loads_micro_ops(each) and each.y_size == 1:
             own = slice(each.sram_base, each.sram_base + each.x_size)
             yield _Step(place, each, origin, (("uop", own),), _beats(each, config), moves=True)
         elif isinstance(each, Load):

@@ -7,14 +7,13 @@ end of the stream goes, and with it the LOADs of micro-ops that only such resets
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa import Gemm, Instruction, Load, MemoryType
-from lathe.isa.instructions import runs_micro_ops
+from lathe.isa import Gemm, Instruction
+from lathe.isa.instructions import loads_micro_ops, runs_micro_ops
 from lathe.scheduler.emission.footprints import Cells, Footprints
 from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.state.memories import NEAR
@@ -84,7 +83,7 @@ class FreshZeros:
     def follow(self, instructions: Iterable[Instruction]) -> None:
         """These come next in the stream."""
         for each in instructions:
-            if _loads_microops(each):
+            if loads_micro_ops(each):
                 self._footprints.hold(each.sram_base, self._pool.words_from(each.dram_base, each.x_size))
             elif isinstance(each, Gemm) and each.reset:
                 self._resets.add(self.followed)
@@ -127,11 +126,11 @@ def _reader(instruction: Instruction, *, alone: bool) -> str:
     return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "they are stored"
 
 
-def without(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
+def without_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
     """A stream without the resets of these numbers, and without what only they need."""
     if not needless:
         return list(entries)
-    gone = going([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
+    gone = needless_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
     left: list[tuple[Entry, Origin]] = []
     number = 0
     for each in entries:
@@ -144,14 +143,14 @@ def without(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list
     return left
 
 
-def going(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
+def needless_resets(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
     """The numbers of the resets, and of LOADs of micro-ops that nothing else runs before others take their place."""
-    ends = (each.sram_base + each.x_size for each in instructions if _loads_microops(each))
+    ends = (each.sram_base + each.x_size for each in instructions if loads_micro_ops(each))
     loader = np.full(max(ends, default=0), NOBODY, np.int64)
     unused: set[int] = set()
     seen: set[tuple[int, int]] = set()  # micro-ops that have been run since the last LOAD of some
     for number, each in enumerate(instructions):
-        if _loads_microops(each):
+        if loads_micro_ops(each):
             loader[each.sram_base : each.sram_base + each.x_size] = number
             unused.add(number)
             seen.clear()
@@ -159,7 +158,3 @@ def going(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
             seen.add((each.uop_bgn, each.uop_end))
             unused.difference_update(loader[each.uop_bgn : each.uop_end].tolist())
     return needless | unused
-
-
-def _loads_microops(instruction: Instruction) -> TypeGuard[Load]:
-    return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP

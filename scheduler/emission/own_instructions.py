@@ -9,8 +9,8 @@ import numpy as np
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import UOP_FORMAT
-from lathe.isa import Finish, Instruction, Load, MemoryType, decode_uops
-from lathe.isa.instructions import MicroOpInstruction, runs_micro_ops
+from lathe.isa import Finish, Instruction, decode_uops
+from lathe.isa.instructions import MicroOpInstruction, loads_micro_ops, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.refused_instructions import refusal_of
 from lathe.isa.table import TOKEN_FIELDS
@@ -31,7 +31,7 @@ class OwnInstructions:
     def follow(self, instructions: Iterable[Instruction]) -> None:
         """These come next in the stream."""
         for each in instructions:
-            if isinstance(each, Load) and each.memory_type == MemoryType.UOP:
+            if loads_micro_ops(each):
                 words = self._pool.words_from(each.dram_base, each.x_size)
                 self._uops[each.sram_base : each.sram_base + len(words)] = words
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from lathe.isa import Load, MemoryType
+from lathe.isa import Load
+from lathe.isa.instructions import loads_micro_ops
 from lathe.scheduler.state.signals import Entry
 from lathe.scheduler.target.rules.padding import MOST
 
@@ -33,7 +34,7 @@ def _first_loads(instructions: Sequence[Entry]) -> list[int]:
     found: list[int] = []
     taken: list[range] = []
     for number, each in enumerate(instructions):
-        if not isinstance(each, Load) or each.memory_type != MemoryType.UOP:
+        if not loads_micro_ops(each):
             continue
         cells = range(each.sram_base, each.sram_base + each.x_size)
         if each.y_size != 1 or any(cells.start < other.stop and other.start < cells.stop for other in taken):

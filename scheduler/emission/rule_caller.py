@@ -23,11 +23,11 @@ from lathe.scheduler.target.boxes_of_chunk import has_conditions, peeled
 from lathe.scheduler.target.chunk import Chunk, NoRoom, RuleMismatch, Uneven, VectorOperand
 from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.element import depth_of
+from lathe.scheduler.target.parts_of_chunk import halves, parted
 from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.rules import RULES, is_own
 from lathe.scheduler.target.statement import statement_of_chunk
 from lathe.scheduler.target.temporaries import keeps_source
-from lathe.scheduler.target.vectors import halves, parted
 
 
 class RuleCaller:

@@ -18,7 +18,7 @@ from lathe.scheduler.nest.times import Occurrence
 from lathe.scheduler.state.storage import Storage
 
 
-def alike(storage: Storage, writes: Sequence[Use], reads: Sequence[Use]) -> list[int]:
+def alike_dimensions(storage: Storage, writes: Sequence[Use], reads: Sequence[Use]) -> list[int]:
     """The dimensions of a tensor along which one slice tells for all, given all its uses."""
     involved = list(dict.fromkeys(use.occurrence for use in (*writes, *reads)))
     depth = {each: max((each.shared(other) for other in involved if other is not each), default=0) for each in involved}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.nodes import Guard, axes_of
 from lathe.frontend.operand import Expr
@@ -84,7 +84,7 @@ class Use:
         parts: list[LoopGroup] = []
         for dim, (index, stride) in enumerate(zip(self.indices, strides, strict=True)):
             parts.append(LoopGroup(self._loops(index, position), (_Number(dim, index, stride),)))
-        for guard in (part for each in self.guards for part in apart(*each)):
+        for guard in (part for each in self.guards for part in guards_of(*each)):
             if not reads_data(guard[0]):
                 parts.append(LoopGroup(self._loops(guard[0], position), (), (guard,)))
         groups: list[LoopGroup] = []

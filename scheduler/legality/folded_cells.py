@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend.indices.linear import LoopVariable
 from lathe.frontend.nodes import AxisRef
-from lathe.scheduler.legality.alike_slices import alike
+from lathe.scheduler.legality.alike_slices import alike_dimensions
 from lathe.scheduler.legality.events import Events, Use
 from lathe.scheduler.legality.question import Order, Verdict
 from lathe.scheduler.legality.witnesses import value_gone
@@ -58,7 +58,7 @@ class FoldedCells:
             loops = next(each.loops for each in placements if each.stage is self.schedule.at(place))
             life = loops.of_leaf[place.axis][-1]
         writes, reads = self._uses((lambda _: NO_TAG) if life is None else partial(Tag.begin, variable=life))
-        fixed = alike(storage_of(users[0]), _all_of(writes), _all_of(reads)) if len(users) == 1 else []
+        fixed = alike_dimensions(storage_of(users[0]), _all_of(writes), _all_of(reads)) if len(users) == 1 else []
         host = [
             _Part(each, None, self._at_the_end(each, fixed)) for each in users if each.tensor in self.schedule.outputs
         ]

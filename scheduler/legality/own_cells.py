@@ -15,7 +15,7 @@ from lathe.scheduler.legality.question import Order, Verdict
 from lathe.scheduler.legality.witnesses import reads_missing
 from lathe.scheduler.nest.executed import carried_out
 from lathe.scheduler.nest.instances import cells_kept, cells_made, cells_read, cells_written, equal_loops, values_of
-from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.nest.placement import Placement, shared_depth
 from lathe.scheduler.state.schedule import StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -64,7 +64,8 @@ class OwnCells:
         for each in others:
             first = first.union(each)
         made = cells_written(maker, name, own)
-        return OwnCells(maker, reader, tuple(reads), _by_loops(first), _by_loops(made), shared_depth(maker, reader))
+        depth = shared_depth(maker.around, reader.around)
+        return OwnCells(maker, reader, tuple(reads), _by_loops(first), _by_loops(made), depth)
 
     @staticmethod
     def of_sums(stage: Placement, depth: int, placed: dict[StageView, Placement]) -> "OwnCells":
@@ -120,16 +121,6 @@ class OwnCells:
             iterations = tuple(values_of(here)), tuple(values_of(there))
         witness = reads_missing(self.maker, self.reader, self.reads, here, cells) if self.reads else None
         return Verdict(tuple(values_of(cells)), witness, iterations)
-
-
-def shared_depth(one: Placement, other: Placement) -> int:
-    """How many loops are around both of two stages, their own included."""
-    depth = 0
-    for mine, theirs in zip(one.around, other.around, strict=False):
-        if mine is not theirs:
-            break
-        depth += 1
-    return depth
 
 
 def _by_loops(cells: isl.Map) -> isl.Map:

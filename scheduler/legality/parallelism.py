@@ -9,7 +9,7 @@ from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
 from lathe.scheduler.legality.folded_cells import FoldedCells
 from lathe.scheduler.legality.own_cells import OwnCells
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.place import place_stages
@@ -75,7 +75,9 @@ def parallel_loop(
             if producer not in inside or producer is None or not values_stay(producer):
                 continue
             with answerable(question):
-                verdict = held(OwnCells.in_iterations(placed[producer], placed[reader], read, depth, placed), order)
+                verdict = first_lost(
+                    OwnCells.in_iterations(placed[producer], placed[reader], read, depth, placed), order
+                )
             if verdict is not None:
                 witness = verdict.found
                 return Answer(False, f"one iteration reads what another makes: {witness}", witness)
@@ -102,7 +104,7 @@ def _shared_cell(schedule: ScheduleView, order: Order, placed: dict[StageView, P
             if [*inside.outside, *inside.free][: len(loops)] == loops:
                 continue
         with answerable(question):
-            verdict = held(FoldedCells(schedule, allocated, occurrences, end), order)
+            verdict = first_lost(FoldedCells(schedule, allocated, occurrences, end), order)
         if verdict is not None:
             cell = ", ".join(map(str, verdict.cell))
             return f"two iterations use cell {buffer.name}[{cell}], which one of them writes"

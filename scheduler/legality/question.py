@@ -64,7 +64,7 @@ class Uses(Protocol):
     def lost(self, order: Order) -> Verdict | None: ...
 
 
-def held(uses: Uses, order: Order) -> Verdict | None:
+def first_lost(uses: Uses, order: Order) -> Verdict | None:
     """None if in the given order every read finds what it wants; otherwise the first that may not.
 
     To be asked where ``answerable`` catches what a solver finds too hard.

@@ -11,11 +11,11 @@ of instances that are compared. Updates of one reduction commute, so orders amon
 from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.legality.own_cells import OwnCells, shared_depth
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.own_cells import OwnCells
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.cycles import circles, in_circle, read_later
 from lathe.scheduler.nest.place import comes_first, place_stages
-from lathe.scheduler.nest.placement import Placement
+from lathe.scheduler.nest.placement import Placement, shared_depth
 from lathe.scheduler.nest.shared_loops import shares_reduction
 from lathe.scheduler.state.neighbours import makers_of, reached, readers_of
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -77,7 +77,7 @@ def check_emitted(placement: Placement, command: str) -> None:
     level = around.index(placement.loops.of_leaf[emitted[0]][0])
     order = Order(every=True, outside=tuple(around[:level]), free=tuple(around[level:]))
     with answerable(f"whether rule {placement.state.pragma!r} may carry out loops of stage {stage.name} in any order"):
-        verdict = held(OwnCells.of_instances(placement, placement, own), order)
+        verdict = first_lost(OwnCells.of_instances(placement, placement, own), order)
     if verdict is not None:
         raise LegalityError(
             f"loops of stage {stage.name} that emit_insn gives to rule {placement.state.pragma!r} must hold instances "
@@ -112,7 +112,7 @@ def _refuse_early(stage: StageView, reader: StageView, read: ReadAccess, placed:
     """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
     with answerable(_question(command, reader, read)):
         uses = OwnCells.in_iterations(placed[stage], placed[reader], read, 0, placed)
-        verdict = held(uses, Order(first=False, stays=False))
+        verdict = first_lost(uses, Order(first=False, stays=False))
     if verdict is not None:
         raise LegalityError(
             f"{command} must leave stage {stage.name} before {reader.name}, which reads it, not behind. For example, "
@@ -127,19 +127,19 @@ def _check_read(
     """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
     here, there, place = placed[stage], placed[reader], stage.state.attachment
     assert place is not None, f"{stage.name} is not in a loop"
-    depth = min(shared_depth(here, there), len(here.prefix))
+    depth = min(shared_depth(here.around, there.around), len(here.prefix))
     inside, stays = depth == len(here.prefix), values_stay(stage)
     together = bool(place.loops) or place.region != "box"
     with answerable(_question(command, reader, read)):
         uses = OwnCells.in_iterations(here, there, read, depth, placed)
         if inside and not together:
-            verdict = held(uses, Order(stays=False))
+            verdict = first_lost(uses, Order(stays=False))
             assert verdict is None, (
                 f"{command}: the region of {stage.name} lacks cells that {reader.name} needs: {verdict.witness}"
             )
             return
         first = comes_first(schedule, stage, reader, placed, depth)
-        verdict = held(uses, Order(first=first and (stays or inside), stays=stays))
+        verdict = first_lost(uses, Order(first=first and (stays or inside), stays=stays))
     if verdict is None:
         return
     why = "reads the values after the loop iteration that makes them has ended"
@@ -186,7 +186,7 @@ def _check_pairs(
     with answerable(_question(command, reader, read)):
         uses = OwnCells.of_instances(placed[maker], placed[reader], [read])
         first = maker is not reader and comes_first(schedule, maker, reader, placed, uses.depth)
-        verdict = held(uses, Order(first=first, every=True))
+        verdict = first_lost(uses, Order(first=first, every=True))
     if verdict is not None:
         raise LegalityError(
             f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, {why}. For example, "

@@ -3,7 +3,7 @@
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.shared_loops import shares_reduction
 from lathe.scheduler.nest.stage_loops import stage_loops
-from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Relation, made_by, replaced_by
+from lathe.scheduler.state.loops import AffineMap, Fuse, LoopAxis, Relation, made_by, replaced_by
 from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.state.stored import values_stay
@@ -72,7 +72,7 @@ def _leads_across_sums(relation: Relation) -> bool:
 
     No command on the stage itself makes such a map, and the kind of a loop no longer says what it runs over.
     """
-    if not isinstance(relation, Affine):
+    if not isinstance(relation, AffineMap):
         return False
     rows = zip(relation.parents, relation.inverse, strict=True)
     data = [row for parent, row in rows if parent.kind == "data"]

@@ -5,7 +5,7 @@ from functools import partial
 from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, StorageWitness
 from lathe.scheduler.legality.folded_cells import FoldedCells, storage_of
-from lathe.scheduler.legality.question import Order, Verdict, held
+from lathe.scheduler.legality.question import Order, Verdict, first_lost
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.scheduler.nest.times import occurrences_of
@@ -28,7 +28,7 @@ def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] 
         users = " and ".join(stage.name for stage in allocated.users)
         place = f"in buffer {allocated.buffer.name}"
         with answerable(f"whether values of {users} stay {place} until they are read after {command}"):
-            verdict = held(FoldedCells(schedule, allocated, occurrences, end), Order())
+            verdict = first_lost(FoldedCells(schedule, allocated, occurrences, end), Order())
         if verdict is not None:
             raise _refusal(schedule, allocated, verdict, command)
 

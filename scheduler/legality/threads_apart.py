@@ -10,9 +10,9 @@ from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.own_cells import OwnCells
 from lathe.scheduler.legality.parallelism import not_parallel, parallel_loop
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node
+from lathe.scheduler.nest.nodes import Acquire, Guard, Loop, Node, StatementBlock
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.loops import LoopAxis
@@ -55,7 +55,7 @@ def _updated_apart(
         if not state.computation.reduce_axes or place.around[: len(loops)] != loops:
             continue
         with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            verdict = held(OwnCells.of_sums(place, len(loops), placed), order)
+            verdict = first_lost(OwnCells.of_sums(place, len(loops), placed), order)
         if verdict is None:
             continue
         cell = ", ".join(map(str, verdict.cell))
@@ -80,7 +80,7 @@ def _check_storage(schedule: ScheduleView, after: str) -> None:
     for loop in _threaded(build_nest(schedule)):
         inside = list(_all(loop.body))
         own = [node.stored.buffer for node in inside if isinstance(node, Acquire) and node.stored is not None]
-        blocks = [node for node in inside if isinstance(node, Block)]
+        blocks = [node for node in inside if isinstance(node, StatementBlock)]
         for block in blocks:
             storage = block.placement.state.storage
             if storage is None or storage.buffer in own or storage.buffer not in turning:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from lathe.frontend import Axis, Computation, evaluate, reads_data
-from lathe.frontend.nodes import Binary, Read, Reduce, Select, axes_of
+from lathe.frontend.indices.conditions import conjunction
+from lathe.frontend.nodes import Read, Reduce, Select, axes_of
 from lathe.frontend.operand import Expr, walk
 from lathe.frontend.polyhedra import points_of
 from lathe.frontend.substitution import with_children
@@ -96,7 +97,7 @@ class Branches:
     def refusal(self, points: isl.Set, then: Expr, value: Value, wanted: Expr) -> PaddingError:
         """The error that names the first of some points at which an expression is not what is wanted."""
         computation = self.computation
-        point = first_point(points)
+        point = least_point(points)
         axes = (*computation.axes, *computation.reduce_axes)
         bound = dict(zip(axes, point, strict=True))
         witness = PaddingWitness(
@@ -126,7 +127,7 @@ class Branches:
     def refusal_of_taken(self, points: isl.Set, axis: Axis) -> PaddingError:
         """The error that names an instance of the last iteration of an axis that takes an element."""
         computation = self.computation
-        point = first_point(points)
+        point = least_point(points)
         axes = (*computation.axes, *computation.reduce_axes)
         bound = dict(zip(axes, point, strict=True))
         reads = tuple(read for body in computation.bodies for read in self._reads(body, bound))
@@ -180,15 +181,7 @@ def free_points(stage: StageView, computation: Computation) -> isl.Set:
     return found
 
 
-def conjunction(terms: list[Expr]) -> Expr | None:
-    """All of the conditions; None for none."""
-    whole: Expr | None = None
-    for term in terms:
-        whole = term if whole is None else Binary("and", whole, term)
-    return whole
-
-
-def first_point(points: isl.Set) -> tuple[int, ...]:
+def least_point(points: isl.Set) -> tuple[int, ...]:
     """The first of some points, in lexicographic order."""
     sample = points.lexmin().sample_point()
     return tuple(int(sample.get_coordinate_val(SET, n).to_python()) for n in range(points.dim(SET)))

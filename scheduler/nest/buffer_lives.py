@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lathe.frontend.indices.linear import Linear, LoopVariable
-from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release
+from lathe.scheduler.nest.nodes import Acquire, Guard, Loop, Node, Release, StatementBlock
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -56,7 +56,7 @@ def _around(nodes: Sequence[Node], allocated: Allocated, placed: dict[StageView,
 def _touches(node: Node, allocated: Allocated) -> bool:
     if isinstance(node, Loop | Guard):
         return any(_touches(inner, allocated) for inner in node.body)
-    if not isinstance(node, Block):
+    if not isinstance(node, StatementBlock):
         return False
     stored = {tensor for user in allocated.users for tensor in user.state.tensors}
     computation = node.placement.state.computation

@@ -11,7 +11,7 @@ from lathe.scheduler.nest.buffer_lives import allocation_loops, with_buffers
 from lathe.scheduler.nest.cycles import carried_loops
 from lathe.scheduler.nest.executed import conditions_at, innermost_shared, may_grow
 from lathe.scheduler.nest.filling import fills
-from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, Role, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, Guard, Loop, Node, Release, Role, SignalNode, Slide, StatementBlock
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.shared_loops import shares_reduction
@@ -112,11 +112,11 @@ class _Builder:
                 for roots, own in views:
                     wanted = {axis: value for axis, value in roots.items() if axis.kind == "data"}
                     remaining = [each for each in own if not bound_variables(each) & reductions]
-                    nodes.append(Block(placement, "init", tuple(data), wanted, tuple(remaining), whole))
+                    nodes.append(StatementBlock(placement, "init", tuple(data), wanted, tuple(remaining), whole))
             if level == block_level:
                 role: Role = "update" if reducing else "map"
                 inside = tuple(variables[level:])
-                nodes += [Block(placement, role, inside, roots, tuple(own), whole) for roots, own in views]
+                nodes += [StatementBlock(placement, role, inside, roots, tuple(own), whole) for roots, own in views]
                 return nodes
             variable = variables[level]
             decided = conditions_at(placement, level, constraints, self.together)
@@ -154,7 +154,7 @@ class _Builder:
             roots = {axis: value for axis, value in case.roots().items() if axis.kind == "data"}
             constraints = [each for each in case.constraints() if not bound_variables(each) & reductions]
             own = tuple(v for v in inside if v not in reductions)
-            found.append(Block(placement, "init", own, roots, tuple(constraints)))
+            found.append(StatementBlock(placement, "init", own, roots, tuple(constraints)))
         return found
 
     def block_level(self, placement: Placement) -> int:
@@ -176,14 +176,14 @@ def _reductions(placement: Placement) -> set[LoopVariable]:
     return {v for leaf, variables in loops.of_leaf.items() if leaf.kind == "reduce" for v in variables}
 
 
-def _whole_init(placement: Placement) -> Block:
+def _whole_init(placement: Placement) -> StatementBlock:
     """Sets all elements of a reduction, in loops of their own, where those that it has are of elements and updates."""
     axes = placement.state.computation.axes
     variables = tuple(LoopVariable(axis.name, axis.extent) for axis in axes)
     roots: dict[Axis, Bound] = {axis: Linear.of(variable) for axis, variable in zip(axes, variables, strict=True)}
     box = {variable: (0, variable.extent - 1) for variable in variables}
     constraints = bounds_of(placement.state.computation, roots, box)
-    return Block(placement, "init", variables, roots, tuple(constraints))
+    return StatementBlock(placement, "init", variables, roots, tuple(constraints))
 
 
 SIGNALS_BEFORE, SIGNALS_BEHIND = ("barrier", "receive"), ("send",)
@@ -211,7 +211,7 @@ def _read(nodes: Sequence[Node]) -> set[Tensor]:
     for node in nodes:
         if isinstance(node, Loop | Guard):
             found |= _read(node.body)
-        elif isinstance(node, Block):
+        elif isinstance(node, StatementBlock):
             found.update(read.tensor for read in node.placement.state.computation.reads)
     return found
 

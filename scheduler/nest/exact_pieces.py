@@ -15,8 +15,6 @@ from lathe.scheduler.nest.instances import cells_read
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.schedule import StageView
 
-SET = isl.dim_type.set
-
 
 def pieces_of(placement: Placement, placed: dict[StageView, Placement]) -> list[list[Linear]]:
     """The groups of conditions on loops, no two of which hold at once, under which an instance is computed."""

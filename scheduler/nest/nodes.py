@@ -34,7 +34,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Block:
+class StatementBlock:
     """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
 
     ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
@@ -132,4 +132,4 @@ class Parts:
     chunks: tuple[tuple[ChunkNode, ...], ...]
 
 
-Node = Loop | Block | Acquire | Release | Slide | SignalNode | Guard | ChunkNode | Parts
+Node = Loop | StatementBlock | Acquire | Release | Slide | SignalNode | Guard | ChunkNode | Parts

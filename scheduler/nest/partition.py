@@ -24,7 +24,7 @@ from lathe.frontend.indices.linear import (
 )
 from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.divided_loops import with_divided_loops
-from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Guard, Loop, Node, Release, SignalNode, Slide, StatementBlock
 
 Range = tuple[int, int]
 Sign = tuple[Linear, bool]
@@ -33,7 +33,7 @@ Signs = dict[int, list[Sign]]
 
 
 def partition(nodes: Sequence[Node], box: Box | None = None) -> list[Node]:
-    """The same nest with constant loop ranges and ``ChunkNode`` in place of ``Block``."""
+    """The same nest with constant loop ranges and ``ChunkNode`` in place of ``StatementBlock``."""
     whole = {variable: (0, variable.extent - 1) for node in nodes for variable in _variables(node)}
     return with_divided_loops(_partition(nodes, {**whole, **(box or {})}, {}))
 
@@ -43,7 +43,7 @@ def _variables(node: Node) -> Sequence[LoopVariable]:
         return [node.variable, *(v for inner in node.body for v in _variables(inner))]
     if isinstance(node, Guard):
         return [v for inner in node.body for v in _variables(inner)]
-    return node.variables if isinstance(node, Block) else []
+    return node.variables if isinstance(node, StatementBlock) else []
 
 
 def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
@@ -63,7 +63,7 @@ def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Sig
                     result[-1] = replace(before, last=segment[1])  # the cut makes no difference here
                     continue
                 result.append(replace(node, first=segment[0], last=segment[1], body=tuple(body), constraints=()))
-        elif isinstance(node, Block):
+        elif isinstance(node, StatementBlock):
             result.extend(_chunks(node, box, known))
         elif isinstance(node, Guard):
             if all(bound_range(constraint, box)[0] >= 0 for constraint in node.constraints):
@@ -112,7 +112,7 @@ def same(left: Sequence[Node], right: Sequence[Node]) -> bool:
     return True
 
 
-def _chunks(block: Block, box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
+def _chunks(block: StatementBlock, box: dict[LoopVariable, Range], known: Signs) -> list[Node]:
     signs = _signs(block, known)
     boxes: list[dict[LoopVariable, Range]] = [dict(box)]
     inner = {variable: (0, variable.extent - 1) for variable in block.variables}
@@ -215,10 +215,10 @@ def _signs(node: Node, known: Signs) -> list[Sign]:
         if isinstance(node, Loop | Guard):
             for inner in node.body:
                 signs.update(dict.fromkeys(_signs(inner, known)))
-        if isinstance(node, Loop | Block | Guard):
+        if isinstance(node, Loop | StatementBlock | Guard):
             for constraint in node.constraints:
                 signs.update(dict.fromkeys((leaf, False) for leaf in _leaves(constraint)))
-        if isinstance(node, Block):
+        if isinstance(node, StatementBlock):
             for value in node.roots.values():
                 signs.update(dict.fromkeys(_choices(value)))
         elif isinstance(node, Acquire | Slide):

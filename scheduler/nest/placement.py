@@ -1,5 +1,6 @@
 """A stage in its place: the loops around it, the box it computes there, its own loops."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import islpy as isl
@@ -141,3 +142,13 @@ class Placement:
                 high = Extremum("min", (value, last))
             result[root.source] = (low, high)
         return result
+
+
+def shared_depth(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many of the loops around one chunk or stage, outermost first, are around another, too."""
+    depth = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine is not theirs:
+            break
+        depth += 1
+    return depth

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lathe.frontend.indices.linear import FloorDivision, Linear, LoopVariable, floor_divide
-from lathe.scheduler.state.loops import Affine, Fuse, LoopAxis, Mapped, Split, made_by
+from lathe.scheduler.state.loops import AffineMap, Fuse, LoopAxis, Mapped, Split, made_by
 from lathe.scheduler.state.stage import StageState
 
 SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
@@ -55,7 +55,7 @@ class _Sizes:
 
     extent: dict[LoopAxis, int]
     factor: dict[Split, int]
-    least: dict[Affine, list[int]]
+    least: dict[AffineMap, list[int]]
 
 
 def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:

@@ -12,7 +12,6 @@ from lathe.scheduler.algorithm.rewrite import rewrite
 from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import (
     Acquire,
-    Block,
     ChunkNode,
     DecidedChunk,
     Guard,
@@ -21,6 +20,7 @@ from lathe.scheduler.nest.nodes import (
     Release,
     SignalNode,
     Slide,
+    StatementBlock,
 )
 from lathe.scheduler.nest.windows import buffer_shape
 from lathe.scheduler.state.stage import Signal, StageState
@@ -92,14 +92,14 @@ class _Formatter:
                 state = node.placement.state
                 result.append(Line(f"{indent}free {state.tensor.name}", state.computation.name))
             else:
-                assert isinstance(node, Block | ChunkNode), f"{type(node).__name__} in a nest that is shown"
+                assert isinstance(node, StatementBlock | ChunkNode), f"{type(node).__name__} in a nest that is shown"
                 name = node.placement.state.computation.name
                 result += [Line(text, name) for text in self.statement(node, indent)]
         return result
 
-    def statement(self, node: Block | ChunkNode, indent: str) -> list[str]:
+    def statement(self, node: StatementBlock | ChunkNode, indent: str) -> list[str]:
         state = node.placement.state
-        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, Block) else list(node.loops)
+        pairs = [(v, v.extent) for v in node.variables] if isinstance(node, StatementBlock) else list(node.loops)
         added: list[LoopVariable] = []
         loops = []
         for variable, extent in pairs:
@@ -109,7 +109,7 @@ class _Formatter:
         rule = node.rule if isinstance(node, DecidedChunk) and node.rule else state.pragma or "chunk"
         pragma = f"{rule}({', '.join(loops)}): " if loops else ""
         condition = ""
-        if isinstance(node, Block) and node.constraints:
+        if isinstance(node, StatementBlock) and node.constraints:
             condition = " while " + " and ".join(self.condition(each) for each in node.constraints)
         result = []
         bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies

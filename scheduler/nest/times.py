@@ -14,6 +14,7 @@ from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import Axis
 from lathe.scheduler.nest.nodes import ChunkNode, Loop, Node
 from lathe.scheduler.nest.nodes import Guard as GuardNode
+from lathe.scheduler.nest.placement import shared_depth
 
 Ints = NDArray[np.int64]
 
@@ -48,12 +49,7 @@ class Occurrence:
 
     def shared(self, other: "Occurrence") -> int:
         """How many loops are around both."""
-        depth = 0
-        for mine, theirs in zip(self.around, other.around, strict=False):
-            if mine is not theirs:
-                break
-            depth += 1
-        return depth
+        return shared_depth(self.around, other.around)
 
     def depth_of(self, variable: LoopVariable) -> int | None:
         """How many loops there are around the chunk down to that of a variable; None if it is not among them."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Axis, Computation, Tensor, as_affine, evaluate
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.plain import bare, kept, plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
@@ -190,7 +190,7 @@ def _offsets(schedule: Edit, data: Tensor, tensor: Tensor) -> tuple[int, ...] | 
             return None
         offsets.append(-affine.const)
     held = {axis: np.ones(axis.extent, np.bool_) for axis in axes}
-    for condition, holds in apart(body.condition, True):
+    for condition, holds in guards_of(body.condition, True):
         named = axes_of(condition)
         if len(named) != 1 or named[0] not in held or reads_data(condition):
             return None

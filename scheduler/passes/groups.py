@@ -33,14 +33,14 @@ def is_left_open(stage: EditedStage) -> bool:
 
 
 @dataclass
-class Group:
+class StageGroup:
     """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
 
     sink: EditedStage
     inner: list[EditedStage]
     pads: list[EditedStage]
 
-    def cut(self, stage: EditedStage) -> "list[Group]":
+    def cut(self, stage: EditedStage) -> "list[StageGroup]":
         """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it.
 
         A border that both load is one of a group of its own; ``cut_apart`` gives each of them its own instead.
@@ -49,21 +49,21 @@ class Group:
         for each in reversed(self.inner):  # makers stand before their only reader
             if before & set(schedule.readers(each.tensor)):
                 before.add(each)
-        first = Group(stage, [each for each in self.inner if each in before and each is not stage], [])
-        rest = Group(self.sink, [each for each in self.inner if each not in before], [])
-        stored: list[Group] = []
+        first = StageGroup(stage, [each for each in self.inner if each in before and each is not stage], [])
+        rest = StageGroup(self.sink, [each for each in self.inner if each not in before], [])
+        stored: list[StageGroup] = []
         for pad in self.pads:
             readers = set(schedule.readers(pad.tensor))
             if readers <= before:
                 first.pads.append(pad)
             elif readers & before:
-                stored.append(Group(pad, [], []))
+                stored.append(StageGroup(pad, [], []))
             else:
                 rest.pads.append(pad)
         return [*stored, first, rest]
 
 
-def cut_apart(schedule: Edit, group: Group, stage: EditedStage) -> list[Group]:
+def cut_apart(schedule: Edit, group: StageGroup, stage: EditedStage) -> list[StageGroup]:
     """The two parts of a group, in place: of a border that both load, the first gets a stage of its own."""
     *shared, first, rest = group.cut(stage)
     for pad in (each.sink for each in shared):
@@ -101,7 +101,7 @@ def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
     return found and is_plain_read(body)
 
 
-def groups_of(schedule: Edit, target: Target) -> list[Group]:
+def groups_of(schedule: Edit, target: Target) -> list[StageGroup]:
     """The groups of the stages that wait for completion on a machine, in order."""
     open_stages = [
         stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
@@ -150,10 +150,10 @@ def _loaded_for(
 
 def _groups_without(
     schedule: Edit, open_stages: list[EditedStage], pads: Collection[EditedStage]
-) -> tuple[dict[EditedStage, Group], dict[EditedStage, EditedStage]]:
+) -> tuple[dict[EditedStage, StageGroup], dict[EditedStage, EditedStage]]:
     """The groups by their sinks, and the sink of each stage, where some stages are loaded with padding."""
     sink_of: dict[EditedStage, EditedStage] = {}
-    groups: dict[EditedStage, Group] = {}
+    groups: dict[EditedStage, StageGroup] = {}
     for stage in reversed([each for each in open_stages if each not in pads]):
         readers = schedule.readers(stage.tensor)
         follows = readers[0] if len(readers) == 1 else None
@@ -175,7 +175,7 @@ def _groups_without(
             groups[sink_of[stage]].inner.insert(0, stage)
         else:
             sink_of[stage] = stage
-            groups[stage] = Group(stage, [], [])
+            groups[stage] = StageGroup(stage, [], [])
     return groups, sink_of
 
 

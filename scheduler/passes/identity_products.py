@@ -12,7 +12,7 @@ from lathe.frontend.indices.simplify import simplified_index
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Read, Reduce
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.read_elements import Elements
-from lathe.scheduler.algorithm.rewrite import transform
+from lathe.scheduler.algorithm.rewrite import reads_replaced
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, initial_state
@@ -54,8 +54,4 @@ def insert_turn(
         return Read(made, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
 
     instead = {read: place(read) for read in reads}
-
-    def leaf(node: Expr) -> Expr | None:
-        return instead.get(node) if isinstance(node, Read) else None
-
-    reader.change(computation=reader.state.computation.mapped(lambda expr: transform(expr, leaf)))
+    reader.change(computation=reads_replaced(reader.state.computation, instead))

@@ -7,9 +7,9 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Read, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.nest.cycles import circles
-from lathe.scheduler.passes.groups import Group, is_copy
+from lathe.scheduler.passes.groups import StageGroup, is_copy
 from lathe.scheduler.passes.load_once import load_once
-from lathe.scheduler.passes.tiling.problem import Operand
+from lathe.scheduler.passes.tiling.problem import LoadedOperand
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
@@ -41,7 +41,7 @@ def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[E
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, target.config).products[stage.tensor]
-    operands = operands_of(schedule, target, stage, product, Group(stage, [], []), [])
+    operands = operands_of(schedule, target, stage, product, StageGroup(stage, [], []), [])
     for operand in operands:
         operand.stage.change(attachment=place)
     load_inside(schedule, operands)
@@ -53,10 +53,10 @@ def operands_of(
     target: Target,
     stage: EditedStage,
     product: Product | None,
-    group: Group,
+    group: StageGroup,
     computing: list[EditedStage],
-    others: Sequence[Operand] = (),
-) -> list[Operand]:
+    others: Sequence[LoadedOperand] = (),
+) -> list[LoadedOperand]:
     """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches.
 
     ``others`` load for stages that are computed in the same tiles, and for this one, too, where it reads the same; they
@@ -71,7 +71,7 @@ def operands_of(
         tensor = read.tensor
         number = next((n for n, each in enumerate(operands) if each.stage.tensor is tensor), None)
         if number is not None and stage not in operands[number].readers:  # a border that is loaded already
-            operands[number] = Operand(operands[number].stage, (*operands[number].readers, stage))
+            operands[number] = LoadedOperand(operands[number].stage, (*operands[number].readers, stage))
             continue
         if tensor in made or schedule.scope_of(tensor) != DRAM:
             continue
@@ -84,12 +84,12 @@ def operands_of(
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
             pad.change(scope=scope)
-            operands.append(Operand(pad, (stage,)))
+            operands.append(LoadedOperand(pad, (stage,)))
             cached_as[key] = instead[read.node] = tensor
             continue
         number = None if circle else _loaded_by_another(operands, stage, tensor, scope, read.node)
         if number is not None:
-            operands[number] = Operand(operands[number].stage, (*operands[number].readers, stage))
+            operands[number] = LoadedOperand(operands[number].stage, (*operands[number].readers, stage))
             cached_as[key] = instead[read.node] = operands[number].stage.tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
@@ -97,7 +97,7 @@ def operands_of(
         cached = schedule.new(initial_state(copy, scope, copies=tensor))
         first = added_to_loaded(schedule, stage, tensor) or stage
         schedule.insert(cached, before=first)
-        operands.append(Operand(cached, (stage,)))
+        operands.append(LoadedOperand(cached, (stage,)))
         cached_as[key] = instead[read.node] = cached.tensor
     if instead:
         stage.change(computation=reads_redirected(stage.state.computation, instead))
@@ -105,7 +105,7 @@ def operands_of(
 
 
 def _loaded_by_another(
-    operands: Sequence[Operand], stage: EditedStage, tensor: Tensor, scope: str, read: Read
+    operands: Sequence[LoadedOperand], stage: EditedStage, tensor: Tensor, scope: str, read: Read
 ) -> int | None:
     """The number of an operand that loads what a stage reads for another stage of its tiles already."""
     wanted = _part_read(stage, read)
@@ -144,7 +144,7 @@ def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
 
 
-def load_inside(schedule: Edit, operands: list[Operand]) -> None:
+def load_inside(schedule: Edit, operands: list[LoadedOperand]) -> None:
     """Load what is made and stored in loops around its reader, or in its own, no further out than there.
 
     Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.

@@ -7,7 +7,6 @@ that is summed under a condition on the indices of one operand is a product with
 matrix core can do it. Numbers that depend on indices are constant tensors as well.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, evaluate, interval, reads_data, substitute, walk
+from lathe.frontend.indices.conditions import conjunction, conjuncts
 from lathe.frontend.indices.plain import bare, kept, plain_axis
 from lathe.frontend.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, axes_of
 from lathe.frontend.operand import Expr
@@ -85,22 +85,6 @@ def _decides(body: Expr) -> bool:
         isinstance(node, Select) or (isinstance(node, Cast) and node.operand.dtype == "index" and node.dtype in NARROW)
         for node in walk(body)
     )
-
-
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """The conditions that must all hold for one to hold."""
-    if isinstance(condition, Binary) and condition.op == "and":
-        yield from conjuncts(condition.lhs)
-        yield from conjuncts(condition.rhs)
-    else:
-        yield condition
-
-
-def _all(conditions: list[Expr]) -> Expr:
-    result = conditions[0]
-    for each in conditions[1:]:
-        result = Binary("and", result, each)
-    return result
 
 
 # A product of two tensors under a condition.
@@ -178,7 +162,9 @@ def _masked_operand(schedule: Edit, stage: EditedStage, read: Read, conditions: 
         if plain is not None:
             points[plain] = AxisRef(axis)
     value = Read(tensor, tuple(AxisRef(axis) for axis in axes))
-    body = Select(substitute(_all(conditions), points), value, Const(0, tensor.dtype))
+    condition = conjunction(conditions)
+    assert condition is not None, f"no condition on operand {tensor.name} of {stage.name}"
+    body = Select(substitute(condition, points), value, Const(0, tensor.dtype))
     computation = Computation(fresh_name(schedule, f"{tensor.name}.masked"), axes, (), (body,))
     return schedule.insert(initial_state(computation), before=stage).tensor
 
@@ -256,18 +242,17 @@ class _Masker:
             return self._index_as_data(expr)
         if not isinstance(expr, Select) or expr.dtype == "bool":
             return expr
-        about_loops = [each for each in conjuncts(expr.condition) if not reads_data(each)]
-        about_data = [each for each in conjuncts(expr.condition) if reads_data(each)]
+        about_loops = conjunction(each for each in conjuncts(expr.condition) if not reads_data(each))
+        about_data = conjunction(each for each in conjuncts(expr.condition) if reads_data(each))
         result = expr.then
         try:
-            if about_data:
-                result = self._chosen(_all(about_data), result, expr.otherwise)
-            if about_loops:
-                condition = _all(about_loops)
-                if self._cuts_elements(condition) and all(map(_may_be_computed, (expr.then, expr.otherwise))):
-                    result = self._chosen(condition, result, expr.otherwise)
+            if about_data is not None:
+                result = self._chosen(about_data, result, expr.otherwise)
+            if about_loops is not None:
+                if self._cuts_elements(about_loops) and all(map(_may_be_computed, (expr.then, expr.otherwise))):
+                    result = self._chosen(about_loops, result, expr.otherwise)
                 else:
-                    result = expr if not about_data else Select(condition, result, expr.otherwise)
+                    result = expr if about_data is None else Select(about_loops, result, expr.otherwise)
         except _Impossible:
             return expr
         return result

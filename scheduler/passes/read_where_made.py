@@ -6,7 +6,7 @@ from lathe.frontend.nodes import ReadAccess
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.rewrite import reads_redirected
 from lathe.scheduler.legality.own_cells import OwnCells
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.target.planes import PLANES
@@ -34,4 +34,4 @@ def is_near(writer: EditedStage, reader: EditedStage, read: ReadAccess) -> bool:
     """Whether all that a read touches is made in the same iteration of the loops around the writer."""
     placed = place_stages(writer.schedule)
     uses = OwnCells.of_instances(placed[writer], placed[reader], [read])
-    return uses.depth == len(placed[writer].prefix) and held(uses, Order(every=True, stays=False)) is None
+    return uses.depth == len(placed[writer].prefix) and first_lost(uses, Order(every=True, stays=False)) is None

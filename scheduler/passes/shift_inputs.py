@@ -15,7 +15,7 @@ from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padding import AddedCells
 from lathe.scheduler.algorithm.patterns import factors
 from lathe.scheduler.algorithm.read_elements import Elements, elements_read
-from lathe.scheduler.algorithm.rewrite import transform
+from lathe.scheduler.algorithm.rewrite import reads_replaced
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.layout import TensorLayout
@@ -84,11 +84,7 @@ def shift_input(
     schedule.amend(layouts={**schedule.state.layouts, seen: layout})
 
     instead = {read: Read(seen, new.apply(read.indices)) for read in reads}
-
-    def leaf(node: Expr) -> Expr | None:
-        return instead.get(node) if isinstance(node, Read) else None
-
-    reader.change(computation=reader.state.computation.mapped(lambda expr: transform(expr, leaf)))
+    reader.change(computation=reads_replaced(reader.state.computation, instead))
 
 
 def _map(tensor: Tensor, dim: int, elements: Elements, block: int) -> IndexMap:

@@ -1,6 +1,6 @@
 """Stages of several outputs become one for each: the machine computes one output after the other."""
 
-from lathe.scheduler.commands.one_output import apart, tied_stage
+from lathe.scheduler.commands.one_output import split_by_output, tied_stage
 from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.target import Target
@@ -12,6 +12,6 @@ def split_outputs(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one
         state = stage.state
         if state.scope != DRAM or state.pragma is not None or state.attachment or tied_stage(schedule, stage):
             continue
-        stages, changes = apart(schedule, stage, 0)
+        stages, changes = split_by_output(schedule, stage, 0)
         schedule.put(changes)
         schedule.arrange(stages)

@@ -11,11 +11,11 @@ from lathe.scheduler.commands.write_through import keep_loops, write_through_acc
 from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.passes.bring_by_products import is_brought
-from lathe.scheduler.passes.groups import Group, cut_apart, groups_of
+from lathe.scheduler.passes.groups import StageGroup, cut_apart, groups_of
 from lathe.scheduler.passes.load_operands import load_inside, operands_of
 from lathe.scheduler.passes.tiling.apply import apply_tiling
 from lathe.scheduler.passes.tiling.choose import choose_tiling
-from lathe.scheduler.passes.tiling.problem import Operand, Tiling, TilingProblem
+from lathe.scheduler.passes.tiling.problem import LoadedOperand, Tiling, TilingProblem
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.less import ALL_THERE_IS
 from lathe.scheduler.state.loops import LoopAxis
@@ -54,7 +54,7 @@ class TileGroups:
                 self.refused.update((stage.id, error) for stage in (*group.pads, *group.inner, group.sink))
 
 
-def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> float:
+def _complete(schedule: Edit, group: StageGroup, target: Target, looker: Looker | None) -> float:
     """Complete a group, or the parts of it: one of its stages is stored and loaded again. The estimated cycles.
 
     It is cut where it has no tile that fits, and between its products where the parts are estimated to be quicker: a
@@ -86,13 +86,13 @@ def _complete(schedule: Edit, group: Group, target: Target, looker: Looker | Non
     return cost
 
 
-def _all_cuts(group: Group) -> list[EditedStage]:
+def _all_cuts(group: StageGroup) -> list[EditedStage]:
     """Where a group may be cut: what stores bytes rather than wider values, and of these the last that is computed."""
     in_bytes = [each for each in group.inner if each.tensor.dtype in ("int8", "uint8")]
     return [*reversed(in_bytes), *(each for each in reversed(group.inner) if each not in in_bytes)]
 
 
-def _cuts(schedule: Edit, group: Group, target: Target) -> list[EditedStage]:
+def _cuts(schedule: Edit, group: StageGroup, target: Target) -> list[EditedStage]:
     """Stages of bytes that parts with a product each can be cut at; products that bring an operand belong to others."""
     possible = [each for each in (*group.inner, group.sink) if factors(each.state.computation) is not None]
     if len(possible) < 2:
@@ -110,7 +110,7 @@ def _cuts(schedule: Edit, group: Group, target: Target) -> list[EditedStage]:
     return found
 
 
-def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker | None) -> float:
+def _complete_group(schedule: Edit, group: StageGroup, target: Target, looker: Looker | None) -> float:
     """Scopes, caches, tiles and places of one group; the estimated cycles."""
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
@@ -126,7 +126,7 @@ def _complete_group(schedule: Edit, group: Group, target: Target, looker: Looker
     computing = [*group.inner, writer]
     for stage in computing:
         stage.change(scope=target.near.name)
-    operands: list[Operand] = []
+    operands: list[LoadedOperand] = []
     products = plan_lanes(schedule, target.config).products
     for stage in computing:
         product = products[stage.tensor]

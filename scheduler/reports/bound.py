@@ -15,10 +15,10 @@ from lathe.configs.notebook import repr_html
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.scheduler.passes.complete import up_to
-from lathe.scheduler.reports.bound_bytes import any_lanes, beats, loaded, loaded_anywhere, stored
-from lathe.scheduler.reports.bound_points import Bits, Masks, Points, united
+from lathe.scheduler.reports.bound_bytes import any_lanes, beats, bytes_loaded, bytes_stored, loaded_anywhere
+from lathe.scheduler.reports.bound_points import Bits, CountedPoints, Masks, united
 from lathe.scheduler.reports.bound_sizes import ProductTraffic
-from lathe.scheduler.reports.bound_work import Way, ways
+from lathe.scheduler.reports.bound_work import Way, ways_to_compute
 from lathe.scheduler.reports.products import Source
 from lathe.scheduler.state.memories import DATA, NEAR, PARAMETERS, TABLES, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -177,7 +177,9 @@ class _Program:
         """The bound of the program."""
         self._need()
         stages = tuple(self._stage(stage) for stage in self.schedule.stages)
-        outputs = {tensor.name: stored(tensor, self._made(tensor), self.config) for tensor in self.schedule.outputs}
+        outputs = {
+            tensor.name: bytes_stored(tensor, self._made(tensor), self.config) for tensor in self.schedule.outputs
+        }
         loads: dict[str, dict[str, int]] = {kind: {} for kind in ("inputs", "weights", "parameters")}
         for tensor, (size, scope) in self.loads.items():
             loads[KINDS.get(scope, "inputs")][tensor.name] = size
@@ -237,7 +239,7 @@ class _Program:
         computation = stage.state.computation
         if computation.where is None:
             return _whole(tensor)
-        points = Points(dict.fromkeys(computation.axes), [(computation.where, True)])
+        points = CountedPoints(dict.fromkeys(computation.axes), [(computation.where, True)])
         return points.read(tuple(axis + 0 for axis in computation.axes), tensor.shape)
 
     def _maker(self, tensor: Tensor) -> Computation | None:
@@ -250,7 +252,7 @@ class _Program:
         computation = stage.state.computation
         best: tuple[tuple[int, int], Way, dict[Tensor, tuple[int, str]]] | None = None
         loads = _Loads(self, stage, axes)
-        for way in ways(computation, axes, self._maker, self.config):
+        for way in ways_to_compute(computation, axes, self._maker, self.config):
             moved = loads.of(way)
             cycles = sum(beats(size, self.config) for size, _ in moved.values()) * self.config.memory.cycles_per_beat
             cost = max(way.steps, cycles), way.steps
@@ -272,11 +274,13 @@ class _Program:
                 sizes[scope] += size
             if self.schedule.maker(source.read.tensor) is not None:
                 tensor = source.read.tensor
-                written = stored(tensor, _whole(tensor), self.config)
+                written = bytes_stored(tensor, _whole(tensor), self.config)
                 self.between[tensor] = self.between.get(tensor, written) + size
         made = next(iter(stage.state.tensors))
         lanes = any_lanes(NEAR, made.ndim, self.config)
-        results = loaded(made, _whole(made), NEAR, lanes, self.config) // loaded_bytes(self.config, NEAR, made.dtype)
+        results = bytes_loaded(made, _whole(made), NEAR, lanes, self.config) // loaded_bytes(
+            self.config, NEAR, made.dtype
+        )
         self.layers.append(ProductTraffic(sizes[DATA], sizes[WEIGHTS], results))
 
 
@@ -306,7 +310,7 @@ class _Loads:
             if way.unit == "copy":
                 size = loaded_anywhere(tensor, masks, config)
             else:
-                size = loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config)
+                size = bytes_loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config)
             _add(found, tensor, size, scope)
         return found
 
@@ -315,8 +319,8 @@ class _Loads:
         found: dict[Source, tuple[int, str]] = {}
         for source, (scope, lanes) in way.operands.items():
             axes = {**self.axes, **dict.fromkeys(self.stage.state.computation.reduce_axes)}
-            masks = Points(axes, source.inside).read(source.read.indices, source.read.tensor.shape)
-            found[source] = loaded(source.read.tensor, masks, scope, lanes, self.program.config), scope
+            masks = CountedPoints(axes, source.inside).read(source.read.indices, source.read.tensor.shape)
+            found[source] = bytes_loaded(source.read.tensor, masks, scope, lanes, self.program.config), scope
         return found
 
 
@@ -326,7 +330,7 @@ def _add(found: dict[Tensor, tuple[int, str]], tensor: Tensor, size: int, scope:
 
 def _read(stage: StageView, axes: Mapping[Axis, Bits | None], read: ReadAccess) -> Masks:
     """What a read of a stage reads at the points that are needed."""
-    points = Points({**axes, **dict.fromkeys(stage.state.computation.reduce_axes)}, read.guards)
+    points = CountedPoints({**axes, **dict.fromkeys(stage.state.computation.reduce_axes)}, read.guards)
     return points.read(read.indices, read.tensor.shape)
 
 

@@ -15,7 +15,7 @@ from lathe.scheduler.target.element import Element, element_of, loaded_bytes
 from lathe.scheduler.target.planes import PLANES
 
 
-def loaded(tensor: Tensor, masks: Masks, scope: str, lanes: Iterable[Lanes], config: HardwareConfig) -> int:
+def bytes_loaded(tensor: Tensor, masks: Masks, scope: str, lanes: Iterable[Lanes], config: HardwareConfig) -> int:
     """The fewest bytes that bring what ``masks`` say of a tensor to a memory, in the best of these lanes."""
     element = element_of(config, scope)
     return min(_elements(element, masks, each) for each in lanes) * loaded_bytes(config, scope, tensor.dtype)
@@ -24,7 +24,7 @@ def loaded(tensor: Tensor, masks: Masks, scope: str, lanes: Iterable[Lanes], con
 def loaded_anywhere(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
     """The same for the memory and the lanes that take the fewest, of those that any instruction reads data from."""
     scopes = (DATA, WEIGHTS, NEAR) if tensor.dtype == "int8" else (NEAR,)
-    return min(loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config) for scope in scopes)
+    return min(bytes_loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config) for scope in scopes)
 
 
 def any_lanes(scope: str, rank: int, config: HardwareConfig) -> list[Lanes]:
@@ -36,7 +36,7 @@ def any_lanes(scope: str, rank: int, config: HardwareConfig) -> list[Lanes]:
     return [*element_of(config, scope).possible_lanes(range(rank))]
 
 
-def stored(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
+def bytes_stored(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
     """The fewest bytes that a store of a tensor takes: a byte for each value, or as many planes of them as it has."""
     element = element_of(config, DRAM)
     count = min(_elements(element, masks, each) for each in element.possible_lanes(range(len(masks))))

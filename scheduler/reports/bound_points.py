@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.nodes import Axis, Guard, axes_of, reads_data
 from lathe.frontend.operand import Expr
 
@@ -26,7 +26,7 @@ MOST = 1 << 20
 """The most points that are looked at together: of more only a part, so that counts are too small, never too large."""
 
 
-class Points:
+class CountedPoints:
     """The points of axes at which conditions hold, as a product of groups of axes that conditions join.
 
     ``axes`` gives for each axis which of its values there are, a bool array of its extent; None for all. Conditions on
@@ -35,7 +35,7 @@ class Points:
 
     def __init__(self, axes: Mapping[Axis, Bits | None], conditions: Iterable[Guard] = ()) -> None:
         self.groups: list[tuple[tuple[Axis, ...], Bits]] = []
-        given = [part for each in conditions for part in apart(*each) if not reads_data(part[0])]
+        given = [part for each in conditions for part in guards_of(*each) if not reads_data(part[0])]
         for group in _joined(tuple(axes), [axes_of(condition) for condition, _ in given]):
             own = [each for each in given if set(axes_of(each[0])) & set(group)]
             self.groups.append((group, _where(group, axes, own)))
@@ -197,4 +197,4 @@ def _box_in(found: Bits) -> list[Bits]:
     return [np.arange(extent) == (-1 if cell is None else cell[n]) for n, extent in enumerate(found.shape)]
 
 
-__all__ = ["Bits", "Masks", "Points", "united"]
+__all__ = ["Bits", "CountedPoints", "Masks", "united"]

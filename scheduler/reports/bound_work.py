@@ -17,7 +17,7 @@ from lathe.frontend.operand import Expr
 from lathe.isa import AluOp
 from lathe.isa.table import alu_operations
 from lathe.scheduler.algorithm.patterns import dimension_of
-from lathe.scheduler.reports.bound_points import Bits, Points
+from lathe.scheduler.reports.bound_points import Bits, CountedPoints
 from lathe.scheduler.reports.products import Maker, Source, factors_of, products_in, source_of
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
@@ -54,7 +54,7 @@ class Way:
         return self.gemm + self.reset + self.alu + self.rescale
 
 
-def ways(
+def ways_to_compute(
     computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
 ) -> list[Way]:
     """All ways to compute the points of a stage; ``needed``: which values of its data axes anybody reads."""
@@ -83,12 +83,12 @@ class _Stage:
         self.results = self.points(())
         self.multiplied = products_in(computation, maker, needed)
 
-    def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> Points:
+    def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> CountedPoints:
         """The points of the data axes, or of all axes, where conditions hold."""
         axes: dict[Axis, Bits | None] = dict(self.needed)
         if reduced:
             axes.update(dict.fromkeys(self.computation.reduce_axes))
-        return Points(axes, (*self.guards, *conditions))
+        return CountedPoints(axes, (*self.guards, *conditions))
 
     def lanes(self, block: int = 0) -> Iterator[dict[Axis, int]]:
         """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements.
@@ -197,8 +197,8 @@ class _Stage:
         return (Lanes(*along),)
 
     def on_alu(self) -> Iterator[Way]:
-        counts: list[tuple[int, Points, frozenset[Axis]]] = []
-        added: list[tuple[Points, frozenset[Axis]]] = []
+        counts: list[tuple[int, CountedPoints, frozenset[Axis]]] = []
+        added: list[tuple[CountedPoints, frozenset[Axis]]] = []
         reset = False
         for body in self.computation.bodies:
             reduction = body.kind if isinstance(body, Reduce) else None
@@ -284,4 +284,4 @@ def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
     return {axis: size for axis, size in sides if axis is not None and size > 1}
 
 
-__all__ = ["Way", "ways"]
+__all__ = ["Way", "ways_to_compute"]

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.notebook import repr_html
@@ -32,8 +31,6 @@ from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.elements import physical_of
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.machine import check_machine
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

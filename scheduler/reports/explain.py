@@ -15,7 +15,7 @@ from lathe.isa.needed_extensions import extensions_of
 from lathe.scheduler.emission.assemble import footprints_of, lanes_as_wanted, steps_in_order
 from lathe.scheduler.emission.dram_map import DramLayout
 from lathe.scheduler.emission.emit import Emitter
-from lathe.scheduler.emission.fresh_zeros import going
+from lathe.scheduler.emission.fresh_zeros import needless_resets
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Slide
@@ -227,7 +227,7 @@ class _Explainer(Emitter):
             isinstance(each, _Tally) and not each.constraint for each in self.found.values()
         ):
             stream = [entry for entry, _ in self.entries if not isinstance(entry, Marker)]
-            gone, needed = frozenset(going(stream, self.zeros.needless())), self.zeros.needed
+            gone, needed = frozenset(needless_resets(stream, self.zeros.needless())), self.zeros.needed
         found = [_class_of(tally, gone, needed) for tally in self.found.values()]
         return tuple(sorted(found, key=lambda each: order[each.stage]))
 

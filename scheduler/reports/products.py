@@ -9,7 +9,7 @@ from lathe.frontend.nodes import Axis, Binary, Guard, Read, Reduce, Select, read
 from lathe.frontend.operand import Expr
 from lathe.frontend.programs import topological
 from lathe.scheduler.algorithm.patterns import is_plain_read
-from lathe.scheduler.reports.bound_points import Bits, Points
+from lathe.scheduler.reports.bound_points import Bits, CountedPoints
 
 Maker = Callable[[Tensor], Computation | None]
 """The computation that makes a tensor; None for what comes from the host."""
@@ -89,7 +89,7 @@ def products_in(computation: Computation, maker: Maker, needed: Mapping[Axis, Bi
     if found is None:
         return 0
     own: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
-    return Points({**needed, **dict.fromkeys(computation.reduce_axes)}, (*own, *found.counted)).number
+    return CountedPoints({**needed, **dict.fromkeys(computation.reduce_axes)}, (*own, *found.counted)).number
 
 
 def products_of(outputs: Sequence[Tensor]) -> int:

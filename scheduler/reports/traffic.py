@@ -2,14 +2,9 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Instruction, Load, MemoryType, Store
-
-Ints = NDArray[np.int64]
 
 OF_PROGRAM = ("instructions", MemoryType.UOP.name.lower())
 """What is loaded of the program itself, not of data."""

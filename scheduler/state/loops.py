@@ -45,7 +45,7 @@ class Fuse:
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineMap:
     """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
 
     ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
@@ -77,7 +77,7 @@ class Mapped:
     others: tuple[tuple[tuple[Linear, ...], tuple[Linear, ...]], ...] = ()
 
 
-Relation = Split | Fuse | Affine | Mapped
+Relation = Split | Fuse | AffineMap | Mapped
 
 
 def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:

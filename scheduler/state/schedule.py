@@ -17,7 +17,7 @@ from lathe.frontend import Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.state.layout import TensorLayout
 from lathe.scheduler.state.less import ALL_THERE_IS, Less
-from lathe.scheduler.state.loops import Affine, AxisLike, LoopAxis, Mapped, made_by, replaced_by
+from lathe.scheduler.state.loops import AffineMap, AxisLike, LoopAxis, Mapped, made_by, replaced_by
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.state.storage import StorageBuffer
@@ -168,8 +168,8 @@ class StageView:
         if found:
             made = [each for each in self.state.relations if found[0] in replaced_by(each)]
             earlier = "split or fuse"
-            if made and isinstance(made[0], Affine | Mapped):
-                earlier = made[0].command if isinstance(made[0], Affine) else "set_schedule"
+            if made and isinstance(made[0], AffineMap | Mapped):
+                earlier = made[0].command if isinstance(made[0], AffineMap) else "set_schedule"
             raise ScheduleError(
                 f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
                 "returned.",

@@ -13,7 +13,7 @@ from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.frontend.indices.linear import Linear, bound_range
 from lathe.isa import Unit
 from lathe.scheduler.errors import BuildError, CapacityError
-from lathe.scheduler.nest.nodes import Acquire, Block, Guard, Loop, Node, Release, SignalNode, Slide
+from lathe.scheduler.nest.nodes import Acquire, Guard, Loop, Node, Release, SignalNode, Slide, StatementBlock
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
@@ -156,7 +156,7 @@ def lifetimes(
                 buffer = buffers[owner(node.placement.stage)]
                 buffer.last = max(buffer.last, clock)
             else:
-                assert isinstance(node, Block)
+                assert isinstance(node, StatementBlock)
                 stage = node.placement.stage
                 size = temporaries.get(stage, 0)
                 if size:

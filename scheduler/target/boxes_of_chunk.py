@@ -20,7 +20,7 @@ from lathe.frontend.nodes import Axis, Guard, Read, Select, Undef, axes_of
 from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import with_children
 from lathe.scheduler.target.chunk import Chunk, Operand
-from lathe.scheduler.target.vectors import restricted
+from lathe.scheduler.target.parts_of_chunk import restricted
 
 Range = tuple[int, int]  # first and last iteration
 Grid = NDArray[np.int64]
@@ -54,7 +54,7 @@ def _decided(chunk: Chunk, selects: list[Select]) -> Iterator[tuple[list[Range],
     loops = _loops_of(chunk, [select.condition for select in selects])
     truth = [_holds(chunk, select.condition, loops) for select in selects]
     whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
-    return boxes(truth, loops, whole, 0)
+    return constant_boxes(truth, loops, whole, 0)
 
 
 def _selects(expr: Expr) -> list[Select]:
@@ -84,7 +84,7 @@ def _holds(chunk: Chunk, condition: Expr, loops: list[int]) -> NDArray[np.bool_]
     return np.broadcast_to(np.asarray(evaluate(condition, values), np.bool_), shape)
 
 
-def boxes(
+def constant_boxes(
     truth: list[NDArray[np.bool_]], loops: list[int], box: list[Range], depth: int
 ) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
     """Boxes on which all conditions are constant, in lexicographic order of the loops that they depend on."""
@@ -96,7 +96,7 @@ def boxes(
     for _, run in groupby(range(extent), key=lambda n: keys[n]):
         values = list(run)
         box[loops[depth]] = (values[0], values[-1])
-        yield from boxes([each[values[0]] for each in truth], loops, box, depth + 1)
+        yield from constant_boxes([each[values[0]] for each in truth], loops, box, depth + 1)
     box[loops[depth]] = (0, extent - 1)
 
 

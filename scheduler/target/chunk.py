@@ -232,7 +232,6 @@ class LaneRange:
     first: int
     loops: tuple[tuple[int, int], ...]
     count: int
-    partial_ok: bool = True
     broadcast: bool = False
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Computation, Tensor, evaluate
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.plain import bare, constant_value
 from lathe.frontend.nodes import Axis, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
@@ -59,7 +59,7 @@ def data_cells(computation: Computation, cells_of: Callable[[Tensor], Cells | No
         then = constant_value(value.otherwise) == 0
         if reads_data(value.condition) or not (then or constant_value(value.then) == 0):
             break
-        for condition, holds in apart(value.condition, then):
+        for condition, holds in guards_of(value.condition, then):
             axis = _only(axes_of(condition))
             if axis in held:
                 held[axis] &= evaluate(condition, {axis: _values(axis)}) == holds
@@ -84,7 +84,7 @@ def _values(axis: Axis) -> NDArray[np.int64]:
     return np.arange(axis.start, axis.start + axis.extent)
 
 
-def within(cells: Cells | None, low: tuple[int, ...], extent: tuple[int, ...]) -> Cells | None:
+def cells_within(cells: Cells | None, low: tuple[int, ...], extent: tuple[int, ...]) -> Cells | None:
     """The same of a box: a byte for each index from its first one on. All may hold data beside the tensor."""
     if cells is None or len(cells) != len(extent):
         return None

@@ -22,7 +22,7 @@ from lathe.scheduler.algorithm.undefined import defined
 from lathe.scheduler.nest.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.nest.partition import Range, Sign, cut, same
 from lathe.scheduler.state.memories import DRAM
-from lathe.scheduler.target.boxes_of_chunk import Grid, boxes, with_choices
+from lathe.scheduler.target.boxes_of_chunk import Grid, constant_boxes, with_choices
 from lathe.scheduler.target.rule_choice import has_own_rule, rule_for, rule_of
 from lathe.scheduler.target.rules.borders import constants_around
 from lathe.scheduler.target.statement import statement_of
@@ -161,7 +161,7 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
     truth = [np.broadcast_to(np.asarray(evaluate(each, axes), np.bool_), shape) for each in conditions]
     loops = [n for n, (v, _) in enumerate(node.loops) if v in grids]
     parts: list[tuple[list[Range], DecidedChunk]] = []
-    for box, values in boxes(truth, loops, [(0, extent - 1) for _, extent in node.loops], 0):
+    for box, values in constant_boxes(truth, loops, [(0, extent - 1) for _, extent in node.loops], 0):
         chosen = dict(zip((id(select) for select in selects), values, strict=True))
         bodies = tuple(_resolved(body, chosen) for body in defined(state.computation).bodies)
         parts.append((box, _part(node, box, bodies, values)))

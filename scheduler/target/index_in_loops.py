@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lathe.frontend import evaluate, reads_data
-from lathe.frontend.indices.conditions import apart
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.linear import Linear, LoopVariable
 from lathe.frontend.nodes import Axis, Guard, axes_of
 from lathe.scheduler.target.chunk import Index
@@ -90,7 +90,7 @@ def _only_iteration(
 ) -> int | None:
     """The one iteration of a loop that conditions leave, each by itself on an index; None if there are several."""
     left = np.ones(len(loops[loop][1]), np.bool_)
-    for guard, holds in (each for condition, met in guards for each in apart(condition, met)):
+    for guard, holds in (each for condition, met in guards for each in guards_of(condition, met)):
         used = axes_of(guard)
         own = [axis for axis in used if axes[axis].coefficients[loop]]
         if reads_data(guard) or len(used) != 1 or not own:

@@ -14,7 +14,7 @@ from lathe.scheduler.target.rules import RULES
 
 
 @dataclass(frozen=True)
-class Memory:
+class Scratchpad:
     """A scratchpad of ``depth`` elements that instructions of ``unit`` write."""
 
     name: str
@@ -35,29 +35,29 @@ class Target:
         return self.config.name
 
     @cached_property
-    def memories(self) -> dict[str, Memory]:
+    def memories(self) -> dict[str, Scratchpad]:
         """The scratchpads by name."""
         return {
-            name: Memory(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
+            name: Scratchpad(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
             for name in SCRATCHPADS
         }
 
     @property
-    def near(self) -> Memory:
+    def near(self) -> Scratchpad:
         """The memory in which results are computed."""
         return self.memories[NEAR]
 
     @property
-    def data(self) -> Memory:
+    def data(self) -> Scratchpad:
         """The memory from which products read data."""
         return self.memories[DATA]
 
     @property
-    def weights(self) -> Memory:
+    def weights(self) -> Scratchpad:
         """The memory from which products read weights."""
         return self.memories[WEIGHTS]
 
-    def memory_of(self, product: Product | None, read: Read, computation: Computation | None = None) -> Memory:
+    def memory_of(self, product: Product | None, read: Read, computation: Computation | None = None) -> Scratchpad:
         """The memory in which what a computation reads must be: a matrix product, or None for any other.
 
         Of any other, the parameters and tables of a ``computation`` that is a rescaling are in memories of their own.

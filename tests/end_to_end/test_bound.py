@@ -12,7 +12,6 @@ import lathe as lt
 from lathe.frontend import placeholders
 
 MACHINES = {name: lt.load_config(name).with_(**{"memory.latency": 0}) for name in lt.shipped_configs()}
-RESCALING = [name for name, machine in MACHINES.items() if "rescale" in machine.extensions]
 
 CONVOLUTIONS = [  # ResNet-18: pixels, channels, filters, kernel, stride
     (56, 64, 64, 3, 1), (56, 64, 64, 1, 1), (56, 64, 128, 3, 2), (56, 64, 128, 1, 2), (28, 128, 128, 3, 1),

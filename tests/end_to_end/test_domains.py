@@ -34,17 +34,15 @@ def outside_the_tensor():
     return lt.compute((21, 20), lambda i, j: A[i - j, j], name="T", where=lambda i, j: j <= i)
 
 
-def product():
-    def sums(i, j):
-        return lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k)
+def sums(i, j):
+    return lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k)
 
+
+def product():
     return lt.compute((21, 20), sums, name="T", where=lambda i, j: j <= i)
 
 
 def chain():
-    def sums(i, j):
-        return lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k)
-
     def lower(i, j):
         return j <= i
 

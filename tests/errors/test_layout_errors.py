@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 from refused_commands import Refused, check_refused
 
-from lathe.configs import load_config
 from lathe.frontend import Axis, Tensor, compute, placeholder
 from lathe.frontend.polyhedra import limited_operations
 from lathe.scheduler import AXIS_SEPARATOR, Schedule, ScheduleError, create_schedule
-
-CONFIG = load_config("vta")
 
 A = placeholder((8, 12), "int8", "A")
 B = compute(A.shape, lambda i, j: A[i, j] + 1, "B")

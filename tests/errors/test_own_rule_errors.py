@@ -7,7 +7,6 @@ import pytest
 from extended_machines import with_extensions
 
 import lathe as lt
-from lathe.scheduler.target.rules import RULES
 
 TINY, VTA = lt.load_config("tiny"), lt.load_config("vta")
 RESCALES = with_extensions(TINY, ("rescale",)).with_(name="rescales")
@@ -18,14 +17,6 @@ CHUNK = "of rule 'own' for chunk B.acc.map(i in 0..8)"
 
 A = lt.placeholder((8,), "int32", name="A")
 B = lt.compute((8,), lambda i: A[i] + 1, name="B")
-
-
-@pytest.fixture(autouse=True)
-def rules_as_they_were():
-    before = dict(RULES)
-    yield
-    RULES.clear()
-    RULES.update(before)
 
 
 def scheduled(make, rule="own"):

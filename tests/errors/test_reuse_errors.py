@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 from refused_commands import Refused, check_refused, text_of
 
-from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule
 
-CONFIG = load_config("vta")
 A = placeholder((10, 10), "int32", "A")
 r = reduce_axis(3, "r")
 along_x = compute((10, 8), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], "B")
@@ -27,14 +25,6 @@ other = create_schedule(along_x)
 
 def at(axis: str, tensor: Tensor = A, **options: str) -> Callable[[Schedule], object]:
     return lambda s: s.reuse_at(tensor, s[s.outputs[0]], axis, **options)  # type: ignore[arg-type]
-
-
-def kept(scope: str) -> Callable[[Schedule], object]:
-    def command(s: Schedule) -> None:
-        s[produced].set_scope(scope)
-        s[produced].reuse_at(s[of_produced], "y")
-
-    return command
 
 
 # fmt: off

@@ -13,6 +13,28 @@ from lathe.frontend import Tensor
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.state.memories import DRAM, NEAR, OPERANDS
 
+LOOPS = (
+    "split",
+    "split",
+    "tile",
+    "reorder",
+    "fuse",
+    "unroll",
+    "compute_at",
+    "compute_at",
+    "compute_root",
+    "reuse_at",
+    "reuse_at",
+    "emit_insn",
+    "set_scope",
+    "cache_write",
+    "cache_read",
+)
+"""Loops, places and memories of stages."""
+
+MOVES = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")
+"""Loops and places alone: what decides which iterations may change their order."""
+
 
 @dataclass
 class Command:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from random_commands import ORDER, Command, commands
+from random_commands import LOOPS, ORDER, Command, commands
 from random_domains import programs_with_domains
 from random_layouts import layouts
 from random_programs import Choice, programs
@@ -18,23 +18,6 @@ from lathe.scheduler.state.storage import StorageBuffer
 MOST_ON_MACHINE = 4_000
 """Instances of a schedule that is built and simulated: compiling one by one takes long."""
 
-LOOPS = (
-    "split",
-    "split",
-    "tile",
-    "reorder",
-    "fuse",
-    "unroll",
-    "compute_at",
-    "compute_at",
-    "compute_root",
-    "reuse_at",
-    "reuse_at",
-    "emit_insn",
-    "set_scope",
-    "cache_write",
-    "cache_read",
-)
 QUEUES = ("parallelize", "distribute", "vthread", "double_buffer")
 NEIGHBOURS = ("before", "then", "between")
 STORAGE = ("store_in", "store_in", "allocate_at")

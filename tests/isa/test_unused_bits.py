@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from invoked import lathe as run
 
 import lathe as lt
-from lathe.command_line import main
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Rescale, Store, decode, encode
 from lathe.isa import verify_stream as verify
 from lathe.isa.unused_bits import unused_bits
@@ -76,10 +75,6 @@ def test_the_verifier_finds_them_in_bytes():
         "extension 'gemm_begin' is off, not 1."
     )
     assert verify(LATHE16, decode(LATHE16, encoded), PagedMemory(), encoded=encoded) == []
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture

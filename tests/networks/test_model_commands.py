@@ -5,18 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from invoked import lathe
 from networks_checking import LATHE16, random_inputs
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.command_line import main
 from lathe.configs.extensions import PURPOSES
 from lathe.isa import Gemm
-
-
-def lathe(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def good(*words):

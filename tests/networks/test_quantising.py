@@ -8,13 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner
+from invoked import lathe
 from networks_checking import LATHE16, random_inputs, with_onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from recurrent_models import RecurrentModel
 
 import lathe as lt
-from lathe.command_line import main
 from lathe.frontend.onnx.reading import read_model
 from lathe.networks import quantising
 from lathe.networks.quantising import quantised
@@ -40,11 +39,6 @@ def kinds(model):
 def held(model, name):
     (found,) = (each for each in model.graph.initializer if each.name == name)
     return onnx.numpy_helper.to_array(found)
-
-
-def weight_scales(model):
-    names = [node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear" and "weight" in node.name]
-    return [held(model, name) for name in names]
 
 
 def cosine(a, b):
@@ -291,10 +285,6 @@ def test_models_and_kinds_that_are_refused():
         f"model 'model' must be in float to be quantised, and has node {first.name!r} of {first.op_type} already. Use "
         "it as it is."
     )
-
-
-def lathe(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture

@@ -4,15 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from invoked import lathe
 from networks_checking import random_inputs
 from qdq_models import QdqModel
 
-from lathe.command_line import main
-
 
 def run(*words):
-    return CliRunner().invoke(main, ["run", *(str(word) for word in words)])
+    return lathe("run", *words)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from random_onnx import random_floats
 from recurrent_models import GATES, RecurrentModel
 
 from lathe.frontend.onnx.reading import read_model
@@ -15,12 +16,6 @@ from lathe.frontend.onnx.unrolling import unrolled
 def with_onnxruntime(model, inputs):
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, inputs)
-
-
-def inputs_of(model, seed=1):
-    generator = np.random.default_rng(seed)
-    shapes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in model.graph.input}
-    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def kinds(model):
@@ -33,7 +28,7 @@ def check_alike(model, run=with_onnxruntime, **inputs):
     assert found.stayed == {}
     onnx.checker.check_model(found.proto, full_check=True)
     assert not {*kinds(found.proto)} & {*GATES}
-    inputs = inputs_of(model) | inputs
+    inputs = random_floats(model, seed=1) | inputs
     for made, expected in zip(with_onnxruntime(found.proto, inputs), run(model, inputs), strict=True):
         assert made.shape == expected.shape
         np.testing.assert_allclose(made, expected, rtol=0, atol=2e-6)
@@ -138,7 +133,7 @@ def test_what_stays_says_why(reason):
     found = unrolled(read_model(model))
     assert found.stayed == {"LSTM0": reason}
     assert "LSTM" in kinds(found.proto)
-    inputs = inputs_of(model)
+    inputs = random_floats(model, seed=1)
     for made, expected in zip(with_onnxruntime(found.proto, inputs), with_onnxruntime(model, inputs), strict=True):
         assert np.array_equal(made, expected)
 

@@ -1,7 +1,7 @@
-"""A convolution in tiles, scheduled by hand, every stage with its rule."""
+"""Convolutions: one in tiles, scheduled by hand, every stage with its rule; and layers of 8 bits."""
 
 from lathe.frontend import Tensor, placeholder
-from lathe.frontend.operators import conv2d
+from lathe.frontend.operators import conv2d, requantise
 from lathe.scheduler import Schedule, create_schedule
 
 
@@ -20,3 +20,9 @@ def padded_convolution(rows: int) -> tuple[Schedule, list[Tensor]]:
         s[T].emit_insn(s[T].axis[0], rule)
     s[C].emit_insn(yi, "dma")
     return s, [A, W, C]
+
+
+def conv(data: Tensor, kernel: int, filters: int = 16, name: str = "conv", **options: object) -> Tensor:
+    """A layer, channels last: a convolution whose sums are shifted by 7 bits and cut to int8."""
+    weights = placeholder((filters, kernel, kernel, data.shape[-1]), "int8", f"{name}.weights")
+    return requantise(conv2d(data, weights, name=name, **options), 7, name=f"{name}.narrow")

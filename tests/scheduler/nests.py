@@ -4,7 +4,7 @@ from meanings import check_values
 from random_programs import random_inputs
 
 from lathe.configs import load_config
-from lathe.frontend import Tensor, compute, placeholder, placeholders
+from lathe.frontend import Tensor, compute, placeholder, placeholders, reduce_axis, sum
 from lathe.scheduler import Schedule, create_schedule, interpret, lower
 
 CONFIG = load_config("vta")
@@ -42,6 +42,12 @@ def two_stages(extent: int = 60) -> tuple[Tensor, Tensor, Schedule]:
     return B, C, create_schedule(C)
 
 
+def grid(height: int = 5, width: int = 7) -> tuple[Tensor, Schedule]:
+    A = placeholder((height, width), "int32", "A")
+    C = compute((height, width), lambda i, j: A[i, j] + 1, "C")
+    return C, create_schedule(C)
+
+
 def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Schedule]:
     """Two stencils, one after the other: a window of 3 along each dimension."""
     A = placeholder((height, width), "int32", "A")
@@ -56,3 +62,10 @@ def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor, Schedule]:
     B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
     D = compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")
     return B, D, create_schedule(D)
+
+
+def row_sum() -> tuple[Tensor, Tensor]:
+    """The RFC's first example of overcompute."""
+    A = placeholder((16, 14), "int32", "A")
+    j = reduce_axis(14, "j")
+    return A, compute(16, lambda i: sum(A[i, j], axis=j), "B")

@@ -8,11 +8,11 @@ from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.indices.conditions import conjuncts
 from lathe.frontend.nodes import Read, Reduce, Select, Undef
 from lathe.frontend.operand import walk
 from lathe.scheduler import PaddingWitness, Schedule
 from lathe.scheduler.nest.interpret import interpret_padded
-from lathe.scheduler.passes.mask_conditions import conjuncts
 
 
 def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from lathe.frontend.indices.conditions import mask_of
 from lathe.frontend.indices.linear import Bound, LoopVariable, bound_value
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.nodes import Block, Guard, Loop, Node
+from lathe.scheduler.nest.nodes import Guard, Loop, Node, StatementBlock
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.state.loops import LoopAxis
 
@@ -47,7 +47,7 @@ def _steps(nodes: list[Node], loops: dict[LoopVariable, int], conditions: bool) 
         elif isinstance(node, Guard):
             if hold(node.constraints, loops):
                 yield from _steps(node.body, loops, conditions)
-        elif isinstance(node, Block):
+        elif isinstance(node, StatementBlock):
             mask = mask_of(node.placement.state.computation)
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = loops | dict(zip(node.variables, values, strict=True))

@@ -26,7 +26,7 @@ from lathe.isa import (
 )
 from lathe.sim import simulate_program
 
-SIZE, CHANNELS, BLOCK, TAPS = 56, 64, 16, 9
+SIZE, CHANNELS, BLOCK = 56, 64, 16
 ROWS = 14  # of a tile
 BLOCKS = CHANNELS // BLOCK
 WIDTH = SIZE + 2

@@ -73,7 +73,6 @@ class PerCycle(Memory):
         )  # end of the latest compute instruction, once it is certain; None while a load is under way
         self.compute_load = self.load_end = None  # a load that has started, and its end when it is known
         self.compute_current = None
-        self.compute_free = True
         self.pack_left = 0  # bursts of the store under way, still to be packed whole
         self.pack_beats = 0  # of the burst being packed
         self.pack_done = 0

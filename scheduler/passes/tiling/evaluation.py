@@ -17,7 +17,7 @@ from lathe.scheduler.passes.tiling.cycles import (
     cycles_without_product,
 )
 from lathe.scheduler.passes.tiling.model import TilingModel
-from lathe.scheduler.passes.tiling.problem import Operand, Tiling
+from lathe.scheduler.passes.tiling.problem import LoadedOperand, Tiling
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.steps import steps_of_alu
@@ -76,11 +76,11 @@ class _Evaluation:
         self.options = [self._options(n, operand) for n, operand in enumerate(model.problem.operands)]
         self.least = [min(option[2] for option in options) for options in self.options]
 
-    def _rounds(self, operand: Operand) -> int:
+    def _rounds(self, operand: LoadedOperand) -> int:
         """In how many parts of a reduction an operand is read, one after the other."""
         return 1 if operand.only_reader is None else self.rounds.get(operand.only_reader, 1)
 
-    def _options(self, number: int, operand: Operand) -> list[Place]:
+    def _options(self, number: int, operand: LoadedOperand) -> list[Place]:
         """Where an operand may be loaded; innermost, a part of the reduction at a time."""
         options, rounds = self.loops.options[number], self._rounds(operand)
         if rounds == 1:
@@ -169,7 +169,7 @@ class _Evaluation:
         cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
         return cost + self._micro_ops(levels) * MICRO_OP
 
-    def _loads(self, operand: Operand, place: Place, doubled: bool) -> Loads:
+    def _loads(self, operand: LoadedOperand, place: Place, doubled: bool) -> Loads:
         model, stage, (loads, _, count, level) = self.model, operand.stage, place
         depth, rounds = len(self.order), self._rounds(operand)
         box: Sequence[int] = self.loops.boxes[level][stage] if level else stage.tensor.shape
@@ -186,7 +186,7 @@ class _Evaluation:
             stage in model.added_to,
         )
 
-    def _parts(self, operand: Operand, box: Sequence[int], rounds: int) -> int:
+    def _parts(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> int:
         """How many parts of a load come one after the other, each when a part of the reduction needs it."""
         physical = self.model.physical[operand.stage]
         outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)

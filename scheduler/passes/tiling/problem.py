@@ -8,7 +8,7 @@ from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
-class Operand:
+class LoadedOperand:
     """A stage that loads what ``readers`` read in the same tile."""
 
     stage: EditedStage
@@ -31,7 +31,7 @@ class TilingProblem:
     target: Target
     sink: EditedStage
     computing: list[EditedStage]
-    operands: list[Operand]
+    operands: list[LoadedOperand]
     leaves: tuple[LoopAxis, ...]
     given: bool
     least_depth: int = 0  # so many of the given loops must stay outside, because other stages are computed in them
@@ -58,4 +58,4 @@ class Tiling:
     cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
 
 
-__all__ = ["Operand", "Tiling", "TilingProblem"]
+__all__ = ["LoadedOperand", "Tiling", "TilingProblem"]

@@ -18,6 +18,7 @@ from lathe.isa.table import alu_operations
 from lathe.scheduler.algorithm.rescaling import rescaling_in
 from lathe.scheduler.state.memories import NEAR, OPERANDS
 from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.parts_of_chunk import points
 from lathe.scheduler.target.rescaling import rescaling_wanted
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.target.rules.alu_sharing import COMMUTATIVE, sharing_of
@@ -26,7 +27,6 @@ from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.statement import Statement
-from lathe.scheduler.target.vectors import points
 
 OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
 

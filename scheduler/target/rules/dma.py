@@ -27,6 +27,7 @@ from lathe.scheduler.target.chunk import (
 )
 from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.parts_of_chunk import restricted
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.target.rules.gaps import free_cells_beside, parts_without_gaps
 from lathe.scheduler.target.rules.padding import ZEROS, padding_of
@@ -36,7 +37,6 @@ from lathe.scheduler.target.rules.rescaled_halves import in_halves
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_rows
 from lathe.scheduler.target.statement import Statement
-from lathe.scheduler.target.vectors import restricted
 
 _OTHER_MEMORIES = {
     DATA: (MemoryType.INP, ("int8",)),

@@ -1,12 +1,12 @@
 """Chunks over buffers without gaps (``scheduler/target/gaps.py``): the parts of which every iteration meets data."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 
-from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.target.chunk import Chunk, Index, Operand
 from lathe.scheduler.target.gaps import Gap
-from lathe.scheduler.target.rules.taps import Steps, boxes, progression
+from lathe.scheduler.target.parts_of_chunk import with_extents
+from lathe.scheduler.target.rules.taps import Steps, boxes_of_points, progression
 
 
 def parts_without_gaps(chunk: Chunk, operand: Operand) -> Iterator[Chunk]:
@@ -56,7 +56,7 @@ def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> It
         if found:  # an index that is linear meets cells in regular steps
             met.setdefault(progression(found), []).append(values)
     for steps, points in met.items():
-        for box in boxes(points):
+        for box in boxes_of_points(points):
             yield {longest: steps, **dict(zip(others, box, strict=True))}
 
 
@@ -88,15 +88,5 @@ def stepped(chunk: Chunk, part: Mapping[int, Steps]) -> Chunk:
         first = index.constant + sum(index.coefficients[n] * steps.first for n, steps in part.items())
         return Index(first, tuple(c * part[n].step if n in part else c for n, c in enumerate(index.coefficients)))
 
-    def operand(each: Operand) -> Operand:
-        return replace(each, index=tuple(moved(index) for index in each.index))
-
-    return replace(
-        chunk,
-        loops=tuple(
-            ChunkLoop(loop.name, part[n].count, loop.kind) if n in part else loop for n, loop in enumerate(chunk.loops)
-        ),
-        axes={axis: moved(index) for axis, index in chunk.axes.items()},
-        write=operand(chunk.write),
-        reads=tuple(operand(each) for each in chunk.reads),
-    )
+    extents = (part[n].count if n in part else loop.extent for n, loop in enumerate(chunk.loops))
+    return with_extents(chunk, extents, moved)

@@ -129,7 +129,7 @@ def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], h
             met.setdefault(progression(found), []).append(point)
     for steps, points in met.items():
         of_results = {} if along is None or steps is None else {along: steps}
-        for box in boxes(points):
+        for box in boxes_of_points(points):
             yield {**of_results, **dict(zip(taps, box, strict=True))}
 
 
@@ -141,7 +141,7 @@ def progression(values: list[int]) -> Steps:
     return Steps(values[0], (values[-1] - values[0]) // step + 1, step) if step else Steps(values[0], 1)
 
 
-def boxes(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
+def boxes_of_points(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
     """All of the points, in regular boxes: one if they are a box, else runs of the last loop."""
     values = [sorted(set(along)) for along in zip(*points, strict=True)]
     steps = [progression(along) for along in values]

@@ -28,7 +28,7 @@ from lathe.isa.manual import manual
 from lathe.isa.meaning import MachineState, execute
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.instruction import Decoder
-from lathe.scheduler.emission.fresh_zeros import going
+from lathe.scheduler.emission.fresh_zeros import needless_resets
 from lathe.scheduler.target.chunk import vectors
 from lathe.sim import executor
 from lathe.sim.dram import SparseMemory
@@ -94,7 +94,7 @@ except lt.LatheError as error:
 
 # Micro-ops stay loaded that it runs, also where the reset goes that ran them, too.
 reset = Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, reset=True)
-assert going([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
+assert needless_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
 
 # Encoder, decoder, assembler and manual.
 stream = list(program.instructions)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from messages import refusal
-from nests import check, text
+from nests import check, row_sum, text
 from random_programs import random_inputs
 
 from lathe.frontend import compute, const, max, placeholder, reduce_axis, select, sum
@@ -14,13 +14,6 @@ from lathe.scheduler.nest.interpret import interpret_padded
 def doubled(extent: int = 14, dtype: str = "int8"):
     A = placeholder(extent, dtype, "A")
     return A, compute(extent, lambda i: A[i] * 2, "B")
-
-
-def row_sum():
-    """The RFC's first example of overcompute."""
-    A = placeholder((16, 14), "int32", "A")
-    j = reduce_axis(14, "j")
-    return A, compute(16, lambda i: sum(A[i, j], axis=j), "B")
 
 
 def padded(schedule: Schedule, tensor, inputs=None) -> np.ndarray:

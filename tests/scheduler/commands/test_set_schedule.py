@@ -5,7 +5,7 @@ import pytest
 from documented import as_documented
 from executions import Instance, events
 from messages import refusal
-from nests import check, text
+from nests import check, grid, text
 from random_programs import random_inputs
 from small_machine import run
 
@@ -17,12 +17,6 @@ from lathe.scheduler.commands.set_schedule import set_schedule
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.partition import partition
 from lathe.sim import simulate_program
-
-
-def grid(height: int = 5, width: int = 7):
-    A = placeholder((height, width), "int32", "A")
-    C = compute((height, width), lambda i, j: A[i, j] + 1, "C")
-    return C, create_schedule(C)
 
 
 def test_documentation_shows_before_and_after():

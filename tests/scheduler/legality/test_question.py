@@ -15,7 +15,7 @@ from lathe.frontend import compute, placeholder
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule
 from lathe.scheduler.legality.folded_cells import written_cell_of_two
 from lathe.scheduler.legality.own_cells import OwnCells
-from lathe.scheduler.legality.question import Order, held
+from lathe.scheduler.legality.question import Order, first_lost
 from lathe.scheduler.nest.place import place_stages
 
 Point = tuple[int, ...]
@@ -36,7 +36,7 @@ def entries(relation: isl.Map) -> dict[Point, set[Point]]:
     return found
 
 
-def first_lost(uses: OwnCells, order: Order) -> tuple[Point, Point] | None:
+def lost_one_by_one(uses: OwnCells, order: Order) -> tuple[Point, Point] | None:
     """The first iteration of the reader, and in it the first cell, whose last write may not be the wanted one."""
     needed, made = entries(uses.needed), entries(uses.made)
     outside, depth = len(order.outside), uses.depth
@@ -106,7 +106,7 @@ def check_questions(seed: int) -> None:
     for uses, order in questions(schedule):
         if max(each.wrap().count_val().to_python() for each in (uses.needed, uses.made)) > MOST_PAIRS:
             continue
-        verdict, expected = held(uses, order), first_lost(uses, order)
+        verdict, expected = first_lost(uses, order), lost_one_by_one(uses, order)
         assert (verdict is None) == (expected is None), order
         event("held" if verdict is None else "lost")
         if verdict is not None and expected is not None:

@@ -3,7 +3,7 @@
 import pytest
 from executions import confirm
 from nests import check, text
-from random_commands import ORDER, commands
+from random_commands import LOOPS, ORDER, commands
 from random_programs import Choice
 from seeds import check_each
 from shares import BUILD, Shares, check_shares, counted
@@ -11,8 +11,6 @@ from shares import BUILD, Shares, check_shares, counted
 from lathe.frontend import Tensor, compute, max, min, parameter, placeholder, placeholders, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, bind, create_schedule
 from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
-
-ALL = ("split", "tile", "reorder", "fuse", "compute_at", "reuse_at", "set_scope", "cache_write", "cache_read")
 
 
 def stencils(n: object, m: object) -> list[Tensor]:
@@ -41,7 +39,7 @@ PROGRAMS = [stencils, products, chain]
 def carried_out(schedule: Schedule, choice: Choice, count: int) -> list[str]:
     done = []
     for _ in range(count):
-        command = commands(choice, schedule, (*ALL, *ORDER))
+        command = commands(choice, schedule, (*LOOPS, *ORDER))
         try:
             command.run(schedule)
             done.append(command.text)

@@ -12,7 +12,7 @@ import pytest
 from executions import Instance, execution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_commands import commands
+from random_commands import LOOPS, commands
 from random_programs import Choice, programs
 from seeds import check_each
 
@@ -22,7 +22,7 @@ from lathe.frontend.operators import conv2d, max_pool2d
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
 from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.instances import instances
-from lathe.scheduler.nest.nodes import Acquire, Block, ChunkNode, Guard, Loop, Node
+from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Guard, Loop, Node, StatementBlock
 from lathe.scheduler.nest.partition import cut, partition
 from lathe.scheduler.nest.place import place_stages
 
@@ -41,7 +41,7 @@ def statements_of_conditions(nodes: list[Node], environment: Environment) -> Ite
         elif isinstance(node, Guard):
             if all(bound_value(each, environment) >= 0 for each in node.constraints):
                 yield from statements_of_conditions(node.body, environment)
-        elif isinstance(node, Block):
+        elif isinstance(node, StatementBlock):
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = environment | dict(zip(node.variables, values, strict=True))
                 if all(bound_value(each, here) >= 0 for each in node.constraints):
@@ -248,21 +248,6 @@ def test_padded_windows_in_tiles(program: Callable[[], Schedule], factors: tuple
     padding.compute_at(result, xo)
     padding.split(padding.axis[1], factor=2)
     check_partition(schedule)
-
-
-LOOPS = (
-    "split",
-    "split",
-    "tile",
-    "reorder",
-    "fuse",
-    "compute_at",
-    "compute_at",
-    "reuse_at",
-    "set_scope",
-    "cache_read",
-    "emit_insn",
-)
 
 
 def check_random_partition(seed: int, most_computations: int, most_commands: int) -> None:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from random_commands import ORDER, commands
+from random_commands import LOOPS, ORDER, commands
 from random_programs import Choice, programs
 from seeds import check_each, note
 
@@ -13,19 +13,6 @@ from lathe.scheduler.nest.build_nest import build_nest
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.text import format_nest
 from lathe.scheduler.state.edit import Edit
-
-KINDS = (
-    "split",
-    "tile",
-    "reorder",
-    "fuse",
-    "compute_at",
-    "compute_at",
-    "reuse_at",
-    "compute_root",
-    "cache_read",
-    *ORDER,
-)
 
 
 @pytest.mark.parametrize("host", ["Q", "R"])
@@ -51,7 +38,7 @@ def test_random_commands_one_by_one() -> None:
         schedule = create_schedule(programs(choice, choice.number(2, 4)))
         for _ in range(8):
             with suppress(ScheduleError):
-                commands(choice, schedule, KINDS).run(schedule)
+                commands(choice, schedule, (*LOOPS, *ORDER)).run(schedule)
                 kept = place_stages(schedule)
                 note(format_nest(build_nest(schedule)))
                 assert format_nest(build_nest(schedule)) == format_nest(build_nest(Edit(schedule.state)))

@@ -1,6 +1,7 @@
 """Data for products adjoin in inp as they were stored, on machines whose results are wider than their data."""
 
 import pytest
+from convolutions import conv
 from random_programs import random_inputs
 from small_machine import VTA, on_rtl, run
 
@@ -9,11 +10,6 @@ from lathe.isa import Load, MemoryType, Program
 
 WIDE = VTA.with_(name="wide", block_in=8, block_out=32, wgt_buffer_bytes=65536)
 SLOW = WIDE.with_(**{"memory.latency": 100})
-
-
-def conv(data, kernel, filters, name, **options):
-    weights = lt.placeholder((filters, kernel, kernel, data.shape[-1]), "int8", name=f"{name}.weights")
-    return lt.requantise(lt.conv2d(data, weights, name=name, **options), 7, name=f"{name}.narrow")
 
 
 def chain(channels=32, kernel=3, *, shape=(1, 9, 10), filters=16, border=None):

@@ -1,6 +1,7 @@
 """What lies between the windows that are read is not made, through chains, with and without borders."""
 
 import pytest
+from convolutions import conv
 from random_programs import random_inputs
 from shaped_machines import machine
 from small_machine import TINY, VTA, on_rtl, run
@@ -11,11 +12,6 @@ from lathe.scheduler.passes.complete import up_to
 
 def image(shape=(1, 20, 23, 16)):
     return lt.placeholder(shape, "int8", name="data")
-
-
-def conv(data, kernel, filters=16, **options):
-    weights = lt.placeholder((filters, kernel, kernel, data.shape[-1]), "int8", name=f"{options['name']}.weights")
-    return lt.requantise(lt.conv2d(data, weights, **options), 7, name=f"{options['name']}.narrow")
 
 
 def depthwise(data, **options):

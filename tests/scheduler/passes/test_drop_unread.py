@@ -1,6 +1,7 @@
 """What nobody reads is not made: by steps of more than one, before the first and behind the last, through chains."""
 
 import pytest
+from convolutions import conv
 from random_programs import random_inputs
 from small_machine import TINY, VTA, on_rtl, run
 
@@ -11,11 +12,6 @@ from lathe.scheduler.passes.complete import up_to
 
 def image(shape=(1, 12, 13, 16)):
     return lt.placeholder(shape, "int8", name="data")
-
-
-def conv(data, kernel, filters=16, **options):
-    weights = lt.placeholder((filters, kernel, kernel, data.shape[-1]), "int8", name=f"{options['name']}.weights")
-    return lt.requantise(lt.conv2d(data, weights, **options), 7, name=f"{options['name']}.narrow")
 
 
 def made(output: lt.Tensor) -> dict[str, tuple[int, ...]]:

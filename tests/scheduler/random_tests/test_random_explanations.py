@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from random_commands import commands
+from random_commands import LOOPS, commands
 from random_layouts import layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs
@@ -13,8 +13,6 @@ from shares import BUILD, COMMAND, Shares, check_shares
 from lathe.configs import LatheError, load_config
 from lathe.frontend import format_program, placeholders
 from lathe.scheduler import CapacityError, EmitError, Schedule, build, create_schedule
-
-KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write", "emit_insn")
 
 
 def check_explanation(schedule: Schedule, config) -> None:
@@ -60,7 +58,7 @@ def check_by_hand(seed: int, name: str) -> None:
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, 6)):
-        commands(choice, schedule, KINDS).attempt(schedule)
+        commands(choice, schedule, LOOPS).attempt(schedule)
     check_explanation(schedule, load_config(name))
 
 

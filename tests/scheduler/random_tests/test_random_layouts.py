@@ -3,7 +3,7 @@
 import pytest
 from meanings import check_machine, check_values
 from padded import check_poisoned
-from random_commands import commands
+from random_commands import LOOPS, commands
 from random_layouts import conditions, layouts
 from random_networks import loops, machines, networks
 from random_programs import Choice, programs, random_inputs
@@ -12,8 +12,6 @@ from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.frontend import format_program
 from lathe.scheduler import create_schedule, interpret
-
-KINDS = ("split", "reorder", "fuse", "compute_at", "set_scope", "cache_read", "cache_write")
 
 
 def check_meaning(seed: int, most_computations: int, most_commands: int) -> None:
@@ -27,7 +25,7 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
         if kind == 3:
             command = conditions(choice, schedule)
         else:
-            command = layouts(choice, schedule) if kind else commands(choice, schedule, KINDS)
+            command = layouts(choice, schedule) if kind else commands(choice, schedule, LOOPS)
         command.attempt(schedule)
     inputs = random_inputs(outputs, seed=1)
     check_values(interpret(schedule, inputs), outputs, inputs)

@@ -206,7 +206,7 @@ def outcomes(seed: int) -> list[str]:
 
 
 def test_one_slice_tells_for_all_that_live_alike():
-    with patch("lathe.scheduler.legality.folded_cells.alike", lambda *_: []):
+    with patch("lathe.scheduler.legality.folded_cells.alike_dimensions", lambda *_: []):
         expected = [outcomes(seed) for seed in range(3000, 3100)]
     assert [outcomes(seed) for seed in range(3000, 3100)] == expected
     assert any("accepted" in each for each in expected)

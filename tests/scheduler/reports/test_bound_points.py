@@ -12,7 +12,7 @@ from lathe.frontend import evaluate, placeholder
 from lathe.frontend.nodes import Axis, Guard, axes_of, reads_data
 from lathe.frontend.programs import topological
 from lathe.scheduler.reports import bound_points
-from lathe.scheduler.reports.bound_points import Points, united
+from lathe.scheduler.reports.bound_points import CountedPoints, united
 
 Y, R, X = Axis("y", 7), Axis("r", 3, kind="reduce"), Axis("x", 5)
 
@@ -38,7 +38,7 @@ def walked(axes: list[Axis], conditions: list[Guard]) -> list[dict[Axis, int]]:
     ],
 )
 def test_counts_are_those_of_walking(conditions: list[Guard]) -> None:
-    points = Points(dict.fromkeys((Y, R, X)), conditions)
+    points = CountedPoints(dict.fromkeys((Y, R, X)), conditions)
     there = walked([Y, R, X], conditions)
     assert points.number == len(there)
     assert points.vectors({}, {Y}) == len({point[Y] for point in there})
@@ -50,23 +50,23 @@ def test_counts_are_those_of_walking(conditions: list[Guard]) -> None:
 
 
 def test_a_count_of_no_points_of_all_axes_is_none_of_some() -> None:
-    assert Points(dict.fromkeys((Y, X)), [(Y + 0 > 7, True)]).vectors({}, {X}) == 0
-    assert Points({Y: np.zeros(7, np.bool_), X: None}).vectors({X: 2}) == 0
+    assert CountedPoints(dict.fromkeys((Y, X)), [(Y + 0 > 7, True)]).vectors({}, {X}) == 0
+    assert CountedPoints({Y: np.zeros(7, np.bool_), X: None}).vectors({X: 2}) == 0
 
 
 def test_values_of_axes_that_nobody_needs_are_no_points() -> None:
     odd = np.arange(7) % 2 == 1
-    assert Points({Y: odd, X: None}, [(Y + X < 3, True)]).number == 2
+    assert CountedPoints({Y: odd, X: None}, [(Y + X < 3, True)]).number == 2
 
 
 def test_what_is_read_of_each_dimension() -> None:
-    points = Points(dict.fromkeys((Y, R, X)), [(Y * 3 + R >= 1, True), (Y * 3 + R < 9, True)])
+    points = CountedPoints(dict.fromkeys((Y, R, X)), [(Y * 3 + R >= 1, True), (Y * 3 + R < 9, True)])
     masks = points.read((Y * 3 + R - 1, X * 2 + 0), (8, 12))
     assert [np.flatnonzero(mask).tolist() for mask in masks] == [[*range(8)], [0, 2, 4, 6, 8]]
 
 
 def test_dimensions_that_are_read_together_are_read_whole_or_in_part() -> None:
-    points = Points({Y: None, X: None})
+    points = CountedPoints({Y: None, X: None})
     whole = points.read(((Y * 5 + X) // 7, (Y * 5 + X) % 7), (5, 7))
     assert all(mask.all() for mask in whole)
     diagonal = points.read((Y + 0, Y + 0), (7, 7))
@@ -77,7 +77,7 @@ def test_dimensions_that_are_read_together_are_read_whole_or_in_part() -> None:
 
 def test_where_data_say_what_is_read_all_may_be() -> None:
     table = placeholder(3, "int8", "T")
-    (mask,) = Points({Y: None}).read((table[Y % 3].astype("index"),), (9,))
+    (mask,) = CountedPoints({Y: None}).read((table[Y % 3].astype("index"),), (9,))
     assert mask.all()
 
 
@@ -107,7 +107,7 @@ def test_never_more_than_walking_finds(seed: int, most: int, monkeypatch: pytest
             tried += 1
             there = walked(axes, conditions)
             cells = {tuple(int(evaluate(index, point)) for index in read.indices) for point in there}
-            points = Points(dict.fromkeys(axes), conditions)
+            points = CountedPoints(dict.fromkeys(axes), conditions)
             assert points.number <= len(there)
             if most == bound_points.MOST and len(axes) == 1:
                 assert points.number == len(there)

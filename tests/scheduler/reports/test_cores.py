@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from nests import blur
-from random_commands import ORDER, any_schedule
+from random_commands import MOVES, ORDER, any_schedule
 from random_programs import Choice
 from small_machine import run
 
@@ -104,13 +104,10 @@ def test_cores_together_move_what_one_core_does_with_the_same_loops():
     assert sum(each.stored["out"] for each in counts.cores) == result.counters.bytes_written["out"]
 
 
-KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "fuse")
-
-
 @pytest.mark.seeds(30, slow=30)
 def test_instances_of_random_schedules_one_by_one(seed):
     choice = Choice(seed)
-    schedule = any_schedule(choice, (*KINDS, *ORDER), 4)
+    schedule = any_schedule(choice, (*MOVES, *ORDER), 4)
     for stage in schedule.stages:
         loops = [each for each in stage.leaf_axis if schedule.is_parallel(each, stage)]
         for loop in loops[: choice.number(0, 2)]:

@@ -94,7 +94,7 @@ BUILDERS = {
     "nest/stage_loops.py": {"_Sizes"},
     "nest/thread_turns.py": {"Thread"},
     "nest/times.py": {"Span"},
-    "passes/groups.py": {"Group"},
+    "passes/groups.py": {"StageGroup"},
     "passes/tiling/problem.py": {"Tiling", "TilingProblem"},
     "reports/explain.py": {"_Tally", "_Unasked"},
     "target/allocation.py": {"Buffer"},

@@ -6,9 +6,8 @@ from contextlib import suppress
 import pytest
 from meanings import check_values
 from nests import CONFIG, text
-from random_commands import commands
+from random_commands import LOOPS, commands
 from random_programs import Choice, programs, random_inputs
-from random_schedules import LOOPS
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.frontend.operators import conv2d, max_pool2d, pad2d

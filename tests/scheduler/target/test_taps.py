@@ -7,7 +7,7 @@ from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import placeholders
-from lathe.scheduler.target.data_cells import data_cells, share_with_data, within
+from lathe.scheduler.target.data_cells import cells_within, data_cells, share_with_data
 from lathe.sim import Counters
 
 BEGINS = TINY.with_(extensions=("gemm_begin",))
@@ -267,11 +267,11 @@ def test_copies_hold_what_they_read():
 
 def test_cells_within_a_box():
     cells = (b"\0\1\1\1\0", None)
-    assert within(cells, (0, 0), (3, 4)) == (b"\0\1\1", None)
-    assert within(cells, (1, 0), (3, 4)) is None
-    assert within(cells, (3, 2), (3, 4)) is None  # beyond the tensor nothing is known
-    assert within(cells, (3, 2), (2, 4)) == (b"\1\0", None)
-    assert within(None, (0, 0), (3, 4)) is None
+    assert cells_within(cells, (0, 0), (3, 4)) == (b"\0\1\1", None)
+    assert cells_within(cells, (1, 0), (3, 4)) is None
+    assert cells_within(cells, (3, 2), (3, 4)) is None  # beyond the tensor nothing is known
+    assert cells_within(cells, (3, 2), (2, 4)) == (b"\1\0", None)
+    assert cells_within(None, (0, 0), (3, 4)) is None
 
 
 def test_the_share_of_taps_on_data():

@@ -1,4 +1,4 @@
-"""One BLAS thread while the simulator multiplies: its matrices are small, and threads would wait for each other."""
+"""One BLAS thread while matrices are multiplied: they are small, and threads would wait for each other by spinning."""
 
 from contextlib import AbstractContextManager
 from functools import cache

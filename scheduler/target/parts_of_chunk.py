@@ -1,10 +1,10 @@
 """Parts of a chunk: a box of it, its points along some loops, two halves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.target.chunk import Chunk, Index, Operand
 
 
 def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
@@ -14,15 +14,18 @@ def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
         shift = sum(c * first for c, (first, _) in zip(index.coefficients, box, strict=True))
         return Index(index.constant + shift, index.coefficients)
 
+    return with_extents(chunk, [last - first + 1 for first, last in box], moved)
+
+
+def with_extents(chunk: Chunk, extents: Iterable[int], moved: Callable[[Index], Index]) -> Chunk:
+    """The chunk with other extents of its loops, and each of its indices ``moved``."""
+
     def operand(each: Operand) -> Operand:
         return replace(each, index=tuple(moved(index) for index in each.index))
 
     return replace(
         chunk,
-        loops=tuple(
-            ChunkLoop(loop.name, last - first + 1, loop.kind)
-            for loop, (first, last) in zip(chunk.loops, box, strict=True)
-        ),
+        loops=tuple(replace(loop, extent=extent) for loop, extent in zip(chunk.loops, extents, strict=True)),
         axes={axis: moved(index) for axis, index in chunk.axes.items()},
         write=operand(chunk.write),
         reads=tuple(operand(each) for each in chunk.reads),

@@ -9,10 +9,9 @@ import sys
 
 import pyarrow.parquet
 import pytest
-from click.testing import CliRunner
+from invoked import lathe as run
 
 import lathe as lt
-from lathe.command_line import main
 from lathe.sweeps.pareto import pareto_front
 
 SWEEP = """
@@ -23,10 +22,6 @@ workloads:
   - matmul: {m: [16, 20], n: 32, k: 32}
   - relu: {height: 4, width: 4, channels: 16}
 """
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture

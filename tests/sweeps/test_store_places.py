@@ -15,7 +15,6 @@ import lathe.sweeps.store as store_module
 from lathe.command_line import main
 from lathe.sweeps.store import StoredRow, reading_store, writing_store
 
-LATHE = [sys.executable, "-c", "from lathe.command_line import main; main()"]
 SWEEP = """
 machine:
   memory.latency: {from: 0, to: 39}

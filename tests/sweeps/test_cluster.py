@@ -13,10 +13,9 @@ from pathlib import Path
 
 import dask
 import pytest
-from click.testing import CliRunner
+from invoked import lathe as run
 
 import lathe.sweeps.cluster as cluster_module
-from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
 
 SWEEP = """
@@ -25,10 +24,6 @@ machine:
 workloads:
   - conv2d: {height: [12, 13, 14], width: 14, channels: 32, filters: 32, padding: 1}
 """
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def rows_of(store):

@@ -6,17 +6,16 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from invoked import lathe
 
 import lathe as lt
 from lathe.attribution import UNITS, cycles_by_label
-from lathe.command_line import main
 from lathe.networks.digits import job as job_module
 from lathe.networks.digits.job import run_digits
 
 
 def run(*words):
-    return CliRunner().invoke(main, ["run", *(str(word) for word in words)])
+    return lathe("run", *words)
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +214,7 @@ def test_a_script_without_main_runs_as_python_would_run_it(tmp_path):
     assert json.loads(result.stdout)["machine"] == "tiny"
     assert sys.argv == before
     assert str(tmp_path) not in sys.path
-    compiled = invoke("compile", tmp_path / "script.py", "-c", "wide", "-o", tmp_path / "p.npz", "--json")
+    compiled = lathe("compile", tmp_path / "script.py", "-c", "wide", "-o", tmp_path / "p.npz", "--json")
     assert json.loads(compiled.stdout)["machine"] == lt.Program.load(tmp_path / "p.npz").config.name == "wide"
 
 
@@ -251,41 +250,37 @@ def test_a_script_can_import_what_lies_beside_it(tmp_path):
     assert run(script(tmp_path, text)).stdout == "7\n"
 
 
-def invoke(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
 def test_a_compiled_script_is_simulated_disassembled_edited_and_verified(tmp_path):
     path = script(tmp_path, GOOD.replace("RETURNED", "None"))
     program, values, outputs = tmp_path / "p.npz", tmp_path / "in.npz", tmp_path / "out.npz"
-    assert "instructions:" in invoke("compile", path, "-o", program).stdout
+    assert "instructions:" in lathe("compile", path, "-o", program).stdout
     a = np.arange(-32, 32, dtype=np.int8).reshape(4, 16)
     np.savez(values, A=a)
-    assert invoke("simulate", program, values, "-o", outputs).exit_code == 0
+    assert lathe("simulate", program, values, "-o", outputs).exit_code == 0
     with np.load(outputs) as found:
         assert np.array_equal(found["B"], np.maximum(a, 0))
     text = tmp_path / "p.asm"
-    assert invoke("disasm", program, "-o", text).exit_code == 0
+    assert lathe("disasm", program, "-o", text).exit_code == 0
     text.write_text(text.read_text().replace("alu max", "alu min"))
     edited = tmp_path / "edited.npz"
-    assert invoke("asm", text, "--into", program, "-o", edited).output == ""
-    assert invoke("simulate", edited, values, "-o", outputs).exit_code == 0
+    assert lathe("asm", text, "--into", program, "-o", edited).output == ""
+    assert lathe("simulate", edited, values, "-o", outputs).exit_code == 0
     with np.load(outputs) as found:
         assert np.array_equal(found["B"], np.minimum(a, 0))
-    assert invoke("verify", edited).exit_code == 0
+    assert lathe("verify", edited).exit_code == 0
 
 
 def test_timing_alone_needs_no_inputs_and_gives_the_same_cycles(tmp_path):
     path = script(tmp_path, GOOD.replace("RETURNED", "None"))
     program = tmp_path / "p.npz"
-    invoke("compile", path, "-o", program, "--json")
-    timed = json.loads(invoke("simulate", program, "--timing-only", "--json").stdout)
-    full = json.loads(invoke("simulate", program, "--random", 1, "--json").stdout)
+    lathe("compile", path, "-o", program, "--json")
+    timed = json.loads(lathe("simulate", program, "--timing-only", "--json").stdout)
+    full = json.loads(lathe("simulate", program, "--random", 1, "--json").stdout)
     assert timed == full
 
 
 def test_inputs_from_two_places_are_refused(tmp_path):
-    result = invoke("simulate", tmp_path / "p.npz", "--random", 1, "--timing-only")
+    result = lathe("simulate", tmp_path / "p.npz", "--random", 1, "--timing-only")
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no "
@@ -295,7 +290,7 @@ def test_inputs_from_two_places_are_refused(tmp_path):
 
 def test_a_script_that_builds_no_program_is_told_and_nothing_is_written(tmp_path):
     path = script(tmp_path, "def build(cfg): return None")
-    result = invoke("compile", path, "-o", tmp_path / "p.npz")
+    result = lathe("compile", path, "-o", tmp_path / "p.npz")
     assert (result.exit_code, result.stderr) == (
         2,
         f"Error: The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "

@@ -7,7 +7,7 @@ from documented import as_documented
 from executions import cell_of
 from messages import refusal
 from nests import blur, check, text, two_stages
-from random_commands import ORDER, any_schedule
+from random_commands import MOVES, ORDER, any_schedule
 from random_programs import Choice, random_inputs
 from small_machine import run
 
@@ -24,8 +24,6 @@ from lathe.scheduler.passes.complete import complete
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.target.lanes import assign_lanes
-
-KINDS = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")
 
 
 def grid():
@@ -126,7 +124,7 @@ def carries(schedule: Schedule, stage: Stage, loop: LoopAxis) -> bool:
 @pytest.mark.seeds(50, slow=100)
 def test_parallel_is_what_carries_nothing(seed):
     choice = Choice(seed)
-    schedule = any_schedule(choice, (*KINDS, *ORDER), 4)
+    schedule = any_schedule(choice, (*MOVES, *ORDER), 4)
     for stage in schedule.stages:
         attachment = stage.state.attachment
         for loop in stage.state.leaves:

@@ -10,7 +10,7 @@ from small_machine import TINY, on_rtl, run
 import lathe as lt
 from lathe.frontend import placeholders
 from lathe.isa import Gemm, Load, MemoryType, Store, encode_uops
-from lathe.scheduler.emission.fresh_zeros import FreshZeros, going
+from lathe.scheduler.emission.fresh_zeros import FreshZeros, needless_resets
 from lathe.scheduler.emission.micro_op_pool import MicroOpPool
 from lathe.scheduler.target.rules.looping import LoopPlan
 from lathe.scheduler.target.rules.products import products
@@ -150,9 +150,9 @@ def test_loads_of_micro_ops_that_only_needless_resets_run_go_with_them():
         gemm(2, 3, begin=True),
         load(0, 2),
     ]
-    assert going([*stream, gemm(1, 2)], {1, 3}) == {0, 1, 3}
-    assert going([*stream, gemm(1, 2)], {1}) == {1}
-    assert going([load(0, 2), gemm(0, 2, reset=True), gemm(1, 2)], {1}) == {1}
+    assert needless_resets([*stream, gemm(1, 2)], {1, 3}) == {0, 1, 3}
+    assert needless_resets([*stream, gemm(1, 2)], {1}) == {1}
+    assert needless_resets([load(0, 2), gemm(0, 2, reset=True), gemm(1, 2)], {1}) == {1}
 
 
 def test_zeros_are_followed_through_all_that_is_emitted():

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from invoked import lathe as run
 
 import lathe as lt
 from lathe import engines
@@ -47,10 +48,6 @@ def files(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def in_the_folder(files, monkeypatch):
     monkeypatch.chdir(files)
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def refused(*words):

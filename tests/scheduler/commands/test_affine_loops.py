@@ -2,7 +2,7 @@
 
 import pytest
 from documented import as_documented
-from nests import check, plus_one, text
+from nests import check, grid, plus_one, text
 
 from lathe.frontend import compute, placeholder, reduce_axis, sum
 from lathe.scheduler import create_schedule
@@ -10,12 +10,6 @@ from lathe.scheduler.commands.interchange import interchange
 from lathe.scheduler.commands.reverse import reverse
 from lathe.scheduler.commands.shift import shift
 from lathe.scheduler.commands.skew import skew
-
-
-def grid(height: int = 5, width: int = 7):
-    A = placeholder((height, width), "int32", "A")
-    C = compute((height, width), lambda i, j: A[i, j] + 1, "C")
-    return C, create_schedule(C)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from invoked import lathe as run
 
 import lathe as lt
-from lathe.command_line import main
 from lathe.isa import Store, encode
 from lathe.rtl.engines import verilator
 
@@ -26,10 +25,6 @@ finish
 
 CFG = lt.load_config("vta")
 VALUES = np.arange(-16, 16, dtype=np.int32)
-
-
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture
