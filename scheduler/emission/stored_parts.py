@@ -1,0 +1,21 @@
+"""Tensors that are parts of others in DRAM: where they lie, and what nothing is left to do for."""
+
+from lathe.frontend import Tensor
+from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.schedule import ScheduleView, StageView
+
+
+def stored_as_parts(schedule: ScheduleView) -> frozenset[StageView]:
+    """Stages of which all is there when their parts are stored, and what would be loaded and computed for these."""
+    found: set[StageView] = set()
+    for stage in reversed(schedule.stages):
+        readers = schedule.readers(stage.tensor)
+        passing = stage.state.scope != DRAM and readers and all(reader in found for reader in readers)
+        if stage.state.joined or passing:
+            found.add(stage)
+    return frozenset(found)
+
+
+def wholes_of_parts(schedule: ScheduleView) -> dict[Tensor, tuple[StageView, int]]:
+    """Of tensors that are stored as parts of others the stage of the other, and the first column there."""
+    return {tensor: (stage, first) for stage in schedule.stages for tensor, first in stage.state.joined}
