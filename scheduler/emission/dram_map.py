@@ -19,7 +19,7 @@ from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
 from lathe.scheduler.emission.stored_outputs import host_steps
-from lathe.scheduler.emission.stored_parts import wholes_of_parts
+from lathe.scheduler.emission.stored_parts import stored_together, wholes_of_parts
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.layout import TensorLayout
@@ -68,6 +68,7 @@ class DramLayout:
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
         self._wholes = wholes_of_parts(schedule)
+        self._together = stored_together(schedule)
         self._stored: dict[Tensor, tuple[int, Physical]] = {}
         for stage in schedule.stages:
             if stage.state.scope == DRAM:
@@ -174,7 +175,8 @@ class DramLayout:
                     "before, or build the program in two parts.",
                     kind="machine",
                 )
-        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *scopes.values()))
+        readers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.readers(one)]
+        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *(each.state.scope for each in readers)))
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], own.rows

@@ -16,6 +16,12 @@ def stored_as_parts(schedule: ScheduleView) -> frozenset[StageView]:
     return frozenset(found)
 
 
+def stored_together(schedule: ScheduleView) -> dict[Tensor, tuple[Tensor, ...]]:
+    """Of tensors that are parts of others, and of these, all that lie in one form with them."""
+    groups = [(stage.tensor, *(part for part, _ in stage.state.joined)) for stage in schedule.stages]
+    return {tensor: group for group in groups if len(group) > 1 for tensor in group}
+
+
 def wholes_of_parts(schedule: ScheduleView) -> dict[Tensor, tuple[StageView, int]]:
     """Of tensors that are stored as parts of others the stage of the other, and the first column there."""
     return {tensor: (stage, first) for stage in schedule.stages for tensor, first in stage.state.joined}

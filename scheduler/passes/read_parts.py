@@ -3,7 +3,7 @@
 ``part[n, y, x, c] = whole[n, y + 3, x, c + 32]`` stores nothing: who reads ``part[.., c]`` reads ``whole[.., c + 32]``.
 """
 
-from lathe.frontend import Computation, as_affine
+from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.nodes import Axis, Read
 from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import substitute
@@ -11,7 +11,7 @@ from lathe.scheduler.algorithm.rewrite import rewrite_reads
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.passes.widen_sums import restated
 from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.element import whole_elements
 from lathe.scheduler.target.target import Target
 
@@ -44,6 +44,8 @@ def part_read(stage: StageView, target: Target) -> Read | None:
         return None
     if not all(is_untouched(each) for each in (stage, *readers)) or schedule.maker(body.tensor) in (None, stage):
         return None
+    if has_layout(schedule, stage.tensor) or has_layout(schedule, body.tensor):
+        return None
     free = range(1, len(axes) - 1) if len(axes) >= IMAGE_RANK and target.config.batch == 1 else range(0)
     step = whole_elements(target.config)
     for dim, (axis, index) in enumerate(zip(axes, body.indices, strict=True)):
@@ -53,6 +55,11 @@ def part_read(stage: StageView, target: Target) -> Read | None:
         if dim not in free and affine.const % step:
             return None
     return body
+
+
+def has_layout(schedule: ScheduleView, tensor: Tensor) -> bool:
+    """Whether a command has said how a tensor lies in DRAM."""
+    return schedule.state.views.get(tensor, tensor) in schedule.layouts
 
 
 def _past(computation: Computation, part: StageView, source: Read) -> Computation:

@@ -10,6 +10,7 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.scheduler.passes.groups import is_left_open, is_padding
 from lathe.scheduler.passes.join_by_products import parts_joined
 from lathe.scheduler.passes.merge_reshapes import is_untouched
+from lathe.scheduler.passes.read_parts import has_layout
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import whole_elements
@@ -24,8 +25,11 @@ def store_joined(schedule: Edit, target: Target) -> None:
         begins = _begins(stage, target)
         if not begins or taken & {*begins} or not all(_may_be_part(schedule, tensor) for tensor in begins):
             continue
-        known = plan_lanes(schedule, target.config).known
-        if {known[tensor] for tensor in (stage.tensor, *begins)} == {Lanes(None, stage.tensor.ndim - 1)}:
+        plan, tensors = plan_lanes(schedule, target.config), (stage.tensor, *begins)
+        products = [plan.products[reader.tensor] for each in tensors for reader in schedule.readers(each)]
+        if any(each is not None and each.weight.tensor in tensors for each in products):
+            continue  # elements of weights are made of several rows that adjoin
+        if {plan.known[each] for each in tensors} == {Lanes(None, stage.tensor.ndim - 1)}:
             taken |= {*begins}
             stage.change(joined=tuple(begins.items()))
 
@@ -34,6 +38,8 @@ def _begins(stage: EditedStage, target: Target) -> dict[Tensor, int]:
     """Of each tensor that a stage joins along its last dimension, whole, where it begins; none if it does otherwise."""
     schedule, shape = stage.schedule, stage.tensor.shape
     if not is_untouched(stage) or not is_left_open(stage) or stage.tensor in schedule.outputs:
+        return {}
+    if has_layout(schedule, stage.tensor):
         return {}
     axes, parts = stage.state.computation.axes, parts_joined(stage)
     step, found = whole_elements(target.config), dict[Tensor, int]()
@@ -57,4 +63,4 @@ def _may_be_part(schedule: Edit, tensor: Tensor) -> bool:
     maker = schedule.maker(tensor)
     if maker is None or len(maker.state.tensors) > 1 or tensor in schedule.outputs or maker.state.joined:
         return False
-    return is_untouched(maker) and is_left_open(maker)
+    return is_untouched(maker) and is_left_open(maker) and not has_layout(schedule, tensor)

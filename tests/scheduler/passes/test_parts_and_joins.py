@@ -60,7 +60,17 @@ def built(program, cfg, **options):
 @pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
 @pytest.mark.parametrize("program", [joined, apart])
 def test_programs_are_what_they_mean(program, name):
-    cfg = load_config(name)
+    runs_right(program, load_config(name))
+
+
+@pytest.mark.parametrize("blocks", [(8, 4), (4, 8)])
+@pytest.mark.parametrize("program", [joined, apart])
+def test_so_they_are_with_unequal_blocks(program, blocks):
+    """What the joined tensor's readers load at once adjoins in its parts, too."""
+    runs_right(program, load_config("tiny").with_(block_in=blocks[0], block_out=blocks[1]))
+
+
+def runs_right(program, cfg):
     made, inputs, expected = built(program, cfg, check=True)
     result = lt.simulate(made, inputs)
     assert lt.verify(made) == []
@@ -90,6 +100,17 @@ def test_what_is_joined_says_where_its_parts_begin():
     schedule = up_to(lt.create_schedule(outputs), load_config("lathe16"), "store-joined")
     (both,) = [stage for stage in schedule.stages if stage.name == "both"]
     assert [(tensor.name, first) for tensor, first in both.state.joined] == [("one", 0), ("other", 16)]
+
+
+def test_what_is_joined_may_be_weights():
+    """Their elements are made of rows that adjoin, and no block of columns comes first in these."""
+    a, b, c = (lt.placeholder((32, 32), "int8", name=name) for name in "abc")
+    x = lt.placeholder((32, 64), "int8", name="x")
+    sums = [lt.matmul(a, each, transpose_b=True, name=f"{each.name}.sums") for each in (b, c)]
+    one, other = (lt.requantise(each, 6, name=f"{each.name}.of") for each in sums)
+    both = lt.compute((32, 64), lambda i, j: lt.select(j < 32, one[i, j], other[i, j - 32]), name="both")
+    made = lt.requantise(lt.matmul(x, both, transpose_b=True, name="sums"), 8, name="made")
+    runs_right(lambda _: ([made], [a, b, c, x, made]), load_config("lathe16"))
 
 
 @pytest.mark.parametrize(("first", "stays"), [(8, True), (16, False)])
