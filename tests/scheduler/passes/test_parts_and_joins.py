@@ -102,8 +102,8 @@ def test_what_is_joined_says_where_its_parts_begin():
     assert [(tensor.name, first) for tensor, first in both.state.joined] == [("one", 0), ("other", 16)]
 
 
-def test_what_is_joined_may_be_weights():
-    """Their elements are made of rows that adjoin, and no block of columns comes first in these."""
+def test_what_is_joined_may_be_the_second_operand():
+    """If that is weights, rows of values adjoin in its elements, and no block of columns comes first."""
     a, b, c = (lt.placeholder((32, 32), "int8", name=name) for name in "abc")
     x = lt.placeholder((32, 64), "int8", name="x")
     sums = [lt.matmul(a, each, transpose_b=True, name=f"{each.name}.sums") for each in (b, c)]
