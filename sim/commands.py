@@ -1,6 +1,7 @@
 """What time depends on in an instruction: its unit, tokens, steps or transfer. Data play no part in it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def commands_of(cfg: HardwareConfig, columns: Columns, refused: Sequence[int] = 
     for index, transfer in _transfers(cfg, columns, np.flatnonzero(moving)):
         transfers[index] = transfer
     pops, pushes = _tokens(columns, units)
-    return list(map(Command, units.tolist(), kind_list, pops, pushes, steps.tolist(), transfers))
+    return list(map(_command, zip(units.tolist(), kind_list, pops, pushes, steps.tolist(), transfers, strict=True)))
 
 
 def micro_ops(columns: Columns) -> Ints:
@@ -74,6 +75,10 @@ def element_bytes(cfg: HardwareConfig) -> Ints:
 
 
 _KINDS = tuple(Kind)
+
+# Of a tuple each, without the arguments by name that the classes take: there are many.
+_command = partial(tuple.__new__, Command)
+_transfer = partial(tuple.__new__, Transfer)
 
 
 def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
@@ -118,7 +123,7 @@ def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tup
     runs, beats = cut.runs(cfg.bus_bytes.bit_length() - 1, limit)
     behind = gap * np.maximum(chains - 1, 0) + tail
     columns_of = [each.tolist() for each in (address, chains, chain_bytes, stride_bytes, lead)]
-    transfers = map(Transfer, *columns_of, runs, beats, behind.tolist())
+    transfers = map(_transfer, zip(*columns_of, runs, beats, behind.tolist(), strict=True))
     return list(zip(indices.tolist(), transfers, strict=True))
 
 

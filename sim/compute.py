@@ -1,10 +1,12 @@
 """The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators that fetch ahead of it."""
 
-from lathe.isa.stall import StallCause
 from lathe.isa.table import Kind
 from lathe.sim.port import NEVER
 from lathe.sim.reader import Reader
+from lathe.sim.stall import DRAIN
 from lathe.sim.timeline import COMPUTE, Timeline
+
+ISSUE, TRANSFER, FINISH = Kind.ISSUE, Kind.TRANSFER, Kind.FINISH
 
 
 class ComputeUnit:
@@ -31,18 +33,19 @@ class ComputeUnit:
         while self.current < 0 and self.next < len(queue):
             instruction = queue[self.next]
             command = timeline.commands[instruction]
-            more = (StallCause.DRAIN, self.drained) if command.kind is Kind.FINISH else None
-            free = self.load_free if command.kind is Kind.TRANSFER else self.boundary
+            kind = command.kind
+            more = (DRAIN, self.drained) if kind is FINISH else None
+            free = self.load_free if kind is TRANSFER else self.boundary
             start = timeline.begin(instruction, self.boundary, free, more)
             if start == NEVER:
                 break
             self.next += 1
             progress = True
             self.load_free = start + 1
-            if command.kind is Kind.ISSUE:
+            if kind is ISSUE:
                 last_step = start + command.steps
                 self.done(instruction, last_step, last_step + self.pipeline, command.steps)
-            elif command.kind is Kind.FINISH:
+            elif kind is FINISH:
                 self.finished = True
                 self.done(instruction, start + 1, start + 1, 1)
             else:
@@ -70,7 +73,8 @@ class ComputeUnit:
 
     def done(self, instruction: int, free: int, end: int, steps: int) -> None:
         """Write down the end of an instruction that leaves the unit free from `free` on."""
-        waited = free - max(self.boundary, self.timeline.start[instruction]) - steps
+        start = self.timeline.start[instruction]
+        waited = free - steps - (start if start > self.boundary else self.boundary)
         self.boundary = free
         self.drained = end + 1
         self.timeline.spend(instruction, steps, waited)

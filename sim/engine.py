@@ -27,6 +27,9 @@ from lathe.sim.timeline import LOAD as LOAD_UNIT
 from lathe.sim.timeline import STORE as STORE_UNIT
 from lathe.sim.timeline import Timeline
 
+_BEHIND = tuple(tuple((master + place) % MASTERS for place in range(1, MASTERS + 1)) for master in range(MASTERS))
+"""Of each master all masters in the order in which they come behind it, itself last."""
+
 
 class Engine:
     """One launch: `commands` read from byte address `insn_addr`, with `tokens` in the four queues.
@@ -98,7 +101,9 @@ class Engine:
         units = (load.advance, compute.advance, store.advance, fetch.advance)
         while True:
             requests = (fetch.request, load_reader.request, compute_reader.request)
-            grant = max(min(requests), port.slot)
+            grant = min(requests)
+            if grant < port.slot:
+                grant = port.slot
             if store.request < grant:
                 # Who packs on without starting anything has nothing that others wait for.
                 changed = store.send(port, grant) or (store.packing >= 0 and store.advance())
@@ -106,13 +111,19 @@ class Engine:
             elif grant >= NEVER:
                 break
             else:
-                master = self.winner(requests, grant)
+                # The master that the round-robin arbiter grants in this cycle; there is one.
+                for master in _BEHIND[port.last_master]:
+                    if requests[master] <= grant:
+                        break
                 if master == FETCH:
                     fetch.receive(port)
                     changed, at = True, FETCH_UNIT
                 else:
                     # A write accepted in the cycle of a read comes after it, hence the one cycle more.
-                    others = min(requests[master - 1], requests[(master + 1) % MASTERS], store.request + 1)
+                    others = store.request + 1
+                    for other in _BEHIND[master][:-1]:
+                        if requests[other] < others:
+                            others = requests[other]
                     if master == LOAD:
                         changed = load_reader.run(port, others)
                         at = LOAD_UNIT
@@ -128,12 +139,3 @@ class Engine:
             while quiet < len(units):
                 quiet = 1 if units[at]() else quiet + 1  # one that has advanced can no further by itself
                 at = (at + 1) % len(units)
-
-    def winner(self, requests: tuple[int, int, int], cycle: int) -> int:
-        """The master that the round-robin arbiter grants in `cycle`."""
-        master = self.port.last_master
-        for _ in range(MASTERS):
-            master = (master + 1) % MASTERS
-            if requests[master] <= cycle:
-                return master
-        raise AssertionError(f"no master requests in cycle {cycle}: {requests}")

@@ -4,8 +4,8 @@ from collections import deque
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import CUT
-from lathe.isa.stall import QUEUE_CAUSES, StallCause
 from lathe.sim.port import NEVER, READ, Port, Watcher
+from lathe.sim.stall import MEMORY, QUEUE_CAUSES
 from lathe.sim.timeline import FETCH, Timeline
 from lathe.sim.transfer import burst_end
 
@@ -53,7 +53,7 @@ class FetchUnit:
         self.watch: Watcher | None = None
         self.size = self.beats = 0  # of the burst that is requested next
         self.cut()
-        timeline.stalls[FETCH][StallCause.MEMORY] += 1  # cycle 0
+        timeline.stalls[FETCH][MEMORY] += 1  # cycle 0
 
     def cut(self) -> None:
         """Cut the next burst."""
@@ -117,31 +117,37 @@ class FetchUnit:
     def advance(self) -> bool:
         """Take beats and dispatch what can be; true when an instruction was dispatched."""
         arrived = self.arrived
-        progress = False
-        if len(self.starts) <= self.behind:
+        if not arrived or len(self.starts) <= self.behind:
             return False
+        progress = False
+        last, busy = self.last, 0
         while arrived:
             ready, count, instruction, leaves = arrived[0]
-            cycle = max(self.last + count, ready)
+            cycle = last + count
+            waited = 0
+            if cycle < ready:
+                waited, cycle = ready - cycle, ready
             if instruction >= 0:
                 if instruction == self.illegal:
                     self.refused = cycle
                     break
-                dispatched = self.dispatch(instruction, cycle, cycle - self.last - count)
+                dispatched = self.dispatch(instruction, cycle, waited)
                 if dispatched == NEVER:
                     self.stuck = cycle
                     break
                 cycle = dispatched
                 progress = True
             else:
-                self.waited += cycle - self.last - count
-            self.timeline.busy[FETCH] += count
-            self.last = cycle
+                self.waited += waited
+            busy += count
+            last = cycle
             arrived.popleft()
             if leaves:
                 self.taken.append((cycle, leaves))
                 if self.request == NEVER and self.address < self.stream_end:
                     self.make_room()
+        self.last = last
+        self.timeline.busy[FETCH] += busy
         return progress
 
     def dispatch(self, instruction: int, cycle: int, waited: int) -> int:
@@ -158,17 +164,20 @@ class FetchUnit:
             if behind >= len(starts):
                 self.starts, self.behind = starts, behind
                 return NEVER
-            room = max(cycle, starts[behind] + 1)
+            room = starts[behind] + 1
+            if room < cycle:
+                room = cycle
         queue.append(instruction)
         timeline.dispatch[instruction] = room
-        stalls = timeline.stalls[FETCH]
-        waited += self.waited
-        self.waited = 0
+        if self.waited:
+            waited += self.waited
+            self.waited = 0
         if waited:
-            stalls[StallCause.MEMORY] += waited
-            timeline.dispatch_cause[instruction] = StallCause.MEMORY
+            timeline.stalls[FETCH][MEMORY] += waited
+            timeline.dispatch_cause[instruction] = MEMORY
+            timeline.dispatch_stalled[instruction] = waited
         if room > cycle:
-            stalls[QUEUE_CAUSES[unit]] += room - cycle
+            timeline.stalls[FETCH][QUEUE_CAUSES[unit]] += room - cycle
             timeline.dispatch_cause[instruction] = QUEUE_CAUSES[unit]
-        timeline.dispatch_stalled[instruction] = waited + room - cycle
+            timeline.dispatch_stalled[instruction] += room - cycle
         return room

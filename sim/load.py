@@ -1,8 +1,8 @@
 """The load unit: an address side that runs ahead and a data side that writes the scratchpads, both in order."""
 
-from lathe.isa.stall import StallCause
 from lathe.sim.port import NEVER
 from lathe.sim.reader import Reader
+from lathe.sim.stall import MEMORY
 from lathe.sim.timeline import LOAD, Timeline
 
 
@@ -18,11 +18,7 @@ class LoadUnit:
         self.current = -1  # the instruction whose bursts are being requested
         self.address_free = 0
         self.last_steps: list[int] = []
-
-    @property
-    def boundary(self) -> int:
-        """The first cycle that belongs to no instruction started so far."""
-        return self.last_steps[-1] if self.last_steps else 0
+        self.boundary = 0  # the first cycle that belongs to no instruction started so far
 
     def advance(self) -> bool:
         """Start what can be started; true when something was."""
@@ -34,7 +30,7 @@ class LoadUnit:
             instruction = queue[self.next]
             more = None
             if self.next >= self.pending:
-                more = StallCause.MEMORY, self.last_steps[self.next - self.pending] + 1
+                more = MEMORY, self.last_steps[self.next - self.pending] + 1
             boundary = self.boundary
             start = timeline.begin(instruction, boundary, self.address_free, more)
             if start == NEVER:
@@ -61,7 +57,9 @@ class LoadUnit:
 
     def done(self, instruction: int, last_step: int, steps: int) -> None:
         """Write down the end of an instruction whose data side ends with `last_step`."""
-        waited = last_step - max(self.boundary, self.timeline.start[instruction]) - steps
+        start = self.timeline.start[instruction]
+        waited = last_step - steps - (start if start > self.boundary else self.boundary)
         self.last_steps.append(last_step)
+        self.boundary = last_step
         self.timeline.spend(instruction, steps, waited)
         self.timeline.finish(instruction, last_step + self.write_latency)

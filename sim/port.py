@@ -32,7 +32,8 @@ class Port:
         self.cycles_per_beat = memory.cycles_per_beat
         self.shared = memory.shared_bandwidth
         self.free = [0, 0]
-        self.ends = deque([-1] * memory.outstanding_reads, memory.outstanding_reads)  # last beats of the latest reads
+        self.reads = memory.outstanding_reads
+        self.ends = deque([-1] * self.reads, self.reads)  # last beats of the latest reads
         self.slot = 0
         self.last_master = MASTERS - 1
         self.bursts = [0, 0]
@@ -62,6 +63,37 @@ class Port:
         self.ends.append(end)
         self.slot = max(cycle, self.ends[0]) + 1
         return end
+
+    def grant_equal(self, cycle: int, end: int, duration: int, number: int, horizon: int) -> tuple[int, int]:
+        """Grant as many equal read bursts as the DRAM serves one right behind the other, and put down their ends.
+
+        The first of at most `number` is granted in `cycle` and served until `end`, each for `duration` cycles; each
+        later one is granted before the cycle `horizon`, as soon as ever the port may. Returns how many, and the cycle
+        of the last one's grant.
+        """
+        # Burst j comes in the j-th cycle from the first one's on, but after the end of the one so many places before
+        # it; the DRAM does not rest when that is early enough before the end of burst j - 1.
+        ends, flying, latency = self.ends, self.reads, self.latency
+        if number > flying and (flying - 1) * duration <= latency:
+            number = flying
+        if latency >= duration:
+            for j in range(1, min(flying, number)):
+                if ends[j] + 1 + latency > end + (j - 1) * duration:
+                    number = j
+                    break
+        last = number - 1
+        while last:
+            granted = (ends[last] if last < flying else end + (last - flying) * duration) + 1
+            if granted < cycle + last:
+                granted = cycle + last
+            if granted < horizon:
+                break
+            last = min(last - 1, max(flying - 1, (horizon - 2 - end) // duration + flying))
+        else:
+            granted = cycle
+        begin = last + 1 - flying if last >= flying else 0
+        ends.extend(range(end + begin * duration, end + last * duration + 1, duration))
+        return last + 1, granted
 
     def granted(self, slot: int, free: int, bursts: int, beats: int) -> None:
         """Read bursts have been granted and served, and put down in ``ends``, by who does it for many at once."""

@@ -2,10 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from lathe.configs.memory import CUT
 from lathe.sim.port import NEVER, READ, Port, Watcher
 from lathe.sim.transfer import Transfer
+
+Credit: TypeAlias = tuple[int, int, int, int]
+"""Equal bursts whose room is not taken back yet: from which cycle on a burst that needs the first one's may be
+requested, how much later one that needs the next one's, the beats of each, their number."""
 
 
 class Reader:
@@ -20,8 +25,7 @@ class Reader:
         self.bus_shift = bus_shift
         self.capacity = fifo_beats
         self.limit = min(burst_beats, fifo_beats)
-        # Bursts whose room is not given back yet: (cycle of the last beat's step, beats).
-        self.credits: deque[tuple[int, int]] = deque()
+        self.credits: deque[Credit] = deque()
         self.used = 0  # beats of those and of the burst that is requested next
         self.request = NEVER
         self.last_grant = self.last_step = -1
@@ -40,15 +44,30 @@ class Reader:
         self.steps = transfer.lead + transfer.behind + transfer.beats
         self.place = 0
         beats, _, self.left = transfer.runs[0]
-        request, used = start + 1 + CUT, self.used + beats
-        while used > self.capacity:
-            taken, back = self.credits.popleft()
-            used -= back
-            if taken + 2 > request:
-                request = taken + 2
-        self.request, self.used = request, used
+        self.request, self.used = self.with_room(start + 1 + CUT, self.used + beats)
         if self.watch is not None:
             self.addresses = transfer.bursts(self.bus_shift, self.limit)
+
+    def with_room(self, request: int, used: int) -> tuple[int, int]:
+        """The cycle of a request, `request` at the earliest, for which `used` beats are to fit, and how many are used.
+
+        Room that has come back by then is taken back as well, whether it is needed or not.
+        """
+        credits, capacity = self.credits, self.capacity
+        while credits:
+            free, apart, beats, number = credits[0]
+            if free > request:
+                if used <= capacity:
+                    break
+                request = free
+            back = 1 if number == 1 else (request - free) // apart + 1
+            if back < number:
+                credits[0] = (free + back * apart, apart, beats, number - back)
+            else:
+                back = number
+                credits.popleft()
+            used -= back * beats
+        return request, used
 
     def run(self, port: Port, horizon: int) -> bool:
         """Take one grant, and all further ones that fall before the cycle `horizon`; true when the transfer is through.
@@ -56,12 +75,14 @@ class Reader:
         The caller knows that this master wins the first grant, and that no other master requests before `horizon`.
         Nothing is done as often in a simulation as a turn of this loop: what ``Port.grant`` does stands in it, and so
         does setting room aside for the next burst, from its grant on or from when the FIFO has room for all of it.
+        Equal bursts that the DRAM serves one right behind the other are one turn.
         """
         credits, used, capacity, watch = self.credits, self.used, self.capacity, self.watch
         latency, rate, ends, free = port.latency, port.cycles_per_beat, port.ends, port.free[READ]
         runs, place, left, last_step = self.transfer.runs, self.place, self.left, self.last_step
         beats, behind, _ = runs[place]
         slot, duration = port.slot, beats * rate
+        many = port.reads > 1 and watch is None  # or each is granted behind the end of the one before, or looked at
         bursts, moved, before = 0, 0, left  # of whole runs, and what was left of this one
         grant = self.request if self.request > slot else slot
         while True:
@@ -69,18 +90,37 @@ class Reader:
             if arrived < free:
                 arrived = free
             free = arrived = arrived + duration
-            ends.append(arrived)
-            oldest = ends[0]
-            slot = (oldest if oldest > grant else grant) + 1
+            step = last_step + beats
+            if step <= arrived:
+                step = arrived + 1
+            count, apart = 1, beats + behind
+            if left > 1 and many and grant + 1 < horizon and ends[1] + 1 < horizon:
+                count = left
+                if used + (left - 1) * beats > capacity:  # only room that is back in time for the second one
+                    _, used = self.with_room(grant + 1, used)
+                    room = (capacity - used) // beats
+                    if room < left:
+                        count = room + 1
+                if duration > apart:
+                    behindhand = step - arrived - 1
+                    if not behindhand:
+                        apart = duration
+                    elif count > behindhand // (duration - apart) + 1:  # steps follow each other until they wait again
+                        count = behindhand // (duration - apart) + 1
+            if count > 1:
+                count, grant = port.grant_equal(grant, arrived, duration, count, horizon)
+                free += (count - 1) * duration
+                used += (count - 1) * beats
+            else:
+                ends.append(arrived)
             if watch is not None:
                 number = port.beats[READ] + moved + (before - left) * beats
                 watch(self.instruction, next(self.addresses)[0], beats, number, arrived)
-            last_step += beats
-            if last_step <= arrived:
-                last_step = arrived + 1
-            credits.append((last_step, beats))
-            last_step += behind
-            left -= 1
+            credits.append((step + 2, apart, beats, count))
+            last_step = step + (count - 1) * apart + behind
+            oldest = ends[0]
+            slot = (oldest if oldest > grant else grant) + 1
+            left -= count
             if not left:
                 bursts, moved = bursts + before, moved + before * beats
                 place += 1
@@ -91,11 +131,8 @@ class Reader:
                 duration, before = beats * rate, left
             request = grant + 1
             used += beats
-            while used > capacity:
-                taken, back = credits.popleft()
-                used -= back
-                if taken + 2 > request:
-                    request = taken + 2
+            if used > capacity:
+                request, used = self.with_room(request, used)
             grant = request if request > slot else slot
             if grant >= horizon:
                 break

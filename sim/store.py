@@ -5,11 +5,11 @@ Bursts that are equal are packed and sent together: one is packed right behind t
 
 from collections import deque
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lathe.configs.memory import CUT, PACK
-from lathe.isa.stall import StallCause
 from lathe.sim.port import NEVER, WRITE, Port, Watcher
+from lathe.sim.stall import MEMORY
 from lathe.sim.timeline import STORE, Timeline
 from lathe.sim.transfer import Transfer
 
@@ -22,26 +22,14 @@ class StreamWrite(NamedTuple):
     address: int
 
 
-class Packed(NamedTuple):
-    """Equal bursts that lie in the FIFO: when the first one's address is accepted (each other ``beats`` later), whose
-    they are, which of its bursts the first one is, and whether the last one is its last.
-    """
+Packed: TypeAlias = tuple[int, int, int, int, int, bool]
+"""Equal bursts that lie in the FIFO: when the first one's address is accepted (each other as many cycles later as it
+has beats), the beats of each, their number, whose they are, which of its bursts the first one is, and whether the last
+one is its last."""
 
-    accepted: int
-    beats: int
-    number: int
-    instruction: int
-    place: int
-    through: bool
-
-
-class Sent(NamedTuple):
-    """Equal bursts on their way: the cycle of the first one's last beat (each other ``apart`` later), their beats."""
-
-    end: int
-    apart: int
-    beats: int
-    number: int
+Sent: TypeAlias = tuple[int, int, int, int]
+"""Equal bursts on their way: the cycle of the first one's last beat, how much later each other's is, the beats of each,
+their number."""
 
 
 class StoreUnit:
@@ -98,7 +86,7 @@ class StoreUnit:
                 started = True
             else:
                 break
-        self.request = self.packed[0].accepted if self.packed else NEVER
+        self.request = self.packed[0][0] if self.packed else NEVER
         return started
 
     def start_next(self) -> bool:
@@ -110,7 +98,7 @@ class StoreUnit:
         transfer = timeline.commands[instruction].transfer
         more = None
         if self.next >= self.pending:
-            more = StallCause.MEMORY, self.ends[self.next - self.pending] + 1
+            more = MEMORY, self.ends[self.next - self.pending] + 1
         start = timeline.begin(instruction, self.boundary, self.boundary, more)
         if start == NEVER:
             return False
@@ -134,7 +122,9 @@ class StoreUnit:
         beats = self.transfer.runs[self.run].beats
         if self.used + beats > self.capacity and not self.take_back(beats):
             return False
-        count = min(self.left, (self.capacity - self.used) // beats)
+        count = (self.capacity - self.used) // beats
+        if count > self.left:
+            count = self.left
         first = self.first_step
         self.used += count * beats
         self.first_step = first + count * beats
@@ -148,7 +138,7 @@ class StoreUnit:
         if not self.left:
             self.run += 1
         through = self.run == len(self.transfer.runs)
-        self.packed.append(Packed(first + beats - 1 + PACK, beats, count, self.packing, self.place, through))
+        self.packed.append((first + beats - 1 + PACK, beats, count, self.packing, self.place, through))
         self.place += count
         if through:
             last, steps = self.first_step - 1, self.transfer.beats
@@ -173,14 +163,18 @@ class StoreUnit:
                 if end + 2 > self.first_step:
                     self.first_step = end + 2
                 together = self.left if apart == each == beats else 1
-            back = min(max((self.first_step - 2 - end) // apart + 1, together), count)
+            back = (self.first_step - 2 - end) // apart + 1
+            if back < together:
+                back = together
             if back <= 0:
                 break
+            if back > count:
+                back = count
             self.used -= back * each
             if back == count:
                 self.sent.popleft()
             else:
-                self.sent[0] = Sent(end + back * apart, apart, each, count - back)
+                self.sent[0] = (end + back * apart, apart, each, count - back)
         return self.used + beats <= self.capacity
 
     def _touching(self) -> int:
@@ -202,12 +196,12 @@ class StoreUnit:
             bursts = self.timeline.commands[instruction].transfer.bursts(self.bus_shift, self.limit)
             for n, (address, _) in enumerate(islice(bursts, place, place + some)):
                 self.watch(instruction, address, beats, port.bursts[WRITE] - some + n, sent + n * apart)
-        self.sent.append(Sent(sent, apart, beats, some))
+        self.sent.append((sent, apart, beats, some))
         if some < count:
-            self.packed[0] = Packed(accepted + some * beats, beats, count - some, instruction, place + some, through)
+            self.packed[0] = (accepted + some * beats, beats, count - some, instruction, place + some, through)
         else:
             self.packed.popleft()
-        self.request = self.packed[0].accepted if self.packed else NEVER
+        self.request = self.packed[0][0] if self.packed else NEVER
         last = through and some == count
         if last:
             self.draining.popleft()

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lathe.configs.memory import DECODE
-from lathe.isa.stall import TOKEN_CAUSES, StallCause
+from lathe.isa.stall import StallCause
 from lathe.sim.commands import Commands
 from lathe.sim.port import NEVER
-from lathe.sim.stall import attribute
+from lathe.sim.stall import EMPTY, MEMORY, NONE, TOKEN_CAUSES, attribute
 
 UNITS = 3
 LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3
@@ -33,11 +33,11 @@ class Timeline:
         self.commands = commands
         self.start = [-1] * count
         self.end = [-1] * count
-        self.cause = [StallCause.NONE] * count
+        self.cause = [NONE] * count
         self.stalled = [0] * count
         self.waited = [0] * count
         self.dispatch = [-1] * count
-        self.dispatch_cause = [StallCause.NONE] * count
+        self.dispatch_cause = [NONE] * count
         self.dispatch_stalled = [0] * count
         self.queues: list[list[int]] = [[] for _ in range(UNITS)]
         self.starts: list[list[int]] = [[] for _ in range(UNITS)]
@@ -52,7 +52,7 @@ class Timeline:
         known, token = self.missing[unit]
         return token == len(known)
 
-    def begin(self, instruction: int, boundary: int, free: int, more: tuple[StallCause, int] | None = None) -> int:
+    def begin(self, instruction: int, boundary: int, free: int, more: tuple[int, int] | None = None) -> int:
         """Start the instruction at its queue's head as soon as it may; the cycle of that, NEVER while a token lacks.
 
         Its unit is free for it from `free` on; cycles from `boundary` on were waiting: for the instruction, then for
@@ -63,7 +63,7 @@ class Timeline:
         ready = self.dispatch[instruction] + 1 + DECODE
         start = ready if ready > free else free
         if command.pops or more is not None:
-            conditions = [(StallCause.EMPTY, ready)]
+            conditions = [(EMPTY, ready)]
             for queue in command.pops:
                 known, next_token = self.tokens[queue], len(self.pops[queue])
                 if next_token == len(known):
@@ -83,8 +83,8 @@ class Timeline:
         elif start > boundary:
             self.stalled[instruction] = start - boundary
             if ready > boundary:
-                self.stalls[unit][StallCause.EMPTY] += ready - boundary
-                self.cause[instruction] = StallCause.EMPTY
+                self.stalls[unit][EMPTY] += ready - boundary
+                self.cause[instruction] = EMPTY
         self.start[instruction] = start
         self.starts[unit].append(start)
         return start
@@ -94,7 +94,7 @@ class Timeline:
         unit = self.commands[instruction].unit
         self.busy[unit] += steps
         self.waited[instruction] = waited
-        self.stalls[unit][StallCause.MEMORY] += waited
+        self.stalls[unit][MEMORY] += waited
 
     def finish(self, instruction: int, end: int) -> None:
         """The instruction is done in cycle `end` and pushes its tokens."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from os import PathLike
 
 import numpy as np
@@ -54,7 +55,7 @@ class Trace:
     def of(cls, timeline: Timeline, stream: Sequence[Instruction]) -> "Trace":
         """The trace of a complete launch."""
         count = len(stream)
-        units = np.fromiter((command.unit for command in timeline.commands), np.int64, count)
+        units = np.fromiter(map(attrgetter("unit"), timeline.commands), np.int64, count)
         own = np.argsort(units, kind="stable")
         everything = np.arange(count)
 

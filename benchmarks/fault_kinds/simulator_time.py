@@ -92,14 +92,14 @@ FAULTS = (
     fault(
         "LOAD acc does not fetch ahead",
         "sim.compute",
-        "self.load_free if command.kind is Kind.TRANSFER else self.boundary",
+        "self.load_free if kind is TRANSFER else self.boundary",
         "self.boundary",
     ),
     fault("LOAD acc starts beside another", "sim.compute", "self.load_free = end", "pass"),
     fault(
         "FINISH does not wait for the pipeline",
         "sim.compute",
-        "(StallCause.DRAIN, self.drained) if command.kind is Kind.FINISH else None",
+        "(DRAIN, self.drained) if kind is FINISH else None",
         "None",
     ),
     fault(
@@ -121,13 +121,18 @@ FAULTS = (
         "behind = len(queue) - self.queue_depth",
         "behind = len(queue) - self.queue_depth - 1",
     ),
-    fault("a place in a command queue is free a cycle early", "sim.fetch", "starts[behind] + 1)", "starts[behind])"),
+    fault(
+        "a place in a command queue is free a cycle early",
+        "sim.fetch",
+        "room = starts[behind] + 1",
+        "room = starts[behind]",
+    ),
     fault("fetch asks for bursts as long as its FIFO", "sim.fetch", "max(1, fifo_beats // 2)", "fifo_beats"),
     fault(
         "one read more is in flight",
         "sim.port",
-        "[-1] * memory.outstanding_reads",
-        "[-1] * (memory.outstanding_reads + 1)",
+        "self.reads = memory.outstanding_reads",
+        "self.reads = memory.outstanding_reads + 1",
     ),
     fault(
         "the memory's latency is one more",
@@ -150,8 +155,8 @@ FAULTS = (
     fault(
         "the arbiter goes round the other way",
         "sim.engine",
-        "master = (master + 1) % MASTERS\n            if",
-        "master = (master + 2) % MASTERS\n            if",
+        "in _BEHIND[port.last_master]:",
+        "in (*_BEHIND[port.last_master][1::-1], port.last_master):",
     ),
     fault(
         "a read waits for a write of the same cycle",
@@ -174,8 +179,8 @@ FAULTS = (
     fault(
         "the room of a read burst is free a cycle early",
         "sim.reader",
-        "request = taken + 2\n            grant",
-        "request = taken + 1\n            grant",
+        "(step + 2, apart, beats, count)",
+        "(step + 1, apart, beats, count)",
     ),
     fault("a transfer's first burst is cut a cycle early", "sim.reader", "start + 1 + CUT", "start + CUT"),
     fault(
@@ -187,7 +192,10 @@ FAULTS = (
         "max(self.earliest, left + 2)",
         "max(self.earliest, left + 1)",
     ),
-    fault("steps of padding between rows are forgotten", "sim.reader", "last_step += behind", "last_step += 0"),
+    fault("steps of padding between rows are forgotten", "sim.reader", "* apart + behind", "* apart"),
+    fault(
+        "equal bursts go on in the cycle of another's", "sim.port", "if granted < horizon:", "if granted <= horizon:"
+    ),
     fault("a write burst's address is accepted a cycle early", "sim.store", "beats - 1 + PACK", "beats - 2 + PACK"),
     fault(
         "the room of a write burst is free a cycle early",

@@ -19,6 +19,7 @@ from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
 from lathe.scheduler.emission.stored_outputs import host_steps
+from lathe.scheduler.emission.stored_parts import stored_together, wholes_of_parts
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.layout import TensorLayout
@@ -66,6 +67,9 @@ class DramLayout:
         """Segments begin at multiples of so many bytes."""
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
+        self._wholes = wholes_of_parts(schedule)
+        self._together = stored_together(schedule)
+        self._stored: dict[Tensor, tuple[int, Physical]] = {}
         for stage in schedule.stages:
             if stage.state.scope == DRAM:
                 for tensor in stage.state.tensors:
@@ -158,6 +162,8 @@ class DramLayout:
 
     def _add_stored(self, tensor: Tensor, stage: StageView) -> None:
         """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
+        if tensor in self._stored:
+            return
         own = self.target.near.element
         scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
         for reader, scope in scopes.items():
@@ -169,7 +175,8 @@ class DramLayout:
                     "before, or build the program in two parts.",
                     kind="machine",
                 )
-        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *scopes.values()))
+        readers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.readers(one)]
+        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *(each.state.scope for each in readers)))
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], own.rows
@@ -192,7 +199,9 @@ class DramLayout:
             outside = outside_of(self.schedule, view, along)
             return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1), outside)
 
-        address = self._stored_segment(tensor, stage, role, form(DRAM, lanes.turns), storage)
+        own_form = form(DRAM, lanes.turns)
+        address = self._stored_segment(tensor, stage, role, own_form, storage)
+        self._stored[tensor] = address, own_form
         for user, scope in {stage: DRAM, **scopes}.items():
             turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
             seen = form(scope, turns)
@@ -208,7 +217,17 @@ class DramLayout:
             self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
 
     def _stored_segment(self, tensor: Tensor, stage: StageView, role: str, form: Physical, storage: str) -> int:
-        """The segment of a tensor that the program stores: its own, or that of a buffer of the user's."""
+        """The segment of a tensor that the program stores: its own, or that of a buffer of the user's.
+
+        A part of another tensor lies in the segment of that: blocks of columns come before all others.
+        """
+        if tensor in self._wholes:
+            whole, begin = self._wholes[tensor]
+            self._add_stored(whole.tensor, whole)
+            address, around = self._stored[whole.tensor]
+            assert replace(form, view=around.view) == around, f"{tensor.name} lies otherwise than {whole.name}"
+            blocks = begin // form.step(form.order[0])
+            return address + blocks * around.whole()[0][form.order[0]] * form.element.lanes
         kept = stage.state.storage
         if kept is None:
             return self._segment(tensor, role, form, storage)

@@ -13,6 +13,7 @@ from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.emission.rule_caller import RuleCaller
+from lathe.scheduler.emission.stored_parts import stored_as_parts
 from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Parts, Release, SignalNode, Slide
 from lathe.scheduler.nest.thread_turns import Thread, turns
 from lathe.scheduler.state.memories import DRAM, NEAR
@@ -68,6 +69,7 @@ class Emitter(RuleCaller):
         self.aliases = aliases
         self.sums = begun_sums(aliases)
         self._summed = frozenset(self.sums.values())
+        self._stored_as_parts = stored_as_parts(schedule)
         self.entries: list[tuple[Entry, Origin]] = []
         self.made: list[MadeChunk] = []
         self.part_of: dict[int, tuple[int, int]] = {}
@@ -260,6 +262,8 @@ class Emitter(RuleCaller):
         rule, role = stage.state.rule, str(node.role)
         if stage in self._summed or (role == "init" and stage in self.aliases):
             return None  # products are added in the cells of what they are added to
+        if stage in self._stored_as_parts:
+            return None
         assert rule is not None, f"no rule has been chosen for {stage.name}"
         if not RULES[rule].separate_init:
             if role == "init" and node.whole_reduction:

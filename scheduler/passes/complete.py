@@ -30,11 +30,13 @@ from lathe.scheduler.passes.merge_groups import merge_groups
 from lathe.scheduler.passes.merge_reshapes import merge_reshapes
 from lathe.scheduler.passes.note_early_loads import note_early_loads
 from lathe.scheduler.passes.properties import Property
+from lathe.scheduler.passes.read_parts import read_parts
 from lathe.scheduler.passes.separate_lookups import separate_lookups
 from lathe.scheduler.passes.shift_inputs import shift_inputs
 from lathe.scheduler.passes.split_axes import split_axes
 from lathe.scheduler.passes.split_outputs import split_outputs
 from lathe.scheduler.passes.store_in_loops import store_in_loops
+from lathe.scheduler.passes.store_joined import store_joined
 from lathe.scheduler.passes.sum_by_products import sum_by_products
 from lathe.scheduler.passes.tile_groups import TileGroups
 from lathe.scheduler.passes.turn_elements import turn_elements
@@ -80,6 +82,7 @@ PASSES = (
     Pass("merge-reshapes", merge_reshapes, (given.ONE_OUTPUT, given.FOLDED), (given.NO_RESHAPES,)),
     Pass("merge-groups", merge_groups, (given.ONE_OUTPUT, given.FOLDED)),
     Pass("split-axes", split_axes, (given.NO_RESHAPES,), (given.SPLIT_AXES,)),
+    Pass("read-parts", read_parts, (given.SPLIT_AXES,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)),
     Pass("shift-inputs", shift_inputs, (given.ALL_READ,)),
     Pass("join-by-products", join_by_products, (given.ONE_OUTPUT,)),
@@ -95,6 +98,7 @@ PASSES = (
         (given.AGREEING_LANES,),
     ),
     Pass("turn-elements", turn_elements, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),
+    Pass("store-joined", store_joined, (given.AGREEING_LANES, given.WHOLE_ELEMENTS)),
     Pass("tile-groups", TileGroups(), (given.AGREEING_LANES, given.WHOLE_ELEMENTS), (given.BUFFERS_FIT,)),
     Pass("load-operands", load_operands, (given.BUFFERS_FIT,), (given.LOADED,)),
     Pass("adjoin-elements", adjoin_elements, (given.LOADED,), (given.ADJOINING_CHOSEN,)),

@@ -166,6 +166,8 @@ def _groups_without(
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
+            and not stage.state.joined
+            and not follows.state.joined
             and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
             and (bool(follows.state.computation.reduce_axes) or _reads_elementwise(follows, stage))
         )

@@ -34,7 +34,7 @@ from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
-class _Part:
+class JoinedPart:
     """What is joined: the read, the dimension along which it is, and which of its elements goes where."""
 
     read: Read
@@ -51,14 +51,14 @@ def join_by_products(schedule: Edit, target: Target) -> None:
     """Make sums of products, in place, of untouched stages that join computed tensors within blocks of channels."""
     matrices: dict[object, tuple[Tensor, NDArray[Any]]] = {}
     for stage in list(schedule.stages):
-        for parts in [_parts(stage)] if is_untouched(stage) else []:
+        for parts in [parts_joined(stage)] if is_untouched(stage) else []:
             if parts and _moves_within_blocks(schedule, parts, target):
                 _join(schedule, stage, parts, matrices)
     added = dict(matrices.values())
     schedule.amend(constants={**schedule.state.constants, **added})
 
 
-def _parts(stage: EditedStage) -> list[_Part]:
+def parts_joined(stage: EditedStage) -> list[JoinedPart]:
     """The parts of a tensor of int8 that a stage only joins along its last axis; none where it does anything else."""
     computation = stage.state.computation
     if computation.reduce_axes or len(computation.bodies) > 1 or computation.where is not None or not computation.axes:
@@ -69,7 +69,7 @@ def _parts(stage: EditedStage) -> list[_Part]:
     for node in walk(body):
         if isinstance(node, Select) and (reads_data(node.condition) or set(axes_of(node.condition)) != {axis}):
             return []
-    found: dict[Read, _Part] = {}
+    found: dict[Read, JoinedPart] = {}
     for place in range(axis.extent):
         value = kept(body)
         while isinstance(value, Select):
@@ -87,17 +87,17 @@ def _parts(stage: EditedStage) -> list[_Part]:
     return list(found.values())
 
 
-def _part_of(value: Expr, axis: Axis) -> _Part | None:
+def _part_of(value: Expr, axis: Axis) -> JoinedPart | None:
     """The part that an element is of, which one index alone leads through; None where it is none of bytes."""
     if not isinstance(value, Read) or value.dtype != "int8" or any(map(reads_data, value.indices)):
         return None
     along = [dim for dim, index in enumerate(value.indices) if axis in axes_of(index)]
     if len(along) != 1 or set(axes_of(value.indices[along[0]])) != {axis}:
         return None
-    return _Part(value, along[0], {})
+    return JoinedPart(value, along[0], {})
 
 
-def _moves_within_blocks(schedule: Edit, parts: list[_Part], target: Target) -> bool:
+def _moves_within_blocks(schedule: Edit, parts: list[JoinedPart], target: Target) -> bool:
     """Whether values have to change their lanes, all parts being made in lanes of what is joined."""
     step, known = whole_elements(target.config), plan_lanes(schedule, target.config).known
     made = all(each.read.tensor in known and known[each.read.tensor].cols == each.dim for each in parts)
@@ -107,7 +107,7 @@ def _moves_within_blocks(schedule: Edit, parts: list[_Part], target: Target) -> 
 
 
 def _join(
-    schedule: Edit, stage: EditedStage, parts: list[_Part], matrices: dict[object, tuple[Tensor, NDArray[Any]]]
+    schedule: Edit, stage: EditedStage, parts: list[JoinedPart], matrices: dict[object, tuple[Tensor, NDArray[Any]]]
 ) -> None:
     computation = stage.state.computation
     total: Expr | None = None
@@ -125,7 +125,7 @@ def _join(
     stage.change(computation=replace(computation, bodies=(Cast(total, "int8"),)))
 
 
-def _placed(schedule: Edit, stage: EditedStage, part: _Part, matrix: Tensor) -> Tensor:
+def _placed(schedule: Edit, stage: EditedStage, part: JoinedPart, matrix: Tensor) -> Tensor:
     """The product that brings a part to its places."""
     computation = stage.state.computation
     axes = tuple(Axis(axis.name, axis.extent) for axis in computation.axes)

@@ -18,7 +18,7 @@ def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: 
 
     Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
     """
-    if store.tensor.dtype in PLANES:
+    if store.tensor.dtype in PLANES or store.state.joined:
         return
     for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
         state = reader.state

@@ -126,6 +126,8 @@ class StageState:
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many iterations of loops are carried out together (``vthread``)."""
     signals: tuple[Signal, ...] = ()
+    joined: tuple[tuple[Tensor, int], ...] = ()
+    """Tensors that are stored as parts of this one, and where each begins: they are all that it is made of."""
 
     @property
     def tensor(self) -> Tensor:

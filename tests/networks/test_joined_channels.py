@@ -1,0 +1,120 @@
+"""Parts of images and what is joined of them: addresses, where channels begin with a block of lanes; always exact."""
+
+import random
+
+import numpy as np
+import pytest
+from networks_checking import LATHE16, checked
+from qdq_models import QdqModel
+
+import lathe as lt
+
+IDEAL = LATHE16.with_(**{"memory.latency": 0})
+BORDER = [1, 1, 1, 1]
+
+
+def part(graph: QdqModel, data: str, first: int, end: int, axis: int = 1) -> str:
+    """Some indices of an axis, as a Slice."""
+    held = [graph.constant(np.array([each])) for each in (first, end, axis, 1)]
+    return graph.layer("Slice", data, *held, same=True)
+
+
+def join(graph: QdqModel, *data: str) -> str:
+    return graph.layer("Concat", *data, axis=1, same=True)
+
+
+def run(graph: QdqModel, *made: str) -> lt.NetworkResult:
+    return checked(graph.model(*made), IDEAL, units={each: graph.scales[each] for each in made})
+
+
+def written(result: lt.NetworkResult) -> int:
+    """Bytes that the NPU stores."""
+    return result.counters.bytes_written["out"]
+
+
+def idle(result: lt.NetworkResult, operator: str) -> bool:
+    """Whether no layer of an operator moves anything."""
+    return not any(row.bytes for row in result.layers if row.name.startswith(operator))
+
+
+def test_two_convolutions_store_into_what_is_joined():
+    graph = QdqModel(seed=1)
+    data = graph.input(1, 32, 6, 6)
+    both = join(graph, graph.conv(data, 32, pads=BORDER), graph.conv(data, 16, pads=BORDER))
+    result = run(graph, graph.conv(both, 16, pads=BORDER))
+    assert idle(result, "Concat")
+    assert written(result) == 36 * (32 + 16 + 16)
+
+
+def test_two_convolutions_read_parts_where_they_lie():
+    graph = QdqModel(seed=2)
+    wide = graph.conv(graph.input(1, 32, 6, 6), 64, pads=BORDER)
+    halves = [part(graph, wide, first, first + 32) for first in (0, 32)]
+    result = run(graph, *(graph.conv(each, 16, pads=BORDER) for each in halves))
+    assert idle(result, "Slice")
+    assert written(result) == 36 * (64 + 16 + 16)
+
+
+def test_rows_of_an_image_are_read_where_they_lie():
+    graph = QdqModel(seed=3)
+    wide = graph.conv(graph.input(1, 32, 8, 5), 32, pads=BORDER)
+    upper, lower = part(graph, wide, 0, 3, axis=2), part(graph, wide, 3, 8, axis=2)
+    result = run(graph, graph.conv(upper, 16, pads=BORDER), graph.conv(lower, 16, pads=BORDER))
+    assert idle(result, "Slice")
+
+
+def test_what_is_joined_is_joined_again_and_read_besides():
+    """As in DenseNet: each layer reads all before it."""
+    graph = QdqModel(seed=4)
+    first = graph.conv(graph.input(1, 16, 5, 5), 32, pads=BORDER)
+    second = graph.conv(first, 16, pads=BORDER)
+    both = join(graph, first, second)
+    third = graph.conv(both, 16, pads=BORDER)
+    run(
+        graph,
+        graph.conv(join(graph, both, third), 16, 1),
+        graph.layer("MaxPool", third, same=True, kernel_shape=[2, 2]),
+    )
+
+
+@pytest.mark.parametrize("case", ["twice", "of an input", "an output", "within a block", "a part of a part", "pooled"])
+def test_what_is_joined_otherwise_is_right_as_well(case):
+    graph = QdqModel(seed=5)
+    data = graph.input(1, 32, 5, 5)
+    one, other = graph.conv(data, 32, pads=BORDER), graph.conv(data, 32 if case != "within a block" else 24, 1)
+    if case == "twice":
+        run(graph, graph.conv(join(graph, one, other, one), 16, 1), graph.conv(join(graph, other, one), 16, 1))
+    elif case == "of an input":
+        run(graph, graph.conv(graph.layer("Concat", data, one, axis=1, scale=0.1), 16, 1))
+    elif case == "an output":
+        both = join(graph, one, other)
+        run(graph, both, graph.conv(both, 16, 1), one)
+    elif case == "within a block":
+        run(graph, graph.conv(join(graph, other, one), 16, pads=BORDER))
+    elif case == "a part of a part":
+        wide = join(graph, one, other, graph.conv(data, 32, 1))
+        inner = part(graph, part(graph, wide, 16, 80), 16, 48)
+        run(graph, graph.conv(inner, 16, pads=BORDER), graph.layer("Add", inner, one, scale=0.2))
+    else:
+        run(graph, graph.layer("MaxPool", join(graph, one, other), same=True, kernel_shape=[2, 2], strides=[2, 2]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_images_taken_apart_and_joined(seed):
+    rng, graph = random.Random(seed), QdqModel(seed=seed)
+    size = rng.choice([4, 5])
+    made = [graph.input(1, rng.choice([16, 32, 40]), size, size)]
+    for _ in range(7):
+        one, other = rng.choice(made), rng.choice(made)
+        channels = graph.shapes[one][1]
+        kind = rng.choice(["conv", "conv", "conv", "join", "part", "add"])
+        if kind == "conv":
+            made.append(graph.conv(one, rng.choice([16, 32, 24]), pads=BORDER))
+        elif kind == "join":
+            made.append(graph.layer("Concat", one, other, axis=1, scale=0.1))
+        elif kind == "part" and channels > 16:
+            first = rng.choice([0, 16, channels - 16, 5])
+            made.append(part(graph, one, first, min(channels, first + rng.choice([16, 32]))))
+        elif graph.shapes[one] == graph.shapes[other]:
+            made.append(graph.layer("Add", one, other, scale=0.2))
+    run(graph, graph.conv(made[-1], 16, 1), graph.conv(made[-2], 16, 1))

@@ -1,0 +1,46 @@
+"""Equal bursts in one turn of the engine take the cycles that they take one by one, as a watched memory has them."""
+
+import random
+
+import pytest
+from streams import random_machine
+
+from lathe.configs import load_config
+from lathe.isa import Columns, Finish, Load, MemoryType, Store
+from lathe.sim.bus_errors import FaultyMemory
+from lathe.sim.commands import commands_of
+from lathe.sim.engine import Engine
+
+
+def rows(rng):
+    """A block of many rows, which is many bursts, equal or by turns; the engine asks for no scratchpad's size."""
+    x = rng.choice([1, 2, 7, 14, 40])
+    block = {"sram_base": 0, "dram_base": rng.randrange(1 << 10), "y_size": rng.randrange(1, 60), "x_size": x}
+    block["x_stride"] = x + rng.choice([0, 1, 3, 50])
+    tokens = {"push_next": rng.random() < 0.3, "pop_next": False}
+    if rng.random() < 0.25:
+        return Store(**block)
+    pads = {name: rng.choice([0, 0, 1, 3]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+    memory = rng.choice([MemoryType.INP, MemoryType.WGT, MemoryType.ACC, MemoryType.UOP])
+    return Load(memory, **block, **pads, **(tokens if memory in (MemoryType.INP, MemoryType.WGT) else {}))
+
+
+def timeline_of(cfg, columns, faults):
+    engine = Engine(cfg, commands_of(cfg, columns), 0x100000, (0, 0, 0, 0), faults=faults)
+    engine.run()
+    assert engine.complete
+    kept = engine.timeline
+    told = (kept.start, kept.end, kept.cause, kept.stalled, kept.waited, kept.dispatch, kept.dispatch_stalled)
+    return told, kept.stalls, kept.busy, engine.port.bursts, engine.port.beats
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bursts_of_many_rows_take_their_cycles(seed):
+    rng = random.Random(seed)
+    cfg = random_machine(rng, rng.choice(["tiny", "vta", "wide"])) if seed % 3 else load_config("lathe16")
+    reads, latency = rng.choice([1, 2, 3, 8]), rng.choice([0, 0, 1, 5, 60])
+    cfg = cfg.with_(**{"memory.outstanding_reads": reads, "memory.latency": latency})
+    columns = Columns.of([*(rows(rng) for _ in range(20)), Finish()])
+    together = timeline_of(cfg, columns, None)
+    alone = timeline_of(cfg, columns, FaultyMemory(end=1 << 40))
+    assert together == alone
