@@ -62,7 +62,7 @@ def test_one_element_that_all_read():
 
 
 def test_a_single_element_between_borders_is_computed_where_it_is_made():
-    """Of rows -1, 1 and 3 there is one, whatever the step: what reads it reads its maker's result, not every other row."""
+    """Of rows -1 and 1 there is one, whatever the step: what reads it reads its maker's result, not every other row."""
     weights, bias = lt.placeholder((16, 1, 1, 16), "int8", name="w"), lt.placeholder((16,), "int32", name="bias")
     biased = lt.bias_add(lt.conv2d(image((1, 2, 2, 16)), weights, name="first"), bias, name="biased")
     output = conv(lt.requantise(biased, 7, name="narrow"), 1, stride=2, padding=1, name="second")
