@@ -35,9 +35,11 @@ def test_an_average_is_a_product_for_each_tap(window, stride, padding):
     assert not sums(program)
     size = output.shape[1]
     met = size * window  # pairs of a result and a tap along one dimension
-    if padding:
-        met -= 1  # one of them meets only the border, and is left out
-    assert ran.counters.gemm_operations == 2 * met**2
+    found = ran.counters.gemm_operations
+    if padding:  # one of them meets only the border, and is left out where that takes no more instructions
+        assert 2 * (met - 1) ** 2 <= found < 2 * met**2
+    else:
+        assert found == 2 * met**2
 
 
 def test_channels_that_come_first_are_lanes_too():
