@@ -47,7 +47,8 @@ def narrowed(computation: Computation, dim: int, elements: Elements) -> Computat
     """The computation of some elements of a dimension alone."""
     axis = computation.axes[dim]
     narrow = Axis(axis.name, elements.count, 0, axis.kind)
-    return over_axes(computation, dim, (narrow,), AxisRef(narrow) * elements.step + elements.first)
+    step = elements.step if elements.count > 1 else 1  # a single element is read as it lies, not in steps
+    return over_axes(computation, dim, (narrow,), AxisRef(narrow) * step + elements.first)
 
 
 def over_axes(computation: Computation, dim: int, axes: tuple[Axis, ...], place: Expr) -> Computation:

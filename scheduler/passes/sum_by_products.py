@@ -33,7 +33,7 @@ def sum_by_products(schedule: Edit, target: Target) -> None:
     ones: dict[int, Tensor] = {}
     for stage in schedule.stages:
         summed = _summed(stage)
-        axis = None if summed is None else _channels(stage.state.computation, summed)
+        axis = None if summed is None else _channels(stage, summed, target)
         if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
             continue
         if not all(is_untouched(reader) for reader in schedule.readers(stage.tensor)):
@@ -85,11 +85,17 @@ def _summed(stage: EditedStage) -> Read | None:
     return read if is_plain_read(read) and read.dtype == "int8" else None
 
 
-def _channels(computation: Computation, read: Read) -> Axis | None:
-    """The longest axis of the result that no other moves along in what is read: the lanes."""
-    own = [axis for axis in computation.axes if dimension_of(read, axis) is not None]
+def _channels(stage: EditedStage, read: Read, target: Target) -> Axis | None:
+    """The axis of a sum for its lanes: one that no other moves along in what is read.
+
+    It is that along which the columns of the sum are planned, which makers and readers agree with, or else the longest.
+    """
+    axes = stage.state.computation.axes
     mixed = {axis for index in read.indices if len(axes_of(index)) > 1 for axis in axes_of(index)}
-    return max((axis for axis in reversed(own) if axis not in mixed), key=lambda axis: axis.extent, default=None)
+    alone = [axis for axis in reversed(axes) if dimension_of(read, axis) is not None and axis not in mixed]
+    along = plan_lanes(stage.schedule, target.config).known[stage.tensor].cols
+    planned = (axis for axis in alone if axis.extent > 1 and along is not None and axis is axes[along])
+    return next(planned, max(alone, key=lambda axis: axis.extent, default=None))
 
 
 def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:

@@ -14,7 +14,7 @@ from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.elements import Physical
-from lathe.scheduler.target.products import Product, lanes_of_operand
+from lathe.scheduler.target.products import Product, is_computed, lanes_of_operand
 from lathe.scheduler.target.turns import turns_needed
 
 
@@ -54,6 +54,7 @@ def estimate(stage: StageView, product: Product, config: HardwareConfig, steps_o
     if turning:
         matrix += turning
         alu += _rows(product, config) * config.memory.latency  # the compute unit waits for its own loads
+    matrix += _filling(stage, product, config)
     return Estimate(matrix + latency, alu + latency)
 
 
@@ -62,16 +63,9 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
 
     Each loads the data, multiplies and stores them; loads and stores share the bus.
     """
-    turns, schedule, read = turns_needed(config), stage.schedule, product.data
-    maker = schedule.maker(read.tensor)
-    while maker is not None and is_padding(maker) and schedule.readers(read.tensor) == [stage]:
-        stage, (access,) = maker, maker.state.computation.reads
-        read = access.node
-        maker = schedule.maker(read.tensor)
-    if not turns or not _is_made_by_a_product(schedule, read.tensor):
-        return 0
-    others = (each for each in schedule.readers(read.tensor) if each is not stage)
-    if any(factors(each.state.computation) is not None or is_padding(each) for each in others):
+    turns, schedule = turns_needed(config), stage.schedule
+    read = _stored_for(stage, product)
+    if not turns or read is None or not _is_made_by_a_product(schedule, read.tensor):
         return 0
     near = element_of(config, NEAR)
     lanes = lanes_of_operand(product, DATA, config)
@@ -79,6 +73,35 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
     steps = (near.span // near.grain if near.cols == near.span else 1) + 1
     beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
     return turns * max(cells * steps, beats)
+
+
+def _filling(stage: StageView, product: Product, config: HardwareConfig) -> int:
+    """Cycles that stores take more for data that a product loads in wider elements, if no other product does.
+
+    Channels that fill one stored element are followed by elements of any values, and each is a burst of its own.
+    """
+    read, near = _stored_for(stage, product), element_of(config, NEAR)
+    loaded = element_of(config, DATA)
+    if read is None or turns_needed(config) or loaded.cols <= near.cols:
+        return 0
+    lanes = lanes_of_operand(product, DATA, config)
+    cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
+    together = -(-cells * near.lanes // config.bus_bytes)
+    apart = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), loaded).count * (loaded.cols // near.cols)
+    return max(apart * -(-near.lanes // config.bus_bytes) - together, 0) * config.memory.cycles_per_beat
+
+
+def _stored_for(stage: StageView, product: Product) -> Read | None:
+    """What stages make and store of the data of a product, through borders around it, if no other product reads it."""
+    schedule, read = stage.schedule, product.data
+    maker = schedule.maker(read.tensor)
+    while maker is not None and is_padding(maker) and schedule.readers(read.tensor) == [stage]:
+        stage, (access,) = maker, maker.state.computation.reads
+        read = access.node
+        maker = schedule.maker(read.tensor)
+    others = (each for each in schedule.readers(read.tensor) if each is not stage)
+    wanted = any(factors(each.state.computation) is not None or is_padding(each) for each in others)
+    return None if wanted or not is_computed(read.tensor, schedule) else read
 
 
 def _rows(product: Product, config: HardwareConfig) -> int:

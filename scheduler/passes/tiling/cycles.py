@@ -19,8 +19,10 @@ PART = 12
 """Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
 AHEAD = 1.7
 """Parts of a reduction that are computed while a load is the next that the load unit does."""
-TILE = 2
-"""Latencies that a tile costs, on average, beside its parts."""
+TILE = 20
+"""Cycles that a tile costs, on average, beside its parts."""
+WAITING = 0.35
+"""The part of the memory's latency that it costs besides."""
 SHARPNESS = 6
 """How well transfers hide behind computation: two that take equally long take a little longer together."""
 TRAFFIC = 1 / 32
@@ -37,7 +39,7 @@ HANDLING = 20
 class Loads:
     """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots.
 
-    ``parts``: how many parts of a reduction take a load one after the other, so that only the first is waited for;
+    ``parts``: how many times what the first part of a reduction takes, where parts take a load one after the other;
     ``instructions``: LOADs of which each load is made; ``begins``: whether it comes first in every tile.
     """
 
@@ -45,7 +47,7 @@ class Loads:
     cycles: float
     times: float
     doubled: bool
-    parts: int = 1
+    parts: float = 1
     instructions: int = 1
     begins: bool = False
 
@@ -93,7 +95,12 @@ def load_cycles(
 
 def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:
     """A lower bound on the cycles of a group, with a matrix product or not: tiles with so many steps each."""
-    return tiles * (steps + (2 * (config.memory.latency + HANDLING) if product else HANDLING))
+    return tiles * (steps + (_begun(config) if product else HANDLING))
+
+
+def _begun(config: HardwareConfig) -> float:
+    """Cycles that a tile with a matrix product costs beside its steps and parts."""
+    return TILE + WAITING * config.memory.latency
 
 
 def least_cycles_of_transfers(least: float, transfers: float) -> float:
@@ -106,6 +113,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     latency = config.memory.latency + HANDLING
     first = rest = 0.0  # cycles of the loads that the first tile waits for, and of all others
     exposed = 0.0  # of those that wait for the reader of what they replace
+    later = 0.0  # of what the first tile needs behind the first part of a reduction
     loading = 0.0  # of those that the compute unit does itself, and writes when it is drained
     ahead = AHEAD * work.steps / work.parts
     often = max((each.times for each in loads), default=0)
@@ -119,9 +127,12 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         again = (each.times - 1) * (each.cycles + latency / 4)
         first += each.cycles / each.parts
         rest += again + each.cycles * (1 - 1 / each.parts)
+        later += each.cycles * (1 - 1 / each.parts)
         beside = each_part if each.times < often else 0  # what the next part wants, too
         exposed += max(each.cycles + beside - ahead, 0) * (each.times - 1) if each.doubled else again
-    compute = loading + work.tiles * (work.steps + work.parts * PART + TILE * latency)
+    compute = loading + work.tiles * (work.steps + work.parts * PART + _begun(config))
+    waits = max(later - work.steps, 0)  # the first tile has work for less
+    first, rest = first + waits, rest - waits
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
     store = work.tiles * last
     if work.planes > 1:  # each plane is shifted down while half of the one before it is stored

@@ -186,11 +186,20 @@ class _Evaluation:
             stage in model.added_to,
         )
 
-    def _parts(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> int:
-        """How many parts of a load come one after the other, each when a part of the reduction needs it."""
-        physical = self.model.physical[operand.stage]
+    def _parts(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> float:
+        """How many times the first part of a load the whole is, where parts come each when a reduction needs it.
+
+        Of parts that leave a rest, all but that are one.
+        """
+        physical, reader = self.model.physical[operand.stage], operand.only_reader
         outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
-        return 1 if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS else rounds
+        if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS:
+            return 1
+        if reader is None or reader not in self.inner:
+            return rounds
+        extent = self.model.reduction[reader].extent
+        rest = extent % self.inner[reader]
+        return extent / (extent - rest) if rest else rounds
 
     def _micro_ops(self, levels: dict[EditedStage, int]) -> float:
         """How many micro-ops products take, about: rows and columns are loops, and each place a sequence of its own."""

@@ -57,6 +57,16 @@ def test_one_element_that_all_read():
     assert made(output)["doubled"] == (1, 16)
 
 
+def test_a_single_element_between_borders_is_computed_where_it_is_made():
+    """Of rows -1 and 1 there is one, whatever the step: what reads it reads its maker's result, not every other row."""
+    weights, bias = lt.placeholder((16, 1, 1, 16), "int8", name="w"), lt.placeholder((16,), "int32", name="bias")
+    biased = lt.bias_add(lt.conv2d(image((1, 2, 2, 16)), weights, name="first"), bias, name="biased")
+    output = conv(lt.requantise(biased, 7, name="narrow"), 1, stride=2, padding=1, name="second")
+    assert made(output)["biased"] == (1, 1, 1, 16)
+    program = run(lt.create_schedule(output), VTA, random_inputs([output], seed=1))
+    assert [segment.name for segment in program.segments if segment.role == "temporary"] == ["narrow"]
+
+
 def test_channels():
     narrow = conv(image(), 1, name="first")
     output = lt.compute((1, 12, 13, 8), lambda n, y, x, c: narrow[n, y, x, 2 * c + 1], name="output")

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from lathe.configs import load_config
-from lathe.frontend import placeholder, placeholders
+from lathe.configs import HardwareConfig, load_config
+from lathe.frontend import Tensor, placeholder, placeholders
 from lathe.frontend.operators import conv2d, max_pool2d, requantise
 from lathe.isa import Unit
 from lathe.scheduler import build
@@ -20,6 +20,7 @@ from lathe.scheduler.passes.tiling.cycles import (
     least_cycles,
     load_cycles,
 )
+from lathe.scheduler.passes.tiling.problem import Tiling
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.boxes import instructions_of
 from lathe.scheduler.target.element import element_of
@@ -60,6 +61,24 @@ def test_what_hides_costs_little_and_what_comes_before_the_first_tile_costs_all(
 )
 def test_what_makes_it_longer(loads, work):
     assert cycles_with_product(CONFIG, loads, work) > cycles_with_product(CONFIG, LOADS, WORK)
+
+
+def test_one_tile_more_costs_less_than_waiting_for_the_memory_once():
+    """What it loads is on its way while the tile before is computed."""
+    slow = CONFIG.with_(**{"memory.latency": 64})
+    one, two = (Work(tiles, 1, 1000 // tiles, 64 // tiles, 1, False) for tiles in (1, 2))
+    assert cycles_with_product(slow, [], two) - cycles_with_product(slow, [], one) < 64
+
+
+def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
+    """Behind the first part it has work for its own steps only."""
+    short, long = (Work(8, 4, steps, 16, 1, False) for steps in (500, 4000))
+    parts, whole = [Loads(Unit.LOAD, 4000.0, 1, True, parts=4)], [Loads(Unit.LOAD, 4000.0, 1, True)]
+    assert cycles_with_product(CONFIG, parts, short) > 4000 + 7 * 500
+    saved = [
+        cycles_with_product(CONFIG, whole, each) - cycles_with_product(CONFIG, parts, each) for each in (short, long)
+    ]
+    assert saved[0] < 1000 < 2500 < saved[1] <= 3000
 
 
 @pytest.mark.parametrize(
@@ -110,20 +129,35 @@ def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of
             assert least <= cycles_of(CONFIG, loads, each)
 
 
+def recorded(monkeypatch, output: Tensor, config: HardwareConfig) -> list[Tiling]:
+    """The tilings that are chosen when a program is built."""
+    found = []
+
+    def record(problem):
+        found.append(tiling := choose_tiling(problem))
+        return tiling
+
+    monkeypatch.setattr("lathe.scheduler.passes.tile_groups.choose_tiling", record)
+    build(output, [*placeholders([output]), output], config)
+    return found
+
+
+@pytest.mark.parametrize("machine", ["vta", "lathe16"])
+def test_channels_are_cut_in_parts_without_a_rest(monkeypatch, machine):
+    """Of 128 channels in parts of 48, the first 96 would be one part, and waited for."""
+    data, weights = placeholder((1, 28, 28, 128), "int8", "data"), placeholder((256, 1, 1, 128), "int8", "weights")
+    output = requantise(conv2d(data, weights, stride=2, name="conv"), 8, name="output")
+    found = recorded(monkeypatch, output, load_config(machine).with_(**{"memory.latency": 64}))
+    assert [size for each in found for size in each.reduce_tile.values()]
+    assert not [size for each in found for size in each.reduce_tile.values() if 128 % size]
+
+
 @pytest.mark.parametrize("shape", [(1, 14, 14, 32), (1, 9, 9, 5)])
 def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
     def tilings() -> list[object]:
-        found = []
-
-        def recorded(problem):
-            found.append(tiling := choose_tiling(problem))
-            return tiling
-
-        monkeypatch.setattr("lathe.scheduler.passes.tile_groups.choose_tiling", recorded)
         data = placeholder(shape, "int8", "data")
         conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
-        output = max_pool2d(requantise(conv, 8, name="q"), 3, stride=2, name="output")
-        build(output, [*placeholders([output]), output], CONFIG)
+        found = recorded(monkeypatch, max_pool2d(requantise(conv, 8, name="q"), 3, stride=2, name="output"), CONFIG)
         return [(each.tile, each.order, each.depth, list(each.level.values()), each.cost) for each in found]
 
     chosen = tilings()
