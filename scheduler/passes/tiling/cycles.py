@@ -21,8 +21,8 @@ AHEAD = 1.7
 """Parts of a reduction that are computed while a load is the next that the load unit does."""
 TILE = 20
 """Cycles that a tile costs, on average, beside its parts."""
-WAITING = 0.35
-"""The part of the memory's latency that it costs besides."""
+WAITING = 1
+"""Latencies of the memory that it costs besides."""
 SHARPNESS = 6
 """How well transfers hide behind computation: two that take equally long take a little longer together."""
 TRAFFIC = 1 / 32
