@@ -20,7 +20,7 @@ def test_every_cell_runs_and_values_show_themselves(tmp_path: Path) -> None:
         "Machine vta",
         "Tensor D",
         "Bound on vta",
-        "Program of 45 instructions for vta",
+        "Program of 49 instructions for vta",
         "4\N{NO-BREAK SPACE}118 cycles on vta",
         "Schedule of D",
         "On vta: maps",

@@ -55,9 +55,9 @@ def cycles(*outputs: lt.Tensor) -> int:
 
 @pytest.mark.parametrize(("first", "end"), [(32, 64), (16, 48), (40, 64), (5, 30)])
 def test_a_part_that_nobody_reads_the_rest_of(first, end):
-    """Filters of others are left out of the weights, wherever they begin."""
+    """Filters of others are left out of the weights, wherever they begin; what ends within a block is stored whole."""
     lower = cycles(part(conv(image(64), 64, "first"), 0, 32))
-    assert cycles(part(conv(image(64), 64, "first"), first, end)) == pytest.approx(lower, rel=0.01)
+    assert cycles(part(conv(image(64), 64, "first"), first, end)) == pytest.approx(lower, rel=0.02)
 
 
 def test_every_other_channel():
