@@ -16,7 +16,7 @@ from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
 from lathe.isa.instructions import MicroOpInstruction, loads_micro_ops, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES
-from lathe.scheduler.emission.footprints import Cells, Footprints
+from lathe.scheduler.emission.footprints import Cells, Footprints, meet
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 
 Entries = list[tuple[Entry, Origin]]
@@ -45,7 +45,7 @@ class _Step:
     def meets(self, load: "_Step") -> bool:
         """Whether it touches what a LOAD brings."""
         memory, wanted = load.brings
-        return any(memory == other and _overlap(cells, wanted) for other, cells in self.touches)
+        return any(memory == other and meet(cells, wanted) for other, cells in self.touches)
 
 
 def fetched_early(entries: Entries, footprints: Footprints) -> Entries:
@@ -207,9 +207,3 @@ def _in_parts(step: _Step, ahead: Sequence[_Step], latency: int) -> Iterator[tup
         own = slice(cells.start + first, cells.start + first + count)
         yield other, replace(step, instruction=part, touches=((memory, own),), cycles=round(count * each))
         first += count
-
-
-def _overlap(cells: Cells, wanted: slice) -> bool:
-    if isinstance(cells, slice):
-        return bool(cells.start < wanted.stop and wanted.start < cells.stop)
-    return bool(((cells >= wanted.start) & (cells < wanted.stop)).any())

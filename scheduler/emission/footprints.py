@@ -160,6 +160,15 @@ class Footprints:
         return cells
 
 
+def meet(one: Cells, other: Cells) -> bool:
+    """Whether two instructions that touch these cells of a memory touch one of them both."""
+    if isinstance(other, slice):
+        if isinstance(one, slice):
+            return bool(one.start < other.stop and other.start < one.stop)
+        return bool(((one >= other.start) & (one < other.stop)).any())
+    return meet(other, one) if isinstance(one, slice) else bool(np.intersect1d(one, other).size)
+
+
 def elements_of(load: RowsInstruction) -> int:
     """Elements that a LOAD writes."""
     rows = load.y_pad_0 + load.y_size + load.y_pad_1

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from math import ceil, lcm, prod
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lathe.configs import HardwareConfig
 from lathe.frontend import walk
 from lathe.frontend.dtypes import DTYPES
 from lathe.frontend.nodes import Binary
 from lathe.isa import Load
-from lathe.scheduler.emission.footprints import Cells, Footprint, Footprints
+from lathe.scheduler.emission.footprints import Footprint, Footprints, meet
 from lathe.scheduler.nest.last_parts import Along, Chain
 from lathe.scheduler.nest.nodes import ChunkNode
 from lathe.scheduler.state.memories import DRAM
@@ -32,6 +29,7 @@ HANDLING = 16
 BEGIN = 9
 """Cycles that one more instruction of the compute unit costs."""
 MOST_PARTS = 16
+"""More of them are stored hardly sooner."""
 
 Entries = list[tuple[Entry, Origin]]
 PartOf = Mapping[int, tuple[int, int]]
@@ -165,16 +163,6 @@ def _may_be(order: Sequence[int], group: Entries, touched: Sequence[Footprint]) 
 def _depend(one: Footprint, other: Footprint) -> bool:
     for x, y in ((one, other), (other, one)):
         for memory, cells in x.writes:
-            if any(memory == beside and _meet(cells, others) for beside, others in (*y.reads, *y.writes)):
+            if any(memory == beside and meet(cells, others) for beside, others in (*y.reads, *y.writes)):
                 return True
     return False
-
-
-def _meet(one: Cells, other: Cells) -> bool:
-    if isinstance(one, slice) and isinstance(other, slice):
-        return bool(one.start < other.stop and other.start < one.stop)
-    return bool(np.intersect1d(_numbers(one), _numbers(other)).size)
-
-
-def _numbers(cells: Cells) -> NDArray[np.int64]:
-    return np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells

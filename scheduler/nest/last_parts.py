@@ -29,9 +29,10 @@ def with_last_parts(nodes: Sequence[Node], stores: Callable[[ChunkNode], bool], 
     ``stores`` tells the chunks that are stored in such parts.
     """
     last = {node.variable: node for node in nodes if isinstance(node, Loop)}  # where a loop comes in several stretches
+    end = next((node for node in reversed(nodes) if not isinstance(node, Release)), None)
     peeled: list[Node] = []
     for node in nodes:
-        if isinstance(node, Loop) and node is last[node.variable]:
+        if isinstance(node, Loop) and node is last[node.variable] and node is not end:
             peeled += _peeled(node, stores, cutter)
         else:
             peeled.append(node)

@@ -8,7 +8,7 @@ import lathe as lt
 from lathe.frontend import placeholders
 from lathe.isa import Alu, Gemm, Load, MemoryType, Rescale, Store
 from lathe.scheduler.emission import assemble
-from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.emission.footprints import Footprints, meet
 from lathe.scheduler.emission.last_parts import PartSizes, part_after_part
 from lathe.scheduler.state.signals import Origin
 from lathe.scheduler.target.rules import RULES
@@ -162,3 +162,18 @@ def test_loads_among_parts_leave_the_order():
 
 def test_part_sizes_without_chains():
     assert PartSizes({}, VTA)([]) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (slice(0, 4), slice(3, 5), True),
+        (slice(0, 4), slice(4, 5), False),
+        (slice(0, 4), np.array([3, 9]), True),
+        (np.array([4, 9]), slice(0, 4), False),
+        (np.array([1, 9]), np.array([2, 9]), True),
+        (np.array([1, 9]), np.array([2, 8]), False),
+    ],
+)
+def test_cells_meet_where_one_is_in_both(one, other, expected):
+    assert meet(one, other) is meet(other, one) is expected
