@@ -15,6 +15,7 @@ QUEUE_DEPTHS = (1, 2, 3, 8)
 OF_THE_BUS = {FaultCode.READ_ERROR, FaultCode.WRITE_ERROR}
 OF_BITS = {FaultCode.OPCODE}
 OF_RESCALE = {FaultCode.PAR_RANGE, FaultCode.ACC_REUSE}  # and finding REUSE: of machines that have it, test_rescale.py
+HARMLESS = {FindingKind.UNINITIALISED, FindingKind.SHIFT_AMOUNT, FindingKind.UNUSED_BITS}  # one meaning in every order
 
 
 def verdicts(seeds):
@@ -44,7 +45,7 @@ def test_a_stream_without_findings_means_the_same_in_every_order(seeds):
         rng = random.Random(seed)
         cfg = small_machine(rng.choice(QUEUE_DEPTHS))
         stream = any_stream(rng, cfg, most=rng.choice([12, 30]))
-        if {finding.kind for finding in verified(cfg, stream)} <= {FindingKind.UNINITIALISED, FindingKind.SHIFT_AMOUNT}:
+        if {finding.kind for finding in verified(cfg, stream)} <= HARMLESS:
             tried += 1
             expected = meant(cfg, stream)
             for _ in range(3):

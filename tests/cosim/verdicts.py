@@ -30,7 +30,8 @@ class Ended:
 def verified(cfg, stream):
     """What the verifier finds."""
     memory = PagedMemory.of(stream.page_addrs, stream.pages)
-    return verify_stream(cfg, stream.instructions, memory, stream.tokens, insn_addr=stream.insn_addr)
+    encoded = stream.encoded(cfg)
+    return verify_stream(cfg, stream.instructions, memory, stream.tokens, insn_addr=stream.insn_addr, encoded=encoded)
 
 
 def simulated(cfg, stream):

@@ -7,7 +7,8 @@ import numpy as np
 from streams import NEIGHBOURS, Stream, begun
 
 from lathe.configs import load_config
-from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode_uops, unit_of
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
 from lathe.isa.table import MEMORIES, MOST_TOKENS, alu_operations, memories_of, placements
 
 UOPS = 0x1000  # byte addresses; random bytes stand in the page behind the micro-ops and in the next
@@ -47,7 +48,21 @@ def any_stream(rng, cfg, *, most=12, long_loops=False):
     if rng.random() < 0.05:
         tokens = tuple(rng.choice([count, MOST_TOKENS, MOST_TOKENS - 1]) for count in tokens)
     instructions = with_any_tokens(rng, instructions, tokens, rng.choice([0, 0, 0, 0.1]))
-    return Stream(instructions, *content(rng, cfg), tokens=tokens, insn_addr=STREAM)
+    stream = Stream(instructions, *content(rng, cfg), tokens=tokens, insn_addr=STREAM)
+    if instructions and rng.random() < 0.05:
+        stream = replace(stream, insns=with_an_unused_bit(rng, cfg, instructions))
+    return stream
+
+
+def with_an_unused_bit(rng, cfg, instructions):
+    """The stream's bytes, in one of whose instructions a bit is set that no field has, where there is one."""
+    encoded = encode(cfg, instructions)
+    index = rng.randrange(len(instructions))
+    used = [range(each.lsb, each.lsb + each.width) for each in placements(cfg, instructions[index].opcode).values()]
+    if free := [bit for bit in range(8 * INSTRUCTION_BYTES) if not any(bit in bits for bits in used)]:
+        bit = rng.choice(free)
+        encoded[index, bit // 8] |= 1 << bit % 8
+    return encoded
 
 
 def content(rng, cfg):
