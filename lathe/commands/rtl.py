@@ -119,15 +119,18 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
     """Place and route a machine on a Lattice ECP5: resources, clock, and the path that limits it.
 
     Out of context: ports are not placed, and the clock is that of paths between registers. Takes minutes the first
-    time; results are kept by content. A machine whose memories are larger than the device's block RAMs, as those of
-    `vta` are, is refused at once. Needs the extra "fit".
+    time, or hours where the device is nearly full; results are kept by content. A machine whose memories are larger
+    than the device's block RAMs, as those of `vta` are, is refused at once. Needs the extra "fit".
     """
     from lathe.rtl.fit import fit as fitted
 
     machine = load_config(config_name)
 
     def announce() -> None:
-        click.echo(f"Placing {machine.name} on {device}: this takes minutes.", err=True)
+        click.echo(
+            f"Placing {machine.name} on {device}: this takes minutes, and hours where the device is nearly full.",
+            err=True,
+        )
 
     found = fitted(machine, device, speed, seed, on_begin=announce)
     if as_json:

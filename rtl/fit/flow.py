@@ -83,10 +83,10 @@ def fit(
 
     Products that the device has no multipliers for are made of LUTs, the smallest first.
 
-    ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes for small machines;
-    ``on_begin`` is called before, unless the result is in the cache. Raises :class:`RtlError` for a device that is too
-    small (before synthesis, where memories alone are too large), machines that cannot be built, and without the extra
-    ``fit``.
+    ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes, or hours where the
+    device is nearly full; ``on_begin`` is called before, unless the result is in the cache. Raises :class:`RtlError`
+    for a device that is too small (before synthesis, where memories alone are too large), machines that cannot be
+    built, and without the extra ``fit``.
     """
     if device not in DEVICES:
         raise RtlError(f"device of the fit must be one of {', '.join(DEVICES)}, not {device!r}.")

@@ -251,7 +251,7 @@ def test_the_command_prints_clock_resources_and_path():
     assert result.exit_code == 0
     assert "tiny on ecp5-45k, speed grade 6, seed 3: 33.5 MHz" in result.stdout
     assert "machine.load.decoder" in result.stdout
-    assert result.stderr == "Placing tiny on ecp5-45k: this takes minutes.\n"
+    assert result.stderr == "Placing tiny on ecp5-45k: this takes minutes, and hours where the device is nearly full.\n"
     assert CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3"]).stderr == ""
     told = json.loads(CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3", "--json"]).stdout)
     assert told["resources"]["block_rams"] == {"used": 18, "available": 108}
