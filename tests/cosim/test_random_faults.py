@@ -65,8 +65,7 @@ def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
     assert told_fault(outcome) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3, *range(100, 110)])
+@pytest.mark.seeds(0, slow=24, first=100)
 def test_more_broken_streams_on_random_machines(seed):
     rng = random.Random(seed)
     fault_in(with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY])), rng, pysim.run, [3, 10])

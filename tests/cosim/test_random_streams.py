@@ -56,16 +56,14 @@ def test_sums_that_begin_in_accumulators_of_any_content(seed):
     assert differences(cfg, stream_of_beginnings(rng, cfg), pysim.run) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(4, 8), *range(100, 140)])
+@pytest.mark.seeds(0, slow=60, first=100)
 def test_more_streams_of_any_timing_on_random_machines(seed):
     rng = random.Random(seed)
     cfg = with_extensions(buildable(random_machine(rng)), rng.choice([(), EVERY]))
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([10, 30])), pysim.run, data=False) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.seeds(0, slow=36, first=100)
 def test_more_streams_on_random_data_and_machines(seed):
     rng = random.Random(seed)
     cfg = legal_machine(rng)

@@ -80,10 +80,9 @@ def test_of_random_programs_the_script_makes_what_was_found(seed):
     check_random_program(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 300, 20))
-def test_of_more_random_programs_the_script_makes_what_was_found(first):
-    for seed in range(first, first + 20):
+@pytest.mark.seeds(0, slow=240, first=100, block=10)
+def test_of_more_random_programs_the_script_makes_what_was_found(seeds):
+    for seed in seeds:
         check_random_program(seed)
 
 
