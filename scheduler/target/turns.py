@@ -60,6 +60,12 @@ def turns_needed(config: HardwareConfig) -> int:
     return len(_spans(config).orders) - 1
 
 
+def steps_of_span(config: HardwareConfig) -> int:
+    """Steps of one turn of a span: a product for each of the narrower elements, a reset for each accumulator."""
+    spans = _spans(config)
+    return spans.blocks + (1 if spans.stores_wider else spans.blocks)
+
+
 def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
     """The matrices of one turn, from 1 on: (elements, block_out, block_in), of zeros and ones.
 
