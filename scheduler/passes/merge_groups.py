@@ -131,7 +131,7 @@ def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, co
     taps = prod(axis.extent for axis in computation.reduce_axes) // grouped.inner.extent
     products = made * taps * ceil(each / inp)
     pixels = prod(axis.extent for axis in computation.axes) / grouped.column.extent / config.batch
-    moved = products * config.wgt_element_bytes
+    moved: float = products * config.wgt_element_bytes
     steps = pixels * (made + products)
     behind: list[EditedStage] = [stage]
     for follower in _elementwise_behind(schedule, stage):
