@@ -5,8 +5,9 @@ from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Read
 from lathe.isa import Instruction
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
-from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules.diagonals import vectors_of_diagonals
 from lathe.scheduler.target.rules.gaps import parts_without_gaps
 from lathe.scheduler.target.rules.looping import plan_loops

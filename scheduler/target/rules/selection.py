@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorView
+from lathe.scheduler.target.chunk import Chunk, VectorView
+from lathe.scheduler.target.mismatches import RuleMismatch
 
 
 def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
