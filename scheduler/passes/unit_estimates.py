@@ -17,6 +17,9 @@ from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.products import Product, is_computed, lanes_of_operand
 from lathe.scheduler.target.turns import steps_of_span, turns_needed
 
+ALONE = 1.25
+"""How many times its steps, or its beats, a turn takes: it waits for what is stored before, and is waited for."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -72,7 +75,7 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
     cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
     steps = cells * steps_of_span(config) * near.cols // near.span
     beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
-    return turns * max(steps, beats)
+    return ceil(turns * max(steps, beats) * ALONE)
 
 
 def _filling(stage: StageView, product: Product, config: HardwareConfig) -> int:

@@ -8,7 +8,7 @@ from math import ceil, prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.nodes import Axis, Read, axes_of
-from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_loadable, is_plain_read
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
@@ -141,11 +141,11 @@ def axes_of_made_lanes(computation: Computation, axes: list[Axis], made: Lanes |
 
 
 def is_computed(tensor: Tensor, schedule: ScheduleView | None) -> bool:
-    """Whether a chain of plain copies that leads to a tensor begins with one that is computed."""
+    """Whether a chain of plain copies and borders of zeros that leads to a tensor begins with one that is computed."""
     while True:
         stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
-        source = None if computation is None else copied(computation)
+        source = None if computation is None else loaded(computation)
         if source is None:
             return tensor.computation is not None
         tensor = source
@@ -156,6 +156,13 @@ def copied(computation: Computation) -> Tensor | None:
     """The tensor whose elements a computation copies from places that do not depend on data, if that is all it does."""
     body = computation.bodies[0]
     return body.tensor if is_plain_read(body) else None
+
+
+@lru_cache(maxsize=4096)
+def loaded(computation: Computation) -> Tensor | None:
+    """The tensor of which a computation holds elements and zeros around them, if that is all it does."""
+    tensors = {read.tensor for read in computation.reads}
+    return tensors.pop() if len(tensors) == 1 and is_loadable(computation.bodies[0]) else None
 
 
 def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:

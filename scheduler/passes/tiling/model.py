@@ -368,7 +368,10 @@ class TilingModel:
         """Which part of a product's steps is on data, not on padding."""
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
-        return share_with_data(product.data.indices, self._data_cells(product.data.tensor))
+        shares = (
+            share_with_data(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
+        )
+        return prod(shares)
 
     def steps_of(self, stage: EditedStage) -> int:
         """Steps of an element that no product makes, at a point of its reduction."""
