@@ -102,6 +102,21 @@ def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
     return matrices
 
 
+def elements_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
+    """How many of the narrower elements of a span, from the first one on, hold values in one turn, of so many rows.
+
+    As they are loaded, where results are wider; else of those that are made.
+    """
+    spans = _spans(config)
+    order = spans.orders[turn - 1 if spans.stores_wider else turn]
+    count = 0
+    for number in range(spans.blocks):
+        values = _values(number * spans.rows, order)  # of its first block, which is that of the first of its rows
+        if sum(weight for (kind, weight), bit in values.items() if kind == "row" and bit) < rows:
+            count = number + 1
+    return count
+
+
 def digits(element: Element, lanes: Lanes) -> tuple[PhysicalAxis, ...]:
     """The physical axes within a span of stored elements."""
     assert lanes.turns is not None, f"elements with {lanes} are not turned"

@@ -45,6 +45,15 @@ def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
     assert result.counters.gemm_operations == 2 * layer + turns * turn
 
 
+def test_of_one_image_only_its_row_is_turned():
+    """Of 8 elements of a span, 4 rows of 4 columns each, two hold the first row's channels as they are stored."""
+    data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
+    first = convolution(data, 32, "first")
+    result = check_program(convolution(first, 32, "second"), machine(4, 4, 32))
+    taps = 9 * 8  # of 32 channels in elements of four
+    assert result.counters.gemm_operations == (4 * 4 + 2 * 2) * taps + 4 * 4 * 2
+
+
 def test_a_tensor_that_is_read_as_it_is_too(shaped):
     """A residual adds what has been stored; the two convolutions that read it share the turned one."""
     data = lt.placeholder((1, 6, 6, 12), "int8", name="data")

@@ -7,7 +7,7 @@ from shaped_machines import machine
 from lathe.isa import Layout, PhysicalAxis
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of
-from lathe.scheduler.target.turns import digits, positions, selection, turns_needed
+from lathe.scheduler.target.turns import digits, elements_with_rows, positions, selection, turns_needed
 
 SHAPES = [(b, i, o) for b in (1, 2, 4, 8) for i in (4, 8, 16, 32) for o in (4, 8, 16, 32)]
 
@@ -45,6 +45,30 @@ def test_turns_make_elements_that_are_loaded_of_those_that_are_stored(batch, blo
             Layout((batch, span), "int32", axes).pack(values.astype(np.int32)).reshape(-1).tolist() == stored.tolist()
         )
     assert stored.tolist() == elements(values, config, block_in).tolist()
+
+
+@pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_elements_without_rows_of_the_tensor_are_left_out(batch, block_in, block_out, rows):
+    """Zeros for rows beyond those of the tensor change nothing in these, and what is left out would be such zeros."""
+    config = machine(batch, block_in, block_out)
+    values = np.arange(1, 1 + batch * max(block_in, block_out)).reshape(batch, -1)
+    values[rows:] = 0
+    stored = elements(values, config, block_out)
+    for turn in range(1, turns_needed(config) + 1):
+        held, wide = elements_with_rows(config, turn, rows), config.block_out > config.block_in
+        parts = stored.reshape(-1, batch, block_in) if wide else None
+        if parts is not None:
+            assert not parts[held:].any()
+        stored = turned(stored, config, turn)
+        if parts is None:
+            assert not stored.reshape(-1, batch, block_out)[held:].any()
+
+
+def test_one_image_of_four_rows_takes_a_quarter_of_the_products():
+    assert elements_with_rows(machine(4, 4, 32), 1, 1) == 2
+    assert elements_with_rows(machine(4, 32, 8), 1, 2) == 2
+    assert elements_with_rows(machine(4, 4, 32), 1, 4) == 8
 
 
 @pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
