@@ -60,7 +60,7 @@ def _with_longest(problem: TilingProblem, model: TilingModel, best: Tiling) -> T
     Parts may be any number of rows of a kernel then, so that there is room for the next one where all rows of a block
     of channels leave none. What hardly waits for loads is left as it is.
     """
-    if best.cost <= NEAR_STEPS * model.least_cost(model.full):
+    if best.cost <= NEAR_STEPS * model.tile_loops(model.full, tuple(range(len(model.full)))).steps:
         return best
     models = _models(problem, "longest", model.narrow)
     if models[0].reduction == model.reduction:
