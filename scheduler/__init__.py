@@ -29,7 +29,8 @@ from lathe.scheduler.schedule import Schedule, Stage, create_schedule
 from lathe.scheduler.state.layout import TensorLayout
 from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.target import rules as _rules  # noqa: F401 - registers the built-in emission rules
-from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place, RuleMismatch
+from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.statement import Statement
 

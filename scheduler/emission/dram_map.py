@@ -36,6 +36,7 @@ from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_m
 from lathe.scheduler.target.products import lanes_of_operand
 from lathe.scheduler.target.rescaling import own_operands
 from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.turns import positions
 from lathe.scheduler.target.zero_lanes import tensors_with_zeros_behind
 
 
@@ -192,12 +193,20 @@ class DramLayout:
                 )
             lanes, tallest, weights = wanted, self.target.weights.element.rows, wanted
 
+        turned = any(self.lanes[each.tensor].turns == 0 for each in readers)
+        ordered = turned or lanes.turns is not None  # as it is, or in the end, it lies as turns need it
+
         def form(scope: str, turns: int | None) -> Physical:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             along = replace(along, turns=turns)
-            outside = outside_of(self.schedule, view, along)
-            return Physical(view, along, element, widest // element.cols, max(tallest // element.rows, 1), outside)
+            outside, group, stack = (
+                outside_of(self.schedule, view, along),
+                widest // element.cols,
+                tallest // element.rows,
+            )
+            apart = positions(self.config) if ordered and turns is None and group > 1 else ()
+            return Physical(view, along, element, group, max(stack, 1), outside, positions=apart)
 
         own_form = form(DRAM, lanes.turns)
         address = self._stored_segment(tensor, stage, role, own_form, storage)
@@ -292,7 +301,7 @@ def _bytes_of(form: Physical) -> object:
         form.element.spread_rows and rows > 1 and own[0] is None,
         form.element.spread_cols and cols > 1 and own[1] is None,
     )
-    return (form.view, form.order, own, form.lanes.turns, rows, cols, form.group, form.stack, spread)
+    return (form.view, form.order, own, form.lanes.turns, rows, cols, form.group, form.stack, form.positions, spread)
 
 
 def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -21,9 +21,7 @@ from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state.stored import Allocated
 from lathe.scheduler.target.allocation import Buffer
-from lathe.scheduler.target.chunk import (
-    Place,
-)
+from lathe.scheduler.target.chunk import Place
 from lathe.scheduler.target.data_cells import Cells, DataCells, cells_within
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for, rule_of

@@ -20,9 +20,10 @@ from lathe.scheduler.state.memories import DRAM, NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.allocation import Buffer
 from lathe.scheduler.target.boxes_of_chunk import has_conditions, peeled
-from lathe.scheduler.target.chunk import Chunk, NoRoom, RuleMismatch, Uneven, VectorOperand
+from lathe.scheduler.target.chunk import Chunk, VectorOperand
 from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.element import depth_of
+from lathe.scheduler.target.mismatches import NoRoom, RuleMismatch, Uneven
 from lathe.scheduler.target.parts_of_chunk import halves, parted
 from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.rules import RULES, is_own

@@ -44,7 +44,7 @@ def _adjoins(schedule: Edit, stage: EditedStage, target: Target, plan: LanePlan)
     form = physical_of(stage, plan.known, target.config)
     if not may_adjoin(form):
         return False
-    together, placed = adjoining(form, target.near.element), place_stages(schedule)
+    together, placed = adjoining(form, stage, plan.known, target.config), place_stages(schedule)
     return adjoins(placed, stage, together) and (decided is True or not wastes(placed[stage], together))
 
 

@@ -33,6 +33,7 @@ from lathe.scheduler.state.layout import TensorLayout
 from lathe.scheduler.state.memories import DATA, NEAR
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.turns import steps_of_span, turns_needed
 
 GAIN = 0.95
 """The part of the steps of separate groups that merged ones may take."""
@@ -120,7 +121,8 @@ def _channels(computation: Computation, data: Read, weight: Read) -> _Grouped | 
 def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, config: HardwareConfig) -> float:
     """Steps of the compute unit, about, for this product and its neighbours, with so many groups in one.
 
-    Or the beats of the bus that bring the weights, if these are more.
+    Or the beats of the bus that bring the weights and the data, if these are more. Half-empty elements of what the
+    program computes are turned, too, where stored ones are others than those that are loaded.
     """
     computation = stage.state.computation
     inp, acc = element_of(config, DATA).cols, element_of(config, NEAR).cols
@@ -129,7 +131,7 @@ def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, co
     taps = prod(axis.extent for axis in computation.reduce_axes) // grouped.inner.extent
     products = made * taps * ceil(each / inp)
     pixels = prod(axis.extent for axis in computation.axes) / grouped.column.extent / config.batch
-    beats = products * config.wgt_element_bytes * config.memory.cycles_per_beat / config.bus_bytes
+    moved: float = products * config.wgt_element_bytes
     steps = pixels * (made + products)
     behind: list[EditedStage] = [stage]
     for follower in _elementwise_behind(schedule, stage):
@@ -141,14 +143,31 @@ def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, co
         if reading.reduce_axes and factors(reading) is not None:
             total = prod(axis.extent for axis in reading.axes) / acc / config.batch
             steps += total * sums / grouped.column.extent * parts * ceil(grouped.filters * count / inp)
-    before = grouped.data.tensor
-    for maker in _makers(schedule, before):
-        channels = grouped.groups * grouped.inner.extent
+            steps += pixels * parts * _steps_of_turns(config, stage.tensor, grouped.filters * count)
+    before, channels = grouped.data.tensor, grouped.groups * grouped.inner.extent
+    points = prod(before.shape) / channels / config.batch
+    moved += points * parts * ceil(each / inp) * config.inp_element_bytes
+    makers = list(_makers(schedule, before))
+    if makers:
+        steps += points * parts * _steps_of_turns(config, before, each)
+    for maker in makers:
         points = prod(axis.extent for axis in maker.state.computation.axes) / channels / config.batch
         sums = prod(axis.extent for axis in maker.state.computation.reduce_axes)
         depth = 1 + ceil(sums / inp) if sums > 1 else _operations(maker)
         steps += points * parts * ceil(each / acc) * depth
+    beats = moved * config.memory.cycles_per_beat / config.bus_bytes
     return max(steps, beats) + min(steps, beats) / 8
+
+
+def _steps_of_turns(config: HardwareConfig, tensor: Tensor, channels: int) -> int:
+    """Steps for so many channels of a pixel of each row, stored in elements that products do not load.
+
+    One image, and channels that no more than the narrower elements hold, lie as they are loaded.
+    """
+    near = element_of(config, NEAR)
+    if tensor.shape[0] == 1 and channels <= near.grain:
+        return 0
+    return turns_needed(config) * ceil(channels / near.span) * steps_of_span(config)
 
 
 def _elementwise_behind(schedule: Edit, stage: EditedStage) -> Iterator[EditedStage]:

@@ -15,7 +15,10 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.products import Product, is_computed, lanes_of_operand
-from lathe.scheduler.target.turns import turns_needed
+from lathe.scheduler.target.turns import steps_of_span, turns_needed
+
+ALONE = 1.25
+"""How many times its steps, or its beats, a turn takes: it waits for what is stored before, and is waited for."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,9 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
     near = element_of(config, NEAR)
     lanes = lanes_of_operand(product, DATA, config)
     cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
-    steps = (near.span // near.grain if near.cols == near.span else 1) + 1
+    steps = cells * steps_of_span(config) * near.cols // near.span
     beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
-    return turns * max(cells * steps, beats)
+    return ceil(turns * max(steps, beats) * ALONE)
 
 
 def _filling(stage: StageView, product: Product, config: HardwareConfig) -> int:

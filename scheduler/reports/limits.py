@@ -20,7 +20,7 @@ from lathe.configs.errors import LatheError, RefusalKind
 from lathe.frontend.onnx import unfit
 from lathe.scheduler import errors
 from lathe.scheduler.errors import LegalityError, PaddingError, ValidationError
-from lathe.scheduler.target.chunk import NoRoom, RuleMismatch, Uneven
+from lathe.scheduler.target.mismatches import NoRoom, RuleMismatch, Uneven
 
 ROOM = Path(__file__).parents[1]
 MODELS = Path(unfit.__file__).parent

@@ -4,7 +4,7 @@
 ``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.errors import RefusalKind
 from lathe.frontend import Tensor
 from lathe.frontend.nodes import Axis, Guard, Read
 from lathe.frontend.operand import Expr
@@ -21,18 +20,8 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.data_cells import Cells
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.micro_ops import MicroOps
-
-
-class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
-    """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values.
-
-    ``kind`` says whose it is: the machine's, unless it is a limit of the rule or of what was given to it.
-    """
-
-    def __init__(self, constraint: str, *, kind: RefusalKind = "machine") -> None:
-        super().__init__(constraint)
-        self.kind: RefusalKind = kind
-        self.constraint = constraint
+from lathe.scheduler.target.mismatches import RuleMismatch
+from lathe.scheduler.target.split_groups import split_bits, split_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +187,6 @@ def described(stage: str, role: str, loops: Sequence[ChunkLoop], offsets: Mappin
     return f"{stage}.{role}({inside}){f' at {outside}' if outside else ''}"
 
 
-class NoRoom(RuleMismatch):
-    """A chunk needs more temporaries than there are: it has to be done in parts."""
-
-
-class Uneven(RuleMismatch):
-    """A loop has to be cut after ``first`` iterations, for the two parts to be regular each."""
-
-    def __init__(self, constraint: str, loop: int, first: int) -> None:
-        super().__init__(constraint, kind="machine")
-        self.loop = loop
-        self.first = first
-
-
 @dataclass(frozen=True)
 class VectorOperand:
     """An operand in elements: ``base + sum(strides[n] * loop n)``; per lane dimension the loops that run along it.
@@ -293,7 +269,7 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             block = physical.block(dim)
             coefficients, constant = indices[number][dim], constants[number][dim]
             if physical.step(dim) > block:
-                _split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
+                split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
             inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
             reach, found = 1, []
             for step, loop in inside:
@@ -328,6 +304,8 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             for loop, _ in found:
                 lanes.add(loop)
             lane_loops[number][dim] = found
+            if physical.positions and dim == physical.lanes.cols:
+                split_bits(physical, coefficients, constant, extents, scales, split, each.tensor.name)
 
     together = [each.place.physical.inseparable if each.place is not None else 1 for each in chosen]
     if max(together) > 1:  # elements that hold the values of a block together
@@ -343,46 +321,6 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
         for number, each in enumerate(chosen)
     )
     return VectorView(tuple(extents), tuple(names), tuple(kinds), frozenset(lanes), write, tuple(reads))
-
-
-def _split_groups(
-    physical: Physical,
-    dim: int,
-    coefficients: list[int],
-    constant: int,
-    extents: list[int],
-    scales: list[int],
-    split: Callable[[int, int], None],
-    name: str,
-) -> None:
-    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups.
-
-    Raises Uneven for a loop that ends within a group: its last part is a chunk of its own.
-    """
-    step, block = physical.step(dim), physical.block(dim)
-    reach = constant % step
-    for coefficient, loop in sorted((c, n) for n, c in enumerate(coefficients) if c % step and extents[n] > 1):
-        last = reach + coefficient * (extents[loop] - 1)
-        if coefficient > 0 and last < step:
-            reach = last
-        elif coefficient > 0 and step % coefficient == 0 and reach < coefficient:
-            total = coefficient * extents[loop]
-            if -(-total // block) * block % step:
-                whole = total // step * step // coefficient
-                raise Uneven(
-                    f"index along the lanes of {name} must end with a group of {step}", loop, whole * scales[loop]
-                )
-            split(loop, step // coefficient)
-            return
-        else:
-            constraint = (
-                f"index along the lanes of {name} must stay within the {step} values that adjoin in dram, or start at "
-                f"a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
-            )
-            start = constant % step
-            if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
-                raise Uneven(constraint, loop, (step - start) // coefficient * scales[loop])
-            raise RuleMismatch(constraint, kind="machine")
 
 
 def _vector_operand(
@@ -403,7 +341,8 @@ def _vector_operand(
         block = physical.block(dim)
         along = {loop for loop, _ in lane_loops.get(dim, [])}
         first, step = constants[dim], physical.step(dim)
-        base += (first // step - place.low[dim] // step) * stride + first % step // block
+        within = physical.position if dim == physical.lanes.cols else int
+        base += (first // step - place.low[dim] // step) * stride + within(first % step // block)
         count = 1
         for loop, coefficient in enumerate(indices[dim]):
             name, extent, is_along_lanes = loops[loop]
@@ -425,7 +364,7 @@ def _vector_operand(
                         kind="machine",
                     )
                 whole = coefficient % step == 0
-                steps[loop] += coefficient // step * stride if whole else coefficient // block
+                steps[loop] += coefficient // step * stride if whole else within(coefficient // block)
         if dim in physical.lanes.dims:
             ranges[dim] = LaneRange(first % block, tuple(lane_loops.get(dim, [])), count)
     spread = LaneRange(0, (), 1, broadcast=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand
+from lathe.scheduler.target.chunk import Chunk, VectorOperand
+from lathe.scheduler.target.mismatches import RuleMismatch
 
 
 def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:

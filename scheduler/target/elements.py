@@ -20,7 +20,7 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.gaps import Gaps, gaps_of
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
-from lathe.scheduler.target.turns import digits
+from lathe.scheduler.target.turns import digits, positions
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Physical:
     group is a block of columns, in scratchpads too. In a scratchpad, where one ``adjoins``, its elements lie side by
     side as in DRAM; ``joined``: it is moved as one, as a block of columns. ``outside`` are dimensions that come before
     all others but the lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``):
-    dimensions of which an element holds one index of so many.
+    dimensions of which an element holds one index of so many. ``positions``: where elements of a group do not lie in
+    order, by how many each bit of an element's number in the group moves it, the lowest bit first.
     """
 
     view: tuple[int, ...]
@@ -44,6 +45,7 @@ class Physical:
     gaps: Gaps = ()
     adjoins: bool = False
     joined: bool = False
+    positions: tuple[int, ...] = ()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -68,6 +70,12 @@ class Physical:
     def inseparable(self) -> int:
         """How many elements that adjoin hold the values of one block."""
         return 1 if self.lanes.turns is None and not self.joined else self.group
+
+    def position(self, number: int) -> int:
+        """Where an element of a group lies in it."""
+        if not self.positions:
+            return number
+        return sum(moved for bit, moved in enumerate(self.positions) if number >> bit & 1)
 
     @property
     def in_buffers(self) -> "Physical":
@@ -103,7 +111,11 @@ class Physical:
         if self.lanes.turns is not None:
             axes += digits(self.element, self.lanes)
             return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
-        if self.group > 1:
+        if self.positions:
+            assert self.lanes.cols is not None, f"no elements of {self} have numbers"
+            bits = sorted(range(len(self.positions)), key=lambda bit: -self.positions[bit])
+            axes += [PhysicalAxis(self.lanes.cols, self.block(self.lanes.cols) << bit, 2) for bit in bits]
+        elif self.group > 1:
             cols = self.lanes.cols
             axes.append(
                 PhysicalAxis(BROADCAST if cols is None else cols, 1 if cols is None else self.block(cols), self.group)
@@ -141,13 +153,16 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: Hardwar
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
     form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along))
-    return adjoining(form, element_of(config, DRAM)) if stage.state.adjoins else form
+    return adjoining(form, stage, lanes, config) if stage.state.adjoins else form
 
 
-def adjoining(form: Physical, stored: Element) -> Physical:
-    """How cells lie in a scratchpad where what one stored element holds adjoins."""
+def adjoining(form: Physical, stage: StageView, lanes: Mapping[Tensor, Lanes], config: HardwareConfig) -> Physical:
+    """How cells of a stage lie in a scratchpad where what one stored element holds adjoins, as it does in DRAM."""
     assert form.lanes.turns is None, f"blocks of {form} lie in an order of their own"
-    return replace(form, group=stored.cols // form.element.cols, adjoins=True)
+    sources = [lanes.get(read.tensor) for read in stage.state.computation.reads]
+    turned = any(each is not None and each.turns is not None for each in sources)
+    group = element_of(config, DRAM).cols // form.element.cols
+    return replace(form, group=group, adjoins=True, positions=positions(config) if turned else ())
 
 
 def form_in(

@@ -140,7 +140,8 @@ class _Planner:
         """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
         schedule = self.schedule
         lanes, made = self.plan.known.get(tensor), is_computed(tensor, schedule)
-        return schedule.scope_of(tensor), lanes, made, is_given(tensor, schedule)
+        copied = not made and not is_computed(tensor, schedule, borders=False)
+        return schedule.scope_of(tensor), lanes, made, copied, is_given(tensor, schedule)
 
     def _or_with_diagonals(self, state: "StageState", product: Product | None) -> Product | None:
         """The product with diagonal weights, where there is one that leaves no more multipliers idle."""

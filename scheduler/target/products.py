@@ -8,7 +8,7 @@ from math import ceil, prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.nodes import Axis, Read, axes_of
-from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_plain_read
+from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_loadable, is_plain_read
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
@@ -119,9 +119,11 @@ def matrix_product(
         else:
             inner, c = best_axis(inners, data_element.cols, data, step, None)
         score *= c
-        if is_computed(weight.tensor, schedule):
-            score *= 0.5 if is_computed(data.tensor, schedule) else 1e-2
-        found.append((score - 1e-12 * order, Product(data, weight, row, column, inner)))
+        product = Product(data, weight, row, column, inner)
+        if is_computed(weight.tensor, schedule, borders=False):
+            given = not is_computed(weight.tensor, schedule) and _is_sooner_loaded(product, computation, config)
+            score *= 1 if given else 0.5 if is_computed(data.tensor, schedule) else 1e-2
+        found.append((score - 1e-12 * order, product))
     if not found:
         return None
     best = max(found, key=lambda each: each[0])[1]
@@ -140,12 +142,26 @@ def axes_of_made_lanes(computation: Computation, axes: list[Axis], made: Lanes |
     return [computation.axes[dim]] if computation.axes[dim] in axes else None
 
 
-def is_computed(tensor: Tensor, schedule: ScheduleView | None) -> bool:
-    """Whether a chain of plain copies that leads to a tensor begins with one that is computed."""
+def _is_sooner_loaded(product: Product, computation: Computation, config: HardwareConfig) -> bool:
+    """Whether the weights of a product, with lanes that stay empty, are loaded while it is computed."""
+    weights, data = (element_of(config, scope) for scope in (WEIGHTS, DATA))
+    blocks = {product.column: weights.rows, product.row: data.rows}
+    steps = prod(ceil(axis.extent / blocks.get(axis, 1)) for axis in computation.axes)
+    lanes = lanes_of_operand(product, WEIGHTS, config)
+    elements = prod(ceil(extent / weights.block(lanes, dim)) for dim, extent in enumerate(product.weight.tensor.shape))
+    beats = elements * config.wgt_element_bytes * config.memory.cycles_per_beat / config.bus_bytes
+    return beats <= steps * product.steps(computation, config)
+
+
+def is_computed(tensor: Tensor, schedule: ScheduleView | None, borders: bool = True) -> bool:
+    """Whether a chain of plain copies that leads to a tensor begins with one that is computed.
+
+    With ``borders``, of copies with zeros around them, too.
+    """
     while True:
         stage = schedule.maker(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
-        source = None if computation is None else copied(computation)
+        source = None if computation is None else (loaded if borders else copied)(computation)
         if source is None:
             return tensor.computation is not None
         tensor = source
@@ -156,6 +172,13 @@ def copied(computation: Computation) -> Tensor | None:
     """The tensor whose elements a computation copies from places that do not depend on data, if that is all it does."""
     body = computation.bodies[0]
     return body.tensor if is_plain_read(body) else None
+
+
+@lru_cache(maxsize=4096)
+def loaded(computation: Computation) -> Tensor | None:
+    """The tensor of which a computation holds elements and zeros around them, if that is all it does."""
+    tensors = {read.tensor for read in computation.reads}
+    return tensors.pop() if len(tensors) == 1 and is_loadable(computation.bodies[0]) else None
 
 
 def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:

@@ -13,6 +13,10 @@ loaded. With two rows of two blocks::
 
     stored     row 0: a b     loaded    a    c    selected   a c    stored, loaded   a    b
                row 1: c d               b    d               b d                     c    d
+
+Blocks that are elements of their own in DRAM, side by side, may lie there in any order: of stored elements that are the
+narrower ones at first, of such that are loaded at last (``positions``). So one turn does where a row has as many blocks
+as there are rows, or more.
 """
 
 from collections import deque
@@ -60,6 +64,25 @@ def turns_needed(config: HardwareConfig) -> int:
     return len(_spans(config).orders) - 1
 
 
+def positions(config: HardwareConfig) -> tuple[int, ...]:
+    """By how many elements each bit of a block's number moves it in DRAM, the lowest bit first; () if by as many.
+
+    Of narrower elements, before they are turned or when they have been.
+    """
+    spans = _spans(config)
+    if len(spans.orders) == 1:
+        return ()
+    bits = [bit for bit in spans.orders[-1 if spans.stores_wider else 0] if bit[0] == "block"]
+    found = tuple(1 << len(bits) - 1 - bits.index(("block", 1 << n)) for n in range(len(bits)))
+    return found if found != tuple(1 << n for n in range(len(bits))) else ()
+
+
+def steps_of_span(config: HardwareConfig) -> int:
+    """Steps of one turn of a span: a product for each of the narrower elements, a reset for each accumulator."""
+    spans = _spans(config)
+    return spans.blocks + (1 if spans.stores_wider else spans.blocks)
+
+
 def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
     """The matrices of one turn, from 1 on: (elements, block_out, block_in), of zeros and ones.
 
@@ -77,6 +100,21 @@ def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
         for lane in range(grain):
             matrices[element, left * grain + lane, right * grain + lane] = 1
     return matrices
+
+
+def elements_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
+    """How many of the narrower elements of a span, from the first one on, hold values in one turn, of so many rows.
+
+    As they are loaded, where results are wider; else of those that are made.
+    """
+    spans = _spans(config)
+    order = spans.orders[turn - 1 if spans.stores_wider else turn]
+    count = 0
+    for number in range(spans.blocks):
+        values = _values(number * spans.rows, order)  # of its first block, which is that of the first of its rows
+        if sum(weight for (kind, weight), bit in values.items() if kind == "row" and bit) < rows:
+            count = number + 1
+    return count
 
 
 def digits(element: Element, lanes: Lanes) -> tuple[PhysicalAxis, ...]:
@@ -97,12 +135,14 @@ def _spans(config: HardwareConfig) -> Spans:
 
 @lru_cache(maxsize=256)
 def _orders(spans: Spans) -> tuple[Order, ...]:
-    """The fewest turns, by searching all orders of the bits."""
+    """The fewest turns, by searching all orders of the bits; blocks in the order of their numbers where they may be."""
     rows, blocks = _bits("row", spans.rows), _bits("block", spans.blocks)
-    start, end = (rows + blocks, blocks + rows) if spans.stores_wider else (blocks + rows, rows + blocks)
-    came_from: dict[Order, Order | None] = {start: None}
-    queue = deque([start])
-    while end not in came_from:
+    starts, ends = [rows + blocks], [(*each, *rows) for each in permutations(blocks)]
+    if not spans.stores_wider:
+        starts, ends = ends, starts
+    came_from: dict[Order, Order | None] = dict.fromkeys(starts)
+    queue = deque(starts)
+    while not came_from.keys() & set(ends):
         order = queue.popleft()
         if spans.stores_wider:  # elements of inp by the highest bits, rows of them by the lowest
             chosen, row = order[: len(blocks)], order[len(blocks) :]
@@ -115,7 +155,7 @@ def _orders(spans: Spans) -> tuple[Order, ...]:
                 came_from[each] = order
                 queue.append(each)
     path: list[Order] = []
-    last: Order | None = end
+    last: Order | None = next(each for each in ends if each in came_from)
     while last is not None:
         path.insert(0, last)
         last = came_from[last]

@@ -154,6 +154,20 @@ def test_few_pixels_are_left_to_the_alu():
     )
 
 
+def test_a_turn_for_it_alone_counts_more_than_its_steps():
+    """What a product makes is turned before the matrix core reads it, and waited for: the ALU is sooner done."""
+    config = lt.load_config("tiny").with_(
+        name="2x4x32", batch=2, block_in=4, block_out=32, inp_buffer_bytes=2048, wgt_buffer_bytes=8192,
+        acc_buffer_bytes=1 << 18, **{"memory.bus_bits": 128, "memory.latency": 64},
+    )  # fmt: skip
+    data, weights = lt.placeholder((1, 36, 39, 4), "int8", name="data"), lt.placeholder((48, 1, 1, 4), "int8", name="w")
+    before = lt.requantise(lt.conv2d(data, weights, name="conv"), 6, name="before")
+    kernels = lt.placeholder((3, 3, 48), "int8", name="kernels")
+    deep = lt.depthwise_conv2d(before, kernels, stride=2, padding=1, name="deep")
+    ((name, why),) = lt.explain(lt.requantise(deep, 6, name="output"), config).units
+    assert (name, why.startswith("no diagonal weights")) == ("deep", True)
+
+
 @pytest.mark.parametrize(
     ("operand", "memory", "used"), [(0, "inp", True), (1, "wgt", True), (0, "acc", False), (1, "acc", False)]
 )

@@ -49,6 +49,25 @@ def test_of_a_chain_channels_stay_together():
     assert result.counters.alu_operations == 3 * 4 * 6 * 5
 
 
+def test_groups_that_elements_hold_together_are_loaded_together():
+    """Two groups of eight channels take as many products as one of sixteen, which loads half as many elements."""
+    slow = machine(1, 16, 8).with_(**{"memory.bus_bits": 64, "memory.cycles_per_beat": 8})
+    result = check_program(grouped(2, 8, 8, kernel=1), slow)
+    assert result.counters.bytes_read["inp"] == 16 * 2 * 6 * 5
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_groups_that_elements_hold_together_are_turned_together(images):
+    """Where stored elements are turned for products, half-empty ones take twice as many turns as whole ones."""
+    data = lt.placeholder((images, 6, 5, 16), "int8", name="data")
+    first, weights = (lt.placeholder((16, 1, 1, channels), "int8", name=f"weights{channels}") for channels in (16, 8))
+    before = lt.requantise(lt.conv2d(data, first, name="conv1"), 7, name="before")
+    after = lt.requantise(lt.conv2d(before, weights, groups=2, name="conv2"), 7, name="after")
+    result = check_program(after, machine(2, 16, 8))
+    layers_and_turns = 3 if images == 2 else 2  # one image, with eight channels in an element, lies as it is loaded
+    assert result.counters.gemm_operations == layers_and_turns * 6 * 5 * 2
+
+
 def test_weights_of_the_program_are_packed_in_the_same_way():
     output = grouped(4, 4, 4)
     weights = next(each for each in placeholders([output]) if each.name == "weights")

@@ -9,7 +9,8 @@ from shaped_machines import machine
 import lathe as lt
 
 MACHINES = [
-    machine(*shape) for shape in [(2, 8, 16), (2, 16, 8), (4, 4, 8), (4, 16, 4), (2, 4, 16), (4, 4, 32), (8, 16, 8)]
+    machine(*shape)
+    for shape in [(2, 8, 16), (2, 16, 8), (4, 4, 8), (4, 16, 4), (2, 4, 16), (4, 4, 32), (2, 32, 4), (8, 16, 8)]
 ]
 
 
@@ -38,8 +39,19 @@ def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
     rows = 8 * 8 // shaped.batch  # of pixels
     layer = rows * (32 // shaped.block_out) * (32 // shaped.block_in)
     turn = rows * 32 // min(shaped.block_in, shaped.block_out)
-    turns = {"2x8x16": 1, "2x16x8": 1, "4x4x8": 2, "4x16x4": 1, "2x4x16": 2, "4x4x32": 3, "8x16x8": 3}[shaped.name]
+    turns = {"2x8x16": 1, "2x16x8": 1, "4x4x8": 2, "4x16x4": 1, "2x4x16": 1, "4x4x32": 1, "2x32x4": 1, "8x16x8": 3}[
+        shaped.name
+    ]
     assert result.counters.gemm_operations == 2 * layer + turns * turn
+
+
+def test_of_one_image_only_its_row_is_turned():
+    """Of 8 elements of a span, 4 rows of 4 columns each, two hold the first row's channels as they are stored."""
+    data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
+    first = convolution(data, 32, "first")
+    result = check_program(convolution(first, 32, "second"), machine(4, 4, 32))
+    taps = 9 * 8  # of 32 channels in elements of four
+    assert result.counters.gemm_operations == (4 * 4 + 2 * 2) * taps + 4 * 4 * 2
 
 
 def test_a_tensor_that_is_read_as_it_is_too(shaped):

@@ -22,6 +22,10 @@ from lathe.scheduler.passes.tiling.signature import signature_of
 
 CUTS = ("channels", "longest", "every")
 """How reductions are cut in parts: along the channels; if need be along the longest axis, or step by step along all."""
+NEAR_STEPS = 1.1
+"""How many times the compute unit's steps a tiling may cost for no other cut to be tried."""
+INSTEAD = 0.95
+"""The part of what the first cut costs that another one may cost to be taken: estimates are no measurements."""
 
 
 def choose_tiling(problem: TilingProblem) -> Tiling:
@@ -30,8 +34,10 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
         for cut in CUTS:
             models = _models(problem, cut, narrow)
             best = given_tiling(models[0]) if problem.given else next(iter(_cheapest(models)), None)
-            if best is not None:
+            if best is not None and (problem.given or cut != CUTS[0]):
                 return best
+            if best is not None:
+                return _with_longest(problem, models[0], best)
     raise CapacityError(_refusal(models[-1]), kind="machine")
 
 
@@ -46,6 +52,21 @@ def cheapest_tilings(problem: TilingProblem, count: int) -> list[Tiling]:
             if found:
                 return found
     return []
+
+
+def _with_longest(problem: TilingProblem, model: TilingModel, best: Tiling) -> Tiling:
+    """A tiling with reductions cut along the longest axis instead of the channels, if that is cheaper by far.
+
+    Parts may be any number of rows of a kernel then, so that there is room for the next one where all rows of a block
+    of channels leave none. What hardly waits for loads is left as it is.
+    """
+    if best.cost <= NEAR_STEPS * model.tile_loops(model.full, tuple(range(len(model.full)))).steps:
+        return best
+    models = _models(problem, "longest", model.narrow)
+    if models[0].reduction == model.reduction:
+        return best
+    other = next(iter(_cheapest(models)), best)
+    return other if other.cost < INSTEAD * best.cost else best
 
 
 def _models(problem: TilingProblem, cut: str, narrow: bool) -> list[TilingModel]:

@@ -157,6 +157,7 @@ def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work:
     steps, store = work.tiles * work.steps, work.tiles * work.stored * config.out_element_bytes / config.bus_bytes
     if work.alone or not all(each.doubled for each in loads):
         return once + often + steps + store + work.tiles * 2 * latency
-    hidden = min(often, work.tiles * min(latency, work.steps / LAST))
+    begun = min(max((each.times for each in loads), default=0), work.tiles)  # tiles that begin with a LOAD
+    hidden = min(often, begun * min(latency, work.steps / LAST))
     waiting = min(often, store) / 2 if config.memory.shared_bandwidth else 0  # for the bus, while a tile is stored
     return once + max(steps + often - hidden + waiting, store) + store / work.tiles + work.tiles * HANDLING

@@ -81,7 +81,7 @@ class TilingModel:
             decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
             if decides:
                 self.adjoining[stage] = not apart
-            self.physical[stage] = adjoining(form, self.near.element) if decides and not apart else form
+            self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not apart else form
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
         self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
         """Of each operand the dimensions of which every n-th element is loaded, with n."""
@@ -368,7 +368,10 @@ class TilingModel:
         """Which part of a product's steps is on data, not on padding."""
         product = self.plan.products[stage.tensor]
         assert product is not None, f"{stage.name} is no product"
-        return share_with_data(product.data.indices, self._data_cells(product.data.tensor))
+        shares = (
+            share_with_data(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
+        )
+        return prod(shares)
 
     def steps_of(self, stage: EditedStage) -> int:
         """Steps of an element that no product makes, at a point of its reduction."""

@@ -17,7 +17,8 @@ from lathe.isa import Alu, AluOp, Instruction
 from lathe.isa.table import alu_operations
 from lathe.scheduler.algorithm.rescaling import rescaling_in
 from lathe.scheduler.state.memories import NEAR, OPERANDS
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.chunk import Chunk, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.parts_of_chunk import points
 from lathe.scheduler.target.rescaling import rescaling_wanted
 from lathe.scheduler.target.rules.alu_expressions import modular, order, temporaries_of_operand

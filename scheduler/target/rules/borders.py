@@ -12,7 +12,8 @@ from lathe.frontend.nodes import Cast, Const, Select
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction
 from lathe.scheduler.target.boxes_of_chunk import decided_boxes
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, vectors
+from lathe.scheduler.target.chunk import Chunk, vectors
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.parts_of_chunk import restricted
 from lathe.scheduler.target.rules.reset import alu_immediate, constant_steps
 

@@ -17,16 +17,10 @@ from lathe.frontend.nodes import Cast, Const, Read, Select, axes_of
 from lathe.frontend.operand import Expr
 from lathe.isa import Instruction, MemoryType
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, PARAMETERS, TABLES, WEIGHTS
-from lathe.scheduler.target.chunk import (
-    Chunk,
-    Operand,
-    RuleMismatch,
-    VectorOperand,
-    VectorView,
-    vectors,
-)
+from lathe.scheduler.target.chunk import Chunk, Operand, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.covered_lanes import check_covers
 from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.parts_of_chunk import restricted
 from lathe.scheduler.target.rules.borders import constants_around, fill_around, refusal
 from lathe.scheduler.target.rules.gaps import free_cells_beside, parts_without_gaps
@@ -299,5 +293,6 @@ def _fill_behind(chunk: Chunk, form: Physical, dim: int, adjoining: int) -> Iter
     view = vectors(part, operands=(_source(part),))
     into, out_of = view.write, view.reads[0]
     loops = [DmaLoop(view.extents[n], out_of.strides[n], into.strides[n], None) for n in view.loops]
-    for position in range(used, adjoining):
-        yield from store_rows(loops, out_of.base, into.base + position - used + 1)
+    position = form.position if dim == form.lanes.cols else int
+    for number in range(used, adjoining):
+        yield from store_rows(loops, out_of.base, into.base + position(number) - position(used - 1))

@@ -5,8 +5,9 @@ from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Read
 from lathe.isa import Instruction
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
-from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, VectorOperand, VectorView, vectors
 from lathe.scheduler.target.element import element_of
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules.diagonals import vectors_of_diagonals
 from lathe.scheduler.target.rules.gaps import parts_without_gaps
 from lathe.scheduler.target.rules.looping import plan_loops
@@ -69,9 +70,10 @@ def _products(chunk: Chunk) -> list[Instruction]:
             _check_reduction_lanes(chunk, src, wgt)
     if not diagonal:
         chunk.emitter.check_covers(chunk, dst)
-    parts: list[Part] = [{}] if turned else parts_with_data(chunk, view, src, dst)
+    around = next((each for each in (src, wgt) if _has_zeros(each)), src)  # images may be the weights
+    parts: list[Part] = [{}] if turned else parts_with_data(chunk, view, around, dst)
     if GEMM_BEGIN in chunk.config.extensions and parts:
-        zeros = parts_of_zeros(view, parts[0], src, dst)
+        zeros = parts_of_zeros(view, parts[0], around, dst)
         if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):
             parts[1:1] = zeros
     instructions: list[Instruction] = []
@@ -87,6 +89,11 @@ def _products(chunk: Chunk) -> list[Instruction]:
         ):
             instructions += products(chunk, plan)
     return instructions
+
+
+def _has_zeros(operand: VectorOperand) -> bool:
+    """Whether cells of an operand are known to hold zeros, around data or between them."""
+    return operand.operand.place is not None and operand.operand.place.data is not None
 
 
 def _operands(chunk: Chunk) -> tuple[Operand, Operand]:

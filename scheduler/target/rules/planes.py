@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from lathe.frontend.dtypes import DTYPES
 from lathe.isa import Alu, AluOp, Instruction, MemoryType
 from lathe.scheduler.state.memories import NEAR
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView
+from lathe.scheduler.target.chunk import Chunk, VectorOperand, VectorView
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.reset import alu_immediate, zero
 from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows, store_rows

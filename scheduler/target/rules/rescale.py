@@ -15,7 +15,8 @@ from lathe.frontend.nodes import reads_data
 from lathe.isa import Instruction, Rescale
 from lathe.scheduler.algorithm.rescaling import Rescaling, Term, rescaling_in
 from lathe.scheduler.state.memories import NEAR, PARAMETERS, TABLES
-from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.chunk import Chunk, LaneRange, Operand, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rescaling import told, unmet
 from lathe.scheduler.target.rules.looping import LoopPlan, plan_loops
 from lathe.scheduler.target.rules.planes import add_elements

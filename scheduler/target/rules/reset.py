@@ -10,7 +10,8 @@ from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import constant_value
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.state.memories import NEAR
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.chunk import Chunk, VectorOperand, VectorView, vectors
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules.looping import plan_loops
 from lathe.scheduler.target.rules.padding import padding_of, padding_only
 from lathe.scheduler.target.rules.rule import emit_rule

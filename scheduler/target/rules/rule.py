@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from lathe.frontend.errors import shown
 from lathe.isa import Instruction
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch
+from lathe.scheduler.target.chunk import Chunk
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.statement import Statement
 
 Emission = Sequence[Instruction] | RuleMismatch

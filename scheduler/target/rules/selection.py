@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from lathe.scheduler.target.chunk import Chunk, RuleMismatch, VectorView
+from lathe.scheduler.target.chunk import Chunk, Place, VectorView
+from lathe.scheduler.target.mismatches import RuleMismatch
+from lathe.scheduler.target.turns import elements_with_rows
 
 
 def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
@@ -10,8 +12,9 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
 
     That loop is the last one.
 
-    The sum over matrices that the chunk's expression has is a form to speak of all of them. Raises RuleMismatch if the
-    chunk has not all.
+    The sum over matrices that the chunk's expression has is a form to speak of all of them. Elements of rows that the
+    tensor has not, as of one image where there are four rows, are left out. Raises RuleMismatch if the chunk has not
+    all matrices.
     """
     summed = [n for n, loop in enumerate(chunk.loops) if loop.kind == "reduce" and loop.extent > 1]
     elements = len(view.extents) - 1
@@ -20,4 +23,16 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
     *others, matrices = view.reads
     steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
     steps[elements] = 1
+    turns, rows = place_of_result(view).physical.lanes.turns, view.write.rows
+    assert turns is not None, f"{chunk.stage} turns nothing"
+    if not rows.broadcast and rows.first == 0:
+        held = elements_with_rows(chunk.config, turns, rows.count)
+        view = replace(view, extents=(*view.extents[:elements], held))
     return replace(view, lanes=view.lanes | set(summed), reads=(*others, replace(matrices, strides=tuple(steps))))
+
+
+def place_of_result(view: VectorView) -> Place:
+    """Where the accumulators are that a view writes."""
+    place = view.write.operand.place
+    assert place is not None, f"{view.write.operand.tensor.name} has no place"
+    return place

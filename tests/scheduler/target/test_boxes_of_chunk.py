@@ -6,7 +6,7 @@ from messages import refusal
 
 import lathe as lt
 from lathe.scheduler.emission.micro_op_pool import MicroOpPool
-from lathe.scheduler.target.chunk import RuleMismatch
+from lathe.scheduler.target.mismatches import RuleMismatch
 from lathe.scheduler.target.rules import RULES
 
 VTA = lt.load_config("vta")

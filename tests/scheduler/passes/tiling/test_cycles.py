@@ -113,6 +113,13 @@ def test_without_a_product_nothing_hides_where_there_is_one_slot():
     assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
 
 
+def test_without_a_product_no_more_latencies_hide_than_there_are_loads():
+    """What several tiles share is loaded, and waited for, once for them: half as much hides in half as many loads."""
+    config, each = CONFIG.with_(**{"memory.shared_bandwidth": False}), Loads(Unit.COMPUTE, 400.0, 8, True)
+    more, fewer = (cycles_without_product(config, [replace(each, times=times)], WORK) for times in (8, 4))
+    assert more - fewer == pytest.approx(4 * 400.0)
+
+
 @pytest.mark.parametrize("cycles_of", [cycles_with_product, cycles_without_product])
 def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of):
     """Tiles that cannot become cheaper than what has been found are left out by this bound."""
@@ -164,3 +171,16 @@ def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
     monkeypatch.setattr("lathe.scheduler.passes.tiling.model.TilingModel.least_cost", lambda *_: 0.0)
     assert tilings() == chosen
     assert len(chosen) >= 2
+
+
+def test_a_kernel_is_cut_along_its_rows_where_channels_leave_no_room_for_the_next_part(monkeypatch):
+    """Of weights for 7×7 taps a block of channels takes 196 of 256 elements, and the next one waits for its end."""
+    config = CONFIG.with_(
+        name="narrow", batch=4, block_in=16, block_out=4, inp_buffer_bytes=1 << 18, wgt_buffer_bytes=1 << 14,
+        acc_buffer_bytes=1 << 14, **{"memory.bus_bits": 64, "memory.latency": 64},
+    )  # fmt: skip
+    data, weights = placeholder((3, 14, 17, 128), "int8", "data"), placeholder((128, 7, 7, 32), "int8", "weights")
+    before = requantise(conv2d(data, weights, groups=4, name="conv"), 6, name="before")
+    again = conv2d(before, placeholder((4, 1, 1, 128), "int8", "again"), name="behind")
+    first, *_ = recorded(monkeypatch, requantise(again, 6, name="output"), config)
+    assert [root.name for root in first.reduce_axis.values()] == ["ry"]
