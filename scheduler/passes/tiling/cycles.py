@@ -7,7 +7,7 @@ the compute unit does itself, and the turns of storing planes. A byte that hides
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
@@ -57,7 +57,8 @@ class Work:
     """What is done for every tile of a group.
 
     ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
-    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc.
+    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc; ``ends``: whether
+    the last tile is made and stored in parts.
     """
 
     tiles: int
@@ -66,6 +67,7 @@ class Work:
     stored: int
     planes: int
     alone: bool
+    ends: bool = False
 
 
 def load_cycles(
@@ -143,7 +145,19 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         exposed += (store - last) / work.planes + work.tiles * 2 * latency
     busy: float = (compute + exposed) ** SHARPNESS + (rest + store) ** SHARPNESS
     together: float = busy ** (1 / SHARPNESS)
-    return first + together + last + (first + rest + loading + store) * TRAFFIC
+    end = _end_in_parts(last, latency) if work.ends else last
+    return first + together + end + (first + rest + loading + store) * TRAFFIC
+
+
+def _end_in_parts(stored: float, handling: float) -> float:
+    """Cycles that the last tile is stored behind what has been computed, with parts stored as they are made.
+
+    The last of n parts is packed and then written, 2 · ``stored`` / n, and each of the others takes ``handling``: so
+    with the best n.
+    """
+    if 2 * stored <= handling:
+        return stored
+    return min(stored, 2 * sqrt(2 * stored * handling) - handling)
 
 
 def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:

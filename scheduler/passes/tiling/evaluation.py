@@ -165,6 +165,7 @@ class _Evaluation:
             stored=self.loops.stored,
             planes=model.planes,
             alone=self.acc > room_of_result or not all(each.doubled for each in replaced),
+            ends=model.ends_in_parts,
         )
         cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
         return cost + self._micro_ops(levels) * MICRO_OP

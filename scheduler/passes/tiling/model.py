@@ -149,6 +149,7 @@ class TilingModel:
             untouched = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
+        self.ends_in_parts = self.planes == 1 and not any(map(self._sums_windows, self.gemms))
         self._loads: dict[tuple[EditedStage, tuple[int, ...]], tuple[float, int]] = {}
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
@@ -171,6 +172,11 @@ class TilingModel:
         if self.is_data(source):
             widest = max(widest, self.summed)
         return replace(form, group=max(widest // form.element.cols, 1))
+
+    def _sums_windows(self, stage: EditedStage) -> bool:
+        """Whether a product sums more than channels: the end of a nest is not cut through windows."""
+        inner = self.inner.get(stage)
+        return any(axis is not inner and axis.extent > 1 for axis in stage.state.computation.reduce_axes)
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
         """Steps of a reduction axis that cannot be separated: those along lanes, of data that are loaded together."""
