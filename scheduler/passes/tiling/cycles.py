@@ -17,6 +17,8 @@ from lathe.scheduler.target.elements import Physical
 
 PART = 12
 """Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+PART_AHEAD = 3
+"""The same where loads of weights run ahead by more than one part (``target/weights_in_turn.py``)."""
 AHEAD = 1.7
 """Parts of a reduction that are computed while a load is the next that the load unit does."""
 TILE = 20
@@ -58,7 +60,7 @@ class Work:
 
     ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
     elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc; ``ends``: whether
-    the last tile is made and stored in parts.
+    the last tile is made and stored in parts; ``ahead``: whether loads of weights run ahead.
     """
 
     tiles: int
@@ -68,6 +70,7 @@ class Work:
     planes: int
     alone: bool
     ends: bool = False
+    ahead: bool = False
 
 
 def load_cycles(
@@ -132,7 +135,8 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         later += each.cycles * (1 - 1 / each.parts)
         beside = each_part if each.times < often else 0  # what the next part wants, too
         exposed += max(each.cycles + beside - ahead, 0) * (each.times - 1) if each.doubled else again
-    compute = loading + work.tiles * (work.steps + work.parts * PART + _begun(config))
+    part = PART_AHEAD if work.ahead else PART
+    compute = loading + work.tiles * (work.steps + work.parts * part + _begun(config))
     waits = max(later - work.steps, 0)  # the first tile has work for less
     first, rest = first + waits, rest - waits
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes

@@ -13,6 +13,7 @@ from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.tiling.cycles import (
     PART,
+    PART_AHEAD,
     least_cycles,
     least_cycles_of_transfers,
     load_cycles,
@@ -31,6 +32,7 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 from lathe.scheduler.target.sums_in_place import sum_in_place
+from lathe.scheduler.target.weights_in_turn import PLACES
 
 Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
@@ -273,7 +275,8 @@ class TilingModel:
         if not self.gemms:
             return 0
         parts = max((self.parts_of(stage, size) for stage, size in inner.items()), default=1)
-        return prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True)) * parts * PART
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return tiles * parts * (PART if parts % PLACES else PART_AHEAD)
 
     def parts_of(self, stage: EditedStage, size: int) -> int:
         """In how many parts a stage's reduction is cut, of so much each."""

@@ -13,6 +13,8 @@ import lathe as lt
 from lathe.configs import HardwareConfig
 from lathe.frontend import placeholders
 from lathe.isa import Load, MemoryType, Program
+from lathe.optimiser.groups import tiled_groups
+from lathe.optimiser.steps import Runner
 from lathe.scheduler.passes.complete import up_to
 
 MACHINES = [TINY, VTA, lt.load_config("lathe16"), lt.load_config("batch4")]
@@ -139,6 +141,31 @@ def test_arrays_keep_their_shapes_in_saved_programs(tmp_path):
     assert segment.layout.shape == (1, 13, 11, 16)
     ran = lt.simulate(again, given).outputs
     assert np.array_equal(ran[output.name], lt.reference(output, given))
+
+
+def test_found_schedules_gather_what_the_host_packs():
+    """A schedule that is found makes the copies of the default one by commands, and the same instructions."""
+    output = conv(image(1, 28, 28, 64), filters=64, stride=2)
+    (group,) = tiled_groups(lt.create_schedule(output), VTA, 1)
+    assert [step.gathered for step in group.tilings[0] if step.about == "data"] == [(1, 2)]
+    schedule = lt.create_schedule(output)
+    Runner(schedule).run(group.tilings[0])
+    given = [*placeholders([output]), output]
+    assert lt.build(schedule, given, VTA).instructions == lt.build(output, given, VTA).instructions
+
+
+def test_explain_says_it():
+    output = conv(image(1, 8, 8, 16), stride=2)
+    told = lt.explain(lt.create_schedule(output), VTA)
+    assert told.packed == (("data", BY_TWO),)
+    assert f"data is packed by the host as {BY_TWO}, for what is read of it" in str(told).splitlines()
+
+
+def test_explain_says_nothing_of_layouts_that_commands_give():
+    data = image(1, 8, 8, 16)
+    schedule = lt.create_schedule(conv(data, stride=2))
+    schedule.transform_layout(data, lambda n, y, x, c: [n, x, y, c])
+    assert lt.explain(schedule, VTA).packed == ()
 
 
 def test_on_the_rtl():
