@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Computation
+from lathe.frontend import Computation, Tensor
 from lathe.optimiser.steps import Loop, Step
 from lathe.scheduler import Schedule
 from lathe.scheduler.passes.complete import PASSES
@@ -132,9 +132,22 @@ def _placed(operand: LoadedOperand) -> Step:
     readers = tuple(reader.name for reader in operand.readers)
     if stage.state.copies is None:
         return Step("set_scope", stage.name, stage.state.scope)
-    source, shape = stage.state.copies, stage.tensor.shape
-    gathered = tuple(dim for dim, extent in enumerate(source.shape) if extent != shape[dim])
-    return Step("cache_read", source.name, stage.state.scope, readers, makes=stage.name, gathered=gathered)
+    source = stage.state.copies
+    return Step(
+        "cache_read", source.name, stage.state.scope, readers, makes=stage.name, gathered=_gathered(stage, source)
+    )
+
+
+def _gathered(stage: EditedStage, source: Tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor of which a copy has some elements alone, as the program names them.
+
+    An input that passes have packed by remainders has two dimensions for one of these.
+    """
+    layout = stage.schedule.layouts.get(source)
+    if layout is None or not layout.maps or layout.earlier[-1].ndim == source.ndim:
+        return tuple(dim for dim, extent in enumerate(source.shape) if extent != stage.tensor.shape[dim])
+    axes = [digit.axis for digit in layout.maps[-1].digits]
+    return tuple(axis for axis in dict.fromkeys(axes) if axes.count(axis) > 1)
 
 
 def _number(stage: EditedStage, root: LoopAxis) -> int:

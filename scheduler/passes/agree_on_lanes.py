@@ -67,6 +67,11 @@ def lanes_disagree(schedule: Edit, target: Target) -> str | None:
     return None if one is None else f"{one.reader.name} reads {one.tensor.name} in other lanes than it is made in"
 
 
+def disagreements(schedule: Edit, target: Target) -> int:
+    """How many tensors are read in other lanes than they are made in, each as it counts, as planned so far."""
+    return sum(map(_weight, _Agreement(schedule, target).judged()[1]))
+
+
 @dataclass(frozen=True)
 class _Disagreement:
     """``reader`` reads tensor ``tensor``, at ``reads``, but not in the lanes in which ``maker`` makes it."""

@@ -29,6 +29,7 @@ from lathe.scheduler.passes.mask_conditions import mask_conditions
 from lathe.scheduler.passes.merge_groups import merge_groups
 from lathe.scheduler.passes.merge_reshapes import merge_reshapes
 from lathe.scheduler.passes.note_early_loads import note_early_loads
+from lathe.scheduler.passes.pack_remainders import pack_remainders
 from lathe.scheduler.passes.properties import Property
 from lathe.scheduler.passes.read_parts import read_parts
 from lathe.scheduler.passes.separate_lookups import separate_lookups
@@ -84,6 +85,7 @@ PASSES = (
     Pass("split-axes", split_axes, (given.NO_RESHAPES,), (given.SPLIT_AXES,)),
     Pass("read-parts", read_parts, (given.SPLIT_AXES,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)),
+    Pass("pack-remainders", pack_remainders, (given.ALL_READ,)),
     Pass("shift-inputs", shift_inputs, (given.ALL_READ,)),
     Pass("join-by-products", join_by_products, (given.ONE_OUTPUT,)),
     Pass("mask-conditions", mask_conditions, (given.NOTHING_UNDEFINED, given.ALL_READ), (given.MASKED,)),

@@ -1,6 +1,6 @@
 """``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
@@ -71,7 +71,16 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
         refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
     computing = {each.stage for each in classes}
     told = ((f"{name}.{NEAR}" if f"{name}.{NEAR}" in computing else name, why) for name, why in units.items())
-    return Explanation(machine.name, depths, tuple(map(_use, buffers)), classes, tuple(refusals), tuple(told))
+    uses, packed = tuple(map(_use, buffers)), tuple(_packed(given, schedule))
+    return Explanation(machine.name, depths, uses, classes, tuple(refusals), tuple(told), packed)
+
+
+def _packed(given: ScheduleView, schedule: ScheduleView) -> Iterator[tuple[str, str]]:
+    """The index maps of layouts that passes have given inputs, by the names of these."""
+    for seen, layout in schedule.layouts.items():
+        if seen not in given.layouts and schedule.maker(seen) is None:
+            own = max((len(given.layouts[each].maps) for each in layout.earlier if each in given.layouts), default=0)
+            yield from ((layout.tensor.name, str(each)) for each in layout.maps[own:])
 
 
 def _refused_signals(emitter: Emitter) -> list[Refusal]:

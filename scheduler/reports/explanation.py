@@ -140,7 +140,8 @@ class Explanation:
     """How a schedule meets a machine: ``str`` of it, and what a prompt shows, is the text, ``to_dict`` plain values.
 
     ``depths``: the elements of each scratchpad. ``units``: by name, which unit computes stages that either could, and
-    why. ``outlook``: what else was tried, where that was asked for.
+    why. ``packed``: by name, the index maps by which the host packs inputs otherwise than the schedule says.
+    ``outlook``: what else was tried, where that was asked for.
     """
 
     machine: str
@@ -149,6 +150,7 @@ class Explanation:
     classes: tuple[ChunkClass, ...]
     refusals: tuple[Refusal, ...]
     units: tuple[tuple[str, str], ...] = ()
+    packed: tuple[tuple[str, str], ...] = ()
     outlook: Outlook | None = None
 
     _repr_html_ = repr_html
@@ -197,6 +199,8 @@ class Explanation:
             if own:
                 yield f"{scope}, {depth} elements:"
                 yield from (f"  {buffer}" for buffer in own)
+        for name, index_map in self.packed:
+            yield f"{name} is packed by the host as {index_map}, for what is read of it"
         for stage in dict.fromkeys(each.stage for each in self.classes):
             own_classes = self.of(stage)
             yield f"{stage} in {own_classes[0].scope}:"

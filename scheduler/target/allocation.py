@@ -53,6 +53,7 @@ class Buffer:
     slots: int = 1
     temporary: bool = False
     wanted: int | None = None  # slots that the schedule asks for
+    most: int = 2  # slots that are of use, where it asks for none
     threads: int = 1
     ring: Ring | None = None
     around: tuple[int, int] | None = None
@@ -188,7 +189,8 @@ def _lanes(physical: Physical) -> str:
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
-    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room.
+    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room; and
+    then as many as are of use.
 
     What is loaded in the same loops has cells of its own where there is room, also one buffer after the other: the next
     one is loaded while the one before is still read.
@@ -204,14 +206,23 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
         if not fitting.place():
             _refuse(own, scope, room)
         for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
-            fitting.set_slots(buffer, 2)
-            if not fitting.place():
-                fitting.set_slots(buffer, 1)
-                assert fitting.place(), f"{scope} buffers fitted before"
+            _give(fitting, buffer, 2)
+        for buffer in own:
+            if buffer.wanted is None and 1 < buffer.slots < buffer.most:
+                _give(fitting, buffer, buffer.most)
         apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _Fitting(own, room, apart=True).place()
         if UNIT_OF_SCOPE[scope] is Unit.LOAD and not apart:
             assert fitting.place(), f"{scope} buffers fitted before"
         _spread(own, room, apart=apart)
+
+
+def _give(fitting: "_Fitting", buffer: Buffer, slots: int) -> None:
+    """So many slots for a buffer, if all fit with them."""
+    before = buffer.slots
+    fitting.set_slots(buffer, slots)
+    if not fitting.place():
+        fitting.set_slots(buffer, before)
+        assert fitting.place(), f"{buffer.scope} buffers fitted before"
 
 
 _ORDERS: tuple[Callable[[Buffer], tuple[int, int]], ...] = (

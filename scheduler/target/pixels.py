@@ -22,15 +22,21 @@ def gathers(stage: StageView, product: Product, config: HardwareConfig) -> bool:
     body = stage.state.computation.bodies[0]
     if product.data.tensor is not stage.tensor or not is_plain_read(body) or len(stage.state.tensors) > 1:
         return False
-    axes = stage.state.computation.axes
-    if len(body.indices) != len(axes) or stage.state.computation.reduce_axes:
+    if stage.state.computation.reduce_axes:
         return False
-    steps: list[int] = []
-    for dim, (index, axis, extent) in enumerate(zip(body.indices, axes, body.tensor.shape, strict=True)):
+    axes, pixels = list(enumerate(stage.state.computation.axes)), pixels_of(product, config)
+    some = False
+    for index, extent in zip(body.indices, body.tensor.shape, strict=True):
         form = as_affine(index)
-        if form is None or form.coefficients.keys() != {axis}:
+        if form is not None and not form.coefficients and (extent > 1 or not axes or axes[0][1].extent > 1):
+            some = True  # one of the remainders that an input is packed by
+            continue
+        if form is None or not axes:
             return False
-        steps.append(form.coefficients[axis])
-        if dim not in pixels_of(product, config) and (form.const or steps[dim] != 1 or axis.extent != extent):
+        dim, axis = axes.pop(0)
+        step = form.coefficients.get(axis, 1)
+        whole = not form.const and step == 1 and axis.extent == extent
+        if not form.coefficients.keys() <= {axis} or step < 0 or (dim not in pixels and not whole):
             return False
-    return any(step > 1 for step in steps) and all(step > 0 for step in steps)
+        some = some or step > 1
+    return some and not axes

@@ -43,7 +43,7 @@ def test_the_default_tiling_in_commands_makes_the_default_instructions(shape, ma
 
 
 def test_found_is_the_quickest_of_what_was_tried():
-    output, inputs = convolution(14, 128, 256, 1, 2)
+    output, inputs = convolution(14, 128, 128, 3, 2)
     found = lt.autoschedule(output, VTA, budget=20, cache=False)
     assert found.tried[0] == lt.Tried("default schedule", cycles(output, [*inputs, output]))
     assert len(found.tried) <= 20

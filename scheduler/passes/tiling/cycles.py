@@ -7,7 +7,7 @@ the compute unit does itself, and the turns of storing planes. A byte that hides
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
@@ -17,6 +17,8 @@ from lathe.scheduler.target.elements import Physical
 
 PART = 12
 """Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+PART_AHEAD = 3
+"""The same where loads of weights run ahead by more than one part (``target/weights_in_turn.py``)."""
 AHEAD = 1.7
 """Parts of a reduction that are computed while a load is the next that the load unit does."""
 TILE = 20
@@ -57,7 +59,8 @@ class Work:
     """What is done for every tile of a group.
 
     ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
-    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc.
+    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc; ``ends``: whether
+    the last tile is made and stored in parts; ``ahead``: whether loads of weights run ahead.
     """
 
     tiles: int
@@ -66,6 +69,8 @@ class Work:
     stored: int
     planes: int
     alone: bool
+    ends: bool = False
+    ahead: bool = False
 
 
 def load_cycles(
@@ -130,7 +135,8 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         later += each.cycles * (1 - 1 / each.parts)
         beside = each_part if each.times < often else 0  # what the next part wants, too
         exposed += max(each.cycles + beside - ahead, 0) * (each.times - 1) if each.doubled else again
-    compute = loading + work.tiles * (work.steps + work.parts * PART + _begun(config))
+    part = PART_AHEAD if work.ahead else PART
+    compute = loading + work.tiles * (work.steps + work.parts * part + _begun(config))
     waits = max(later - work.steps, 0)  # the first tile has work for less
     first, rest = first + waits, rest - waits
     last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
@@ -143,7 +149,19 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         exposed += (store - last) / work.planes + work.tiles * 2 * latency
     busy: float = (compute + exposed) ** SHARPNESS + (rest + store) ** SHARPNESS
     together: float = busy ** (1 / SHARPNESS)
-    return first + together + last + (first + rest + loading + store) * TRAFFIC
+    end = _end_in_parts(last, latency) if work.ends else last
+    return first + together + end + (first + rest + loading + store) * TRAFFIC
+
+
+def _end_in_parts(stored: float, handling: float) -> float:
+    """Cycles that the last tile is stored behind what has been computed, with parts stored as they are made.
+
+    The last of n parts is packed and then written, 2 · ``stored`` / n, and each of the others takes ``handling``: so
+    with the best n.
+    """
+    if 2 * stored <= handling:
+        return stored
+    return min(stored, 2 * sqrt(2 * stored * handling) - handling)
 
 
 def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work: Work) -> float:

@@ -21,6 +21,7 @@ from lathe.scheduler.passes.tiling.problem import LoadedOperand, Tiling
 from lathe.scheduler.state.edit import EditedStage
 from lathe.scheduler.state.memories import PARAMETERS, TABLES
 from lathe.scheduler.target.steps import steps_of_alu
+from lathe.scheduler.target.weights_in_turn import PLACES
 
 MOST_PARTS = 96
 STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
@@ -165,9 +166,18 @@ class _Evaluation:
             stored=self.loops.stored,
             planes=model.planes,
             alone=self.acc > room_of_result or not all(each.doubled for each in replaced),
+            ends=model.ends_in_parts,
+            ahead=any(map(self._runs_ahead, model.problem.operands, found)),
         )
         cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
         return cost + self._micro_ops(levels) * MICRO_OP
+
+    def _runs_ahead(self, operand: LoadedOperand, loads: Loads) -> bool:
+        """Whether weights are loaded part by part in places enough for loads to run ahead."""
+        rounds, steps = self._rounds(operand), self.loops.steps
+        of_weights = operand.stage.state.scope == self.model.problem.target.weights.name
+        often = of_weights and loads.doubled and loads.times == self.loops.tiles * rounds
+        return often and rounds > 1 and rounds % PLACES == 0 and steps / 2 < loads.cycles * rounds <= steps
 
     def _loads(self, operand: LoadedOperand, place: Place, doubled: bool) -> Loads:
         model, stage, (loads, _, count, level) = self.model, operand.stage, place

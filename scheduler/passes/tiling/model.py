@@ -13,6 +13,7 @@ from lathe.scheduler.algorithm.patterns import dimension_of
 from lathe.scheduler.passes.groups import is_padding
 from lathe.scheduler.passes.tiling.cycles import (
     PART,
+    PART_AHEAD,
     least_cycles,
     least_cycles_of_transfers,
     load_cycles,
@@ -31,6 +32,7 @@ from lathe.scheduler.target.lanes import plan_lanes
 from lathe.scheduler.target.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.target.steps import steps_of_alu, steps_of_rescaling
 from lathe.scheduler.target.sums_in_place import sum_in_place
+from lathe.scheduler.target.weights_in_turn import PLACES
 
 Terms = tuple[tuple[int, int], ...]
 """An index: positions of axes, and the sizes of their steps."""
@@ -149,6 +151,7 @@ class TilingModel:
             untouched = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
         self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
+        self.ends_in_parts = self.planes == 1 and not any(map(self._sums_windows, self.gemms))
         self._loads: dict[tuple[EditedStage, tuple[int, ...]], tuple[float, int]] = {}
         self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
         self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
@@ -171,6 +174,11 @@ class TilingModel:
         if self.is_data(source):
             widest = max(widest, self.summed)
         return replace(form, group=max(widest // form.element.cols, 1))
+
+    def _sums_windows(self, stage: EditedStage) -> bool:
+        """Whether a product sums more than channels: the end of a nest is not cut through windows."""
+        inner = self.inner.get(stage)
+        return any(axis is not inner and axis.extent > 1 for axis in stage.state.computation.reduce_axes)
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
         """Steps of a reduction axis that cannot be separated: those along lanes, of data that are loaded together."""
@@ -267,7 +275,8 @@ class TilingModel:
         if not self.gemms:
             return 0
         parts = max((self.parts_of(stage, size) for stage, size in inner.items()), default=1)
-        return prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True)) * parts * PART
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return tiles * parts * (PART if parts % PLACES else PART_AHEAD)
 
     def parts_of(self, stage: EditedStage, size: int) -> int:
         """In how many parts a stage's reduction is cut, of so much each."""

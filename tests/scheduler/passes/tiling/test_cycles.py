@@ -98,6 +98,19 @@ def test_loads_that_bring_a_box(box, loads):
     assert instructions_of(ROWS, box) == loads
 
 
+def test_what_is_stored_at_the_end_is_less_in_parts():
+    stored = WORK.stored * CONFIG.out_element_bytes / CONFIG.bus_bytes
+    whole, in_parts = (cycles_with_product(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
+    assert 0 < whole - in_parts < stored
+    small = replace(WORK, stored=1)
+    assert cycles_with_product(CONFIG, [], replace(small, ends=True)) == cycles_with_product(CONFIG, [], small)
+
+
+def test_parts_whose_weights_come_ahead_wait_less():
+    parts = replace(WORK, parts=8)
+    assert cycles_with_product(CONFIG, [], replace(parts, ahead=True)) < cycles_with_product(CONFIG, [], parts)
+
+
 def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
     one = [Loads(Unit.COMPUTE, 400.0, 8, True)]
     for cycles_of in (cycles_with_product, cycles_without_product):
