@@ -24,7 +24,7 @@ def digits_on(config):
 
 @pytest.fixture(scope="module")
 def digits():
-    return [digits_on(config) for config in ("vta", "wide")]
+    return [digits_on(config) for config in ("vta", "lathe16")]
 
 
 @pytest.fixture(scope="module")

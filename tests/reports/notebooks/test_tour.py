@@ -21,7 +21,7 @@ def test_every_cell_runs_and_values_show_themselves(tmp_path: Path) -> None:
         "Tensor D",
         "Bound on vta",
         "Program of 49 instructions for vta",
-        "3\N{NO-BREAK SPACE}919 cycles on vta",
+        "3\N{NO-BREAK SPACE}567 cycles on vta",
         "Schedule of D",
         "On vta: maps",
         headings[7],
