@@ -12,7 +12,7 @@ from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Computation, as_affine
 from lathe.frontend.arithmetic import neutral
 from lathe.frontend.indices.plain import bare, kept
-from lathe.frontend.nodes import Axis, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
+from lathe.frontend.nodes import Axis, AxisRef, Binary, Cast, Const, Guard, Read, Reduce, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.isa import AluOp
 from lathe.isa.table import alu_operations
@@ -125,7 +125,7 @@ class _Stage:
         pair = found.operands
         counted = self.points(found.counted, reduced=True)
         for data, weight in (pair, pair[::-1]):
-            for product in self._lanes_of_products(data.read, weight.read):
+            for product in self._lanes_of_products(self._packed(data.read), self._packed(weight.read)):
                 lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
                 steps = lanes | _lanes((product.inner, self.data.cols))
@@ -150,18 +150,25 @@ class _Stage:
         if source is None or source.read.dtype != "int8":
             return
         counted = self.points(source.counted, reduced=True)
-        plain = [axis for axis in self.computation.axes if dimension_of(source.read, axis) is not None]
+        data = self._packed(source.read)
+        plain = [axis for axis in self.computation.axes if dimension_of(data, axis) is not None]
         for column in plain:
             rows: list[Axis | None] = [axis for axis in plain if axis is not column]
             for row in rows if rows and self.data.rows > 1 else [None]:
                 lanes = _lanes((row, self.data.rows), (column, self.near.cols))
-                product = Product(source.read, source.read, row, column, column, diagonal=True)
+                product = Product(data, data, row, column, column, diagonal=True)
                 yield Way(
                     "sums by products",
                     gemm=counted.vectors(self._of_diagonals(product)),
                     reset=0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes),
                     operands={source: (DATA, self._of_data(product))},
                 )
+
+    def _packed(self, read: Read) -> Read:
+        """A read as the host may pack what it reads: of an input read in steps, elements lie beside each other."""
+        if self.maker(read.tensor) is not None:
+            return read
+        return Read(read.tensor, tuple(map(_without_step, read.indices)))
 
     def _of_diagonals(self, product: Product) -> dict[Axis, int]:
         """The lanes of one step of diagonal weights: as many columns as fill elements of data and of results."""
@@ -278,6 +285,15 @@ def _axes_of_sum(body: Expr) -> frozenset[Axis] | None:
     sides = [kept(side) for side in (sum_.lhs, sum_.rhs)]
     both = all(isinstance(side, Read) for side in sides) and sides[0] is not sides[1]
     return frozenset(axes_of(sum_)) if both and any(side.dtype == "int8" for side in sides) else None
+
+
+def _without_step(index: Expr) -> Expr:
+    """An axis instead of a multiple of it and a constant; any other index as it is."""
+    affine = as_affine(index)
+    if affine is None or len(affine.coefficients) != 1:
+        return index
+    ((axis, step),) = affine.coefficients.items()
+    return AxisRef(axis) if step > 1 else index
 
 
 def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
