@@ -47,8 +47,7 @@ def convolved(
     strides, dilations, paddings = (_of_both(parameters.get(name, n)) for name, n in _DEFAULTS.items())
     along = zip((height, width), pixels, taps, strides, dilations, paddings, strict=True)
     met = groups * prod(taps_on_data(*each) for each in along)
-    plain = taps == (1, 1) and parameters.get("stride", 1) == 1  # a pixel of the output needs one of the image then
-    rows = tuple(pixels) if plain else ()
+    rows = tuple(pixels) if taps == (1, 1) else ()  # a pixel of the output needs one of the image then
     return then(result), [
         Product(images, channels // groups, outputs // groups, times, pixels=rows, beside=times - met, groups=groups)
     ]
