@@ -200,13 +200,10 @@ class DramLayout:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             along = replace(along, turns=turns)
-            outside, group, stack = (
-                outside_of(self.schedule, view, along),
-                widest // element.cols,
-                tallest // element.rows,
-            )
+            outside = outside_of(self.schedule, view, along)
+            group, stack = widest // element.cols, max(tallest // element.rows, 1)
             apart = positions(self.config) if ordered and turns is None and group > 1 else ()
-            return Physical(view, along, element, group, max(stack, 1), outside, positions=apart)
+            return Physical(view, along, element, group, stack, outside, positions=apart)
 
         own_form = form(DRAM, lanes.turns)
         address = self._stored_segment(tensor, stage, role, own_form, storage)
