@@ -16,9 +16,10 @@ from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.scheduler.passes.complete import up_to
 from lathe.scheduler.reports.bound_bytes import any_lanes, beats, bytes_loaded, bytes_stored, loaded_anywhere
+from lathe.scheduler.reports.bound_lanes import SharedLanes
 from lathe.scheduler.reports.bound_points import Bits, CountedPoints, Masks, united
 from lathe.scheduler.reports.bound_sizes import ProductTraffic
-from lathe.scheduler.reports.bound_work import Way, ways_to_compute
+from lathe.scheduler.reports.bound_work import StageWays, Way
 from lathe.scheduler.reports.products import Source
 from lathe.scheduler.state.memories import DATA, NEAR, PARAMETERS, TABLES, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
@@ -176,7 +177,7 @@ class _Program:
     def bound(self) -> Bound:
         """The bound of the program."""
         self._need()
-        stages = tuple(self._stage(stage) for stage in self.schedule.stages)
+        stages = self._stages()
         outputs = {
             tensor.name: bytes_stored(tensor, self._made(tensor), self.config) for tensor in self.schedule.outputs
         }
@@ -246,22 +247,21 @@ class _Program:
         stage = self.schedule.maker(tensor)
         return None if stage is None else stage.state.computation
 
-    def _stage(self, stage: StageView) -> StageBound:
-        """The best way to compute a stage: where loads for it take longer than its steps, the way with the least."""
-        axes = self._axes(stage)
-        computation = stage.state.computation
-        best: tuple[tuple[int, int], Way, dict[Tensor, tuple[int, str]]] | None = None
-        loads = _Loads(self, stage, axes)
-        for way in ways_to_compute(computation, axes, self._maker, self.config):
-            moved = loads.of(way)
-            cycles = sum(beats(size, self.config) for size, _ in moved.values()) * self.config.memory.cycles_per_beat
-            cost = max(way.steps, cycles), way.steps
-            if best is None or cost < best[0]:
-                best = cost, way, moved
-        assert best is not None, f"no way to compute {stage.name}"
-        for tensor, load in best[2].items():
+    def _stages(self) -> tuple[StageBound, ...]:
+        """The best ways to compute the stages, in the lanes that they share."""
+        axes = {stage: self._axes(stage) for stage in self.schedule.stages}
+        loads = {stage: _Loads(self, stage, axes[stage]) for stage in self.schedule.stages}
+        ways = {
+            stage: StageWays(stage.state.computation, axes[stage], self._maker, self.config)
+            for stage in self.schedule.stages
+        }
+        chosen = SharedLanes(self.schedule, ways, lambda stage, way: loads[stage].cycles(way)).best()
+        return tuple(self._stage(stage, chosen[stage], loads[stage]) for stage in self.schedule.stages)
+
+    def _stage(self, stage: StageView, way: Way, loads: "_Loads") -> StageBound:
+        """A stage's part, computed in this way."""
+        for tensor, load in loads.of(way).items():
             self.loads[tensor] = max(self.loads.get(tensor, load), load)
-        way = best[1]
         if way.operands:
             self._layer(stage, loads.of_operands(way))
         return StageBound(stage.name, way.unit, way.gemm, way.reset, way.alu, way.rescale, way.products)
@@ -290,14 +290,26 @@ class _Loads:
     def __init__(self, program: _Program, stage: StageView, axes: dict[Axis, Bits | None]) -> None:
         self.program, self.stage, self.axes = program, stage, axes
         own = own_operands(stage.state.computation, program.config)
+        self.known: dict[tuple[bool, tuple[object, ...]], dict[Tensor, tuple[int, str]]] = {}
         self.read: dict[tuple[Tensor, str], list[Masks]] = {}
         for read in stage.state.computation.reads:
             if program.schedule.maker(read.tensor) is None:
                 place = read.tensor, own.get(read.node, NEAR)
                 self.read.setdefault(place, []).append(_read(stage, axes, read))
 
+    def cycles(self, way: Way) -> int:
+        """Cycles of the loads of a way."""
+        config = self.program.config
+        return sum(beats(size, config) for size, _ in self.of(way).values()) * config.memory.cycles_per_beat
+
     def of(self, way: Way) -> dict[Tensor, tuple[int, str]]:
         """Bytes of each tensor, and the memory that they are loaded to."""
+        key = way.unit == "copy", tuple(way.operands.items())
+        if key not in self.known:
+            self.known[key] = self._of(way)
+        return self.known[key]
+
+    def _of(self, way: Way) -> dict[Tensor, tuple[int, str]]:
         config = self.program.config
         found: dict[Tensor, tuple[int, str]] = {}
         for source, (size, scope) in self.of_operands(way).items():

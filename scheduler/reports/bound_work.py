@@ -1,11 +1,14 @@
 """The ways in which a machine can compute a stage, each with its steps, and with the lanes of what it loads.
 
 Steps are those of the instruction table. What a way counts is what any schedule of it has to do: each step on a whole
-vector, but no copies, no tokens, no micro-ops, and nothing for bringing values into other lanes.
+vector, but no copies, no tokens, no micro-ops, and nothing for bringing values into other lanes. Each way has the lanes
+of its accumulators, which stages that read its sums share (``bound_lanes.py``).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
@@ -34,14 +37,22 @@ OPERATIONS = {
 }  # fmt: skip
 
 
+class Place(NamedTuple):
+    """Which axes of a stage fill the rows and the columns of its accumulators; None for one index in each."""
+
+    row: Axis | None
+    column: Axis | None
+
+
 @dataclass(frozen=True)
 class Way:
     """Steps of the compute unit, and for each source that is read in lanes of its own: its memory and these lanes.
 
-    ``products``: those of two values that are added up.
+    ``place``: the lanes of the accumulators. ``products``: those of two values that are added up.
     """
 
     unit: str
+    place: Place
     gemm: int = 0
     reset: int = 0
     alu: int = 0
@@ -54,34 +65,49 @@ class Way:
         return self.gemm + self.reset + self.alu + self.rescale
 
 
-def ways_to_compute(
-    computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
-) -> list[Way]:
-    """All ways to compute the points of a stage; ``needed``: which values of its data axes anybody reads."""
-    guards: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
-    stage = _Stage(computation, needed, guards, maker, config)
-    rescaling = rescaling_of(computation)
-    if rescaling is not None:
-        step = steps_of_rescaling(rescaling)
-        return [Way("rescale", rescale=step * stage.fewest(lambda lanes: stage.results.vectors(lanes)))]
-    return [*stage.products(), *stage.on_alu()]
+class StageWays:
+    """All ways to compute the points of a stage, by the lanes of its accumulators.
 
-
-class _Stage:
-    """One stage: ``results`` are the points that it makes, before anything is reduced."""
+    ``needed``: which values of its data axes anybody reads. ``results``: the points that it makes, before anything is
+    reduced.
+    """
 
     def __init__(
-        self,
-        computation: Computation,
-        needed: Mapping[Axis, Bits | None],
-        guards: tuple[Guard, ...],
-        maker: Maker,
-        config: HardwareConfig,
+        self, computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
     ) -> None:
-        self.computation, self.needed, self.guards, self.maker, self.config = computation, needed, guards, maker, config
+        self.guards: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
+        self.computation, self.needed, self.maker, self.config = computation, needed, maker, config
         self.near, self.data, self.weights = (element_of(config, scope) for scope in (NEAR, *OPERANDS))
         self.results = self.points(())
         self.multiplied = products_in(computation, maker, needed)
+        self.rescaling = rescaling_of(computation)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """The lanes that its accumulators may have."""
+        return list(dict.fromkeys([*self.by_products, *self.lanes()]))
+
+    def vectors(self, place: Place) -> int:
+        """How many elements hold what the stage makes, in these lanes."""
+        return self.results.vectors(self._filled(place))
+
+    def at(self, place: Place) -> Iterator[Way]:
+        """All ways in these lanes, if there are any."""
+        if self.rescaling is not None:
+            steps = steps_of_rescaling(self.rescaling) * self.vectors(place)
+            yield Way("rescale", place, rescale=steps)
+            return
+        yield from self.by_products.get(place, ())
+        if not any(axis is not None and self._is_shifted(axis, size) for axis, size in self._sides(place)):
+            yield self._on_alu(place)
+
+    @cached_property
+    def by_products(self) -> dict[Place, list[Way]]:
+        """The ways on the matrix core."""
+        found: dict[Place, list[Way]] = {}
+        for way in () if self.rescaling is not None else self.products():
+            found.setdefault(way.place, []).append(way)
+        return found
 
     def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> CountedPoints:
         """The points of the data axes, or of all axes, where conditions hold."""
@@ -90,18 +116,22 @@ class _Stage:
             axes.update(dict.fromkeys(self.computation.reduce_axes))
         return CountedPoints(axes, (*self.guards, *conditions))
 
-    def lanes(self, block: int = 0) -> Iterator[dict[Axis, int]]:
-        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements.
-
-        ``block``: how many columns count, all of them if it is 0.
-        """
+    def lanes(self) -> Iterator[Place]:
+        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
         axes = [axis for axis in self.computation.axes if axis.extent > 1]
         cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.cols)]
         rows: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.rows)]
         for col in cols or [None]:
             for row in (None, *rows) if self.near.rows > 1 else (None,):
                 if row is None or row is not col:
-                    yield _lanes((row, self.near.rows), (col, block or self.near.cols))
+                    yield Place(row, col)
+
+    def _sides(self, place: Place) -> tuple[tuple[Axis | None, int], tuple[Axis | None, int]]:
+        return (place.row, self.near.rows), (place.column, self.near.cols)
+
+    def _filled(self, place: Place, block: int = 0) -> dict[Axis, int]:
+        """How many indices of each axis an element holds; ``block``: how many columns count, all of them if it is 0."""
+        return _lanes((place.row, self.near.rows), (place.column, block or self.near.cols))
 
     def _is_shifted(self, axis: Axis, block: int) -> bool:
         """Whether a step of the reduction moves what is read along an axis by less than whole blocks."""
@@ -113,10 +143,6 @@ class _Stage:
                     return True
         return False
 
-    def fewest(self, steps: Callable[[dict[Axis, int]], int]) -> int:
-        """Steps in the lanes in which they are fewest."""
-        return min(map(steps, self.lanes()))
-
     def products(self) -> Iterator[Way]:
         found = factors_of(self.computation, self.maker)
         if found is None:
@@ -126,11 +152,13 @@ class _Stage:
         counted = self.points(found.counted, reduced=True)
         for data, weight in (pair, pair[::-1]):
             for product in self._lanes_of_products(self._packed(data.read), self._packed(weight.read)):
-                lanes = _lanes((product.row, self.data.rows), (product.column, self.near.cols))
+                place = Place(product.row, product.column)
+                lanes = self._filled(place)
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
                 steps = lanes | _lanes((product.inner, self.data.cols))
                 yield Way(
                     "diagonal products" if product.diagonal else "products",
+                    place,
                     gemm=counted.vectors(self._of_diagonals(product) if product.diagonal else steps),
                     reset=reset,
                     products=self.multiplied,
@@ -155,12 +183,13 @@ class _Stage:
         for column in plain:
             rows: list[Axis | None] = [axis for axis in plain if axis is not column]
             for row in rows if rows and self.data.rows > 1 else [None]:
-                lanes = _lanes((row, self.data.rows), (column, self.near.cols))
+                place = Place(row, column)
                 product = Product(data, data, row, column, column, diagonal=True)
                 yield Way(
                     "sums by products",
+                    place,
                     gemm=counted.vectors(self._of_diagonals(product)),
-                    reset=0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes),
+                    reset=0 if GEMM_BEGIN in self.config.extensions else self.vectors(place),
                     operands={source: (DATA, self._of_data(product))},
                 )
 
@@ -203,7 +232,23 @@ class _Stage:
         along = (dimension_of(product.weight, axis, step=1) for axis in (product.column, product.inner))
         return (Lanes(*along),)
 
-    def on_alu(self) -> Iterator[Way]:
+    def _on_alu(self, place: Place) -> Way:
+        work = self._work_of_alu
+        pair, block = steps_of_alu(AluOp.ADD, immediate=False), min(self.near.cols, self.data.cols)
+        lanes, brought = self._filled(place), self._filled(place, block)
+        steps = sum(each * points.vectors(lanes, axes) for each, points, axes in work.counts)
+        for points, axes in work.added:
+            steps += min(pair * points.vectors(lanes, axes), points.vectors(brought, axes))
+        return Way(
+            "alu" if work.counts or work.added else "copy",
+            place,
+            reset=self.results.vectors(lanes) * len(self.computation.bodies) if work.reset else 0,
+            alu=steps,
+            products=self.multiplied,
+        )
+
+    @cached_property
+    def _work_of_alu(self) -> "_WorkOfAlu":
         counts: list[tuple[int, CountedPoints, frozenset[Axis]]] = []
         added: list[tuple[CountedPoints, frozenset[Axis]]] = []
         reset = False
@@ -224,25 +269,16 @@ class _Stage:
                 counts.append((steps_of_alu(operation, immediate=immediate), points, axes))
             if len(self.computation.bodies) == 1 and (axes_of_sum := _axes_of_sum(body)) is not None:
                 added.append((counts.pop(0)[1], axes_of_sum))
-        resets = self.results.vectors if reset else None
+        return _WorkOfAlu(counts, added, reset)
 
-        pair = steps_of_alu(AluOp.ADD, immediate=False)
-        block = min(self.near.cols, self.data.cols)
-        sums = [
-            (points, axes, min(points.vectors(lanes, axes) for lanes in self.lanes(block))) for points, axes in added
-        ]
 
-        def steps(lanes: dict[Axis, int]) -> int:
-            on_alu = sum(each * points.vectors(lanes, axes) for each, points, axes in counts)
-            return on_alu + sum(min(pair * points.vectors(lanes, axes), fewest) for points, axes, fewest in sums)
+class _WorkOfAlu(NamedTuple):
+    """Steps of each operation with its points and the axes that matter; sums that products may add in place instead,
+    one step each; and whether results are set first."""
 
-        best = min(self.lanes(), key=lambda lanes: steps(lanes) + (resets(lanes) if resets else 0))
-        yield Way(
-            "alu" if counts or added else "copy",
-            reset=resets(best) * len(self.computation.bodies) if resets else 0,
-            alu=steps(best),
-            products=self.multiplied,
-        )
+    counts: list[tuple[int, CountedPoints, frozenset[Axis]]]
+    added: list[tuple[CountedPoints, frozenset[Axis]]]
+    reset: bool
 
 
 class _Operations:
@@ -300,4 +336,4 @@ def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
     return {axis: size for axis, size in sides if axis is not None and size > 1}
 
 
-__all__ = ["Way", "ways_to_compute"]
+__all__ = ["Place", "StageWays", "Way"]

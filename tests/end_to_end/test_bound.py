@@ -307,3 +307,43 @@ def test_what_one_product_stores_for_another_goes_twice_over_the_bus() -> None:
     last = lt.requantise(lt.dense(between, lt.placeholder((64, 64), "int8", name="W"), name="E"), 8, name="F")
     assert lt.bound(between, config).between == 0
     assert lt.bound(last, config).between == 2 * 64 * 64
+
+
+def test_what_is_computed_of_sums_has_their_lanes() -> None:
+    """24 filters are two elements for each pixel, also where 1.5 would do for what is computed of them by element."""
+    found = lt.bound(convolution(8, 16, 24, 3), MACHINES["vta"])
+    pixels = 8 * 8
+    assert (found.reset, found.alu) == (2 * pixels, 4 * 2 * pixels)
+    check(convolution(8, 16, 24, 3), MACHINES["vta"])
+
+
+def test_what_is_added_to_sums_has_their_lanes() -> None:
+    sums = lt.conv2d(image(8, 16), lt.placeholder((24, 1, 1, 16), "int8", name="W"), name="sums")
+    other = image(8, 24, name="other")
+    wide = lt.compute(sums.shape, lambda n, y, x, c: other[n, y, x, c].astype("int32") * 5, name="wide")
+    added = lt.requantise(lt.add(sums, wide, name="added"), 6, name="output")
+    stages = {each.name: each.alu for each in lt.bound(added, MACHINES["vta"]).stages}
+    assert stages["added"] == 2 * 2 * 8 * 8
+    check(added, MACHINES["vta"])
+
+
+def test_bytes_come_into_any_lanes() -> None:
+    """What narrows 24 channels takes two elements for each pixel; what reads the bytes may have pixels in its lanes."""
+    highest = lt.relu(convolution(16, 16, 24, 3), name="highest")
+    steps = {each.name: each.alu for each in lt.bound(highest, MACHINES["vta"]).stages}
+    assert (steps["output"], steps["highest"]) == (4 * 2 * 16 * 16, 24 * 16)
+
+
+def test_sums_may_go_through_memory_into_other_lanes() -> None:
+    """One filter fills one of 16 lanes; forty operations are fewer steps in lanes of pixels, once sums are there."""
+    taps = lt.conv2d(image(8, 16), lt.placeholder((1, 3, 3, 16), "int8", name="W"), padding=1, name="taps")
+
+    def polynomial(n: lt.Axis, y: lt.Axis, x: lt.Axis, c: lt.Axis) -> object:
+        value = taps[n, y, x, c]
+        for step in range(20):
+            value = (value + (step + 1)) >> (1 + step % 2)
+        return value.astype("int8")
+
+    found = lt.bound(lt.compute(taps.shape, polynomial, name="far"), MACHINES["vta"])
+    steps = {each.name: each.steps for each in found.stages}
+    assert steps == {"taps.pad": 0, "taps": (3 * 8 - 2) ** 2 + 64 + 12 * 64, "far": 40 * 8}
