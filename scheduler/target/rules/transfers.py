@@ -58,6 +58,8 @@ def load_rows(
     loops, mask, gap = _with_gap(_merged(_moving(loops)), mask)
     if mask is None and (joined := _joining(loops, *beside)) is not None:
         gap, sram = joined, sram - joined.left
+    if mask is not None and not gap.left + gap.right:
+        loops, mask = _merged_under_padding(loops, mask)
     loops, rows, row = _blocks(loops, LOAD.format, gap)
     loops, mask, gap = _with_gap_of_rows(loops, mask, rows, row, gap)
     for point in product(*(range(loop.extent) for loop in loops)):
@@ -257,6 +259,27 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
         else:
             result.append(DmaLoop(loop.extent, loop.sram, loop.dram, loop.mask_axis))
     return result
+
+
+def _merged_under_padding(loops: list[DmaLoop], mask: NDArray[np.bool_]) -> tuple[list[DmaLoop], NDArray[np.bool_]]:
+    """The row joined with the loop around it that padding depends on, which is then beside the row, if so much may be.
+
+    For example pixels of two elements each: what is left of a line of them is twice as many elements of padding.
+    """
+    if len(loops) < 2 or loops[-1].mask_axis is not None or (axis := loops[-2].mask_axis) is None:
+        return loops, mask
+    around, row = loops[-2:]
+    valid = np.flatnonzero(mask.any(axis=tuple(n for n in range(mask.ndim) if n != axis)))
+    beside = max(valid[0], around.extent - 1 - valid[-1]) if len(valid) else 0
+    if (
+        (row.sram, row.dram) != (1, 1)
+        or (around.sram, around.dram) != (row.extent, row.extent)
+        or beside * row.extent > MOST_PADDING
+        or around.extent * row.extent not in LOAD.format.values("x_size")
+    ):
+        return loops, mask
+    joined = DmaLoop(around.extent * row.extent, 1, 1, axis)
+    return [*loops[:-2], joined], mask.repeat(row.extent, axis)
 
 
 def store_rows(loops: list[DmaLoop], sram: int, dram: int) -> Iterator[Instruction]:
