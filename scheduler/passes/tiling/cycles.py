@@ -33,6 +33,8 @@ ROUNDING = 1e-9
 """By how much of it a lower bound may be above what it bounds, because both are rounded."""
 LAST = 4
 """The part of a tile's steps on the ALU, as a divisor, that its last instruction takes."""
+STORING = 10
+"""Cycles that a short STORE takes beside the memory's latency."""
 HANDLING = 20
 """Cycles that a transfer takes beside the memory's latency and its beats."""
 
@@ -59,8 +61,8 @@ class Work:
     """What is done for every tile of a group.
 
     ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
-    elements, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in acc; ``ends``: whether
-    the last tile is made and stored in parts; ``ahead``: whether loads of weights run ahead.
+    elements, by so many ``stores``, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in
+    acc; ``ends``: whether the last tile is made and stored in parts; ``ahead``: whether loads of weights run ahead.
     """
 
     tiles: int
@@ -71,6 +73,7 @@ class Work:
     alone: bool
     ends: bool = False
     ahead: bool = False
+    stores: int = 1
 
 
 def load_cycles(
@@ -134,12 +137,13 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         rest += again + each.cycles * (1 - 1 / each.parts)
         later += each.cycles * (1 - 1 / each.parts)
         beside = each_part if each.times < often else 0  # what the next part wants, too
-        exposed += max(each.cycles + beside - ahead, 0) * (each.times - 1) if each.doubled else again
+        waited = max(each.cycles + beside - ahead, 0) if each.doubled else each.cycles + latency
+        exposed += waited * (each.times - 1)
     part = PART_AHEAD if work.ahead else PART
     compute = loading + work.tiles * (work.steps + work.parts * part + _begun(config))
     waits = max(later - work.steps, 0)  # the first tile has work for less
     first, rest = first + waits, rest - waits
-    last = work.stored * config.out_element_bytes * work.planes / config.bus_bytes
+    last = _store_cycles(config, work) * work.planes
     store = work.tiles * last
     if work.planes > 1:  # each plane is shifted down while half of the one before it is stored
         shifts = work.tiles * work.stored * (work.planes - 1)
@@ -151,6 +155,12 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
     together: float = busy ** (1 / SHARPNESS)
     end = _end_in_parts(last, latency) if work.ends else last
     return first + together + end + (first + rest + loading + store) * TRAFFIC
+
+
+def _store_cycles(config: HardwareConfig, work: Work) -> float:
+    """Cycles in which a plane of a tile is stored: of its beats, or of its STOREs, a few of which wait at one time."""
+    beats = work.stored * config.out_element_bytes / config.bus_bytes
+    return max(beats, work.stores * (config.memory.latency + STORING) / config.timing.dma_pending)
 
 
 def _end_in_parts(stored: float, handling: float) -> float:
@@ -172,7 +182,7 @@ def cycles_without_product(config: HardwareConfig, loads: Sequence[Loads], work:
     latency = config.memory.latency + HANDLING
     once = sum(each.cycles + each.instructions * latency for each in loads if each.times <= 1)
     often = sum(each.times * (each.cycles + each.instructions * latency) for each in loads if each.times > 1)
-    steps, store = work.tiles * work.steps, work.tiles * work.stored * config.out_element_bytes / config.bus_bytes
+    steps, store = work.tiles * work.steps, work.tiles * _store_cycles(config, work)
     if work.alone or not all(each.doubled for each in loads):
         return once + often + steps + store + work.tiles * 2 * latency
     begun = min(max((each.times for each in loads), default=0), work.tiles)  # tiles that begin with a LOAD

@@ -164,6 +164,7 @@ class _Evaluation:
             parts=max(self.rounds.values(), default=1),
             steps=self.loops.steps + copied,
             stored=self.loops.stored,
+            stores=self.loops.stores,
             planes=model.planes,
             alone=self.acc > room_of_result or not all(each.doubled for each in replaced),
             ends=model.ends_in_parts,

@@ -49,7 +49,8 @@ class TileLoops:
     """What follows from the tile loops alone, however reductions are cut.
 
     ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
-    ``options``: elements loaded in all, minus the level, elements at a time, the level.
+    ``options``: elements loaded in all, minus the level, elements at a time, the level. ``steps`` of a tile, its
+    ``stored`` elements, and the STOREs that they take.
     """
 
     tiles: int
@@ -57,6 +58,7 @@ class TileLoops:
     options: list[list[tuple[int, int, int, int]]]
     steps: int
     stored: int
+    stores: int
 
 
 class TilingModel:
@@ -85,6 +87,7 @@ class TilingModel:
                 self.adjoining[stage] = not apart
             self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not apart else form
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
+        self.stored = self._as_it_is_stored(problem.computing[-1])
         self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
         """Of each operand the dimensions of which every n-th element is loaded, with n."""
         self.sink_axes = problem.sink.state.computation.axes
@@ -162,12 +165,20 @@ class TilingModel:
         ]
 
     def _as_it_lies(self, stage: EditedStage) -> Physical:
-        """What an operand loads as it lies in DRAM: of what the program stores, elements of wider memories adjoin."""
+        """What an operand loads as it lies in DRAM."""
         form = self.physical[stage]
         source = next((read.tensor for read in stage.state.computation.reads), None)
-        if source is None or self.problem.schedule.maker(source) is None or form.lanes.turns is not None:
+        if source is None or self.problem.schedule.maker(source) is None or form.adjoins:
             return form
-        if form.adjoins:
+        return self._in_groups(form, source)
+
+    def _as_it_is_stored(self, stage: EditedStage) -> Physical:
+        """What the sink stores of the stage that makes its values, as it lies in DRAM."""
+        return self._in_groups(self.physical[stage], self.problem.sink.tensor)
+
+    def _in_groups(self, form: Physical, source: Tensor) -> Physical:
+        """Elements of what the program stores: in DRAM, those of wider memories adjoin."""
+        if form.lanes.turns is not None:
             return form
         scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
         widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
@@ -338,7 +349,9 @@ class TilingModel:
             levels = range(len(order) if stage in self.added_to else 0, len(order) + 1)
             options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
-        found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, boxes[-1][last]))
+        box = boxes[-1][last]
+        stores = instructions_of(self.stored, box)
+        found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
         self._tile_loops_known[tile, order] = found
         return found
 

@@ -98,6 +98,25 @@ def test_loads_that_bring_a_box(box, loads):
     assert instructions_of(ROWS, box) == loads
 
 
+def test_many_stores_of_a_tile_wait_for_the_memory():
+    """Some of them wait at one time, and each for an answer: 200 short ones longer than the tile is computed."""
+    slow = CONFIG.with_(**{"memory.latency": 100})
+    one, many = (
+        cycles_with_product(slow, [], replace(WORK, steps=1000, stores=count))
+        for count in (1, 40 * slow.timing.dma_pending)
+    )
+    assert many - one > 7 * (40 * 100 - 1000) - WORK.tiles * 100
+    one, many = (cycles_without_product(slow, [], replace(WORK, steps=10, stores=count)) for count in (1, 200))
+    assert many > one + 8 * 100
+
+
+def test_a_load_in_one_place_waits_for_the_memory_each_time():
+    """Nothing asks for the next one before the last is read."""
+    slow = CONFIG.with_(**{"memory.latency": 100})
+    once, twice = (cycles_with_product(slow, [replace(LOADS[0], doubled=each)], WORK) for each in (False, True))
+    assert once - twice > 7 * (LOADS[0].cycles + 100) - 400
+
+
 def test_what_is_stored_at_the_end_is_less_in_parts():
     stored = WORK.stored * CONFIG.out_element_bytes / CONFIG.bus_bytes
     whole, in_parts = (cycles_with_product(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
