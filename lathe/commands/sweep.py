@@ -20,6 +20,7 @@ from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Search, Sweep
 from lathe.sweeps.sweeping import run_whole
 from lathe.sweeps.tables import REASON, STATUS, point_columns, values_of
+from lathe.sweeps.workers import RETRIES
 from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
 
 SOMETHING_WRONG = 1
@@ -54,7 +55,7 @@ def _told(parameter: inspect.Parameter) -> str:
 @click.option("--check", is_flag=True, help="Also compare every output with NumPy, on random inputs.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that one point may take.")
 @click.option(
-    "--retries", type=click.IntRange(min=0), default=2, show_default=True,
+    "--retries", type=click.IntRange(min=0), default=RETRIES, show_default=True,
     help="How often a point is begun anew whose process has ended.",
 )  # fmt: skip
 @click.option(

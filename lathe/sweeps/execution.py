@@ -13,7 +13,7 @@ from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure, measure_content
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.workers import Crew, Lost, Task
+from lathe.sweeps.workers import RETRIES, Crew, Lost, Task
 
 
 def available_cores() -> int:
@@ -30,7 +30,7 @@ class Running:
 
     jobs: int | None = None
     timeout: float | None = None
-    retries: int = 2
+    retries: int = RETRIES
     cluster: str | None = None
 
 

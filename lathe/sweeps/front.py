@@ -15,6 +15,7 @@ from lathe.sweeps.rows import SweepRows
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.sweeping import run_whole
 from lathe.sweeps.tables import SECONDS, values_of
+from lathe.sweeps.workers import RETRIES
 from lathe.sweeps.workloads import known_workloads, make
 
 
@@ -25,7 +26,7 @@ def sweep(
     jobs: int | None = None,
     check: bool = False,
     timeout: float | None = None,
-    retries: int = 2,
+    retries: int = RETRIES,
     any_size: bool = False,
     cluster: str | None = None,
 ) -> SweepRows:

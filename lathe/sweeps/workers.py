@@ -29,6 +29,8 @@ FAILED_STARTS = 3
 """So many processes in a row that end by themselves before they have begun are no accident."""
 KILLED_STARTS = 20
 """So many that are killed before they have begun are none either."""
+RETRIES = 2
+"""How often a task is begun anew whose process has ended, if nobody says."""
 PATIENCE = 1.0
 """Seconds that a process has to end by itself when all is done."""
 
@@ -80,7 +82,7 @@ class Crew:
     function: Callable[[Any], Any]
     size: int
     timeout: float | None = None
-    retries: int = 2
+    retries: int = RETRIES
     workers: list[_Worker] = field(default_factory=list)
     failed_starts: int = 0
     ended: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a group's tiling is to solve, and what it says."""
+"""A group whose tiles are chosen, and the tiling that is found, as values."""
 
 from dataclasses import dataclass, field
 
