@@ -35,6 +35,8 @@ LAST = 4
 """The part of a tile's steps on the ALU, as a divisor, that its last instruction takes."""
 STORING = 10
 """Cycles that a short STORE takes beside the memory's latency."""
+ASKED = 3 / 4
+"""The part of the memory's latency that each load waits where it has one place: some ask before all is read."""
 HANDLING = 20
 """Cycles that a transfer takes beside the memory's latency and its beats."""
 
@@ -137,7 +139,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[Loads], work: Wo
         rest += again + each.cycles * (1 - 1 / each.parts)
         later += each.cycles * (1 - 1 / each.parts)
         beside = each_part if each.times < often else 0  # what the next part wants, too
-        waited = max(each.cycles + beside - ahead, 0) if each.doubled else each.cycles + latency
+        waited = max(each.cycles + beside - ahead, 0) if each.doubled else each.cycles + latency * ASKED
         exposed += waited * (each.times - 1)
     part = PART_AHEAD if work.ahead else PART
     compute = loading + work.tiles * (work.steps + work.parts * part + _begun(config))
