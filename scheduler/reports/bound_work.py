@@ -81,6 +81,7 @@ class StageWays:
         self.results = self.points(())
         self.multiplied = products_in(computation, maker, needed)
         self.rescaling = rescaling_of(computation)
+        self._at: dict[Place, tuple[Way, ...]] = {}
 
     @cached_property
     def places(self) -> list[Place]:
@@ -91,8 +92,13 @@ class StageWays:
         """How many elements hold what the stage makes, in these lanes."""
         return self.results.vectors(self._filled(place))
 
-    def at(self, place: Place) -> Iterator[Way]:
+    def at(self, place: Place) -> tuple[Way, ...]:
         """All ways in these lanes, if there are any."""
+        if place not in self._at:
+            self._at[place] = tuple(self._ways_at(place))
+        return self._at[place]
+
+    def _ways_at(self, place: Place) -> Iterator[Way]:
         if self.rescaling is not None:
             steps = steps_of_rescaling(self.rescaling) * self.vectors(place)
             yield Way("rescale", place, rescale=steps)

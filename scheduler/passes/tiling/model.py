@@ -87,7 +87,7 @@ class TilingModel:
                 self.adjoining[stage] = not apart
             self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not apart else form
         self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
-        self.stored = self._as_it_is_stored(problem.computing[-1])
+        self.sink_in_dram = self._as_it_is_stored(problem.computing[-1])
         self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
         """Of each operand the dimensions of which every n-th element is loaded, with n."""
         self.sink_axes = problem.sink.state.computation.axes
@@ -350,7 +350,7 @@ class TilingModel:
             options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
         box = boxes[-1][last]
-        stores = instructions_of(self.stored, box)
+        stores = instructions_of(self.sink_in_dram, box)
         found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
         self._tile_loops_known[tile, order] = found
         return found

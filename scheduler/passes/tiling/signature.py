@@ -48,7 +48,7 @@ def signature_of(model: TilingModel) -> Hashable:
         model.is_data(problem.sink.tensor),
         tuple(sorted(model.rooms.items())),
         model.planes,
-        model.stored,
+        model.sink_in_dram,
     )
 
 
