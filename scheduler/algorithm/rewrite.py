@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor, reads_data
-from lathe.frontend.nodes import AxisRef, Read
+from lathe.frontend.nodes import AxisRef, Read, Reduce
 from lathe.frontend.operand import Expr
 from lathe.frontend.substitution import rewritten, with_children
 
@@ -96,3 +96,17 @@ def renamed_axes(computation: Computation, name: str) -> Computation:
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in computation.axes)
     mapping: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
     return replace(computation.mapped(lambda expr: rewrite(expr, axes=mapping)), name=name, axes=axes)
+
+
+def made_again(computation: Computation, name: str) -> Computation:
+    """The same computation under another name and over axes of its own, of reductions, too."""
+    own = renamed_axes(computation, name)
+    axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in own.reduce_axes)
+    onto: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(own.reduce_axes, axes, strict=True)}
+
+    def again(body: Expr) -> Expr:
+        if isinstance(body, Reduce):
+            return Reduce(body.kind, rewrite(body.body, axes=onto), axes)
+        return body
+
+    return replace(own, reduce_axes=axes, bodies=tuple(map(again, own.bodies)))

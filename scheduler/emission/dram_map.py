@@ -195,6 +195,8 @@ class DramLayout:
 
         turned = any(self.lanes[each.tensor].turns == 0 for each in readers)
         ordered = turned or lanes.turns is not None  # as it is, or in the end, it lies as turns need it
+        if ordered:
+            widest = own.span  # in whole blocks, whoever reads it
 
         def form(scope: str, turns: int | None) -> Physical:
             element = self.target.element_in(scope)

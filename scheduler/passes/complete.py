@@ -14,6 +14,7 @@ from lathe.scheduler.passes.agree_on_lanes import agree_on_lanes
 from lathe.scheduler.passes.bring_by_products import bring_by_products
 from lathe.scheduler.passes.choose_rules import choose_rules
 from lathe.scheduler.passes.choose_units import choose_units
+from lathe.scheduler.passes.compute_again import compute_again
 from lathe.scheduler.passes.compute_at_readers import compute_at_readers
 from lathe.scheduler.passes.drop_unread import drop_unread
 from lathe.scheduler.passes.fill_domains import fill_domains
@@ -85,6 +86,7 @@ PASSES = (
     Pass("split-axes", split_axes, (given.NO_RESHAPES,), (given.SPLIT_AXES,)),
     Pass("read-parts", read_parts, (given.SPLIT_AXES,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)),
+    Pass("compute-again", compute_again, (given.WIDE_SUMS, given.ALL_READ)),
     Pass("pack-remainders", pack_remainders, (given.ALL_READ,)),
     Pass("shift-inputs", shift_inputs, (given.ALL_READ,)),
     Pass("join-by-products", join_by_products, (given.ONE_OUTPUT,)),

@@ -1,6 +1,6 @@
 """Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
 
-A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several stages read) and
+A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several groups read) and
 holds the element-wise stages and the reduction before it. A reduction of the ALU over windows that do not overlap, such
 as the greatest of 2×2 values, reads each value once, and goes with those that make them.
 """
@@ -156,29 +156,34 @@ def _groups_without(
     groups: dict[EditedStage, StageGroup] = {}
     for stage in reversed([each for each in open_stages if each not in pads]):
         readers = schedule.readers(stage.tensor)
-        follows = readers[0] if len(readers) == 1 else None
+        sinks = {sink_of.get(reader) for reader in readers}
         fused = (
-            follows is not None
-            and follows in sink_of
+            len(sinks) == 1
+            and None not in sinks
             and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and (not follows.state.computation.reduce_axes or reads_windows_apart(follows, stage))
-            and not is_padding(follows)
             and not stage.state.is_touched
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
             and not stage.state.joined
-            and not follows.state.joined
             and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
-            and (bool(follows.state.computation.reduce_axes) or _reads_elementwise(follows, stage))
+            and all(_goes_with(reader, stage, len(readers)) for reader in readers)
         )
         if fused:
-            assert follows is not None
-            sink_of[stage] = sink_of[follows]
+            sink_of[stage] = sink_of[readers[0]]
             groups[sink_of[stage]].inner.insert(0, stage)
         else:
             sink_of[stage] = stage
             groups[stage] = StageGroup(stage, [], [])
     return groups, sink_of
+
+
+def _goes_with(reader: EditedStage, stage: EditedStage, count: int) -> bool:
+    """Whether one of so many readers may be computed with a stage, from its accumulators."""
+    if is_padding(reader) or reader.state.joined:
+        return False
+    if reader.state.computation.reduce_axes:
+        return count == 1 and reads_windows_apart(reader, stage)
+    return reads_elementwise(reader, stage)
 
 
 def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:
@@ -202,7 +207,7 @@ def _copies_scratchpad(schedule: Edit, stage: EditedStage) -> bool:
     return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
 
 
-def _reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
+def reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
     """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
     axes = reader.state.computation.axes
     for read in reader.state.computation.reads:

@@ -211,8 +211,11 @@ class _Planner:
             return
         for access in _of_rank_first(state.computation):
             if access.tensor in known and access.node not in own_operands(state.computation, self.config):
-                lanes = _lanes_back(state.computation, access, known[access.tensor])
+                theirs = known[access.tensor]
+                lanes = _lanes_back(state.computation, access, theirs)
                 if lanes is not None:
+                    if state.scope == NEAR and not theirs.is_diagonal:  # elements as wide, whose order stays
+                        lanes = replace(lanes, turns=theirs.turns or None)
                     known.update(dict.fromkeys(state.tensors, lanes))
                     return
 

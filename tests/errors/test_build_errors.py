@@ -117,9 +117,9 @@ CASES = [
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
         "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
         "fit-lanes, fold-constants, split-outputs, separate-lookups, join-lookups, widen-sums, merge-reshapes, "
-        "merge-groups, split-axes, read-parts, drop-unread, pack-remainders, shift-inputs, join-by-products, "
-        "mask-conditions, bring-by-products, sum-by-products, choose-units, gather-reads, agree-on-lanes, "
-        "turn-elements, store-joined, tile-groups, load-operands, "
+        "merge-groups, split-axes, read-parts, drop-unread, compute-again, pack-remainders, shift-inputs, "
+        "join-by-products, mask-conditions, bring-by-products, sum-by-products, choose-units, gather-reads, "
+        "agree-on-lanes, turn-elements, store-joined, tile-groups, load-operands, "
         "adjoin-elements, choose-rules), not 'assembly'."),
     Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
         BuildError, "constants of build must be inputs of the program (A), not 'B'."),

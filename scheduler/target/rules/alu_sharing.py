@@ -1,4 +1,4 @@
-"""Equal parts of an expression, which rule ``alu`` computes once."""
+"""Expressions as the ALU has them (``x // 8`` is a shift), and their equal parts, which rule ``alu`` computes once."""
 
 from collections import Counter
 from functools import lru_cache

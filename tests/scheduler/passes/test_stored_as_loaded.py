@@ -113,3 +113,12 @@ def test_turns_count_where_the_alu_could_do_without(behind, unit):
 def test_on_the_rtl():
     pool = lt.max_pool2d(image((1, 5, 5, 8)), 2, stride=1, name="pool")
     on_rtl(lt.create_schedule(conv(pool)), machine(2, 4, 8))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_stored_between_two_stages_is_loaded_in_the_same_order(shape):
+    """The first is an output, too, so that the second loads it from DRAM."""
+    first = difference((2, 6, 7, 32))
+    second = lt.max_pool2d(first, 2, stride=1, name="pool")
+    schedule = lt.create_schedule([conv(second), lt.relu(first, name="also")])
+    run(schedule, machine(*shape), random_inputs([*schedule.outputs], seed=1))
