@@ -2,12 +2,17 @@
 
 from collections.abc import Hashable
 
+from lathe.frontend.text import format_computation
 from lathe.scheduler.state.loops import Fuse, LoopAxis, Split
 from lathe.scheduler.state.schedule import ScheduleView
 
 
 def form_of(completed: ScheduleView) -> Hashable:
-    """Stages in their order with loops, splits and places, loops by numbers: schedules are of one begun one."""
+    """Stages in their order with what they compute, loops, splits and places, loops by numbers.
+
+    Schedules are of one begun one, but passes may have computed one of them otherwise: what a command has touched, they
+    leave as it is.
+    """
     number: dict[LoopAxis, int] = {}
     place = {stage.id: n for n, stage in enumerate(completed.stages)}
 
@@ -37,6 +42,12 @@ def form_of(completed: ScheduleView) -> Hashable:
             state.attachment and (place[state.attachment.host], numbered(state.attachment.axis)),
             state.adjoins,
             state.slots,
+            state.reuse,
+            state.rule,
+            state.lanes,
+            state.on_alu,
+            format_computation(state.computation),
+            tuple(read.tensor.shape for read in state.computation.reads),
         )
         for name, scope, roots, made, state in forms
     )

@@ -60,9 +60,9 @@ def leave_out_ones(schedule: Edit, target: Target) -> None:
     products = plan_lanes(schedule, target.config).products
     left = set()
     for stage in schedule.stages:
-        found = factors(stage.state.computation)
-        if found is None or products[stage.tensor] is not None or not is_untouched(stage):
-            continue
+        found, product = factors(stage.state.computation), products[stage.tensor]
+        if found is None or (product is not None and product.diagonal) or not is_untouched(stage):
+            continue  # without diagonals, what is summed would be the weights
         ones = [read for read in found if _is_ones(schedule, read.tensor)]
         if len(ones) == 1:
             (summed,) = (read for read in found if read is not ones[0])

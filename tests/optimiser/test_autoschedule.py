@@ -7,6 +7,7 @@ from operator import add
 import numpy as np
 import pytest
 from random_networks import machines, networks
+from random_operators import OperatorProgram
 from random_programs import Choice
 
 import lathe as lt
@@ -60,12 +61,29 @@ def test_what_is_found_computes_the_same():
     assert np.array_equal(lt.simulate(program, given).outputs["output"], lt.reference(output, given))
 
 
+def test_commands_that_a_pass_leaves_alone_are_another_candidate():
+    """A reshape that nobody has touched costs nothing, and has lanes; with loops of its own it is computed."""
+    A = lt.placeholder((10, 23), "int8", name="A")
+    machine = lt.load_config("batch4").with_(block_in=8, block_out=16)
+    check_found(lt.reshape(A, (230, 1), name="reshaped"), machine, 16)
+
+
 def check_random_program(seed):
     choice = Choice(seed)
     machine = machines(choice)
-    outputs = networks(choice, choice.number(1, 3))
+    check_found(networks(choice, choice.number(1, 3)), machine, 4)
+
+
+def check_random_operators(seed):
+    choice = Choice(seed)
+    machine = machines(choice)
+    check_found(OperatorProgram(choice, choice.number(1, 3)).outputs, machine, 16)
+
+
+def check_found(program, machine, budget):
+    outputs = [program] if isinstance(program, lt.Tensor) else program
     inputs = placeholders(outputs)
-    found = lt.autoschedule(outputs, machine, budget=4, cache=False)
+    found = lt.autoschedule(outputs, machine, budget=budget, cache=False)
     program = lt.build(found, [*inputs, *outputs], machine, check=True)
     assert lt.simulate(program, timing_only=True).cycles == found.cycles <= found.tried[0].cycles
     assert tuple(step_from_json(json.loads(json.dumps(step.to_json()))) for step in found.steps) == found.steps
@@ -78,6 +96,12 @@ def check_random_program(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_of_random_programs_the_script_makes_what_was_found(seed):
     check_random_program(seed)
+
+
+@pytest.mark.seeds(4, slow=120, block=10)
+def test_of_random_operators_the_script_makes_what_was_found(seeds):
+    for seed in seeds:
+        check_random_operators(seed)
 
 
 @pytest.mark.seeds(0, slow=240, first=100, block=10)

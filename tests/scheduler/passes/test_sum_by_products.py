@@ -167,3 +167,12 @@ def test_a_sum_that_is_left_to_the_alu_after_all_multiplies_nothing():
     alu = [each for each in program.instructions if isinstance(each, Alu) and not each.use_imm]
     assert not [each for each in alu if each.alu_opcode == AluOp.MUL]
     assert not [segment for segment in program.segments if "ones" in segment.name]
+
+
+def test_what_is_summed_is_never_the_weights():
+    """The lanes of a convolution of one channel leave a sum before it no diagonals: it is the ALU's."""
+    data, weights = (lt.placeholder(shape, "int8", name=n) for shape, n in (((3, 7, 6, 1), "d"), ((10, 3, 2, 1), "w")))
+    average = lt.avg_pool2d(data, (1, 2), stride=(1, 2), name="average")
+    program, ran = built(lt.conv2d(average, weights, padding=((0, 2), (1, 0)), name="conv"))
+    assert sums(program)
+    assert ran.counters.bytes_read["wgt"] == 3 * 2 * 16 * 16, "an element for each tap"
