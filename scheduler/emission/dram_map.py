@@ -202,7 +202,8 @@ class DramLayout:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             along = replace(along, turns=turns)
-            outside = outside_of(self.schedule, view, along)
+            whole = self._wholes.get(tensor)  # whose elements the tensor's lie among
+            outside = outside_of(self.schedule, view if whole is None else whole[0].tensor.shape, along)
             group, stack = widest // element.cols, max(tallest // element.rows, 1)
             apart = positions(self.config) if ordered and turns is None and group > 1 else ()
             return Physical(view, along, element, group, stack, outside, positions=apart)

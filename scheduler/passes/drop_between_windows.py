@@ -142,7 +142,9 @@ def _put_border(schedule: Edit, stage: EditedStage, access: ReadAccess, beyond: 
     old = access.tensor
     maker = schedule.maker(old)
     wider = maker is not None and is_untouched(maker) and is_padding(maker) and schedule.readers(old) == [stage]
-    names = [axis.name for axis in old.computation.axes] if old.computation else [f"i{n}" for n in range(old.ndim)]
+    names = (
+        [f"i{n}" for n in range(old.ndim)] if maker is None else [axis.name for axis in maker.state.computation.axes]
+    )
     axes = tuple(
         Axis(name, extent + before + behind)
         for name, extent, (before, behind) in zip(names, old.shape, beyond, strict=True)

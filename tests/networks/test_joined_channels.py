@@ -118,3 +118,27 @@ def test_random_images_taken_apart_and_joined(seed):
         elif graph.shapes[one] == graph.shapes[other]:
             made.append(graph.layer("Add", one, other, scale=0.2))
     run(graph, graph.conv(made[-1], 16, 1), graph.conv(made[-2], 16, 1))
+
+
+@pytest.mark.parametrize("side", [8, 16])
+def test_a_part_that_has_the_shape_of_something_else_lies_among_the_elements_of_the_whole(side):
+    """A product behind has a matrix of 64 rows, seen as 8 by 8: so are the sides of the part, but not of the whole."""
+    graph = QdqModel(seed=9, dtype="uint8")
+    scale, zero = (graph.constant(np.array(each)) for each in (np.float32(0.004), np.uint8(120)))
+
+    def weights(*shape: int) -> str:
+        values = graph.random.integers(0, 256, shape).astype(np.uint8)
+        return graph.node("DequantizeLinear", graph.constant(values), scale, zero)
+
+    def layer(kind: str, *data: str, **attributes: object) -> str:
+        return graph.layer(kind, *data, same=True, **attributes)
+
+    data = graph.input(1, 16, side, side)
+    if side == 16:
+        data, side = layer("MaxPool", data, kernel_shape=[2, 2], strides=[2, 2]), 8
+    first, second = part(graph, data, 0, 8), part(graph, data, 8, 16)
+    made = graph.layer("Conv", second, weights(8, 8, 3, 3), pads=BORDER, scale=0.05)
+    both = layer("Transpose", join(graph, first, made), perm=[0, 2, 3, 1])
+    rows = layer("Reshape", both, graph.constant(np.array([1, side * side, 16])))
+    product = layer("Transpose", graph.layer("MatMul", rows, weights(16, 12), scale=0.05), perm=[0, 2, 1])
+    run(graph, layer("Reshape", product, graph.constant(np.array([1, 12, side, side]))))

@@ -67,3 +67,22 @@ def test_a_size_that_onnx_has_no_number_for():
     assert str(caught.value) == (
         "shape of input 'x' of model 'model' must fit [n, 3, 6, 6], not [9223372036854775808, 3, 6, 6]."
     )
+
+
+def test_a_border_around_a_product_whose_rows_are_an_images():
+    """The product has rows and columns where it is made, and an image's four dimensions where windows are read."""
+    graph = QdqModel(seed=3)
+    data = graph.input(3, 17, 8, 9)
+    weights, _ = graph.weights(9, 25, per_channel=False)
+    bias = graph.constant(np.zeros(25, np.float32))
+    product = graph.quantised(graph.node("Add", graph.node("MatMul", data, weights), bias), 0.05, 2)
+    squares = graph.quantised(graph.node("Mul", product, product), 0.1, -100)
+    kernel, _ = graph.weights(19, 17, 1, 2, per_channel=False)
+    how = {"dilations": [2, 1], "pads": [1, 0, 1, 1], "strides": [1, 3]}
+    last = graph.quantised(graph.node("Conv", squares, kernel, **how), 0.5, 0)
+    factors = graph.constant(np.linspace(-1, 1, 17, dtype=np.float32).reshape(17, 1, 1))
+    scaled = graph.quantised(graph.node("Mul", data, factors), 0.023, 1)
+    sizes = graph.quantised(graph.node("Abs", product), 0.03, -128)
+    shifted = graph.quantised(graph.node("Add", sizes, factors), 0.05, -100)
+    made = [scaled, shifted, last]
+    checked(graph.model(*made), units={each: graph.scales[each] for each in made})
