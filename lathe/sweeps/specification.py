@@ -59,6 +59,12 @@ class Span(Sequence[Values]):
         found = self.numbers[at]
         return Span(found, self.keys) if isinstance(found, range) else (found,) * self.keys
 
+    def step_of(self, values: Values) -> int | None:
+        """Where values stand; None where they do not."""
+        if len(set(values)) > 1 or type(values[0]) is not int or values[0] not in self.numbers:
+            return None
+        return self.numbers.index(values[0])
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -66,6 +72,14 @@ class Axis:
 
     keys: tuple[str, ...]
     steps: Sequence[Values]
+
+    def step_of(self, values: Values) -> int | None:
+        """Where the first step with these values is; None where none has them."""
+        return self.steps.step_of(values) if isinstance(self.steps, Span) else self._places.get(values)
+
+    @cached_property
+    def _places(self) -> dict[Values, int]:
+        return {values: step for step, values in reversed(list(enumerate(self.steps)))}
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,13 @@ class Grid:
             for axis, values in zip(self.axes, reversed(chosen), strict=True)
             for key, value in zip(axis.keys, values, strict=True)
         }
+
+    def place(self, steps: Sequence[int]) -> int:
+        """The place of the combination that has these steps of the axes: what ``at`` takes apart."""
+        place = 0
+        for axis, step in zip(self.axes, steps, strict=True):
+            place = place * len(axis.steps) + step
+        return place
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Keys to values of every combination."""

@@ -10,6 +10,7 @@ from lathe.sweeps.cluster import check_cluster
 from lathe.sweeps.execution import Running, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import measuring_sources, point_key
+from lathe.sweeps.locating import places_like
 from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
 from lathe.sweeps.specification import Point, Sweep
@@ -80,11 +81,12 @@ class _Keeper:
         found = {row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in AGAIN}
         if not found:
             return {}
-        if self.sweep.search is not None:  # of a grid that may be large only what is there
-            places = {row.place: row for row in found.values() if row.place < self.sweep.count}
-            chosen = ((place, self.sweep.point(place)) for place in places)
+        if self.sweep.search is not None:  # of a grid that may be large only what is there, wherever it lies now
+            alike = {place for row in found.values() for place in places_like(self.sweep, row.columns)}
+            places = (place for place in sorted(alike) if self.sweep.broken(self.sweep.point(place)) is None)
         else:
-            chosen = ((place, self.sweep.point(place)) for place in self.sweep.places())
+            places = self.sweep.places()
+        chosen = ((place, self.sweep.point(place)) for place in places)
         keyed = ((place, point, self.key(point)) for place, point in chosen)
         kept = {}
         for place, point, key in keyed:

@@ -11,6 +11,7 @@ import lathe.sweeps.search as search_module
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.search import Study
+from lathe.sweeps.store import reading_store
 
 TEXT = """
 machine:
@@ -48,6 +49,65 @@ def test_a_search_goes_on_without_repeating(tmp_path):
     more = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
     assert len(more) == 12
     assert [row for row in more if row in first] == first
+
+
+EDITS = {
+    "a value before others": ("machine:\n", "machine:\n  block_in: [32, 16]\n"),
+    "a longer range": ("{from: 0, to: 63}", "{from: -3, to: 90, step: 1}"),
+    "another order": ("bus_bits: [64, 128]", "bus_bits: [256, 128, 64]"),
+    "another workload before others": ("workloads:\n", "workloads:\n  - relu: {height: 3, width: 2, channels: 16}\n"),
+    "another base": ("machine:\n", "base: [tiny, vta]\nmachine:\n"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_search_goes_on_from_all_rows_of_its_grid_though_they_lie_elsewhere(tmp_path, edit):
+    read(tmp_path)
+    store = tmp_path / "r.db"
+    first = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    read(tmp_path, text=TEXT.replace(*EDITS[edit]).replace("points: 8", "points: 10"))
+    more = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    assert len(more) == 10
+
+    def named(row):
+        return [row.get(key) for key in ("workload", "height", "m", "memory.latency", "memory.bus_bits")]
+
+    # What was measured was not again: how long it took is what it was.
+    kept = [(named(row), row["run_seconds"]) for row in more]
+    assert sum((named(row), row["run_seconds"]) in kept for row in first) == 8
+    assert len(store_rows(store)) == 10
+
+
+def test_a_search_counts_no_rows_that_are_not_of_its_grid(tmp_path):
+    read(tmp_path)
+    store = tmp_path / "r.db"
+    first = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    gone = {row["memory.bus_bits"] for row in first} - {64}
+    assert gone
+    read(tmp_path, text=TEXT.replace("[64, 128]", "[64]"))
+    more = lt.sweep(tmp_path / "sweep.yaml", output=store, jobs=1)
+    assert len(more) == 8
+    assert {row["memory.bus_bits"] for row in more} == {64}
+    kept = [row for row in first if row["memory.bus_bits"] == 64]
+    assert len(store_rows(store)) == 8 + 8 - len(kept)
+
+
+def test_a_search_finds_the_rows_of_files_by_what_is_in_them(tmp_path):
+    script = "import lathe as lt\ndef build(cfg, n):\n    return lt.relu(lt.placeholder((n, 16), 'int8', name='A'))\n"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    text = "workloads:\n  - python: {path: PATH, n: {from: 1, to: 9}}\nsearch: {objectives: [cycles], points: 4}\n"
+    for name in ("one", "two"):
+        (tmp_path / name / "s.py").write_text(script)
+        read(tmp_path / name, text=text.replace("PATH", "s.py"))
+    first = lt.sweep(tmp_path / "one" / "sweep.yaml", output=tmp_path / "r.db", jobs=1)
+    again = lt.sweep(tmp_path / "two" / "sweep.yaml", output=tmp_path / "r.db", jobs=1)
+    assert [(row["n"], row["run_seconds"]) for row in again] == [(row["n"], row["run_seconds"]) for row in first]
+
+
+def store_rows(path):
+    with reading_store(path) as store:
+        return store.rows()
 
 
 def test_a_search_of_one_process_repeats_with_its_seed(tmp_path):
