@@ -43,6 +43,8 @@ MIGRATIONS = (
 )
 """What makes a store of each version from one of the version before; the first makes it from an empty file."""
 VERSION = len(MIGRATIONS)
+COLUMNS = ("point", "place", "sources", "status", "seconds", "content")
+"""Those of all versions; the last has those of layers, too."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,8 @@ def _check(path: Path) -> int:
     version, application = int.from_bytes(head[60:64], "big"), int.from_bytes(head[68:72], "big")
     if application != APPLICATION:
         _refuse(path, f"a store of a sweep, and is another program's database (application {application:#x})")
+    if version < 1:
+        _refuse(path, f"of version 1 to {VERSION}, and is of version {version}: it is damaged")
     if version > VERSION:
         _refuse(path, f"of version {VERSION} or below, and is of version {version}, which a later Lathe has written")
     with tempfile.TemporaryDirectory() as folder:
@@ -200,13 +204,20 @@ def _check(path: Path) -> int:
         mode = "mode=ro&immutable=1" if looked_at == path else "mode=rw"
         try:
             with contextlib.closing(_connected(f"{_uri(looked_at)}?{mode}")) as connection:
+                connection.text_factory = _readable  # what is damaged may name tables of any bytes
                 found = connection.execute("pragma quick_check(1)").fetchone()[0]
-                connection.execute("select count(*) from rows").fetchone()
-        except sqlite3.Error as error:
+                columns = [each[1] for each in connection.execute("pragma table_info(rows)")]
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that names what is damaged, the second
             found = str(error)
+    if found == "ok" and columns != (wanted := [*COLUMNS, *(["layers"] if version == VERSION else [])]):
+        found = f"its rows have the columns {', '.join(columns) or 'of no table'}, not {', '.join(wanted)}"
     if found != "ok":
         _refuse(path, f"whole, and is damaged: {' '.join(found.split())}")
     return version
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _has_journal(path: Path) -> bool:

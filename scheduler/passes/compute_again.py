@@ -23,9 +23,10 @@ from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import initial_state
-from lathe.scheduler.target.planes import PLANES
 from lathe.scheduler.target.target import Target
 
+WIDE = ("int32", "int16")
+"""The dtypes of wide values that accumulators hold; unsigned ones wrap around only where they are stored."""
 STEPS_OF_PLANE = 8
 """Steps of the compute unit for an element of one more plane: to load it, shift what is there, and add it."""
 
@@ -64,7 +65,7 @@ def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[E
 
     None if some of them have to stay.
     """
-    if not is_untouched(stage) or len(stage.state.tensors) > 1 or stage.tensor.dtype not in PLANES:
+    if not is_untouched(stage) or len(stage.state.tensors) > 1 or stage.tensor.dtype not in WIDE:
         return None
     if stage in schedule.readers(stage.tensor) or stage.state.computation.where is not None:
         return None
@@ -73,7 +74,7 @@ def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[E
         maker = schedule.maker(read.tensor)
         if maker is None or maker in found:
             continue
-        if read.tensor.dtype not in PLANES:  # a border, which LOADs make for one group of stages
+        if read.tensor.dtype not in WIDE:  # a border, which LOADs make for one group of stages
             found += [maker] * (is_padding(maker, PAD_VALUE not in config.extensions) and is_untouched(maker))
             continue
         before = _chain(schedule, maker, config) if _takes(stage, maker) else None
@@ -84,7 +85,7 @@ def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[E
 
 
 def _steps(chain: list[EditedStage], config: HardwareConfig) -> int:
-    return sum(element_steps(each.state.computation, config) for each in chain if each.tensor.dtype in PLANES)
+    return sum(element_steps(each.state.computation, config) for each in chain if each.tensor.dtype in WIDE)
 
 
 def _make_for(schedule: Edit, chain: list[EditedStage], readers: Sequence[EditedStage]) -> None:

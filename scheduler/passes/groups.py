@@ -167,6 +167,7 @@ def _groups_without(
             and not stage.state.joined
             and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
             and all(_goes_with(reader, stage, len(readers)) for reader in readers)
+            and (len(readers) == 1 or not stage.tensor.dtype.startswith("u"))  # of which a store wraps values around
         )
         if fused:
             sink_of[stage] = sink_of[readers[0]]

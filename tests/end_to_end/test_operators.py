@@ -369,7 +369,7 @@ def test_several_outputs_of_one_input(machine):
 def test_an_int32_tensor_that_two_computations_read(machine):
     data, W = lt.placeholder((9, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
     c = lt.dense(data, W, name="c")
-    products = [Product(9, 20, 12, either=True)]
+    products = [Product(9, 20, 12, either=True)] * 2  # made again for the second
     check_program([lt.requantise(c, 7, name="y"), lt.relu(c, name="z")], machine, products=products)
     check_program([c, lt.requantise(c, 7, name="y")], machine, products=products)
 

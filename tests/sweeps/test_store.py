@@ -138,6 +138,30 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: 4096 * 3])
 
 
+def changed(path, *statements):
+    large(path)
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def without_version(path):
+    changed(path, "pragma user_version = 0")
+
+
+def without_a_column(path):
+    changed(path, "alter table rows drop column layers")
+
+
+def unreadable(path):
+    """What SQLite says of it names a table of no characters."""
+    schema = "update sqlite_schema set sql = 'CREATE TABLE other (a NOT NULL)' where name = 'other'"
+    changed(path, "create table other (a)", "insert into other values (null)", "pragma writable_schema = on", schema)
+    path.write_bytes(path.read_bytes().replace(b"other", b"\xff\xfe\xff\xfe\xff"))
+
+
 def text(path):
     path.write_text("cycles\n1\n" * 50)
 
@@ -150,6 +174,10 @@ WRONG = {
     foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
     newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
     damaged: "must be whole, and is damaged: ",
+    without_version: f"must be of version 1 to {VERSION}, and is of version 0: it is damaged",
+    without_a_column: "must be whole, and is damaged: its rows have the columns point, place, sources, status, seconds, "
+    "content, not point, place, sources, status, seconds, content, layers",
+    unreadable: "must be whole, and is damaged: ",
     cut: "must be whole, and is damaged: ",
     text: "must be a store of a sweep, and is no database of SQLite",
     short: "must be a store of a sweep, and is no database of SQLite",
