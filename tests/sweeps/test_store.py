@@ -175,8 +175,8 @@ WRONG = {
     newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
     damaged: "must be whole, and is damaged: ",
     without_version: f"must be of version 1 to {VERSION}, and is of version 0: it is damaged",
-    without_a_column: "must be whole, and is damaged: its rows have the columns point, place, sources, status, seconds, "
-    "content, not point, place, sources, status, seconds, content, layers",
+    without_a_column: "must be whole, and is damaged: its rows have the columns point, place, sources, status, "
+    "seconds, content, not point, place, sources, status, seconds, content, layers",
     unreadable: "must be whole, and is damaged: ",
     cut: "must be whole, and is damaged: ",
     text: "must be a store of a sweep, and is no database of SQLite",
