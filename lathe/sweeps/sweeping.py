@@ -1,6 +1,6 @@
 """A whole sweep: from its file to a store or a table, going on where an earlier one ended."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -79,13 +79,10 @@ class _Keeper:
         found = {row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in AGAIN}
         if not found:
             return {}
+        places = self.sweep.places()
         if self.sweep.search is not None:  # of a grid that may be large only what is there, wherever it lies now
             alike = {place for row in found.values() for place in places_like(self.sweep, row.columns)}
-            places: Iterator[int] = (
-                place for place in sorted(alike) if self.sweep.broken(self.sweep.point(place)) is None
-            )
-        else:
-            places = self.sweep.places()
+            places = iter(sorted(place for place in alike if self.sweep.broken(self.sweep.point(place)) is None))
         chosen = ((place, self.sweep.point(place)) for place in places)
         keyed = ((place, point, self.key(point)) for place, point in chosen)
         kept = {}

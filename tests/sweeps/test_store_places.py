@@ -185,8 +185,8 @@ def test_a_database_is_never_begun_anew_as_a_table(name, tmp_path):
     assert (said.exit_code, said.stdout, said.stderr) == (
         2,
         "",
-        f"Error: The output file {str(path)!r} must be a table that may be begun anew, not a database of SQLite. It was "
-        "left as it is; name another file, or a store, with one of the suffixes .db, .db3, .sqlite, .sqlite3.\n",
+        f"Error: The output file {str(path)!r} must be a table that may be begun anew, not a database of SQLite. It "
+        "was left as it is; name another file, or a store, with one of the suffixes .db, .db3, .sqlite, .sqlite3.\n",
     )
     assert files(tmp_path) == before
 
