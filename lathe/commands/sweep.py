@@ -18,6 +18,7 @@ from lathe.sweeps.measurement import DIFFERENT, FAILED, NUMBERS, OK, Row
 from lathe.sweeps.pareto import pareto_front
 from lathe.sweeps.reading import read_sweep
 from lathe.sweeps.specification import Search, Sweep
+from lathe.sweeps.store import is_store
 from lathe.sweeps.sweeping import run_whole
 from lathe.sweeps.tables import REASON, STATUS, point_columns, values_of
 from lathe.sweeps.workers import RETRIES
@@ -50,7 +51,7 @@ def _told(parameter: inspect.Parameter) -> str:
 
 @click.command()
 @click.argument("sweep_file", metavar="SWEEP", type=FILE)
-@click.option("-o", "--output", type=FILE, help="The store (.db) or the CSV file (any other suffix) to write.")
+@click.option("-o", "--output", type=FILE, help="The store (.db, .sqlite) or the CSV file (any other suffix) to write.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--check", is_flag=True, help="Also compare every output with NumPy, on random inputs.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that one point may take.")
@@ -110,7 +111,7 @@ def sweep(
         rows = watched_rows(found, output, running, check)
     except KeyboardInterrupt:
         kept = "Nothing was kept." if output is None else f"What was measured is kept in {output}."
-        if output is not None and output.suffix == ".db":
+        if output is not None and is_store(output):
             kept += " The same command goes on."
         click.echo(f"Stopped. {kept}", err=True)
         ctx.exit(STOPPED)

@@ -10,6 +10,7 @@ import yaml
 from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import Running, check_of_one_place
+from lathe.sweeps.possible import MOST_POINTS
 from lathe.sweeps.reading import SweepFile, read_sweep
 from lathe.sweeps.rows import SweepRows
 from lathe.sweeps.specification import Sweep
@@ -61,7 +62,7 @@ def sweep(
 def _read(source: object, any_size: bool) -> Sweep:
     if isinstance(source, Mapping):
         try:
-            text = yaml.safe_dump(_plain(source), sort_keys=False)
+            text = yaml.safe_dump(_plain(source, any_size), sort_keys=False)
         except yaml.YAMLError as error:
             told = " ".join(str(error).split())
             raise SweepError(f"The dictionary of a sweep must have plain values, and has not: {told}.") from None
@@ -71,12 +72,22 @@ def _read(source: object, any_size: bool) -> Sweep:
     return read_sweep(source, known_workloads(), make, any_size=any_size)
 
 
-def _plain(value: object) -> object:
-    """Dictionaries and lists in place of what is like them, and the text of paths."""
+def _plain(value: object, any_size: bool) -> object:
+    """Dictionaries and lists in place of what is like them, and the text of paths; a range stays one.
+
+    Raises SweepError for lists that no grid is large enough for, which are not gone through.
+    """
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(each, any_size) for key, each in value.items()}
+    if isinstance(value, range) and value.step > 0 and value:
+        return {"from": value[0], "to": value[-1], "step": value.step}
     if isinstance(value, list | tuple | range):
-        return [_plain(each) for each in value]
+        if len(value) > MOST_POINTS and not any_size:
+            raise SweepError(
+                f"A list of a sweep must be one of at most {MOST_POINTS} values without any_size, not of {len(value)}. "
+                "Give fewer values, or a range that rises with a sample or a search."
+            )
+        return [_plain(each, any_size) for each in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

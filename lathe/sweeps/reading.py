@@ -1,8 +1,8 @@
 """Reading sweep files, with the line of every mistake."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,14 @@ from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validation import all_keys
 from lathe.configs.yaml_file import text_of
+from lathe.sweeps.asked_yaml import AskedYaml
 from lathe.sweeps.constraints import NAMES, Constraint, NoConstraintError, first_broken
-from lathe.sweeps.dram import DRAM_KEYS
-from lathe.sweeps.energy import energy_table
+from lathe.sweeps.dram import DRAM_KEYS, presets
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.hardware import COUNTS, FITS, Hardware
-from lathe.sweeps.machines import CLOCK, DRAM, OWN_KEYS, changed, machine_of
+from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
 from lathe.sweeps.measurement import NUMBERS
-from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sample, Search, Sweep
-from lathe.sweeps.sweep_yaml import SweepYaml, repeated
+from lathe.sweeps.possible import MOST_POINTS, forbidding, refusal
+from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sweep
 from lathe.sweeps.topologies import layers_of
 from lathe.sweeps.workloads import ANY
 
@@ -31,10 +30,8 @@ ROOT_KEYS = (
 )  # fmt: skip
 FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
 SCHEDULES = ("each", "shared")
-MOST_POINTS = 100_000
-"""More have to be meant."""
 LOOKED_AT = 4096
-"""Combinations that are looked at for one that is possible; of more, some are taken to be."""
+"""Points that constraints are looked at for, whether they have a truth there."""
 
 Maker = Callable[[str, Mapping[str, Any]], object]
 """Makes the workload of a name and parameters, or raises LatheError."""
@@ -77,7 +74,7 @@ def read_sweep(
     return SweepFile(found, text, workloads, make, any_size).sweep()
 
 
-class SweepFile(SweepYaml):
+class SweepFile(AskedYaml):
     """One sweep file."""
 
     def __init__(
@@ -114,8 +111,9 @@ class SweepFile(SweepYaml):
                 self.refuse_at(entries[key], "points", f"points of {key}", contract, "Take fewer, or say --yes.")
         if "machine" in entries:
             self.check_machines(entries["machine"], bases, grid)
-        for name, shapes, node in zip(*zip(*workloads, strict=True), self.nodes_of_workloads, strict=True):
+        for (name, shapes), (node, entries_of_it) in zip(workloads, self.nodes_of_workloads, strict=True):
             self.check_shapes(name, shapes, node)
+            self.check_texts(name, shapes, entries_of_it)
         constraints = self.constraints(entries["constraints"]) if "constraints" in entries else ()
         hardware = self.hardware(entries["hardware"]) if "hardware" in entries else None
         metrics = tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else ()
@@ -134,7 +132,7 @@ class SweepFile(SweepYaml):
             **chosen,
         )
         if constraints:
-            self.check_constraints(entries["constraints"], sweep)
+            self.check_constraints(entries["constraints"], constraints, sweep)
         return sweep
 
     def bases(self, node: yaml.Node) -> list[str]:
@@ -167,6 +165,12 @@ class SweepFile(SweepYaml):
                 self.check_new(key_node, key, seen, "Parameter")
                 seen[key] = key_node
             axes.append(self.axis(keys, value_node))
+            for values in axes[-1].steps if DRAM in keys else ():
+                if (value := values[keys.index(DRAM)]) not in presets():
+                    self.refuse_at(
+                        value_node, DRAM, "A value of dram", f"one of {', '.join(presets())}, not {shown(value)}",
+                        "Correct it.",
+                    )  # fmt: skip
         for key in DRAM_KEYS if DRAM in seen else ():
             if key in seen:
                 self.refuse_at(
@@ -176,8 +180,8 @@ class SweepFile(SweepYaml):
 
     def check_machines(self, node: yaml.Node, bases: Sequence[str], grid: Grid) -> None:
         """Refuse a grid none of whose machines exists."""
-        cases = ((base, changes) for changes in grid.points() for base in bases)  # of which there may be 10⁸
-        reason = refusal(changed, cases, len(bases) * grid.count)
+        count = grid.count
+        reason = refusal(lambda at: changed(bases[at // count], grid.at(at % count)), len(bases) * count)
         if reason is not None:
             contract = "a grid with at least one machine that exists, and has none"
             self.refuse_at(node, "machine", "machine", contract, reason)
@@ -197,20 +201,21 @@ class SweepFile(SweepYaml):
             remedy = "Begin each line with a dash: '- matmul: {m: 64, n: 64, k: 64}'."
             self.refuse_at(node, "workloads", "workloads", f"a list of operators, not {found}", remedy)
         found_workloads = []
-        self.nodes_of_workloads = []
+        self.nodes_of_workloads: list[tuple[yaml.Node, Mapping[str, yaml.Node]]] = []
         for item in node.value:
             for name, name_node, grid_node in self.pairs_of(item, "A workload"):
                 self.check_known(name_node, name, tuple(self.known_workloads), "A workload")
-                found_workloads.append((name, self.shapes(name, name_node, grid_node)))
-                self.nodes_of_workloads.append(name_node)
+                shapes, entries = self.shapes(name, name_node, grid_node)
+                found_workloads.append((name, shapes))
+                self.nodes_of_workloads.append((name_node, entries))
                 if found_workloads[-1] in found_workloads[:-1]:
                     self.refuse_at(name_node, name, f"Workload {name}", "given once, not twice", "Remove one.")
         if not found_workloads:
             self.refuse_at(node, "workloads", "workloads", "a list of operators, not of nothing", "Name one.")
         return found_workloads
 
-    def shapes(self, workload: str, name_node: yaml.Node, node: yaml.Node) -> Grid:
-        """The grid of one workload's parameters; nothing after the colon is a grid of its defaults."""
+    def shapes(self, workload: str, name_node: yaml.Node, node: yaml.Node) -> tuple[Grid, Mapping[str, yaml.Node]]:
+        """The grid of one workload's parameters, and where they stand; nothing is a grid of its defaults."""
         known, title = self.known_workloads[workload], f"Workload {workload}"
         empty = isinstance(node, yaml.ScalarNode) and self.value(node) is None
         names = () if ANY in known else tuple(known)
@@ -223,12 +228,12 @@ class SweepFile(SweepYaml):
             axes.append(axis)
         if workload == "topology" and "path" in entries and "layer" not in entries:
             axes.append(self.layers(axes, name_node))
-            entries["layer"] = name_node
+        grid = Grid(tuple(axes))
         for parameter, expected in known.items():
-            if expected.required and parameter not in entries:
+            if expected.required and parameter not in grid.keys:
                 needed = ", ".join(name for name, each in known.items() if each.required)
                 self.refuse_at(name_node, parameter, title, f"complete, not without {parameter}", f"It needs {needed}.")
-        return Grid(tuple(axes))
+        return grid, entries
 
     def checked(self, workload: str, parameter: str, axis: Axis, node: yaml.Node) -> Axis:
         """The axis of a parameter, each of whose values it takes; files are looked for beside the sweep file."""
@@ -256,10 +261,31 @@ class SweepFile(SweepYaml):
 
     def check_shapes(self, workload: str, grid: Grid, name_node: yaml.Node) -> None:
         """Refuse a workload none of whose combinations makes one."""
-        reason = refusal(self.make, ((workload, parameters) for parameters in grid.points()), grid.count)
+        reason = refusal(partial(self._made, workload, grid), grid.count)
         if reason is not None:
             contract = f"possible with one of its {grid.count} combinations, and is with none"
             self.refuse_at(name_node, workload, f"Workload {workload}", contract, reason)
+
+    def _made(self, workload: str, grid: Grid, place: int) -> object:
+        return self.make(workload, grid.at(place))
+
+    def check_texts(self, workload: str, grid: Grid, nodes: Mapping[str, yaml.Node]) -> None:
+        """Refuse a file, or another text, with which no values of the other parameters make the workload.
+
+        Sizes that fit no others are rows with the reason; a name that nothing has is a mistake in the file.
+        """
+        known = self.known_workloads[workload]
+        for at, axis in enumerate(grid.axes):
+            (parameter,) = axis.keys
+            if parameter not in nodes or parameter not in known or not known[parameter].text or len(axis.steps) == 1:
+                continue
+            items = self.items(nodes[parameter])
+            for step, item in zip(axis.steps, items, strict=True):
+                alone = Grid((*grid.axes[:at], Axis(axis.keys, (step,)), *grid.axes[at + 1 :]))
+                reason = refusal(partial(self._made, workload, alone), alone.count)
+                if reason is not None:
+                    thing, value = f"Parameter {parameter} of {workload}", shown(self.value(item))
+                    self.refuse_at(item, parameter, thing, f"one that makes a workload, not {value}", reason)
 
     def constraints(self, node: yaml.Node) -> tuple[Constraint, ...]:
         """Expressions that are true or false of a machine."""
@@ -276,114 +302,19 @@ class SweepFile(SweepYaml):
             self.refuse_at(node, "constraints", "constraints", "at least one expression, not an empty list", "Add one.")
         return tuple(found)
 
-    def check_constraints(self, node: yaml.Node, sweep: Sweep) -> None:
+    def check_constraints(self, node: yaml.Node, constraints: tuple[Constraint, ...], sweep: Sweep) -> None:
         """Refuse constraints that have no truth, or that forbid every point."""
         try:
-            looked_at = [sweep.broken(sweep.point(place)) for place in range(min(sweep.count, LOOKED_AT))]
+            for place in range(min(sweep.count, LOOKED_AT)):
+                sweep.broken(sweep.point(place))
+            first = forbidding(constraints, sweep)
         except SweepError as error:
             self.refuse_at(
                 node, "constraints", "constraints", "true or false of every machine, and are not", str(error)
             )
-        if sweep.count <= LOOKED_AT and all(each is not None for each in looked_at):
+        if first is not None:
             contract = f"such that one of the {sweep.count} points is left, and leave none"
-            self.refuse_at(node, "constraints", "constraints", contract, f"The first breaks {looked_at[0]!r}.")
-
-    def sample(self, node: yaml.Node) -> Sample:
-        """How many points are drawn."""
-        entries = self.entries(node, ("points", "seed"), "sample", "A key of sample")
-        return Sample(self.points_of(node, entries, "sample"), self.seed_of(entries, "sample"))
-
-    def search(self, node: yaml.Node) -> Search:
-        """What is looked for, and in how many points."""
-        entries = self.entries(node, ("objectives", "points", "seed"), "search", "A key of search")
-        if "objectives" not in entries:
-            self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
-        known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
-        objectives = tuple(self.words(entries["objectives"], "objectives", known))
-        if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
-            self.refuse_at(
-                entries["objectives"], twice, f"Objective {twice}", "as small or as great as possible, not both",
-                "Remove one.",
-            )  # fmt: skip
-        return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
-
-    def points_of(self, node: yaml.Node, entries: Mapping[str, yaml.Node], where: str) -> int:
-        """The number of points of a sample or a search."""
-        if "points" not in entries:
-            self.refuse_at(node, "points", where, "complete, not without points", "Say how many.")
-        return self.number(entries["points"], "points", where, 1)
-
-    def seed_of(self, entries: Mapping[str, yaml.Node], where: str) -> int:
-        """The seed of a sample or a search, 0 unless given."""
-        return self.number(entries["seed"], "seed", where, 0) if "seed" in entries else 0
-
-    def words(self, node: yaml.Node, key: str, known: Sequence[str]) -> list[str]:
-        """A list of known words, each once."""
-        found: list[str] = []
-        for item in self.items(node):
-            found.append(self.word(item, key, known, found))
-        if not found:
-            self.refuse_at(node, key, key, "at least one word, not an empty list", "Add one, or leave it out.")
-        return found
-
-    def word(self, node: yaml.Node, key: str, known: Sequence[str], seen: Sequence[str] = ()) -> str:
-        """A known word."""
-        value = str(self.value(node))
-        self.check_known(node, value, known, f"A word of {key}")
-        self.check_new(node, value, seen, "Word")
-        return value
-
-    def hardware(self, node: yaml.Node) -> Hardware:
-        """What is asked of the RTL: counts by a word, or a fit on a device by its keys."""
-        from lathe.rtl.fit import DEVICES, SPEEDS
-
-        if not isinstance(node, yaml.MappingNode):
-            self.word(node, "hardware", ("counts",))
-            return Hardware()
-        entries = self.entries(node, ("device", "speed", "seed"), "hardware", "A key of hardware")
-        if "device" not in entries:
-            remedy = f"Name {', '.join(DEVICES)}, or write 'hardware: counts'."
-            self.refuse_at(node, "device", "hardware", "complete, not without device", remedy)
-        device = self.word(entries["device"], "device", tuple(DEVICES))
-        speed = self.word(entries["speed"], "speed", tuple(map(str, SPEEDS))) if "speed" in entries else SPEEDS[0]
-        return Hardware(device, int(speed), self.number(entries["seed"], "seed", "hardware", 0) if "seed" in entries
-                        else 1)  # fmt: skip
-
-    def check_metrics(
-        self,
-        entries: Mapping[str, yaml.Node],
-        metrics: Sequence[str],
-        search: object,
-        grid: Grid,
-        hardware: Hardware | None,
-    ) -> None:
-        """Refuse metrics and objectives that no row of the sweep has."""
-        asked = [("metrics", name) for name in metrics]
-        if isinstance(search, Search):
-            asked += [("search", name.removeprefix("-")) for name in search.objectives]
-        columns = () if hardware is None else hardware.columns
-        for key, name in asked:
-            if name in COUNTS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with the hardware's counts, and is "
-                               "not", "Add 'hardware: counts'.")  # fmt: skip
-            if name in FITS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a device, and is not",
-                               "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
-            if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a clock, and is not",
-                               "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
-
-    def energy(self, node: yaml.Node) -> str:
-        """A table of energies beside the sweep file."""
-        value = self.value(node)
-        if not isinstance(value, str):
-            self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
-        path = str(self.path.parent / value)
-        try:
-            energy_table(path)
-        except SweepError as error:
-            self.refuse_at(node, "energy", "energy", "a table that can be read, and is not", str(error))
-        return path
+            self.refuse_at(node, "constraints", "constraints", contract, f"The first breaks {first!r}.")
 
 
 def _broken(constraints: tuple[Constraint, ...]) -> Callable[[Point], str | None]:
@@ -395,16 +326,3 @@ def _broken(constraints: tuple[Constraint, ...]) -> Callable[[Point], str | None
         return first_broken(constraints, machine)
 
     return broken if constraints else lambda _: None
-
-
-def refusal(attempt: Callable[..., object], cases: Iterable[tuple[Any, ...]], count: int) -> str | None:
-    """Why the first of so many cases is refused; None where one of them is not, or where there are too many to tell."""
-    first = None
-    for case in islice(cases, LOOKED_AT):
-        try:
-            attempt(*case)
-        except LatheError as error:
-            first = first or str(error)
-        else:
-            return None
-    return first if count <= LOOKED_AT else None

@@ -24,6 +24,8 @@ from lathe.sweeps.layers import Layers
 
 APPLICATION = 0x4C545357  # "LTSW"
 HEADER = b"SQLite format 3\0"
+SUFFIXES = (".db", ".db3", ".sqlite", ".sqlite3")
+"""What names of stores end with, in any case of letters."""
 SECONDS = 10.0
 """How long a writer waits for another."""
 PARTS = ("", "-wal", "-journal")
@@ -102,6 +104,27 @@ class Store:
         if not isinstance(columns, dict):
             _refuse(self.path, f"whole, and is damaged: a row says {shown(content)}")
         return columns
+
+
+def is_store(path: Path) -> bool:
+    """Whether an output is a store rather than a table, by its suffix.
+
+    Raises SweepError for a name of a table that a database has, which would be lost.
+    """
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(HEADER)) if path.is_file() else b""
+    except OSError:
+        head = b""
+    if head == HEADER:
+        raise SweepError(
+            f"The output file {str(path)!r} must be a table that may be begun anew, not a database of SQLite. It was "
+            f"left as it is; name another file, or a store, with one of the suffixes {', '.join(SUFFIXES)}.",
+            file=path,
+        )
+    return False
 
 
 @contextlib.contextmanager

@@ -14,10 +14,8 @@ from lathe.sweeps.locating import places_like
 from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.store import Store, StoredRow, writing_store
+from lathe.sweeps.store import Store, StoredRow, is_store, writing_store
 from lathe.sweeps.tables import SECONDS, GrowingCsv, values_of, workload_of
-
-STORE = ".db"
 
 Watch: TypeAlias = Callable[[int, Row], None]
 """Is told of every row as it comes, by its place."""
@@ -28,7 +26,7 @@ Rows: TypeAlias = Generator[tuple[int, Row], None, None]
 def run_whole(
     sweep: Sweep, output: Path | None, running: Running, *, check: bool = False, watch: Watch = lambda *_: None
 ) -> dict[int, Row]:
-    """Measure a sweep into a store (.db) or a CSV file (any other suffix), if one is named; rows by their places.
+    """Measure a sweep into a store or a CSV file (``is_store``), if one is named; rows by their places.
 
     A store that has rows of the sweep keeps them: only what is missing is measured, and what was lost. Rows are written
     as they come, so that whoever ends this loses none. Raises SweepError and FileError for what cannot be written.
@@ -42,7 +40,7 @@ def run_whole(
     with ExitStack() as stack:
         keep: Watch = lambda *_: None  # noqa: E731 - one of three
         kept: dict[int, Row] = {}
-        if output is not None and output.suffix == STORE:
+        if output is not None and is_store(output):
             keeper = _Keeper(stack.enter_context(writing_store(output)), sweep, check)
             keep, kept = keeper.keep, keeper.kept()
         elif output is not None:
@@ -81,11 +79,10 @@ class _Keeper:
         found = {row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in AGAIN}
         if not found:
             return {}
+        places = self.sweep.places()
         if self.sweep.search is not None:  # of a grid that may be large only what is there, wherever it lies now
             alike = {place for row in found.values() for place in places_like(self.sweep, row.columns)}
-            places = (place for place in sorted(alike) if self.sweep.broken(self.sweep.point(place)) is None)
-        else:
-            places = self.sweep.places()
+            places = iter(sorted(place for place in alike if self.sweep.broken(self.sweep.point(place)) is None))
         chosen = ((place, self.sweep.point(place)) for place in places)
         keyed = ((place, point, self.key(point)) for place, point in chosen)
         kept = {}

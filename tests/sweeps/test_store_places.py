@@ -165,6 +165,32 @@ def test_a_migration_that_was_killed_is_not_read_half(tmp_path):
         assert [each.place for each in store.rows()] == [0]
 
 
+@pytest.mark.parametrize("name", ["r.db", "r.DB", "r.Sqlite", "r.sqlite3", "r.db3"])
+def test_a_store_is_known_by_any_suffix_of_databases(name, tmp_path):
+    (tmp_path / "sweep.yaml").write_text("workloads:\n  - relu: {height: [1, 2], width: 4, channels: 16}\n")
+    words = ["sweep", str(tmp_path / "sweep.yaml"), "-o", str(tmp_path / name), "--jobs", "1"]
+    for _ in range(2):
+        assert CliRunner().invoke(main, words).exit_code == 0
+    assert places_of(tmp_path / name) == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.data", "r"])
+def test_a_database_is_never_begun_anew_as_a_table(name, tmp_path):
+    (tmp_path / "sweep.yaml").write_text("workloads:\n  - relu: {height: [1, 2], width: 4, channels: 16}\n")
+    path = tmp_path / name
+    with writing_store(path) as store:
+        store.write(row())
+    before = files(tmp_path)
+    said = CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), "-o", str(path), "--jobs", "1"])
+    assert (said.exit_code, said.stdout, said.stderr) == (
+        2,
+        "",
+        f"Error: The output file {str(path)!r} must be a table that may be begun anew, not a database of SQLite. It "
+        "was left as it is; name another file, or a store, with one of the suffixes .db, .db3, .sqlite, .sqlite3.\n",
+    )
+    assert files(tmp_path) == before
+
+
 LIMITED = """
 import resource, sys
 limit = int(sys.argv.pop(1))

@@ -1,0 +1,115 @@
+"""What a sweep file asks for beside machines and workloads: samples, searches, metrics, energies, hardware."""
+
+from collections.abc import Mapping, Sequence
+
+import yaml
+
+from lathe.configs.errors import shown
+from lathe.sweeps.energy import energy_table
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.hardware import COUNTS, FITS, Hardware
+from lathe.sweeps.machines import CLOCK
+from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.specification import Grid, Sample, Search
+from lathe.sweeps.sweep_yaml import SweepYaml, repeated
+
+
+class AskedYaml(SweepYaml):
+    """The keys of a file that say what is measured of the grid, and which numbers."""
+
+    def sample(self, node: yaml.Node) -> Sample:
+        """How many points are drawn."""
+        entries = self.entries(node, ("points", "seed"), "sample", "A key of sample")
+        return Sample(self.points_of(node, entries, "sample"), self.seed_of(entries, "sample"))
+
+    def search(self, node: yaml.Node) -> Search:
+        """What is looked for, and in how many points."""
+        entries = self.entries(node, ("objectives", "points", "seed"), "search", "A key of search")
+        if "objectives" not in entries:
+            self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
+        known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
+        objectives = tuple(self.words(entries["objectives"], "objectives", known))
+        if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
+            self.refuse_at(
+                entries["objectives"], twice, f"Objective {twice}", "as small or as great as possible, not both",
+                "Remove one.",
+            )  # fmt: skip
+        return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
+
+    def points_of(self, node: yaml.Node, entries: Mapping[str, yaml.Node], where: str) -> int:
+        """The number of points of a sample or a search."""
+        if "points" not in entries:
+            self.refuse_at(node, "points", where, "complete, not without points", "Say how many.")
+        return self.number(entries["points"], "points", where, 1)
+
+    def seed_of(self, entries: Mapping[str, yaml.Node], where: str) -> int:
+        """The seed of a sample or a search, 0 unless given."""
+        return self.number(entries["seed"], "seed", where, 0) if "seed" in entries else 0
+
+    def words(self, node: yaml.Node, key: str, known: Sequence[str]) -> list[str]:
+        """A list of known words, each once."""
+        found: list[str] = []
+        for item in self.items(node):
+            found.append(self.word(item, key, known, found))
+        if not found:
+            self.refuse_at(node, key, key, "at least one word, not an empty list", "Add one, or leave it out.")
+        return found
+
+    def word(self, node: yaml.Node, key: str, known: Sequence[str], seen: Sequence[str] = ()) -> str:
+        """A known word."""
+        value = str(self.value(node))
+        self.check_known(node, value, known, f"A word of {key}")
+        self.check_new(node, value, seen, "Word")
+        return value
+
+    def hardware(self, node: yaml.Node) -> Hardware:
+        """What is asked of the RTL: counts by a word, or a fit on a device by its keys."""
+        from lathe.rtl.fit import DEVICES, SPEEDS
+
+        if not isinstance(node, yaml.MappingNode):
+            self.word(node, "hardware", ("counts",))
+            return Hardware()
+        entries = self.entries(node, ("device", "speed", "seed"), "hardware", "A key of hardware")
+        if "device" not in entries:
+            remedy = f"Name {', '.join(DEVICES)}, or write 'hardware: counts'."
+            self.refuse_at(node, "device", "hardware", "complete, not without device", remedy)
+        device = self.word(entries["device"], "device", tuple(DEVICES))
+        speed = self.word(entries["speed"], "speed", tuple(map(str, SPEEDS))) if "speed" in entries else SPEEDS[0]
+        return Hardware(device, int(speed), self.number(entries["seed"], "seed", "hardware", 0) if "seed" in entries
+                        else 1)  # fmt: skip
+
+    def check_metrics(
+        self,
+        entries: Mapping[str, yaml.Node],
+        metrics: Sequence[str],
+        search: object,
+        grid: Grid,
+        hardware: Hardware | None,
+    ) -> None:
+        """Refuse metrics and objectives that no row of the sweep has."""
+        asked = [("metrics", name) for name in metrics]
+        if isinstance(search, Search):
+            asked += [("search", name.removeprefix("-")) for name in search.objectives]
+        columns = () if hardware is None else hardware.columns
+        for key, name in asked:
+            if name in COUNTS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with the hardware's counts, and is "
+                               "not", "Add 'hardware: counts'.")  # fmt: skip
+            if name in FITS and name not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a device, and is not",
+                               "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
+            if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
+                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a clock, and is not",
+                               "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
+
+    def energy(self, node: yaml.Node) -> str:
+        """A table of energies beside the sweep file."""
+        value = self.value(node)
+        if not isinstance(value, str):
+            self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
+        path = str(self.path.parent / value)
+        try:
+            energy_table(path)
+        except SweepError as error:
+            self.refuse_at(node, "energy", "energy", "a table that can be read, and is not", str(error))
+        return path
