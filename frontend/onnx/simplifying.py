@@ -8,12 +8,14 @@ have their names, and compute what they did.
 from typing import Any
 
 from lathe.frontend.onnx.branches import with_branches_taken
+from lathe.frontend.onnx.ceiling_pools import with_begun_windows_counted
 from lathe.frontend.onnx.child import names_read
 from lathe.frontend.onnx.constants import with_constants_computed, with_constants_held
 from lathe.frontend.onnx.copies import without_copies
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.fused_products import with_fused_products_apart
+from lathe.frontend.onnx.output_shapes import close_outputs, open_outputs
 from lathe.frontend.onnx.renaming import all_names, fresh, rename
 from lathe.frontend.onnx.validity import with_shapes
 
@@ -27,9 +29,20 @@ def simplified(proto: Any, name: str) -> Any:
     if inlined is proto:
         inlined = type(proto).FromString(proto.SerializeToString())
     with_fused_products_apart(inlined)
+    declared = open_outputs(inlined.graph)
     found = with_shapes(inlined, name)
+    if close_outputs(found.graph, declared):
+        found = with_shapes(found, name)
     _make_nodes_of_sparse(found.graph)
-    steps = dict.fromkeys((with_constants_held, with_constants_computed, with_branches_taken, without_copies))
+    steps = dict.fromkeys(
+        (
+            with_begun_windows_counted,
+            with_constants_held,
+            with_constants_computed,
+            with_branches_taken,
+            without_copies,
+        )
+    )
     changed = True
     for _ in range(MOST_ROUNDS):
         if not changed:
