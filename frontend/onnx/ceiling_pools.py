@@ -28,7 +28,9 @@ def with_begun_windows_counted(proto: Any) -> bool:
             changed.update(node.output)
             continue
         known = types.get(node.input[0]) if node.op_type in POOLS and node.domain in ("", "ai.onnx") else None
-        pads = None if known is None else _borders({each.name: _value(each) for each in node.attribute}, known.shape[2:])
+        pads = (
+            None if known is None else _borders({each.name: _value(each) for each in node.attribute}, known.shape[2:])
+        )
         if pads is not None:
             kept = [each for each in node.attribute if each.name not in ("auto_pad", "ceil_mode", "pads")]
             kept.append(extra("onnx.helper").make_attribute("pads", pads))

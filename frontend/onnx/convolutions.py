@@ -22,7 +22,7 @@ def _conv(of: Operands, group: NodeGroup) -> Layer:
     if scale is None:
         raise Unfit("its weights have scales along another dimension than that of filters")
     values = weights.values
-    _check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
+    check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
     made = of.scaled(group, how, values, scale, *node.input[2:3])
     return Conv(
@@ -32,7 +32,7 @@ def _conv(of: Operands, group: NodeGroup) -> Layer:
     )  # fmt: skip
 
 
-def _check_groups(groups: int, depth: Sequence[int], shape: Sequence[int], whole: int) -> None:
+def check_groups(groups: int, depth: Sequence[int], shape: Sequence[int], whole: int) -> None:
     """Raise Unfit unless data have as many channels as all groups of weights together."""
     if groups < 1 or len(shape) < 3 or not depth or depth[0] * groups != shape[1] or whole % groups:
         raise Unfit(f"its weights in {groups} groups do not have the channels of its data")
@@ -57,7 +57,7 @@ def _conv_transpose(of: Operands, group: NodeGroup) -> Layer:
     weights = _weights(of, node.input[1])
     groups = attributes.get("group", 1)
     channels = (weights.values.shape[0] // groups,) if groups > 0 and weights.values.ndim > 2 else ()
-    _check_groups(groups, channels, of.shape(data), weights.values.shape[0])
+    check_groups(groups, channels, of.shape(data), weights.values.shape[0])
     filters = weights.values.shape[1] * groups
     scale = weights.scale_along(1)
     if scale is None or (groups > 1 and weights.scale.size > 1):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.convolutions import as_images
+from lathe.frontend.onnx.convolutions import as_images, check_groups
 from lathe.frontend.onnx.groups import Operands, weights_of
 from lathe.frontend.onnx.layers import SUMS, Conv, Layer, Product, Quantisation
 from lathe.frontend.onnx.quantised_values import BYTES
@@ -19,8 +19,9 @@ def _conv(of: Operands, number: int, node: Any) -> Layer:
     attributes = attributes_of(node)
     inputs, how = _data(of, node)
     values = _weights(of, node, (-1, *(1,) * (len(of.shape(node.input[1])) - 1)))
-    windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
     groups, filters = attributes.get("group", 1), len(values)
+    check_groups(groups, values.shape[1:2], of.shape(node.input[0]), filters)
+    windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
     if groups > 1 and len(inputs) > 1:
         raise Unfit("its channels are in groups, and their zero point is computed")
     return Conv(

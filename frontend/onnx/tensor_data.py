@@ -65,12 +65,19 @@ def _size_outside(tensor: Any, name: str, folder: Path | None) -> int:
     location = told.get("location", "")
     if folder is None:
         raise ModelError(f"{what} must be in the model, not in file {location!r}. Give the path of the model instead.")
+    if "\0" in location:
+        raise ModelError(f"{what} must be in a file whose name has no zero byte, not in {location!r}.")
     path = folder / location
     real, home = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
     if not location or os.path.isabs(location) or real != home / os.path.normpath(location):
         raise ModelError(f"{what} must be in a file of the model's folder that is no link, not in {location!r}.")
     if not path.is_file():
         raise ModelError(f"{what} must be in a file that there is, not in {location!r}.")
+    if path.stat().st_nlink > 1:  # package onnx does not read it: the other name may lie outside
+        raise ModelError(
+            f"{what} must be in a file that has no other name, not in {location!r}, which has a second hard link. Copy "
+            "the file."
+        )
     wanted = bytes_of(tensor.data_type, tuple(tensor.dims))
     try:
         offset, length = int(told.get("offset", 0)), int(told.get("length", wanted or 0))

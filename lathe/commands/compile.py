@@ -62,6 +62,8 @@ def compile(
     machine = load_config(config_name)
     check_of_network_only(ctx, script, "batch")
     check_writable(output)
+    if script is not None and output.exists() and output.samefile(script):
+        raise ScriptError(f"output of lathe compile must be another file than {str(script)!r}, which it reads.")
     if script is not None and is_model(script):
         with checked_builds(check):
             compile_model(script, shapes, machine, output, as_json)

@@ -53,7 +53,7 @@ MOST_BOUNDS = 1 << 12
 """Bounds of layers that a network holds, the first given up first."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Network:
     """A model of ONNX, its shapes known. ``build`` compiles it for a machine."""
 
@@ -61,6 +61,10 @@ class Network:
     _bounds: dict[tuple[Layer, HardwareConfig], Bound] = field(default_factory=dict, init=False, repr=False)
 
     _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        read, made = ", ".join(self.model.inputs), ", ".join(self.model.outputs)
+        return f"Network({self.model.name}, {len(self.model.nodes)} nodes, {read} -> {made})"
 
     @cached_property
     def _named(self) -> frozenset[str]:

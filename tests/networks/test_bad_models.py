@@ -372,3 +372,34 @@ def test_without_onnxruntime(monkeypatch):
         "package 'onnxruntime' must be there to read ONNX models, and cannot be imported: No module named "
         "'onnxruntime'. Install it with: pip install 'lathe-npu[onnx]'."
     )
+
+
+def test_data_in_a_file_of_two_names(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(b"\x00" * 64)
+    path = written(tmp_path / "models", outside("hard.bin"))
+    os.link(tmp_path / "secret.bin", path.parent / "hard.bin")
+    assert refusal(path) == (
+        f"{DATA} in a file that has no other name, not in 'hard.bin', which has a second hard link. Copy the file."
+    )
+
+
+def test_data_in_a_file_that_no_file_can_be(tmp_path):
+    path = written(tmp_path, outside("a\0b"))
+    assert refusal(path) == f"{DATA} in a file whose name has no zero byte, not in 'a\\x00b'."
+
+
+def test_weights_of_an_integer_convolution_that_do_not_fit_its_data():
+    graph = helper.make_graph(
+        [helper.make_node("ConvInteger", ["x", "w"], ["y"], "layer")],
+        "unfit",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 8, 5, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(np.ones((4, 3, 3, 3), np.int8), "w")],
+    )
+    network = lt.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    program = network.build(lt.load_config("lathe16"), cache=False)
+    with pytest.raises(lt.ModelError) as error:
+        lt.simulate(program, {"x": np.ones((1, 8, 5, 5), np.int8)})
+    assert str(error.value).startswith(
+        "node 'layer' on the host must be computed by onnxruntime or ONNX's evaluator, and is by neither. "
+    )

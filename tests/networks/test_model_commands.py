@@ -247,3 +247,14 @@ def test_words_that_do_not_fit(model, saved, tmp_path):
     for words, message in told.items():
         assert refused(*words) == message
     assert not output.exists()
+
+
+def test_compile_does_not_write_over_what_it_reads(model, tmp_path):
+    path, link = tmp_path / "own.onnx", tmp_path / "link.npz"
+    path.write_bytes(model.read_bytes())
+    link.symlink_to(path)
+    for output in (path, link):
+        assert refused("compile", path, "-c", "lathe16", "-o", output) == (
+            f"output of lathe compile must be another file than {str(path)!r}, which it reads."
+        )
+    assert path.read_bytes() == model.read_bytes()

@@ -195,3 +195,12 @@ def test_an_input_that_is_an_output_and_one_that_nobody_reads():
     program = lt.from_onnx(model).build(LATHE16)
     inputs = random_inputs(model)
     assert np.array_equal(lt.simulate(program, inputs).outputs["x"], inputs["x"])
+
+
+def test_a_network_is_shown_in_a_line():
+    graph = QdqModel()
+    model = graph.model(graph.conv(graph.input(1, 3, 6, 6), 5, name="layer"))
+    network = lt.from_onnx(model)
+    name, count = network.model.name, len(network.model.nodes)
+    shown = f"{', '.join(network.model.inputs)} -> {', '.join(network.model.outputs)}"
+    assert repr(network) == f"Network({name}, {count} nodes, {shown})"

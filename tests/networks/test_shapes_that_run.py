@@ -9,7 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 import lathe as lt
 
 HELD = {
-    "scale": np.float32(0.02), "zero": np.int8(3), "wide": np.float32(0.3), "none": np.int8(0), "fine": np.float32(0.01),
+    "scale": np.float32(0.02), "zero": np.int8(3), "wide": np.float32(0.3), "none": np.int8(0),
+    "fine": np.float32(0.01),
 }  # fmt: skip
 
 
