@@ -309,9 +309,8 @@ def test_a_window_that_begins_behind_the_image_is_none():
         "AveragePool", graph.input(1, 12, 4, 4), name="layer", kernel_shape=[2, 2], strides=[4, 4], ceil_mode=1,
         pads=[0, 0, 1, 1],
     )  # fmt: skip
-    result = lt.from_onnx(graph.model(made)).build(lt.load_config("lathe16"))
-    why = {row.name: row.why for row in lt.simulate(result, timing_only=True).layers}
-    assert why["layer"] == "its last window begins behind the image"
+    result = alone(graph, made)
+    assert result.outputs[made].shape == (1, 12, 1, 1)
 
 
 def test_channels_of_a_depthwise_convolution_that_are_regrouped():

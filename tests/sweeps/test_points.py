@@ -129,10 +129,9 @@ MISTAKES = {
     "a memory without a clock": ("machine:\n  dram: hbm2\n" + MATMUL, 2, "machine",
         "machine of {file}, line 2, must be a grid with at least one machine that exists, and has none. dram of "
         "machine 'vta' must come with clock_mhz, which its cycles are counted with, and does not. Give clock_mhz."),
-    "an unknown memory": ("machine:\n  clock_mhz: 100\n  dram: ddr9\n" + MATMUL, 2, "machine",
-        "machine of {file}, line 2, must be a grid with at least one machine that exists, and has none. dram of "
-        "machine 'vta' must be one of ddr3_1600, lpddr3_1600, ddr4_3200, lpddr4_3200, gddr5_8000, "
-        "gddr6_14000, hbm2, not 'ddr9'."),
+    "an unknown memory": ("machine:\n  clock_mhz: 100\n  dram: ddr9\n" + MATMUL, 3, "dram",
+        "A value of dram of {file}, line 3, must be one of ddr3_1600, lpddr3_1600, ddr4_3200, lpddr4_3200, gddr5_8000, "
+        "gddr6_14000, hbm2, not 'ddr9'. Correct it."),
     "a clock that stands": ("machine:\n  clock_mhz: 0\n" + MATMUL, 2, "machine",
         "machine of {file}, line 2, must be a grid with at least one machine that exists, and has none. clock_mhz of a "
         "sweep must be a number of MHz above 0, up to 1000000, not 0."),
