@@ -29,6 +29,17 @@ SUFFIXES = (".db", ".db3", ".sqlite", ".sqlite3")
 SECONDS = 10.0
 """How long a writer waits for another."""
 PARTS = ("", "-wal", "-journal")
+REMEDIES = {
+    sqlite3.SQLITE_FULL: "make room",
+    sqlite3.SQLITE_IOERR: "make room",
+    sqlite3.SQLITE_NOMEM: "make room",
+    sqlite3.SQLITE_BUSY: "let the other writer end",
+    sqlite3.SQLITE_LOCKED: "let the other writer end",
+    sqlite3.SQLITE_CANTOPEN: "make room, or allow writing to its folder",
+    sqlite3.SQLITE_READONLY: "allow writing to it",
+    sqlite3.SQLITE_PERM: "allow writing to it",
+}
+"""What helps, by SQLite's answer; nothing does where the file is damaged, which all others say."""
 COPIES = 20
 """How often a store is copied that is written to meanwhile."""
 
@@ -45,8 +56,6 @@ MIGRATIONS = (
 )
 """What makes a store of each version from one of the version before; the first makes it from an empty file."""
 VERSION = len(MIGRATIONS)
-COLUMNS = ("point", "place", "sources", "status", "seconds", "content")
-"""Those of all versions; the last has those of layers, too."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +146,14 @@ def writing_store(path: Path) -> Iterator[Store]:
         _refuse(path, "a file that may be written to, and is not")
     if _holds_something(path):
         _check(path)
-    with _told(path), contextlib.closing(_connected(f"{_uri(path)}?mode=rwc")) as connection:
-        _migrate(connection)
-        # The schema is in the file itself, not in its log: the first bytes say whose file it is from the beginning.
-        connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = normal")
+    with _told(path):
+        connection = _connected(f"{_uri(path)}?mode=rwc")
+    with contextlib.closing(connection):
+        with _told(path):
+            _migrate(connection)
+            # The schema is in the file itself, not in its log: the first bytes say whose file it is from the beginning.
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = normal")
         yield Store(path, connection)
 
 
@@ -153,17 +165,38 @@ def reading_store(path: Path) -> Iterator[Store]:
     if not _holds_something(path):
         _refuse(path, "a store of a sweep, and is empty")
     version = _check(path)
-    if version < VERSION or _has_journal(path) or not _log_can_be_read(path):
-        with tempfile.TemporaryDirectory() as folder:  # brought to this version in a copy, its logs in it
-            copied = _copied(path, Path(folder))
-            with _told(path), contextlib.closing(_connected(f"{_uri(copied)}?mode=rw")) as connection:
-                _migrate(connection)
+    if version == VERSION and not _has_journal(path):
+        connection = _read_in_place(path)
+        if connection is not None:
+            with contextlib.closing(connection):
                 yield Store(path, connection)
-        return
-    # Without a log nobody writes, and nothing is made beside the file.
-    mode = "mode=ro" if _has_log(path) else "mode=ro&immutable=1"
-    with _told(path), contextlib.closing(_connected(f"{_uri(path)}?{mode}")) as connection:
-        yield Store(path, connection)
+            return
+    with _temporary_folder(path) as folder:  # brought to this version in a copy, its logs in it
+        with _told(path):
+            connection = _connected(f"{_uri(_copied(path, folder))}?mode=rw")
+        with contextlib.closing(connection):
+            with _told(path):
+                _migrate(connection)
+            yield Store(path, connection)
+
+
+def _read_in_place(path: Path) -> sqlite3.Connection | None:
+    """A store opened where it is; None where its log's index is missing, and there is no right or no room to make it.
+
+    Without a log nobody writes, and nothing is made beside the file. An empty log may be a writer's that has just
+    begun, or what is left of one that found no room: then the file has everything.
+    """
+    modes = ["mode=ro"] if _log_can_be_read(path) and Path(f"{path}-wal").exists() else []
+    for mode in (*modes, *([] if _has_log(path) else ["mode=ro&immutable=1"])):
+        with contextlib.suppress(sqlite3.Error):
+            connection = _connected(f"{_uri(path)}?{mode}")
+            try:
+                connection.execute("select point from rows limit 1").fetchone()
+            except sqlite3.Error:
+                connection.close()
+                continue
+            return connection
+    return None
 
 
 def _connected(uri: str) -> sqlite3.Connection:
@@ -197,7 +230,8 @@ def _holds_something(path: Path) -> bool:
 
 
 def _has_log(path: Path) -> bool:
-    return Path(f"{path}-wal").exists()
+    """Whether there is a log with something in it."""
+    return _holds_something(Path(f"{path}-wal"))
 
 
 def _log_can_be_read(path: Path) -> bool:
@@ -217,34 +251,57 @@ def _check(path: Path) -> int:
     version, application = int.from_bytes(head[60:64], "big"), int.from_bytes(head[68:72], "big")
     if application != APPLICATION:
         _refuse(path, f"a store of a sweep, and is another program's database (application {application:#x})")
-    if version < 1:
-        _refuse(path, f"of version 1 to {VERSION}, and is of version {version}: it is damaged")
+    if version == 0:  # which is written together with whose file it is
+        _refuse(path, "whole, and is damaged: it is of version 0, which there has never been")
     if version > VERSION:
         _refuse(path, f"of version {VERSION} or below, and is of version {version}, which a later Lathe has written")
-    with tempfile.TemporaryDirectory() as folder:
-        # A log is read with the file, which changes both: in a copy.
-        looked_at = _copied(path, Path(folder)) if _has_log(path) or _has_journal(path) else path
-        mode = "mode=ro&immutable=1" if looked_at == path else "mode=rw"
+    with contextlib.ExitStack() as stack:
+        looked_at, mode = path, "mode=ro&immutable=1"
+        if _has_log(path) or _has_journal(path):  # a log is read with the file, which changes both: in a copy
+            looked_at, mode = _copied(path, stack.enter_context(_temporary_folder(path))), "mode=rw"
         try:
             with contextlib.closing(_connected(f"{_uri(looked_at)}?{mode}")) as connection:
-                connection.text_factory = _readable  # what is damaged may name tables of any bytes
                 found = connection.execute("pragma quick_check(1)").fetchone()[0]
-                columns = [each[1] for each in connection.execute("pragma table_info(rows)")]
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that names what is damaged, the second
-            found = str(error)
-    if found == "ok" and columns != (wanted := [*COLUMNS, *(["layers"] if version == VERSION else [])]):
-        found = f"its rows have the columns {', '.join(columns) or 'of no table'}, not {', '.join(wanted)}"
+                columns = _columns_of(connection)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of messages that have a damaged name in them
+            found, columns = str(error), []
     if found != "ok":
         _refuse(path, f"whole, and is damaged: {' '.join(found.split())}")
+    with contextlib.closing(sqlite3.connect(":memory:")) as made:
+        for step in MIGRATIONS[:version]:
+            made.execute(step)
+        if columns != (expected := _columns_of(made)):
+            told = ", ".join(columns) or "none"
+            _refuse(path, f"whole, and is damaged: its columns are {told}, not {', '.join(expected)}")
     return version
 
 
-def _readable(text: bytes) -> str:
-    return text.decode(errors="replace")
+def _columns_of(connection: sqlite3.Connection) -> list[str]:
+    """The names of the columns of rows."""
+    return [name for _, name, *_ in connection.execute("pragma table_info(rows)").fetchall()]
 
 
 def _has_journal(path: Path) -> bool:
     return Path(f"{path}-journal").exists()
+
+
+@contextlib.contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
+    """A folder for a copy of a store."""
+    try:
+        folder = tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise _uncopied(path, error) from None
+    with folder as name:
+        yield Path(name)
+
+
+def _uncopied(path: Path, error: OSError) -> SweepError:
+    return SweepError(
+        f"The store {str(path)!r} must be copied to a temporary folder to be read with what is in its log, and "
+        f"cannot be: {error.strerror}. It was left as it is; make room, or name a folder with room in TMPDIR.",
+        file=path,
+    )
 
 
 def _copied(path: Path, folder: Path) -> Path:
@@ -254,8 +311,12 @@ def _copied(path: Path, folder: Path) -> Path:
         before = _stamps(path)
         for part in PARTS:
             Path(f"{copied}{part}").unlink(missing_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # a log that has just been brought into the file
+            try:
                 shutil.copyfile(f"{path}{part}", f"{copied}{part}")
+            except FileNotFoundError:
+                continue  # a log that has just been brought into the file
+            except OSError as error:
+                raise _uncopied(path, error) from None
         if _stamps(path) == before:
             break
     return copied
@@ -282,9 +343,15 @@ def _told(path: Path) -> Iterator[None]:
     """What SQLite cannot do inside is told in words."""
     try:
         yield
+    except UnicodeDecodeError as error:  # of an answer of SQLite's with damaged text in it
+        _refuse(path, f"whole, and is damaged: {error}")
     except sqlite3.Error as error:
+        told = " ".join(str(error).split())
+        remedy = REMEDIES.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF)
+        if remedy is None:
+            _refuse(path, f"whole, and is damaged: {told}")
         raise SweepError(
-            f"The store {str(path)!r} must be one that can be read and written, and is not: {error}. What was measured "
-            "before is kept in it; make room, and the same command goes on.",
+            f"The store {str(path)!r} must be one that can be read and written, and is not: {told}. What was measured "
+            f"before is kept in it; {remedy}, and the same command goes on.",
             file=path,
         ) from error

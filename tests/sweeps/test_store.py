@@ -1,7 +1,9 @@
 """The store of a sweep: rows as they come, other files left alone, earlier versions brought to this one."""
 
+import contextlib
 import json
 import os
+import random
 import sqlite3
 from dataclasses import replace
 
@@ -138,28 +140,30 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: 4096 * 3])
 
 
-def changed(path, *statements):
-    large(path)
-    connection = sqlite3.connect(path)
-    for statement in statements:
+def changed(path, statement):
+    with writing_store(path) as store:
+        store.write(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma journal_mode = delete")
         connection.execute(statement)
-    connection.commit()
     connection.close()
 
 
-def without_version(path):
+def versionless(path):
     changed(path, "pragma user_version = 0")
+
+
+def older_than_it_is(path):
+    changed(path, "pragma user_version = 2")
 
 
 def without_a_column(path):
     changed(path, "alter table rows drop column layers")
 
 
-def unreadable(path):
-    """What SQLite says of it names a table of no characters."""
-    schema = "update sqlite_schema set sql = 'CREATE TABLE other (a NOT NULL)' where name = 'other'"
-    changed(path, "create table other (a)", "insert into other values (null)", "pragma writable_schema = on", schema)
-    path.write_bytes(path.read_bytes().replace(b"other", b"\xff\xfe\xff\xfe\xff"))
+def with_a_damaged_name(path):
+    changed(path, "create index a_name_of_an_index on rows (status)")
+    path.write_bytes(path.read_bytes().replace(b"a_name_of_an_index", b"a_name\xff\xfe_an_index"))
 
 
 def text(path):
@@ -174,11 +178,17 @@ WRONG = {
     foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
     newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
     damaged: "must be whole, and is damaged: ",
-    without_version: f"must be of version 1 to {VERSION}, and is of version 0: it is damaged",
-    without_a_column: "must be whole, and is damaged: its rows have the columns point, place, sources, status, "
-    "seconds, content, not point, place, sources, status, seconds, content, layers",
-    unreadable: "must be whole, and is damaged: ",
     cut: "must be whole, and is damaged: ",
+    versionless: "must be whole, and is damaged: it is of version 0, which there has never been",
+    older_than_it_is: (
+        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, layers, not "
+        "point, place, sources, status, seconds, content"
+    ),
+    without_a_column: (
+        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, not point, "
+        "place, sources, status, seconds, content, layers"
+    ),
+    with_a_damaged_name: "must be whole, and is damaged: ",
     text: "must be a store of a sweep, and is no database of SQLite",
     short: "must be a store of a sweep, and is no database of SQLite",
 }
@@ -222,6 +232,41 @@ def test_a_row_that_says_nothing_is_damage(text, tmp_path):
         "left as it is; name another file."
     )
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("column", ["content", "point", "status"])
+def test_text_that_is_none_is_damage(column, tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.write(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"update rows set {column} = cast(x'ff41' as text)")
+    connection.close()
+    with pytest.raises(SweepError) as caught:
+        rows_of(path)
+    assert str(caught.value).startswith(f"The store {str(path)!r} must be whole, and is damaged: Could not decode")
+    assert str(caught.value).endswith("It was left as it is; name another file.")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_that_are_damaged_anywhere_are_told_in_words(seed, tmp_path):
+    path = tmp_path / "r.db"
+    large(path)
+    chance, content = random.Random(seed), bytearray(path.read_bytes())
+    for _ in range(chance.choice([1, 10, 40])):
+        content[chance.randrange(60, chance.choice([200, 4096, len(content)]))] = chance.randrange(256)
+    path.write_bytes(content)
+    before = files(tmp_path)
+    with contextlib.suppress(SweepError):
+        rows_of(path)
+    assert files(tmp_path) == before
+    said = []
+    try:
+        with writing_store(path) as store:
+            store.rows()
+    except SweepError as error:
+        said.append(str(error))
+    assert all(each.endswith("It was left as it is; name another file.") for each in said)
 
 
 @pytest.mark.parametrize(
@@ -285,5 +330,9 @@ def test_a_store_that_is_locked_for_long_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "r.db"
     with writing_store(path) as store, writing_store(path) as other:
         other.connection.execute("begin immediate")
-        with pytest.raises(SweepError, match="database is locked"):
+        with pytest.raises(SweepError) as caught:
             store.write(row())
+    assert str(caught.value) == (
+        f"The store {str(path)!r} must be one that can be read and written, and is not: database is locked. What was "
+        "measured before is kept in it; let the other writer end, and the same command goes on."
+    )

@@ -233,3 +233,36 @@ def test_a_table_that_the_disk_has_no_room_for_says_what_stands_in_it(tmp_path):
         "(.db), with which the same command goes on.\n"
     )
     assert 2 < len(path.read_text().splitlines()) < 80
+
+
+def results_with_room_for(limit, path):
+    """`lathe results` where no file may become larger than so many bytes."""
+    command = [sys.executable, "-c", LIMITED, str(limit), "results", str(path), "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_store_is_read_where_there_is_no_room_for_its_logs_index(tmp_path):
+    path = tmp_path / "r.db"
+    with writing_store(path) as store:
+        store.write(row())
+    # What a writer leaves that found no room to begin.
+    Path(f"{path}-wal").write_bytes(b"")
+    Path(f"{path}-shm").write_bytes(bytes(8192))
+    before = files(tmp_path)
+    done = results_with_room_for(0, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [each["cycles"] for each in json.loads(done.stdout)] == [0]
+    assert {**files(tmp_path), "r.db-shm": None} == {**before, "r.db-shm": None}  # the index is SQLite's to make anew
+
+
+def test_a_log_that_there_is_no_room_to_copy_is_told(tmp_path):
+    path = tmp_path / "r.db"
+    left_by_a_kill(path, index=False)
+    before = files(tmp_path)
+    done = results_with_room_for(4096, path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"Error: The store {str(path)!r} must be copied to a temporary folder to be read with what is in its log, and "
+        "cannot be: File too large. It was left as it is; make room, or name a folder with room in TMPDIR.\n"
+    )
+    assert files(tmp_path) == before
