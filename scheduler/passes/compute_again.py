@@ -34,12 +34,15 @@ STEPS_OF_PLANE = 8
 def compute_again(schedule: Edit, target: Target) -> None:
     """Give, in place, all but one group of readers of wide values stages of their own that make them."""
     for stage in reversed(list(schedule.stages)):
+        readers = schedule.readers(stage.tensor)
+        output = stage.tensor in schedule.outputs
+        if stage.tensor.dtype not in WIDE or len(readers) + output < 2:
+            continue
         chain = _chain(schedule, stage, target.config)
         if chain is None or _steps(chain, target.config) > STEPS_OF_PLANE * DTYPES[stage.tensor.dtype].bits // 8:
             continue
-        readers = schedule.readers(stage.tensor)
         groups = _by_group(schedule, target, [each for each in readers if _takes(each, stage)])
-        stored = stage.tensor in schedule.outputs or sum(map(len, groups)) < len(readers)
+        stored = output or sum(map(len, groups)) < len(readers)
         for group in groups if stored else groups[1:]:
             _make_for(schedule, chain, group)
 
@@ -65,23 +68,28 @@ def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[E
 
     None if some of them have to stay.
     """
-    if not is_untouched(stage) or len(stage.state.tensors) > 1 or stage.tensor.dtype not in WIDE:
-        return None
-    if stage in schedule.readers(stage.tensor) or stage.state.computation.where is not None:
-        return None
-    found = [stage]
-    for read in stage.state.computation.reads:
-        maker = schedule.maker(read.tensor)
-        if maker is None or maker in found:
-            continue
-        if read.tensor.dtype not in WIDE:  # a border, which LOADs make for one group of stages
-            found += [maker] * (is_padding(maker, PAD_VALUE not in config.extensions) and is_untouched(maker))
-            continue
-        before = _chain(schedule, maker, config) if _takes(stage, maker) else None
-        if before is None:
+    wide, borders = [stage], dict[EditedStage, None]()
+    for each in wide:  # which grows
+        if not _may_be_made_again(schedule, each):
             return None
-        found += [each for each in before if each not in found]
-    return found
+        for read in each.state.computation.reads:
+            maker = schedule.maker(read.tensor)
+            if maker is None or maker in wide:
+                continue
+            if read.tensor.dtype in WIDE:
+                if not _takes(each, maker):
+                    return None
+                wide.append(maker)
+            elif is_padding(maker, PAD_VALUE not in config.extensions) and is_untouched(maker):
+                borders[maker] = None  # which LOADs make for one group of stages
+    return [*wide, *borders]
+
+
+def _may_be_made_again(schedule: Edit, stage: EditedStage) -> bool:
+    """Whether the values of a stage are wide, nobody has touched it, and it needs none of its own."""
+    computation, own = stage.state.computation, stage.tensor
+    alone = len(stage.state.tensors) == 1 and own.dtype in WIDE and computation.where is None
+    return alone and is_untouched(stage) and stage not in schedule.readers(own)
 
 
 def _steps(chain: list[EditedStage], config: HardwareConfig) -> int:

@@ -73,6 +73,16 @@ def test_makers_of_each_other_are_made_again_in_their_order():
     assert stages(schedule) == ["conv", "positive", "doubled", "one", *again, "other"]
 
 
+def test_a_long_chain_of_values_that_are_read_twice_is_looked_at_once():
+    """Each value is read by the next, and by what that reads besides: there are 2⁴⁰ ways from the last to the first."""
+    total = conv()
+    for n in range(40):
+        total = lt.add(total, lt.relu(total, name=f"positive{n}"), name=f"sum{n}")
+    schedule = lt.create_schedule([narrowed(total, 3, "one"), narrowed(total, 5, "other")])
+    found = [stage.name for stage in up_to(schedule, VTA, "compute-again").stages]
+    assert not any("again" in name for name in found), "they take more steps than planes"
+
+
 @pytest.mark.parametrize(
     "reader",
     [
