@@ -17,6 +17,7 @@ from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.algorithm.rewrite import made_again, redirect_reads
+from lathe.scheduler.passes.drop_unread import drop_unread
 from lathe.scheduler.passes.element_steps import element_steps
 from lathe.scheduler.passes.groups import groups_of, is_padding, reads_elementwise
 from lathe.scheduler.passes.merge_reshapes import is_untouched
@@ -33,6 +34,7 @@ STEPS_OF_PLANE = 8
 
 def compute_again(schedule: Edit, target: Target) -> None:
     """Give, in place, all but one group of readers of wide values stages of their own that make them."""
+    made = False
     for stage in reversed(list(schedule.stages)):
         readers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
@@ -45,6 +47,9 @@ def compute_again(schedule: Edit, target: Target) -> None:
         stored = output or sum(map(len, groups)) < len(readers)
         for group in groups if stored else groups[1:]:
             _make_for(schedule, chain, group)
+            made = True
+    if made:  # each of them for fewer readers, which may read less
+        drop_unread(schedule, target)
 
 
 def _by_group(schedule: Edit, target: Target, readers: Sequence[EditedStage]) -> list[list[EditedStage]]:

@@ -33,6 +33,16 @@ def test_two_readers_of_a_product(config):
     assert stages(schedule, config) == ["conv", "one", "conv.again", "other"]
 
 
+def test_each_reader_has_what_it_reads_alone():
+    """A pool reads six of seven columns, and every other reader all of them."""
+    total = conv()
+    pool = lt.max_pool2d(total, 2, stride=2, name="pool")
+    schedule = lt.create_schedule([pool, narrowed(total, 5, "whole")])
+    assert set(stages(schedule)) == {"conv", "pool", "whole", "conv.again"}
+    shapes = {each.name: each.tensor.shape for each in up_to(schedule, VTA, "compute-again").stages}
+    assert (shapes["conv"], shapes["conv.again"]) == ((1, 6, 6, 16), (1, 6, 7, 16))
+
+
 def test_what_leaves_the_machine_is_all_that_is_stored_wide():
     total = conv()
     schedule = lt.create_schedule([total, narrowed(total, 3, "narrow")])
