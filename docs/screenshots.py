@@ -22,25 +22,7 @@ MODEL = Path(network.__file__).parent / "digits.onnx"
 LAPTOP, TALL, PHONE = (1366, 768), (1366, 1290), (390, 844)
 COLOURS = 128
 """Of a picture, which is enough for pages and keeps files small."""
-SCRIPT = """
-import lathe as lt
-
-def build(cfg):
-    A = lt.placeholder((60, 64), "int8", name="A")
-    B = lt.placeholder((96, 64), "int8", name="B")
-    k = lt.reduce_axis((0, 64), name="k")
-    C = lt.compute((60, 96), lambda i, j: lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C")
-    D = lt.compute(C.shape, lambda i, j: lt.min(lt.max(C[i, j] >> 8, 0), 127).astype("int8"), name="D")
-    s = lt.create_schedule(D)
-    made = s.cache_write(D, "acc")
-    rows = s.cache_read(A, "inp", [C])
-    s.cache_read(B, "wgt", [C])
-    s[C].set_scope("acc")
-    io, ii = s[D].split(s[D].axis[0], factor=16)
-    for stage in (made, C, rows):
-        s[stage].compute_at(s[D], io)
-    return lt.build(s, [A, B, D], cfg)
-"""
+SCRIPT = Path(__file__).parents[1] / "examples" / "tail.py"
 SWEEP = f"""
 machine:
   memory.latency: [0, 32, 128]
@@ -59,7 +41,7 @@ def pages(folder: Path) -> dict[str, Path]:
         done = CliRunner().invoke(lathe, [str(word) for word in words], catch_exceptions=False)
         assert done.exit_code == 0, done.output
 
-    (folder / "first.py").write_text(SCRIPT)
+    shutil.copy(SCRIPT, folder / "first.py")
     (folder / "sweep.yaml").write_text(SWEEP)
     for config in ("vta", "wide"):
         ran("compile", "-c", config, "-o", folder / f"{config}.npz")

@@ -8,6 +8,7 @@ from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, figure, section
 from lathe.reports.pairs import LayerPair, paired_layers
 from lathe.reports.run_data import run_data
+from lathe.reports.sections import cycles_by_cause, layer_table, roofline, selected, zoom_buttons
 from lathe.reports.totals import Total, percent, totals
 
 SCRIPTS = ("table.js", "run.js", "lod.js", "timeline.js", "roofline.js", "pair.js", "pair_layers.js")
@@ -24,7 +25,12 @@ def pair_page(first: Run, second: Run) -> Page:
     ran = bool(first.streams and second.streams)
     sections = [_summary(first, second), _machines(first, second)]
     if ran:
-        sections += [_timelines(first, second), _selected(), _cycles(), _roofline()]
+        sections += [
+            _timelines(first, second),
+            selected("Click an instruction or a layer; what is known of it in both runs is shown here."),
+            _cycles(),
+            _roofline(),
+        ]
     sections += [_layers()]
     data = {"a": run_data(first), "b": run_data(second), "pair": _plain(first, second, pairs)}
     return Page(f"{first.name} and {second.name}", told, sections, data, SCRIPTS)
@@ -98,10 +104,7 @@ def _kind(cell: str) -> str:
 
 
 def _timelines(first: Run, second: Run) -> Markup:
-    zoom = [
-        element("button", text, type="button", data_zoom=how)
-        for how, text in (("all", "Whole runs"), ("in", "Zoom in"), ("out", "Zoom out"))
-    ]
+    zoom = zoom_buttons("Whole runs")
     note = (
         "Both over the same cycles, with the same axes: what is zoomed in one is zoomed in the other. Each row is a "
         "unit; below are tokens in queues, the share of each scratchpad that is in use, and bytes that units take from "
@@ -114,21 +117,12 @@ def _timelines(first: Run, second: Run) -> Markup:
     return section("Timelines", *drawn, id_="timeline-part", note=note)
 
 
-def _selected() -> Markup:
-    hint = "Click an instruction or a layer; what is known of it in both runs is shown here."
-    told = element("div", element("p", hint, class_="note"), id="selected")
-    return element("section", element("h2", "Selected"), told, id="selected-part")
-
-
 def _cycles() -> Markup:
-    units = (element("option", name, value=name) for name in ("compute", "load", "store"))
-    unit = element("select", *units, id="cycles-unit", aria_label="Unit")
     note = (
         "For each layer two bars, A above B: the cycles in which the unit was busy with its instructions, and those in "
         "which it waited on their behalf, by cause."
     )
-    drawn = figure("cycles", height=180, controls=element("label", "Unit ", unit))
-    return section("Where cycles went", drawn, id_="cycles-part", note=note)
+    return cycles_by_cause(note)
 
 
 def _roofline() -> Markup:
@@ -136,7 +130,7 @@ def _roofline() -> Markup:
         "Full marks: multiply-accumulates in a cycle that each layer reached, against those for each byte of DRAM that "
         "its instructions move. Open marks: the most by its bound. Dotted lines join a layer of A with the same of B."
     )
-    return section("Rooflines", figure("roofline", height=440), id_="roofline-part", note=note)
+    return roofline("Rooflines", note)
 
 
 def _layers() -> Markup:
@@ -144,4 +138,4 @@ def _layers() -> Markup:
         "Layers by name; cycles of all layers of a run add up to its own. B − A is below zero where B takes less. "
         "bound: cycles that a layer takes at least, alone. Click a row, or a column's head to sort by it."
     )
-    return section("Layers", element("div", id="layers"), id_="layers-part", note=note)
+    return layer_table(note)

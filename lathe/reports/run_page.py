@@ -7,6 +7,7 @@ from lathe.reports.launches import Run
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.run_data import run_data
+from lathe.reports.sections import cycles_by_cause, layer_table, roofline, selected, zoom_buttons
 from lathe.reports.totals import grouped, totals
 
 SCRIPTS = (
@@ -21,7 +22,13 @@ def run_page(run: Run) -> Page:
     told = f"on {run.config.name}" + (f", {many} launches one after the other" if many > 1 else "")
     sections = [_summary(run)]
     if run.streams:
-        sections += [*explorer_section(run), _timeline(), _selected(), _cycles(), _roofline()]
+        sections += [
+            *explorer_section(run),
+            _timeline(),
+            selected("Click an instruction, a layer or a statement; what is known of it is shown here."),
+            _cycles(),
+            _roofline(),
+        ]
     sections += [_layers()]
     if run.streams:
         sections += [_segments(run), _instructions()]
@@ -38,10 +45,7 @@ def _summary(run: Run) -> Markup:
 
 
 def _timeline() -> Markup:
-    zoom = [
-        element("button", text, type="button", data_zoom=how)
-        for how, text in (("all", "Whole run"), ("in", "Zoom in"), ("out", "Zoom out"))
-    ]
+    zoom = zoom_buttons("Whole run")
     layers = element("select", element("option", "Go to layer …", value=""), id="go-to-layer", aria_label="Go to layer")
     note = (
         "What each unit does in each cycle, and why it waits. From afar each column shows shares of its cycles; near, "
@@ -54,23 +58,12 @@ def _timeline() -> Markup:
     return section("Timeline", drawn, id_="timeline-part", note=note)
 
 
-def _selected() -> Markup:
-    hint = "Click an instruction, a layer or a statement; what is known of it is shown here."
-    told = element("div", element("p", hint, class_="note"), id="selected")
-    return element("section", element("h2", "Selected"), told, id="selected-part")
-
-
 def _cycles() -> Markup:
-    unit = element(
-        "select", *(element("option", name, value=name) for name in ("compute", "load", "store")), id="cycles-unit",
-        aria_label="Unit",
-    )  # fmt: skip
     note = (
         "For each layer the cycles in which the unit was busy with its instructions, and those in which it waited on "
         "their behalf, by cause: for an instruction (empty), a token, the memory, or the end of what runs (drain)."
     )
-    drawn = figure("cycles", height=180, controls=element("label", "Unit ", unit))
-    return section("Where cycles went", drawn, id_="cycles-part", note=note)
+    return cycles_by_cause(note)
 
 
 def _roofline() -> Markup:
@@ -80,7 +73,7 @@ def _roofline() -> Markup:
         "the left, the multipliers on the right. Layers without products or bytes are in the table only; loads that "
         "come while another layer runs let a layer do better than alone."
     )
-    return section("Roofline", figure("roofline", height=440), id_="roofline-part", note=note)
+    return roofline("Roofline", note)
 
 
 def _layers() -> Markup:
@@ -88,7 +81,7 @@ def _layers() -> Markup:
         "Cycles of all layers add up to the run's. bound: what a layer takes at least, alone; compute: steps of its "
         "instructions in the compute unit; memory: the cycles of its bytes on the bus. Click a row."
     )
-    return section("Layers", element("div", id="layers"), id_="layers-part", note=note)
+    return layer_table(note)
 
 
 def _segments(run: Run) -> Markup:
