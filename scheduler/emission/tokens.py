@@ -53,9 +53,15 @@ class TokenPass(Generic[Label]):
 
     @property
     def output(self) -> list[Instruction]:
-        """The stream as it is by now."""
-        pairs = zip(self.instructions, self.marks, strict=True)
-        return [replace(each, **SET_BY[mark]) if mark else each for each, mark in pairs]
+        """The stream as it is by now.
+
+        Alike chunks share instructions, and so they do with the same tokens.
+        """
+        made: dict[tuple[int, int], Instruction] = {}
+        for each, mark in zip(self.instructions, self.marks, strict=True):
+            if (id(each), mark) not in made:
+                made[id(each), mark] = replace(each, **SET_BY[mark]) if mark else each
+        return [made[id(each), mark] for each, mark in zip(self.instructions, self.marks, strict=True)]
 
     def add(self, instruction: Instruction, label: Label, waits: Sequence[int] = ()) -> int:
         """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
