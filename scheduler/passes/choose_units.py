@@ -17,7 +17,7 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.diagonal_products import diagonal_product
 from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.products import Product, Walked
 from lathe.scheduler.target.steps import steps_of_alu
 from lathe.scheduler.target.target import Target
 
@@ -68,7 +68,7 @@ def units_and_why(schedule: ScheduleView, target: Target) -> Iterator[tuple[str,
     for stage in schedule.stages:
         product = plan.products[stage.tensor]
         if product is None and stage.state.on_alu:
-            product = diagonal_product(stage.state.computation, config, schedule, plan.known, None, ())
+            product = diagonal_product(stage.state.computation, config, schedule, plan.known, None, Walked())
         if product is None or not product.diagonal:
             continue
         found = _estimate(stage, product, config)

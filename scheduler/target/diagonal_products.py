@@ -8,18 +8,25 @@ An element of weights holds as many values as its shorter side has. Where a bloc
 one of the data, several elements fill it, from as many of the data; where it has fewer, each takes a part of the data.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
-from lathe.frontend.nodes import Axis
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
-from lathe.scheduler.target.products import Product, axes_of_made_lanes, best_axis, copied, only_in
+from lathe.scheduler.target.products import (
+    Product,
+    Walked,
+    axes_of_made_lanes,
+    best_axis,
+    copied,
+    only_in,
+    possible_axes,
+)
 
 
 def diagonal_product(
@@ -28,7 +35,7 @@ def diagonal_product(
     schedule: ScheduleView,
     known: Mapping[Tensor, Lanes],
     made: Lanes | None,
-    walked: Collection[Axis],
+    walked: Walked,
 ) -> Product | None:
     """The product with diagonal weights that a computation is, or None; arguments as for ``matrix_product``.
 
@@ -38,13 +45,17 @@ def diagonal_product(
     if pair is None:
         return None
     data_element, step = element_of(config, DATA), whole_elements(config)
-    axes = [axis for axis in computation.axes if axis not in walked]
+    may_be_rows, may_be_columns = possible_axes(computation, walked)
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
         if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, DATA, schedule):
             continue
-        both = [axis for axis in axes if all(dimension_of(read, axis, step) is not None for read in (data, weight))]
+        both = [
+            axis
+            for axis in may_be_columns
+            if all(dimension_of(read, axis, step) is not None for read in (data, weight))
+        ]
         columns = axes_of_made_lanes(computation, both, made, "cols")
-        rows = axes_of_made_lanes(computation, only_in(axes, data, weight, step), made, "rows")
+        rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
         if not columns or (rows is None and data_element.rows > 1):
             continue
         before = known.get(data.tensor)

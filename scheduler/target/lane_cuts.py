@@ -1,12 +1,16 @@
 """Where loops cut a tensor: a dimension that is cut within the machine's blocks cannot be in their lanes."""
 
+from collections.abc import Iterator
 from functools import reduce
 from math import gcd
 
+from lathe.frontend import Tensor
 from lathe.frontend.indices.linear import FloorDivision, LoopVariable
+from lathe.frontend.indices.plain import plain_axis
+from lathe.scheduler.algorithm.patterns import is_plain_read
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState
 
 
@@ -25,22 +29,74 @@ def steps_between_chunks(stage: StageView) -> tuple[int, ...]:
     return kept[2]
 
 
+class Cuts:
+    """The dimensions of tensors that loops cut within blocks of lanes: those of their stages, and of readers in turn.
+
+    A reader counts where it leads a dimension through as it is, since it has the same lanes then.
+    """
+
+    def __init__(self, schedule: ScheduleView) -> None:
+        self.schedule = schedule
+        self._known: dict[tuple[Tensor, int], frozenset[int]] = {}
+
+    def of(self, tensor: Tensor, block: int) -> frozenset[int]:
+        """The dimensions of a tensor that are cut within blocks of so many values."""
+        maker = self.schedule.maker(tensor)
+        if block == 1 or maker is None:
+            return frozenset()
+        known = self._known.get((tensor, block))
+        if known is None:
+            self._known[tensor, block] = frozenset()  # for a circle of readers
+            steps = steps_between_chunks(maker)
+            found = {dim for dim, step in enumerate(steps) if step % block}
+            for reader in self.schedule.readers(tensor):
+                found |= self._through(reader, tensor, block)
+            known = self._known[tensor, block] = frozenset(found)
+        return known
+
+    def _through(self, reader: StageView, tensor: Tensor, block: int) -> set[int]:
+        computation = reader.state.computation
+        cut = {computation.axes[dim] for dim in self.of(reader.tensor, block)}
+        reads = [read for read in computation.reads if read.tensor is tensor] if cut else []
+        return {dim for read in reads for dim, index in enumerate(read.indices) if plain_axis(index) in cut}
+
+
 def _steps(state: StageState, hosting: set[LoopAxis]) -> tuple[int, ...]:
     if state.pragma_axis is not None:
         depth = state.leaves.index(state.pragma_axis)
     else:
         depth = max((number + 1 for number, leaf in enumerate(state.leaves) if leaf in hosting), default=0)
-    if not depth:
+    stored = is_plain_read(state.computation.bodies[0])  # chunk by chunk; the ALU makes all lanes of elements each time
+    if not depth and not (stored and state.relations):
         return (0,) * len(state.computation.axes)
     loops = stage_loops(state, {root: root.source.extent for root in state.roots if root.source is not None})
+    inwards = [variable for leaf in state.leaves for variable in loops.of_leaf[leaf] if variable.extent > 1]
     outside = {variable for leaf in state.leaves[:depth] for variable in loops.of_leaf[leaf] if variable.extent > 1}
     steps = []
     for root in (root for root in state.roots if root.kind == "data"):
-        found = []
-        for atom, coefficient in loops.local[root].terms.items():
+        found, terms = list[int](), loops.local[root].terms
+        for atom, coefficient in terms.items():
             if isinstance(atom, LoopVariable):
                 found += [coefficient] * (atom in outside)
             elif isinstance(atom, FloorDivision) and atom.numerator.variables() & outside:
                 found.append(1)
+        assert root.source is not None
+        if stored:
+            inside = [(terms[each], n) for n, each in enumerate(inwards) if each in terms and each not in outside]
+            found += _begins_of_tails(root.source.extent, inside)
         steps.append(reduce(gcd, found, 0))
     return tuple(steps)
+
+
+def _begins_of_tails(extent: int, loops: list[tuple[int, int]]) -> Iterator[int]:
+    """Where pieces of a range begin that a chunk's loops, of such steps and places, do not divide evenly.
+
+    What is left is a piece behind the others; or, where the loop of smaller steps is outside of the other, there is a
+    piece of each of the greater steps.
+    """
+    for step, place in sorted(loops, reverse=True):
+        left = extent % step
+        if left:
+            within = any(other < step and outer < place for other, outer in loops)
+            yield gcd(left, step) if within else extent - left
+        extent = step

@@ -22,9 +22,10 @@ from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.diagonal_products import diagonal_product, is_given
 from lathe.scheduler.target.element import Element, element_of, whole_elements
-from lathe.scheduler.target.lane_cuts import steps_between_chunks
+from lathe.scheduler.target.lane_cuts import Cuts, steps_between_chunks
 from lathe.scheduler.target.products import (
     Product,
+    Walked,
     filled,
     is_computed,
     lanes_of_operand,
@@ -88,6 +89,7 @@ class _Planner:
         if kept is None or kept[0] != config:
             kept = schedule.derived["products"] = config, {}
         self.answers: dict[tuple[object, ...], Product | None] = kept[1]
+        self.cuts = Cuts(schedule)
         self.made_by = {stage.state.tensor: stage for stage in schedule.stages}
         for state in self.stages:
             if state.lanes is not None:
@@ -102,6 +104,9 @@ class _Planner:
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
             product = self._asked(matrix_product, state)
+            if state.pragma is not None and product is not None and product.column is None:
+                # Who names the instruction means whole vectors: a tile that cuts them is refused.
+                product = self._asked(matrix_product, state, cut=True)
             product = self._or_with_diagonals(state, product)
         if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product)
@@ -122,19 +127,33 @@ class _Planner:
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
 
-    def _asked(self, question: Callable[..., Product | None], state: "StageState") -> Product | None:
-        """The product that a stage is, as a function says; what it has said with the same operands is kept."""
+    def _asked(self, question: Callable[..., Product | None], state: "StageState", cut: bool = False) -> Product | None:
+        """The product that a stage is, as a function says; what it has said with the same operands is kept.
+
+        ``cut``: loops may cut its lanes.
+        """
         pair = factors(state.computation)
         if pair is None:
             return None
         operands = [self._operand(read.tensor) for read in pair]
-        key = (question, state.computation, state.lanes, state.walked, *operands)
+        walked = self._walked(state, cut)
+        key = (question, state.computation, state.lanes, walked, *operands)
         if key not in self.answers:
-            walked = [state.computation.axes[dim] for dim in state.walked]
             self.answers[key] = question(
                 state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked
             )
         return self.answers[key]
+
+    def _walked(self, state: "StageState", cut: bool) -> Walked:
+        """The axes along which a stage is made one value at a time, or that loops cut within blocks of lanes."""
+        walked = frozenset(state.walked)
+        rows, cols = walked, walked
+        if state.lanes is None and not cut:
+            rows, cols = (
+                walked | self.cuts.of(state.tensor, block) for block in (self.element.rows, self.element.cols)
+            )
+        axes = state.computation.axes
+        return Walked(frozenset([axes[dim] for dim in rows]), frozenset([axes[dim] for dim in cols]))
 
     def _operand(self, tensor: Tensor) -> tuple[object, ...]:
         """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
@@ -161,18 +180,7 @@ class _Planner:
             along = [dimension_of(each.data, each.inner, self.step) for each in (other, product)]
             if have is None or have.cols != along[0] or have.cols == along[1]:
                 return product  # or else it would want data that have been made in the lanes of the other
-        axes: list[Axis | None] = list(state.computation.axes)
-        lanes = Lanes(None if other.row is None else axes.index(other.row), axes.index(other.column))
-        return product if self._cut_around(state, lanes) else other
-
-    def _cut_around(self, state: "StageState", lanes: Lanes) -> bool:
-        """Whether loops of a stage, or of one that it is computed in, cut such elements."""
-        stage = self.schedule.maker(state.tensor)
-        while stage is not None:
-            if stage.tensor.ndim == state.tensor.ndim and self._cut(stage.state, lanes):
-                return True
-            stage = stage.host
-        return False
+        return other
 
     def _without_obstacles(self, state: "StageState", product: Product) -> Product:
         """The product with those summed lanes that the computations before it lead through, if it has a choice."""

@@ -1,6 +1,6 @@
 """Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
@@ -16,6 +16,14 @@ from lathe.scheduler.target.element import element_of, whole_elements
 
 AGAINST = 1e-3
 """What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Axes of a result that are walked within blocks of lanes, so that they can be no rows, or no columns."""
+
+    rows: frozenset[Axis] = frozenset()
+    cols: frozenset[Axis] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,14 @@ def matrix_product(
     schedule: ScheduleView | None = None,
     known: Mapping[Tensor, Lanes] | None = None,
     made: Lanes | None = None,
-    walked: Collection[Axis] = (),
+    walked: Walked = Walked(),
 ) -> Product | None:
     """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
 
     The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
     where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
     which the choice keeps to where it can; ``made`` those of the result, where they are decided; ``walked`` are axes
-    along which it is made one value at a time. A product that neither shares lanes between the operands (as in a
+    that cannot be lanes of it. A product that neither shares lanes between the operands (as in a
     depthwise convolution) nor has columns to speak of is none: it may be one with diagonal weights
     (``diagonal_product``), or else the ALU does it in fewer cycles, and keeps the channels' lanes.
     """
@@ -97,14 +105,14 @@ def matrix_product(
         placed = placed or DATA in places or WEIGHTS in places
         if places[0] == WEIGHTS or places[1] == DATA:
             continue
-        axes = [axis for axis in computation.axes if axis not in walked]
-        columns = axes_of_made_lanes(computation, only_in(axes, weight, data, step), made, "cols")
+        may_be_rows, may_be_columns = possible_axes(computation, walked)
+        columns = axes_of_made_lanes(computation, only_in(may_be_columns, weight, data, step), made, "cols")
         inners = [
             axis
             for axis in _mentioned(computation.reduce_axes, data, step)
             if dimension_of(weight, axis, step) is not None and may_end(axis, data_element.cols, (data, weight))
         ]
-        rows = axes_of_made_lanes(computation, only_in(axes, data, weight, step), made, "rows")
+        rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
         before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
@@ -130,6 +138,12 @@ def matrix_product(
     if made is None and not placed and best.is_thin(config) and computation.axes[-1].extent > 1:
         return None
     return best
+
+
+def possible_axes(computation: Computation, walked: Walked) -> tuple[list[Axis], list[Axis]]:
+    """The axes of a computation that may be rows, and those that may be columns."""
+    rows, cols = ([axis for axis in computation.axes if axis not in each] for each in (walked.rows, walked.cols))
+    return rows, cols
 
 
 def axes_of_made_lanes(computation: Computation, axes: list[Axis], made: Lanes | None, side: str) -> list[Axis] | None:
