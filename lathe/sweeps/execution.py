@@ -10,7 +10,7 @@ from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure, measure_content
+from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure_content
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.workers import RETRIES, Crew, Lost, Task
@@ -61,9 +61,9 @@ def run_sweep(
 ) -> Generator[tuple[int, Row], None, None]:
     """Measure every point but those ``left_out``; yields places and rows as they come.
 
-    On `jobs` processes, one for each core unless given; with one and without a time-out everything runs in this
-    process. A point whose process ends is begun anew, and is at last a row that says so, as is one that takes too long.
-    Closing the iterator ends all processes.
+    On `jobs` processes, one for each core unless given; also one is a process of its own, which can be ended. A point
+    whose process ends is begun anew, and is at last a row that says so, as is one that takes too long. Closing the
+    iterator ends all processes.
     """
     found = ((place, sweep.point(place)) for place in sweep.places())
     points = ((place, point) for place, point in found if not left_out(place, point))
@@ -78,9 +78,6 @@ def measured_points(
         yield from measured_on_cluster(running.cluster, points, options)
         return
     count = min(running.jobs or available_cores(), most)
-    if count <= 1 and running.timeout is None:
-        yield from ((place, measure(point, options=options)) for place, point in points)
-        return
     tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
     backlog = Backlog(tasks) if ahead is None else Backlog(tasks, ahead)
     crew = Crew(measure_content, max(count, 1), running.timeout, running.retries)

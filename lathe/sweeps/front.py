@@ -39,10 +39,10 @@ def sweep(
     depends on the run has "second" in its key.
 
     ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: processes, one for each
-    core unless given; a script that uses more than one must call this under ``if __name__ == "__main__":``.
-    ``timeout``: seconds that a point may take. ``retries``: how often a point is begun anew whose process has ended.
-    ``check``: compare outputs with NumPy's. ``any_size``: grids of more than 100,000 points, too. ``cluster``: the
-    address of a Dask scheduler whose workers measure, instead of ``jobs`` and ``timeout``.
+    core unless given; points are measured in these, never in the one that calls. ``timeout``: seconds that a point may
+    take. ``retries``: how often a point is begun anew whose process has ended. ``check``: compare outputs with NumPy's.
+    ``any_size``: grids of more than 100,000 points, too. ``cluster``: the address of a Dask scheduler whose workers
+    measure, instead of ``jobs`` and ``timeout``.
 
         >>> rows = lt.sweep({"machine": {"memory.latency": [0, 32]},
         ...                  "workloads": [{"matmul": {"m": 64, "n": 64, "k": 64}}]})  # doctest: +SKIP

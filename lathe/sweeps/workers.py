@@ -9,6 +9,7 @@ the tools that they run, since each process leads a group.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Protocol
 
 from lathe.sweeps.errors import SweepError
@@ -33,6 +35,8 @@ RETRIES = 2
 """How often a task is begun anew whose process has ended, if nobody says."""
 PATIENCE = 1.0
 """Seconds that a process has to end by itself when all is done."""
+STARTING = threading.Lock()
+"""Held while a process starts: it inherits what belongs to the whole of this one, which several threads may change."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,7 @@ class Crew:
             if first is None:
                 return
             self.again.append(first)
-            with _one_thread_each():
-                self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
+            self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
             while True:
                 for worker in self.workers:
                     if worker.ready and worker.task is None:
@@ -158,9 +161,8 @@ class Crew:
             most = KILLED_STARTS if code is not None and code < 0 else FAILED_STARTS
             if self.failed_starts >= most:
                 raise SweepError(
-                    f"The processes of a sweep must start, and {most} in a row ended at once "
-                    f"({_told(code)}). A script that sweeps must do so under `if __name__ == '__main__':`; else use "
-                    "--jobs 1."
+                    f"The processes of a sweep must start, and {most} in a row ended at once ({_told(code)}). What "
+                    "they said stands above. Use fewer of them with --jobs where memory is short."
                 )
         self._replace(worker)
         if task is None:
@@ -175,16 +177,20 @@ class Crew:
     def _replace(self, worker: _Worker) -> None:
         """Another process in the place of one that has ended, or must."""
         _kill(worker)
-        with _one_thread_each():
-            self.workers[self.workers.index(worker)] = self._started()
+        self.workers[self.workers.index(worker)] = self._started()
 
     def _started(self) -> _Worker:
         # spawn: the same on every system, and no copy of this process's threads.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.function), daemon=False)
-        with _without_interrupts():
-            process.start()
+        try:
+            with STARTING, _without_interrupts(), _one_thread_each(), _without_script(), _allowed_to_start():
+                process.start()
+        except BaseException:
+            if process.pid is not None:
+                process.kill()
+            raise
         there.close()
         return _Worker(process, here)
 
@@ -208,16 +214,55 @@ class Crew:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards."""
+    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards.
+
+    It is blocked for what starts, and put off here: another thread may take it, and then Python's main thread hears of
+    it all the same, halfway through a start.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # the first process would start it, which ends with SIGINT unblocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    heard: list[tuple[Any, ...]] = []
+    handler = signal.getsignal(signal.SIGINT)
+    put_off = callable(handler) and threading.current_thread() is threading.main_thread()
+    if put_off:
+        signal.signal(signal.SIGINT, lambda *told: heard.append(told))
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if put_off:
+            signal.signal(signal.SIGINT, handler)
+    if heard and callable(handler):
+        handler(*heard[-1])
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Processes that start inside do not import the script that this one runs: it may sweep at its top level."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+@contextmanager
+def _allowed_to_start() -> Iterator[None]:
+    """Start processes from a daemon of multiprocessing, too: ours do not stay when it ends, which is feared of them."""
+    this = multiprocessing.current_process()
+    daemon = this.daemon
+    if not daemon:
+        yield
+        return
+    this.daemon = False
+    try:
+        yield
+    finally:
+        this.daemon = daemon
 
 
 def _kill(worker: _Worker) -> None:
