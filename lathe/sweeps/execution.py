@@ -10,10 +10,10 @@ from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure_content
+from lathe.sweeps.measurement import Options, Row, core_of, family_of, measure_content, row_of
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.workers import RETRIES, Crew, Lost, Task
+from lathe.sweeps.workers import RETRIES, Crew, Task
 
 
 def available_cores() -> int:
@@ -34,15 +34,14 @@ class Running:
     cluster: str | None = None
 
 
-def check_of_one_place(**options: float | None) -> None:
-    """Raise SweepError for options of local processes, by their names, that are given beside a cluster."""
-    for name, value in options.items():
-        if value is not None:
-            told = "--cluster" if name.startswith("--") else "cluster"
-            raise SweepError(
-                f"{name} must be left out with {told}, not {value!r}. The scheduler decides where and when points "
-                "are measured."
-            )
+def check_of_one_place(name: str, jobs: int | None) -> None:
+    """Raise SweepError for a number of local processes, by the name of its option, that is given beside a cluster."""
+    if jobs is not None:
+        told = "--cluster" if name.startswith("--") else "cluster"
+        raise SweepError(
+            f"{name} must be left out with {told}, not {jobs!r}. The cluster has as many processes as its workers have "
+            "threads."
+        )
 
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:
@@ -75,7 +74,7 @@ def measured_points(
 ) -> Generator[tuple[int, Row], None, None]:
     """Places and rows of points, at most so many; ``ahead`` of them are taken before their turn (all that fit)."""
     if running.cluster is not None:
-        yield from measured_on_cluster(running.cluster, points, options)
+        yield from measured_on_cluster(running.cluster, points, options, running.timeout, running.retries)
         return
     count = min(running.jobs or available_cores(), most)
     tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
@@ -83,7 +82,7 @@ def measured_points(
     crew = Crew(measure_content, max(count, 1), running.timeout, running.retries)
     with closing(crew.run(backlog)) as results:
         for task, result in results:
-            yield task.number, _row(task, result)
+            yield task.number, row_of(task.content[0], result, "Use fewer processes with --jobs.")
 
 
 def _family(point: Point, options: Options) -> object:
@@ -98,12 +97,3 @@ def _family(point: Point, options: Options) -> object:
     except LatheError:
         return None
     return family_of(point, machine) if options.hardware is None else core_of(machine)
-
-
-def _row(task: Task, result: object) -> Row:
-    if isinstance(result, Lost):
-        point, _ = task.content
-        remedy = "Allow more with --timeout." if result.late else "Use fewer processes with --jobs."
-        return Row(point, LATE if result.late else LOST, f"{result.reason}. {remedy}")
-    assert isinstance(result, Row)
-    return result

@@ -66,6 +66,15 @@ class Source(Protocol):
         ...
 
 
+class _Nothing:
+    """No tasks but those that are to be begun anew."""
+
+    held = 0
+
+    def take(self, family: Hashable) -> None:
+        """None."""
+
+
 @dataclass(eq=False)
 class _Worker:
     process: BaseProcess
@@ -91,6 +100,7 @@ class Crew:
     failed_starts: int = 0
     ended: dict[int, int] = field(default_factory=dict)
     again: deque[Task] = field(default_factory=deque)
+    stopped: bool = False
 
     def run(self, source: Source) -> Generator[tuple[Task, Any], None, None]:
         """Tasks with their results, or :class:`Lost`, as they come; closing it ends all processes.
@@ -103,16 +113,46 @@ class Crew:
                 return
             self.again.append(first)
             self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
-            while True:
-                for worker in self.workers:
-                    if worker.ready and worker.task is None:
-                        self._give(worker, source)
-                if all(worker.ready and worker.task is None for worker in self.workers):
-                    self._let_go()
-                    return
-                yield from self._settled()
+            yield from self._results(source)
+            self._let_go()
         finally:
-            self._end()
+            self.end()
+
+    def result(self, content: Any) -> Any:
+        """The result of one task, or :class:`Lost`. Its process stays for the next one, until :meth:`end`.
+
+        Raises SweepError where no process can be started, or after :meth:`stop`.
+        """
+        self.ended.clear()
+        self.again.append(Task(0, content))
+        try:
+            for worker in self.workers:
+                if not worker.process.is_alive():  # it ended at rest, for which no task is blamed
+                    self._replace(worker)
+            if not self.workers:
+                self.workers.append(self._started())
+            ((_, result),) = self._results(_Nothing())
+        except BaseException:
+            self.end()
+            raise
+        return result
+
+    def stop(self) -> None:
+        """End all processes, from another thread: no others are started, and who waits for a result gets an error."""
+        self.stopped = True
+        for worker in list(self.workers):
+            worker.process.kill()
+            _end_group(worker.process.pid)
+
+    def _results(self, source: Source) -> Iterator[tuple[Task, Any]]:
+        """The results of all tasks, by the processes that there are."""
+        while True:
+            for worker in self.workers:
+                if worker.ready and worker.task is None:
+                    self._give(worker, source)
+            if all(worker.ready and worker.task is None for worker in self.workers):
+                return
+            yield from self._settled()
 
     def _give(self, worker: _Worker, source: Source) -> None:
         task = self.again.popleft() if self.again else source.take(worker.family)
@@ -180,6 +220,8 @@ class Crew:
         self.workers[self.workers.index(worker)] = self._started()
 
     def _started(self) -> _Worker:
+        if self.stopped:
+            raise SweepError("Processes of a sweep must be asked for before it has ended, not after.")
         # spawn: the same on every system, and no copy of this process's threads.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
@@ -203,8 +245,9 @@ class Crew:
         for worker in self.workers:
             worker.process.join(max(until - time.monotonic(), 0))
 
-    def _end(self) -> None:
-        """End all processes that are left."""
+    def end(self) -> None:
+        """End all processes that are left, and forget what they were to do."""
+        self.again.clear()
         for worker in self.workers:
             worker.process.kill()  # all of them, before one is waited for
         for worker in self.workers:
