@@ -42,8 +42,6 @@ BUSES, LATENCIES = [64, 128], [0, 32, 64, 128]
 SHAPE = ("block_in", "block_out")
 BUFFERS = tuple(f"{name}_buffer_bytes" for name in ("inp", "wgt", "acc", "par"))
 MEMORIES = len(BUSES) * len(LATENCIES)
-HOUR = 3600.0
-"""A time-out, for which even one process is one of its own, as two are."""
 MOST = 0.01
 """The part of the cycles that more of a resource may cost."""
 
@@ -81,7 +79,7 @@ def run(source: dict[str, Any], jobs: int, store: Path | None = None) -> tuple[l
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LATHE_CACHE"] = folder
         before, start = _used(), time.perf_counter()
-        rows = lt.sweep(source, output=store or Path(folder) / "results.db", jobs=jobs, timeout=HOUR)
+        rows = lt.sweep(source, output=store or Path(folder) / "results.db", jobs=jobs)
         return rows, time.perf_counter() - start, _used() - before
 
 

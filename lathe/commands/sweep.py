@@ -100,7 +100,7 @@ def sweep(
     """
     found = read_sweep(sweep_file, known_workloads(), make, any_size=yes)
     if cluster is not None:
-        check_of_one_place(**{"--jobs": jobs, "--timeout": timeout})
+        check_of_one_place("--jobs", jobs)
     running = Running(jobs, timeout, retries, cluster)
     if dry_run:
         print_plan(found, running, check, as_json)

@@ -28,6 +28,7 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
                 "estimated_seconds": expected.seconds,
                 "processes": expected.processes,
                 "machines_to_build": expected.machines,
+                "without_estimate": list(expected.unknown),
             }
         )
         return
@@ -50,6 +51,8 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
             f"About {_time(expected.seconds)} on {expected.processes} processes, by measuring {expected.measured} of "
             "them now.", soft_wrap=True,
         )  # fmt: skip
+    for reason in expected.unknown:
+        out.print(f"Not in the estimate: {reason}", soft_wrap=True)
     if expected.machines and found.hardware is not None:
         each = "seconds, by Yosys" if found.hardware.device is None else "minutes, to be placed and routed"
         out.print(f"Beside that the hardware of {expected.machines} machines takes {each}, each.", soft_wrap=True)

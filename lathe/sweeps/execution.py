@@ -10,10 +10,10 @@ from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import LATE, LOST, Options, Row, core_of, family_of, measure, measure_content
+from lathe.sweeps.measurement import Options, Row, core_of, family_of, measure_content, row_of
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.workers import RETRIES, Crew, Lost, Task
+from lathe.sweeps.workers import RETRIES, Crew, Task
 
 
 def available_cores() -> int:
@@ -34,15 +34,14 @@ class Running:
     cluster: str | None = None
 
 
-def check_of_one_place(**options: float | None) -> None:
-    """Raise SweepError for options of local processes, by their names, that are given beside a cluster."""
-    for name, value in options.items():
-        if value is not None:
-            told = "--cluster" if name.startswith("--") else "cluster"
-            raise SweepError(
-                f"{name} must be left out with {told}, not {value!r}. The scheduler decides where and when points "
-                "are measured."
-            )
+def check_of_one_place(name: str, jobs: int | None) -> None:
+    """Raise SweepError for a number of local processes, by the name of its option, that is given beside a cluster."""
+    if jobs is not None:
+        told = "--cluster" if name.startswith("--") else "cluster"
+        raise SweepError(
+            f"{name} must be left out with {told}, not {jobs!r}. The cluster has as many processes as its workers have "
+            "threads."
+        )
 
 
 def options_of(sweep: Sweep, check: bool = False) -> Options:
@@ -61,9 +60,9 @@ def run_sweep(
 ) -> Generator[tuple[int, Row], None, None]:
     """Measure every point but those ``left_out``; yields places and rows as they come.
 
-    On `jobs` processes, one for each core unless given; with one and without a time-out everything runs in this
-    process. A point whose process ends is begun anew, and is at last a row that says so, as is one that takes too long.
-    Closing the iterator ends all processes.
+    On `jobs` processes, one for each core unless given; also one is a process of its own, which can be ended. A point
+    whose process ends is begun anew, and is at last a row that says so, as is one that takes too long. Closing the
+    iterator ends all processes.
     """
     found = ((place, sweep.point(place)) for place in sweep.places())
     points = ((place, point) for place, point in found if not left_out(place, point))
@@ -75,18 +74,15 @@ def measured_points(
 ) -> Generator[tuple[int, Row], None, None]:
     """Places and rows of points, at most so many; ``ahead`` of them are taken before their turn (all that fit)."""
     if running.cluster is not None:
-        yield from measured_on_cluster(running.cluster, points, options)
+        yield from measured_on_cluster(running.cluster, points, options, running.timeout, running.retries)
         return
     count = min(running.jobs or available_cores(), most)
-    if count <= 1 and running.timeout is None:
-        yield from ((place, measure(point, options=options)) for place, point in points)
-        return
     tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
     backlog = Backlog(tasks) if ahead is None else Backlog(tasks, ahead)
     crew = Crew(measure_content, max(count, 1), running.timeout, running.retries)
     with closing(crew.run(backlog)) as results:
         for task, result in results:
-            yield task.number, _row(task, result)
+            yield task.number, row_of(task.content[0], result, "Use fewer processes with --jobs.")
 
 
 def _family(point: Point, options: Options) -> object:
@@ -101,12 +97,3 @@ def _family(point: Point, options: Options) -> object:
     except LatheError:
         return None
     return family_of(point, machine) if options.hardware is None else core_of(machine)
-
-
-def _row(task: Task, result: object) -> Row:
-    if isinstance(result, Lost):
-        point, _ = task.content
-        remedy = "Allow more with --timeout." if result.late else "Use fewer processes with --jobs."
-        return Row(point, LATE if result.late else LOST, f"{result.reason}. {remedy}")
-    assert isinstance(result, Row)
-    return result

@@ -39,10 +39,10 @@ def sweep(
     depends on the run has "second" in its key.
 
     ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: processes, one for each
-    core unless given; a script that uses more than one must call this under ``if __name__ == "__main__":``.
-    ``timeout``: seconds that a point may take. ``retries``: how often a point is begun anew whose process has ended.
-    ``check``: compare outputs with NumPy's. ``any_size``: grids of more than 100,000 points, too. ``cluster``: the
-    address of a Dask scheduler whose workers measure, instead of ``jobs`` and ``timeout``.
+    core unless given; points are measured in these, never in the one that calls. ``timeout``: seconds that a point may
+    take. ``retries``: how often a point is begun anew whose process has ended. ``check``: compare outputs with NumPy's.
+    ``any_size``: grids of more than 100,000 points, too. ``cluster``: the address of a Dask scheduler whose workers
+    measure, instead of ``jobs``.
 
         >>> rows = lt.sweep({"machine": {"memory.latency": [0, 32]},
         ...                  "workloads": [{"matmul": {"m": 64, "n": 64, "k": 64}}]})  # doctest: +SKIP
@@ -53,7 +53,7 @@ def sweep(
     """
     running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
     if cluster is not None:
-        check_of_one_place(jobs=jobs, timeout=timeout)
+        check_of_one_place("jobs", jobs)
     found = _read(source, any_size)
     rows = run_whole(found, None if output is None else Path(output), running, check=check)
     return SweepRows({**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())

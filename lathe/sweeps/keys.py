@@ -60,11 +60,15 @@ def measuring_sources(hardware: Hardware | None = None) -> str:
 
 
 def content_of(point: Point) -> str:
-    """What a workload that stands in a file holds; nothing for others, and for one that cannot be made."""
+    """What a workload that stands in a file holds; nothing for others, and for one that cannot be made.
+
+    Raises SweepError where nobody can say, since too many files may count.
+    """
     try:
-        return make(point.workload, point.parameters).content()
+        work = make(point.workload, point.parameters)
     except LatheError:
         return ""
+    return work.content()
 
 
 def digest_of(path: str) -> str:

@@ -28,8 +28,9 @@ from lathe.networks.program import NetworkProgram
 from lathe.networks.running import network_reference
 from lathe.networks.steps import NpuStep
 from lathe.scheduler import bound
-from lathe.scripts import SCRIPT_NAME, beside, functions_of, lines_of, read_source
+from lathe.scripts import SCRIPT_NAME, beside, functions_of, installed, lines_of, read_source
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.script_files import script_digest
 
 Compiled: TypeAlias = Program | NetworkProgram
 Arrays: TypeAlias = Mapping[str, Any]
@@ -186,15 +187,23 @@ def _random(rng: np.random.Generator, name: str, of: TensorType | None) -> NDArr
 
 @contextmanager
 def _modules_of(folder: Path) -> Iterator[None]:
-    """Forget what is imported inside from a folder: another script's folder may have other files of the same names."""
+    """Forget what is imported inside from a folder and below: its files may change, and another script's folder may
+    have others of the same names.
+    """
     before = set(sys.modules)
     try:
         yield
     finally:
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
-            if file is not None and Path(file).resolve().parent == folder:
+            places = [file] if file is not None else list(getattr(sys.modules[name], "__path__", ()))
+            if name.partition(".")[0] != "lathe" and any(_is_below(Path(place).resolve(), folder) for place in places):
                 del sys.modules[name]
+
+
+def _is_below(place: Path, folder: Path) -> bool:
+    """Whether a module lies in a folder or below; packages that are installed there are none of its own."""
+    return place.is_relative_to(folder) and not installed(place)
 
 
 def check_takes(function: ast.FunctionDef, path: str, parameters: Collection[str]) -> None:
@@ -228,9 +237,10 @@ class Scripted:
     path: Path
     function: str
     parameters: Mapping[str, Any]
+    files: str | None = None
 
     @classmethod
-    def read(cls, path: str, function: str, parameters: Mapping[str, Any]) -> "Scripted":
+    def read(cls, path: str, function: str, parameters: Mapping[str, Any], files: str | None = None) -> "Scripted":
         """Raises ScriptError for a file that is no script, SweepError for one without the function."""
         defined = functions_of(read_source(Path(path)), Path(path))
         if function not in defined:
@@ -239,7 +249,7 @@ class Scripted:
                 f"not {function!r}."
             )
         check_takes(defined[function], path, parameters)
-        return cls(Path(path), function, parameters)
+        return cls(Path(path), function, parameters, files)
 
     def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:
         """What the function built, or what it made, built."""
@@ -262,11 +272,9 @@ class Scripted:
         return None if isinstance(made, Program | NetworkProgram) else made.expected(program, inputs)
 
     def content(self) -> str:
-        """The digest of the script and of all Python files beside it, which it may import."""
-        content = hashlib.sha256(self.function.encode())
-        for path in sorted({self.path.resolve(), *self.path.resolve().parent.glob("*.py")}):
-            content.update(path.name.encode() + b"\0" + path.read_bytes())
-        return content.hexdigest()
+        """The digest of the function's name and of what the script follows from (``script_files.py``)."""
+        files = None if self.files is None else self.files.split()
+        return hashlib.sha256(f"{self.function} {script_digest(self.path, files)}".encode()).hexdigest()
 
     def _made(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
         with _modules_of(self.path.resolve().parent), beside(self.path), lines_of(self.path):

@@ -24,6 +24,7 @@ from lathe.sweeps.machines import Machine, machine_of
 from lathe.sweeps.measurable import Compiled, Measurable
 from lathe.sweeps.sharing import Shared
 from lathe.sweeps.specification import Point
+from lathe.sweeps.workers import Lost
 from lathe.sweeps.workloads import make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
@@ -234,3 +235,12 @@ def measure_content(content: Any) -> Row:
     """What processes do: a point with its options."""
     point, options = content
     return measure(point, options=options)
+
+
+def row_of(point: Point, result: object, remedy: str) -> Row:
+    """The row that a process has sent, or that tells of a point which every process was lost with, with a remedy."""
+    if isinstance(result, Lost):
+        told = "Allow more with --timeout." if result.late else remedy
+        return Row(point, LATE if result.late else LOST, f"{result.reason}. {told}")
+    assert isinstance(result, Row)
+    return result

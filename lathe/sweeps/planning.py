@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from lathe.configs import LatheError
-from lathe.sweeps.execution import Running, available_cores, options_of
+from lathe.sweeps.execution import Running, available_cores, measured_points, options_of
 from lathe.sweeps.hardware import built_as, is_known
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import INVALID, OK, UNMAPPABLE, family_of, measure
+from lathe.sweeps.measurement import INVALID, LATE, LOST, OK, UNMAPPABLE, Options, family_of
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.workloads import make
 
@@ -54,19 +55,23 @@ def planned(sweep: Sweep) -> Iterator[Planned]:
 class Estimate:
     """``seconds`` that a sweep would take on so many processes; ``measured`` points say so, and None if none could.
 
-    Not among them: what takes seconds or minutes for each of ``machines``, whose hardware is not in the cache.
+    Not among them: what takes seconds or minutes for each of ``machines``, whose hardware is not in the cache, and the
+    points of workloads whose first point was lost, by the reasons in ``unknown``.
     """
 
     seconds: float | None
     processes: int
     measured: int
     machines: int = 0
+    unknown: tuple[str, ...] = ()
 
 
 def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
     """How long a sweep takes: the first point of each workload is measured, and counts for all others.
 
-    Where points share programs, it is measured twice: the second time counts for points whose programs are there.
+    In a process of its own, as in the sweep: with the same time-out, which counts for a point that takes longer, and
+    begun anew as often. Where points share programs, the first point is measured twice: the second time counts for
+    points whose programs are there.
     """
     options = replace(options_of(sweep, check), hardware=None)
     points: dict[str, list[Planned]] = {}
@@ -74,17 +79,38 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
         if each.status == OK:
             points.setdefault(each.point.workload, []).append(each)
     processes = running.jobs or available_cores()
-    seconds, measured = 0.0, 0
     share = min(1.0, sweep.search.points / sweep.count) if sweep.search is not None else 1.0
     share *= max(1.0, sweep.count / COUNTED) if sweep.sample is None else 1.0
-    for ones in points.values():
-        first = measure(ones[0].point, options=options).seconds
-        again = measure(ones[0].point, options=options).seconds if options.memories else first
+    times, unknown = _times({name: ones[0].point for name, ones in points.items()}, options, running)
+    seconds = 0.0
+    for ones, (first, again) in ((points[workload], time) for workload, time in times.items()):
         families = Counter(family_of(each.point, machine_of(each.point)) for each in ones) if options.memories else ()
         begun = len(families) or len(ones)
         seconds += (begun * first + (len(ones) - begun) * again) * share
-        measured += 1
-    return Estimate(seconds / processes if measured else None, processes, measured, _unknown_machines(sweep, points))
+    machines = _unknown_machines(sweep, points)
+    return Estimate(seconds / processes if times else None, processes, len(times), machines, unknown)
+
+
+def _times(
+    points: Mapping[str, Point], options: Options, running: Running
+) -> tuple[dict[str, tuple[float, float]], tuple[str, ...]]:
+    """Seconds of a point of each workload, and of the same again; and why others have none."""
+    each_time = 2 if options.memories else 1
+    chosen = [point for point in points.values() for _ in range(each_time)]
+    alone = replace(running, jobs=1, cluster=None)
+    with closing(measured_points(enumerate(chosen), len(chosen), options, alone, ahead=1)) as results:
+        rows = [row for _, row in sorted(results, key=lambda each: each[0])]
+    times: dict[str, tuple[float, float]] = {}
+    unknown = []
+    for at, workload in enumerate(points):
+        measured = rows[each_time * at : each_time * (at + 1)]
+        lost = [row.reason for row in measured if row.status == LOST]
+        if lost:
+            unknown.append(f"{workload}: {lost[0]}")
+            continue
+        seconds = [(running.timeout or 0.0) if row.status == LATE else row.seconds for row in measured]
+        times[workload] = seconds[0], seconds[-1]
+    return times, tuple(unknown)
 
 
 def _unknown_machines(sweep: Sweep, points: Mapping[str, list[Planned]]) -> int:

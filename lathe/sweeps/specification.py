@@ -224,11 +224,15 @@ class Sweep:
     def point(self, place: int) -> Point:
         """The point at a place of the grid, of ``count``; workloads are slowest, then bases, then machines."""
         number = bisect.bisect_right(self._ends, place)
-        inside = place - (self._ends[number - 1] if number else 0)
+        inside = place - self.first_place(number)
         workload, grid = self.workloads[number]
         inside, machine = divmod(inside, self.machine.count)
         parameters, base = divmod(inside, len(self.bases))
         return Point(self.bases[base], self.machine.at(machine), workload, grid.at(parameters))
+
+    def first_place(self, number: int) -> int:
+        """The place where the points of a workload begin, by its number in the file."""
+        return self._ends[number - 1] if number else 0
 
     def places(self) -> Iterator[int]:
         """The places that are measured: all of the grid, or a sample of it, without those that a constraint forbids."""

@@ -73,6 +73,8 @@ class _Keeper:
         self.sources = measuring_sources(sweep.hardware)
         self.places: dict[str, int] = {}
         """The first place of each point that is there: points of several workloads may be the same."""
+        for each in range(len(sweep.workloads)):  # what has no key is told before anything is measured
+            self.key(sweep.point(sweep.first_place(each)))
 
     def kept(self) -> dict[int, Row]:
         """The rows of the sweep that these sources have measured and that are not lost, by their places."""

@@ -9,6 +9,7 @@ the tools that they run, since each process leads a group.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Protocol
 
 from lathe.sweeps.errors import SweepError
@@ -33,6 +35,8 @@ RETRIES = 2
 """How often a task is begun anew whose process has ended, if nobody says."""
 PATIENCE = 1.0
 """Seconds that a process has to end by itself when all is done."""
+STARTING = threading.Lock()
+"""Held while a process starts: it inherits what belongs to the whole of this one, which several threads may change."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,15 @@ class Source(Protocol):
         ...
 
 
+class _Nothing:
+    """No tasks but those that are to be begun anew."""
+
+    held = 0
+
+    def take(self, family: Hashable) -> None:
+        """None."""
+
+
 @dataclass(eq=False)
 class _Worker:
     process: BaseProcess
@@ -87,6 +100,7 @@ class Crew:
     failed_starts: int = 0
     ended: dict[int, int] = field(default_factory=dict)
     again: deque[Task] = field(default_factory=deque)
+    stopped: bool = False
 
     def run(self, source: Source) -> Generator[tuple[Task, Any], None, None]:
         """Tasks with their results, or :class:`Lost`, as they come; closing it ends all processes.
@@ -98,18 +112,47 @@ class Crew:
             if first is None:
                 return
             self.again.append(first)
-            with _one_thread_each():
-                self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
-            while True:
-                for worker in self.workers:
-                    if worker.ready and worker.task is None:
-                        self._give(worker, source)
-                if all(worker.ready and worker.task is None for worker in self.workers):
-                    self._let_go()
-                    return
-                yield from self._settled()
+            self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
+            yield from self._results(source)
+            self._let_go()
         finally:
-            self._end()
+            self.end()
+
+    def result(self, content: Any) -> Any:
+        """The result of one task, or :class:`Lost`. Its process stays for the next one, until :meth:`end`.
+
+        Raises SweepError where no process can be started, or after :meth:`stop`.
+        """
+        self.ended.clear()
+        self.again.append(Task(0, content))
+        try:
+            for worker in self.workers:
+                if not worker.process.is_alive():  # it ended at rest, for which no task is blamed
+                    self._replace(worker)
+            if not self.workers:
+                self.workers.append(self._started())
+            ((_, result),) = self._results(_Nothing())
+        except BaseException:
+            self.end()
+            raise
+        return result
+
+    def stop(self) -> None:
+        """End all processes, from another thread: no others are started, and who waits for a result gets an error."""
+        self.stopped = True
+        for worker in list(self.workers):
+            worker.process.kill()
+            _end_group(worker.process.pid)
+
+    def _results(self, source: Source) -> Iterator[tuple[Task, Any]]:
+        """The results of all tasks, by the processes that there are."""
+        while True:
+            for worker in self.workers:
+                if worker.ready and worker.task is None:
+                    self._give(worker, source)
+            if all(worker.ready and worker.task is None for worker in self.workers):
+                return
+            yield from self._settled()
 
     def _give(self, worker: _Worker, source: Source) -> None:
         task = self.again.popleft() if self.again else source.take(worker.family)
@@ -158,9 +201,8 @@ class Crew:
             most = KILLED_STARTS if code is not None and code < 0 else FAILED_STARTS
             if self.failed_starts >= most:
                 raise SweepError(
-                    f"The processes of a sweep must start, and {most} in a row ended at once "
-                    f"({_told(code)}). A script that sweeps must do so under `if __name__ == '__main__':`; else use "
-                    "--jobs 1."
+                    f"The processes of a sweep must start, and {most} in a row ended at once ({_told(code)}). What "
+                    "they said stands above. Use fewer of them with --jobs where memory is short."
                 )
         self._replace(worker)
         if task is None:
@@ -175,16 +217,22 @@ class Crew:
     def _replace(self, worker: _Worker) -> None:
         """Another process in the place of one that has ended, or must."""
         _kill(worker)
-        with _one_thread_each():
-            self.workers[self.workers.index(worker)] = self._started()
+        self.workers[self.workers.index(worker)] = self._started()
 
     def _started(self) -> _Worker:
+        if self.stopped:
+            raise SweepError("Processes of a sweep must be asked for before it has ended, not after.")
         # spawn: the same on every system, and no copy of this process's threads.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.function), daemon=False)
-        with _without_interrupts():
-            process.start()
+        try:
+            with STARTING, _without_interrupts(), _one_thread_each(), _without_script(), _allowed_to_start():
+                process.start()
+        except BaseException:
+            if process.pid is not None:
+                process.kill()
+            raise
         there.close()
         return _Worker(process, here)
 
@@ -197,8 +245,9 @@ class Crew:
         for worker in self.workers:
             worker.process.join(max(until - time.monotonic(), 0))
 
-    def _end(self) -> None:
-        """End all processes that are left."""
+    def end(self) -> None:
+        """End all processes that are left, and forget what they were to do."""
+        self.again.clear()
         for worker in self.workers:
             worker.process.kill()  # all of them, before one is waited for
         for worker in self.workers:
@@ -208,16 +257,55 @@ class Crew:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards."""
+    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards.
+
+    It is blocked for what starts, and put off here: another thread may take it, and then Python's main thread hears of
+    it all the same, halfway through a start.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # the first process would start it, which ends with SIGINT unblocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    heard: list[tuple[Any, ...]] = []
+    handler = signal.getsignal(signal.SIGINT)
+    put_off = callable(handler) and threading.current_thread() is threading.main_thread()
+    if put_off:
+        signal.signal(signal.SIGINT, lambda *told: heard.append(told))
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if put_off:
+            signal.signal(signal.SIGINT, handler)
+    if heard and callable(handler):
+        handler(*heard[-1])
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Processes that start inside do not import the script that this one runs: it may sweep at its top level."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+@contextmanager
+def _allowed_to_start() -> Iterator[None]:
+    """Start processes from a daemon of multiprocessing, too: ours do not stay when it ends, which is feared of them."""
+    this = multiprocessing.current_process()
+    daemon = this.daemon
+    if not daemon:
+        yield
+        return
+    this.daemon = False
+    try:
+        yield
+    finally:
+        this.daemon = daemon
 
 
 def _kill(worker: _Worker) -> None:

@@ -165,9 +165,10 @@ def topology(path: Path, layer: str) -> TensorProgram:
 
 
 @workload
-def python(path: Path, function: str = "build", **parameters: object) -> Scripted:
+def python(path: Path, function: str = "build", files: str = "", **parameters: object) -> Scripted:
     """A function of a Python file, called with the machine and with all other parameters.
 
     It returns a tensor, or tensors, a program that it has built, or a network of lt.from_onnx or what this has built.
+    A row is kept as long as nothing in the file's folder changes, or none of the files "weights.npz tables".
     """
-    return Scripted.read(str(path), function, parameters)
+    return Scripted.read(str(path), function, parameters, files or None)

@@ -248,7 +248,7 @@ def test_python_has_the_rows_of_the_command(tmp_path):
         ({"source": {"workloads": [{"relu": {"height": object()}}]}},
          "The dictionary of a sweep must have plain values, and has not: "),
         ({"source": "matmul_blocks", "jobs": 2, "cluster": "tcp://127.0.0.1:9"},
-         "jobs must be left out with cluster, not 2. The scheduler decides where and when points are measured."),
+         "jobs must be left out with cluster, not 2. The cluster has as many processes as its workers have threads."),
         ({"source": {"workloads": []}}, "workloads of sweep, line 1, must be a list of operators, not an empty list."),
     ],
 )  # fmt: skip

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sweep_measuring
 from click.testing import CliRunner
 
-import lathe.sweeps.measurable as measurable_module
+import lathe.sweeps.execution as execution_module
 import lathe.sweeps.measurement as measurement_module
 from lathe.command_line import main
 from lathe.configs import load_config
-from lathe.frontend import reference
 from lathe.sweeps.execution import run_sweep
 from lathe.sweeps.reading import read_sweep, shipped_sweeps
 from lathe.sweeps.specification import Point
@@ -111,10 +111,7 @@ def test_json_has_the_rows(tmp_path):
 
 
 def test_outputs_that_differ_from_numpy_are_a_row_and_status_1(tmp_path, monkeypatch):
-    def flipped(*arguments):
-        return {name: values ^ 1 for name, values in reference(*arguments).items()}
-
-    monkeypatch.setattr(measurable_module, "reference", flipped)
+    monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.with_flipped_reference)
     text = "workloads: [relu: {height: 4, width: 4, channels: 16}]"
     result = sweep(tmp_path, text, "--check", "--jobs", 1, "--json")
     assert result.exit_code == 1
@@ -123,16 +120,40 @@ def test_outputs_that_differ_from_numpy_are_a_row_and_status_1(tmp_path, monkeyp
 
 
 def test_a_fault_of_lathe_is_a_row_and_does_not_end_the_sweep(tmp_path, monkeypatch):
-    def faulty(*_arguments, **_options):
-        raise AssertionError("a chunk without extent")
-
-    monkeypatch.setattr(measurable_module, "build", faulty)
+    monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.with_faulty_build)
     text = "workloads: [relu: {height: [4, 8], width: 4, channels: 16}]"
     result = sweep(tmp_path, text, "--jobs", 1, "--json")
     assert result.exit_code == 1
     rows = json.loads(result.stdout)
     assert [row["status"] for row in rows] == ["internal error"] * 2
     assert rows[0]["reason"].endswith("AssertionError: a chunk without extent")
+
+
+WAITS = """
+import os, time
+import lathe as lt
+
+def build(machine, wait):
+    if wait == 1:
+        os.kill(os.getpid(), 9)
+    time.sleep(wait)
+    return lt.relu(lt.placeholder((2, 16), "int8", name="A"), name="B")
+"""
+
+
+def test_a_dry_run_measures_where_it_can_be_ended(tmp_path):
+    (tmp_path / "waits.py").write_text(WAITS)
+    text = "machine: {{memory.latency: [0, 8]}}\nworkloads:\n  - python: {{path: waits.py, wait: {0}}}\n".format
+    late = json.loads(sweep(tmp_path, text(600), "--dry-run", "--timeout", 1.5, "--jobs", 1, "--json").stdout)
+    assert (late["estimated_seconds"], late["without_estimate"]) == (2 * 1.5, [])
+    both = text(1) + "  - relu: {height: 1, width: 1, channels: 16}\n"
+    lost = sweep(tmp_path, both, "--dry-run", "--retries", 1, "--jobs", 1)
+    assert lost.exit_code == 0
+    assert "by measuring 1 of them now.\n" in lost.stdout
+    assert lost.stdout.endswith(
+        "Not in the estimate: python: The point's process ended 2 times, at last with SIGKILL, mostly for want of "
+        "memory. Use fewer processes with --jobs.\n"
+    )
 
 
 def test_a_bad_file_is_an_error_and_writes_nothing(tmp_path):

@@ -15,8 +15,12 @@ import dask
 import pytest
 from invoked import lathe as run
 
+import lathe as lt
 import lathe.sweeps.cluster as cluster_module
+import lathe.sweeps.dask_worker as dask_worker
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.measurement import Options, measure
+from lathe.sweeps.specification import Point
 
 SWEEP = """
 machine:
@@ -35,6 +39,13 @@ def rows_of(store):
 @pytest.fixture
 def cluster(tmp_path):
     """The address of a scheduler, it and its two workers, which have no nanny that would begin them anew."""
+    with running_cluster(tmp_path, "--no-nanny") as found:
+        yield found
+
+
+@contextlib.contextmanager
+def running_cluster(tmp_path, *options_of_workers):
+    """A scheduler and two workers: its address and all three."""
     told = tmp_path / "scheduler.json"
     options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
     program = "import sys; from distributed.cli.dask_{0} import main; main()".format
@@ -45,7 +56,7 @@ def cluster(tmp_path):
         while not told.exists() or not told.read_text().strip():
             assert time.monotonic() < until, "the scheduler does not start"
             time.sleep(0.1)
-        words = [sys.executable, "-c", program("worker"), *place, "--nthreads", "1", "--no-nanny"]
+        words = [sys.executable, "-c", program("worker"), *place, "--nthreads", "1", *options_of_workers]
         started += [subprocess.Popen(words, **options) for _ in range(2)]
         address = json.loads(told.read_text())["address"]
         client = cluster_module.connected(cluster_module.distributed(), address)
@@ -58,11 +69,16 @@ def cluster(tmp_path):
             process.wait()
 
 
+def driven_by(path, folder, address):
+    """The driver of a sweep on a cluster."""
+    words = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep", str(path)]
+    words += ["-o", str(folder / "r.db"), "--cluster", address]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
 def driven(folder, address, rows):
     """The driver of a sweep on a cluster, which has written so many rows and is not done."""
-    words = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep", str(folder / "sweep.yaml")]
-    words += ["-o", str(folder / "r.db"), "--cluster", address]
-    driver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    driver = driven_by(folder / "sweep.yaml", folder, address)
     until = time.monotonic() + 240
     while driver.poll() is None and time.monotonic() < until and len(rows_of(folder / "r.db")) < rows:
         time.sleep(0.05)
@@ -91,6 +107,126 @@ def test_a_worker_of_a_cluster_that_is_killed_loses_nothing_and_a_scheduler_what
     assert f"Error: The cluster {address!r} must stay until all is measured, and does not: " in said
     assert said.endswith("What was measured before is kept; with a store the same command goes on.\n")
     assert len(kept) < len(rows_of(tmp_path / "r.db")) < 65 * 3
+
+
+FAULTS = """
+import os, signal, time
+import lathe as lt
+
+def build(machine, kind, n=0):
+    with open({tried!r}, "a") as file:
+        print(kind, n, file=file)
+    if kind == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == 2:
+        time.sleep(600)
+    if kind == 3:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    return lt.relu(lt.placeholder((2 + n, 16), "int8", name="A"), name="B")
+"""
+
+
+def faults(folder, text):
+    """A sweep of points that may end their process (1), take long (2) or end the worker that started it (3)."""
+    (folder / "faults.py").write_text(FAULTS.format(tried=str(folder / "tried")))
+    (folder / "sweep.yaml").write_text(f"workloads:\n  - python: {{path: faults.py, {text}}}\n")
+    return folder / "sweep.yaml"
+
+
+def tried(folder, kind):
+    return sum(line.split()[0] == str(kind) for line in (folder / "tried").read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_time_outs_and_retries_mean_on_a_cluster_what_they_mean_here(cluster, tmp_path):
+    address, _ = cluster
+    path = faults(tmp_path, "kind: [0, 1, 2], n: [0, 1]")
+    words = ["sweep", path, "--retries", 1, "--timeout", 3]
+    assert run(*words, "-o", tmp_path / "r.db", "--cluster", address).exit_code == 0
+    assert (tried(tmp_path, 1), tried(tmp_path, 2)) == (2 * 2, 2)
+    rows = rows_of(tmp_path / "r.db")
+    (tmp_path / "tried").unlink()
+    assert run(*words, "-o", tmp_path / "here.db", "--jobs", 1).exit_code == 0
+    assert (tried(tmp_path, 1), tried(tmp_path, 2)) == (2 * 2, 2)
+    here = rows_of(tmp_path / "here.db")
+    for row in here:
+        row["reason"] = row["reason"] and row["reason"].replace(
+            "Use fewer processes with --jobs.", "Start fewer Dask workers on each machine."
+        )
+    assert rows == here
+    assert [row["status"] for row in rows] == ["ok"] * 2 + ["worker lost"] * 2 + ["timed out"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_ctrl_c_ends_what_workers_of_a_cluster_measure(cluster, tmp_path):
+    address, workers = cluster
+    driver = driven_by(faults(tmp_path, "kind: 2, n: [0, 1, 2, 3]"), tmp_path, address)
+    until = time.monotonic() + 240
+    while not (tmp_path / "tried").exists() or tried(tmp_path, 2) < 2:
+        assert driver.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    while any(children_of(worker.pid) for worker in workers[1:]):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert tried(tmp_path, 2) == 2
+
+
+def children_of(number):
+    """The processes that a process has started and that measure; multiprocessing's own helper is none."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, parent, *_ = (path / "stat").read_text().rpartition(")")[2].split()
+            if int(parent) == number and state != "Z" and b"spawn_main" in (path / "cmdline").read_bytes():
+                found.append(path.name)
+    return found
+
+
+@pytest.mark.slow
+def test_only_the_point_that_ends_workers_of_a_cluster_is_lost(tmp_path):
+    path = faults(tmp_path, "kind: 3")
+    path.write_text(path.read_text() + "  - python: {path: faults.py, kind: 0, n: [0, 1, 2, 3, 4, 5]}\n")
+    with running_cluster(tmp_path, "--nanny") as (address, _):
+        result = run("sweep", path, "-o", tmp_path / "r.db", "--cluster", address)
+    assert result.exit_code == 0, result.stderr
+    rows = rows_of(tmp_path / "r.db")
+    assert [row["status"] for row in rows] == ["worker lost"] + ["ok"] * 6
+    assert rows[0]["reason"] == (
+        "The point's worker of the cluster died 4 times, with no other point beside it. Start fewer Dask workers "
+        "on each machine."
+    )
+
+
+def test_a_worker_keeps_the_process_of_a_sweep_until_it_is_dismissed(monkeypatch):
+    monkeypatch.setattr(dask_worker, "IDLE", 0.05)
+    content = Point("vta", {}, "relu", {"height": 1, "width": 1, "channels": 16}), Options()
+    assert dask_worker.measure_there("a sweep", content, None, 0) == measure(content[0])
+    ((key, kept),) = dask_worker._KEPT.items()
+    until = time.monotonic() + 60
+    while kept.crew.workers:  # nothing was to be done for long
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    monkeypatch.setattr(dask_worker, "IDLE", 600)
+    for _ in range(2):
+        assert dask_worker.measure_there("a sweep", content, None, 0).status == "ok"
+        (worker,) = kept.crew.workers
+        assert key in dask_worker._KEPT
+    worker.process.kill()  # at rest, which is no fault of the next point
+    worker.process.join()
+    assert dask_worker.measure_there("a sweep", content, None, 0).status == "ok"
+    (worker,) = kept.crew.workers
+    dask_worker.dismiss("a sweep")
+    assert not worker.process.is_alive()
+    assert dask_worker._KEPT == {}
+    with pytest.raises(SweepError) as caught:
+        dask_worker.measure_there("a sweep", content, None, 0)
+    assert str(caught.value) == "A point of a sweep must be measured before it has ended, not after."
 
 
 def commands_of_the_page():
@@ -206,15 +342,17 @@ def test_an_encrypted_cluster_wants_certificates(kind, tmp_path):
     assert not (tmp_path / "r.db").exists()
 
 
-@pytest.mark.parametrize(("option", "value"), [("--jobs", "2"), ("--timeout", "2.5")])
-def test_options_of_local_processes_are_refused_beside_a_cluster(option, value, tmp_path):
+def test_a_number_of_local_processes_is_refused_beside_a_cluster(tmp_path):
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    result = run("sweep", tmp_path / "sweep.yaml", "--cluster", "tcp://127.0.0.1:9", option, value)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: {option} must be left out with --cluster, not {value}. The scheduler decides where and when points "
-        "are measured.\n",
+    result = run("sweep", tmp_path / "sweep.yaml", "--cluster", "tcp://127.0.0.1:9", "--jobs", 2)
+    message = (
+        "{0}jobs must be left out with {0}cluster, not 2. The cluster has as many processes as its workers have "
+        "threads."
     )
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message.format('--')}\n")
+    with pytest.raises(SweepError) as caught:
+        lt.sweep(tmp_path / "sweep.yaml", jobs=2, cluster="tcp://127.0.0.1:9")
+    assert str(caught.value) == message.format("")
 
 
 def test_a_cluster_without_the_package_says_what_to_install(monkeypatch):

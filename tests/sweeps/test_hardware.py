@@ -3,11 +3,14 @@
 import json
 
 import pytest
+import sweep_measuring
 from click.testing import CliRunner
 from sweep_files import check_mistake, written
+from sweep_measuring import looked_at
 
 import lathe as lt
 import lathe.rtl.fit.tools as tools_module
+import lathe.sweeps.execution as execution_module
 import lathe.sweeps.hardware as hardware_module
 from lathe.command_line import main
 from lathe.rtl.fit import fit
@@ -25,25 +28,15 @@ GRID = "base: tiny\nmachine:\n  memory.latency: [0, 8]\n  memory.bus_bits: [32, 
 
 
 @pytest.fixture
-def looked_at(monkeypatch, tmp_path):
-    """The machines that the tools would look at, in the place of doing so; and a cache of one's own."""
-    found = []
-
-    def counted(config):
-        found.append(config)
-        return dict(zip(COUNTS, (10, config.memory.bus_bits, 3, 4), strict=True))
-
-    def fitted(config, hardware):
-        found.append((config, hardware))
-        if config.memory.bus_bits > 32:
-            raise RtlError(f"device of the fit must have what machine {config.name!r} takes, and has not.")
-        return dict(zip(FITS, (100, 50, 4, 2, 50.0), strict=True))
-
+def without_tools(monkeypatch, tmp_path):
+    """No tools are waited for, and what they would look at is written down; and a cache of one's own."""
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hardware_module, "_counted", counted)
-    monkeypatch.setattr(hardware_module, "_fitted", fitted)
+    monkeypatch.setenv(sweep_measuring.LOOKED_AT, str(tmp_path / "looked_at"))
+    monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.without_tools)
+    monkeypatch.setattr(hardware_module, "_counted", sweep_measuring.counted)
+    monkeypatch.setattr(hardware_module, "_fitted", sweep_measuring.fitted)
     hardware_module._known.cache_clear()
-    yield found
+    yield
     hardware_module._known.cache_clear()
 
 
@@ -51,17 +44,18 @@ def sweep(tmp_path, text, **options):
     return lt.sweep(written(tmp_path, text), jobs=1, **options)
 
 
-def test_equal_hardware_is_looked_at_once(looked_at, tmp_path):
+@pytest.mark.usefixtures("without_tools")
+def test_equal_hardware_is_looked_at_once(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: counts\n")
     assert len(rows) == 8
-    assert [config.memory.bus_bits for config in looked_at] == [32, 64]
+    assert looked_at() == [(32, None), (64, None)]
     assert all(row["rtl_flip_flops"] == row["memory.bus_bits"] for row in rows)
-    hardware_module._known.cache_clear()  # as another process begins
     assert [row["rtl_cells"] for row in sweep(tmp_path, GRID + "hardware: counts\n")] == [10] * 8
-    assert len(looked_at) == 2
+    assert len(looked_at()) == 2
 
 
-def test_what_is_kept_damaged_is_made_again(looked_at, tmp_path):
+@pytest.mark.usefixtures("without_tools")
+def test_what_is_kept_damaged_is_made_again(tmp_path):
     assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
     assert is_known(TINY.with_(**{"memory.latency": 99}), Hardware())
     (kept,) = (tmp_path / "cache").glob("hardware-*.json")
@@ -70,10 +64,10 @@ def test_what_is_kept_damaged_is_made_again(looked_at, tmp_path):
         assert not is_known(TINY, Hardware())
         hardware_module._known.cache_clear()
         assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
-    assert len(looked_at) == 5
+    assert len(looked_at()) == 5
 
 
-@pytest.mark.usefixtures("looked_at")
+@pytest.mark.usefixtures("without_tools")
 def test_time_is_that_at_the_clock_of_the_fit_unless_another_is_given(tmp_path):
     text = GRID.replace("[32, 64]", "32") + "hardware: {device: ecp5-25k, speed: 7, seed: 3}\n"
     for row in sweep(tmp_path, text):
@@ -82,18 +76,19 @@ def test_time_is_that_at_the_clock_of_the_fit_unless_another_is_given(tmp_path):
         assert (row["fit_mhz"], row["time_us"]) == (50.0, row["cycles"] / 200)
 
 
-def test_hardware_that_has_no_room_is_a_row_with_all_other_numbers(looked_at, tmp_path):
+@pytest.mark.usefixtures("without_tools")
+def test_hardware_that_has_no_room_is_a_row_with_all_other_numbers(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db")
     refused = [row for row in rows if row["memory.bus_bits"] == 64]
     assert {row["status"] for row in refused} == {"no hardware"}
     assert {row["reason"] for row in refused} == {"device of the fit must have what machine 'tiny' takes, and has not."}
     assert all(row["cycles"] > 0 and row.get("fit_mhz") is None for row in refused)
-    assert len(looked_at) == 2  # also what is refused, once
+    assert len(looked_at()) == 2  # also what is refused, once
     assert sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db") == rows
-    assert len(looked_at) == 2
+    assert len(looked_at()) == 2
 
 
-@pytest.mark.usefixtures("looked_at")
+@pytest.mark.usefixtures("without_tools")
 def test_a_machine_that_cannot_be_built_says_so(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
@@ -106,13 +101,14 @@ def test_a_machine_that_cannot_be_built_says_so(tmp_path, monkeypatch):
     )
 
 
-def test_a_dry_run_looks_at_no_hardware_and_counts_it(looked_at, tmp_path):
+@pytest.mark.usefixtures("without_tools")
+def test_a_dry_run_looks_at_no_hardware_and_counts_it(tmp_path):
     (tmp_path / "sweep.yaml").write_text(GRID + "hardware: {device: ecp5-25k}\n")
     words = ["sweep", str(tmp_path / "sweep.yaml"), "--dry-run", "--jobs", "1"]
     said = CliRunner().invoke(main, words)
     assert "Beside that the hardware of 2 machines takes minutes, to be placed and routed, each." in said.stdout
     assert json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["machines_to_build"] == 2
-    assert looked_at == []
+    assert looked_at() == []
 
 
 def test_without_the_extra_nothing_is_begun(tmp_path, monkeypatch):

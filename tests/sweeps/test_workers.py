@@ -125,14 +125,27 @@ def test_processes_that_do_not_start_are_an_error(monkeypatch):
     with pytest.raises(SweepError) as caught:
         results(Crew(sweep_tasks.told, 1), [0])
     assert str(caught.value) == (
-        "The processes of a sweep must start, and 3 in a row ended at once (status 0). A script that sweeps must do so "
-        "under `if __name__ == '__main__':`; else use --jobs 1."
+        "The processes of a sweep must start, and 3 in a row ended at once (status 0). What they said stands above. "
+        "Use fewer of them with --jobs where memory is short."
     )
 
 
 def test_processes_that_are_killed_while_they_begin_are_begun_anew(monkeypatch, tmp_path):
     monkeypatch.setattr(workers_module, "_work", sweep_tasks.begins_at_the_sixth_time)
     assert results(Crew(str(tmp_path / "starts"), 1), [0]) == {0: "done"}
+
+
+def scripted(folder, text):
+    """What a script of the text says, in a process of its own that may import this folder."""
+    (folder / "sweeps.py").write_text(text)
+    folders = os.pathsep.join([str(Path(sweep_tasks.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, str(folder / "sweeps.py")],
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 DEAF = """
@@ -147,13 +160,78 @@ if __name__ == "__main__":
 
 
 def test_the_first_process_of_all_hears_no_ctrl_c_while_it_begins(tmp_path):
-    (tmp_path / "sweeps.py").write_text(DEAF)  # a driver of its own: the first process that it starts is another's, too
-    folders = os.pathsep.join([str(Path(sweep_tasks.__file__).parent), os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        [sys.executable, str(tmp_path / "sweeps.py")],
-        env={**os.environ, "PYTHONPATH": folders},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    run = scripted(tmp_path, DEAF)  # a driver of its own: the first process that it starts is another's, too
     assert run.stdout == "{True}\n", run.stderr
+
+
+SIGNALS_ITSELF = """
+import os, signal
+import lathe.sweeps.workers as workers
+from multiprocessing import popen_spawn_posix
+import sweep_tasks
+
+def interrupted(*arguments):
+    signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread that has not blocked it had taken Ctrl-C
+    launched(*arguments)
+    print("launched")
+
+launched = popen_spawn_posix.Popen._launch
+popen_spawn_posix.Popen._launch = interrupted
+try:
+    list(workers.Crew(sweep_tasks.told, 1).run(workers_source))
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_ctrl_c_in_the_midst_of_a_start_is_heard_after_it(tmp_path):
+    source = "Backlog(iter([workers.Task(0, None)]))"
+    run = scripted(
+        tmp_path, "from lathe.sweeps.backlog import Backlog\n" + SIGNALS_ITSELF.replace("workers_source", source)
+    )
+    assert (run.stdout, run.stderr) == ("launched\nheard\n", "")
+
+
+ONE_JOB = """
+import os
+import lathe as lt
+print("script")
+source = {"workloads": [{"python": {"path": "where.py"}}]}
+for jobs in (1, 2):
+    print([row["status"] for row in lt.sweep(source, jobs=jobs)])
+print(str(os.getpid()) in open("processes").read().split())
+"""
+WHERE = """
+import os
+import lathe as lt
+
+def build(machine):
+    with open("processes", "a") as file:
+        print(os.getpid(), file=file)
+    return lt.relu(lt.placeholder((2, 16), "int8", name="A"), name="B")
+"""
+
+
+def test_a_script_sweeps_at_its_top_level_and_measures_nothing_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "where.py").write_text(WHERE)
+    run = scripted(tmp_path, ONE_JOB)
+    assert (run.stdout, run.stderr) == ("script\n['ok']\n['ok']\nFalse\n", "")
+
+
+DAEMON = """
+import multiprocessing
+import lathe as lt
+
+def swept(rows):
+    return lt.sweep({"workloads": [{"matmul": {"m": rows, "n": 16, "k": 16}}]}, jobs=1)[0]["status"]
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(swept, [4, 8]))
+"""
+
+
+def test_a_process_of_a_pool_may_sweep(tmp_path):
+    run = scripted(tmp_path, DAEMON)
+    assert (run.stdout, run.stderr) == ("['ok', 'ok']\n", "")

@@ -7,6 +7,7 @@ from qdq_models import QdqModel
 
 import lathe as lt
 import lathe.sweeps.energy
+import lathe.sweeps.script_files as script_files
 from lathe.scripts import functions_of
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
@@ -284,9 +285,120 @@ def test_a_point_is_known_by_what_its_files_hold(folder):
     assert keys() == first
     (folder / "other.onnx").write_bytes((folder / "model.onnx").read_bytes())
     texts[0] = "onnx: {path: other.onnx}"
-    assert keys() == first
+    assert [keys()[0], keys()[2]] == [first[0], first[2]]  # the script may read the new file
     graph = QdqModel(1)
     (folder / "other.onnx").write_bytes(graph.model(graph.conv(graph.input(1, 3, 6, 6), 8)).SerializeToString())
     (folder / "beside.py").write_text("WIDTH = 32\n")
     (folder / "layers.csv").write_text(TOPOLOGY.replace("11, 11", "13, 13"))
     assert not set(keys()) & set(first)
+
+
+def key_of(folder, text="path: mine.py, rows: 4"):
+    sweep = read(folder, f"workloads:\n  - python: {{{text}}}\n")
+    (point,) = sweep.points()
+    return point_key(point, options_of(sweep))
+
+
+def written(path, content="data"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "below/weights.npz", "below/deeper/helper.py", "machine.yaml"])
+def test_a_script_is_known_by_all_files_of_its_folder(folder, name):
+    before = key_of(folder)
+    written(folder / name)
+    there = key_of(folder)
+    written(folder / name, "more")
+    assert len({before, there, key_of(folder)}) == 3
+    (folder / name).unlink()
+    assert key_of(folder) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["r.db", "r.db-wal", "r.db-shm", "R.SQLITE", ".hidden", ".git/index", "__pycache__/mine.pyc", "sweep.yaml"],
+)
+def test_what_sweeps_and_tools_write_beside_a_script_is_none_of_it(folder, name):
+    before = key_of(folder)
+    if name != "sweep.yaml":
+        written(folder / name)
+    written(folder / "other.yaml", "base: vta\nworkloads: [relu: {height: 1, width: 1, channels: 1}]\n")
+    assert key_of(folder) == before
+
+
+def test_files_that_are_named_count_and_others_than_pythons_do_not(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    written(elsewhere / "weights.npz")
+    written(elsewhere / "tables" / "one.csv")
+    named = f"path: mine.py, rows: 4, files: '{elsewhere}/weights.npz {elsewhere}/tables'"
+    found = [key_of(folder, named)]
+    for path in (elsewhere / "weights.npz", elsewhere / "tables" / "one.csv", folder / "beside.py"):
+        written(path, path.read_text() + "#")
+        found.append(key_of(folder, named))
+    assert len({*found, key_of(folder)}) == 5
+    written(folder / "log.txt")
+    assert key_of(folder, named) == found[-1]
+    (elsewhere / "weights.npz").unlink()
+    with pytest.raises(SweepError) as caught:
+        key_of(folder, named)
+    assert str(caught.value) == (
+        f"A file of script {str(folder / 'mine.py')!r} must be a file or folder, by its path from the script, and "
+        f"'{elsewhere}/weights.npz' is none. Correct it."
+    )
+
+
+def test_more_files_than_are_looked_at_are_refused_where_rows_are_kept(folder, monkeypatch):
+    monkeypatch.setattr(script_files, "MOST_FILES", 4)
+    written(folder / "weights.npz")
+    (folder / "sweep.yaml").write_text("workloads:\n  - python: {path: mine.py, rows: 4}\n")
+    with pytest.raises(SweepError) as caught:
+        lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)
+    assert str(caught.value) == (
+        f"The files that count for script {str(folder / 'mine.py')!r} must be at most 4, of 1024 MiB in all, where "
+        "rows are kept, and are more. Move the script to a folder of its own, or name those that it reads, such as "
+        "files: 'mine.py weights.npz'; beside them only Python's count then."
+    )
+    assert lt.sweep(folder / "sweep.yaml", jobs=1)[0]["status"] == "ok"
+    (folder / "sweep.yaml").write_text("workloads:\n  - python: {path: mine.py, rows: 4, files: mine.py}\n")
+    assert lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)[0]["status"] == "ok"
+
+
+def test_a_script_is_known_by_the_versions_of_what_it_imports(folder, monkeypatch):
+    before = key_of(folder)
+    monkeypatch.setattr(script_files, "version", lambda name: f"{name} 99")
+    script_files._versions.cache_clear()
+    assert key_of(folder) == before  # it imports nothing but Lathe, which counts by its sources
+    written(folder / "beside.py", "import numpy as np\nWIDTH = 16\n")
+    changed = key_of(folder)
+    monkeypatch.undo()
+    script_files._versions.cache_clear()
+    assert key_of(folder) != changed
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_what_lies_below_a_script_is_read_anew(folder, package):
+    if package:
+        written(folder / "inner" / "__init__.py", "")
+    written(folder / "inner" / "width.py", "WIDTH = 16\n")
+    (folder / "mine.py").write_text(SCRIPT.replace("from beside", "from inner.width"))
+    text = "workloads:\n  - python: {path: mine.py, rows: 4}\n"
+    (first,) = measured(folder, text)
+    written(folder / "inner" / "width.py", "WIDTH = 160\n")
+    (second,) = measured(folder, text)
+    assert second.numbers["bytes_written"] == 10 * first.numbers["bytes_written"]
+
+
+def test_edited_data_beside_a_script_are_measured_again_and_others_are_kept(folder):
+    (folder / "mine.py").write_text(SCRIPT.replace("from beside import WIDTH", WIDTH_FROM_DATA))
+    written(folder / "width.txt", "16")
+    (folder / "sweep.yaml").write_text("workloads:\n  - python: {path: mine.py, rows: [4, 8]}\n")
+    first = lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)
+    assert lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1) == first
+    written(folder / "width.txt", "160")
+    second = lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)
+    assert [row["bytes_written"] for row in second] == [10 * row["bytes_written"] for row in first]
+
+
+WIDTH_FROM_DATA = """from pathlib import Path
+WIDTH = int((Path(__file__).parent / "width.txt").read_text())"""
