@@ -55,8 +55,6 @@ def _data(of: Operands, node: Any) -> tuple[tuple[str, ...], Quantisation]:
         return (data,), Quantisation(1.0, int(held.reshape(-1)[0]), known.dtype)
     if of.shape(zero) not in ((), (1,)):
         raise Unfit("its data have several zero points")
-    if data in of.found.layers:
-        raise Unfit("its data are computed on the NPU, and their zero point on the host")
     return (data, zero), Quantisation(1.0, 0, known.dtype)
 
 

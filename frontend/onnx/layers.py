@@ -74,6 +74,11 @@ class Layer:
     in_float: FloatSums | None = field(default=None, kw_only=True)
     rest: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The inputs that are no constants."""
+        return tuple(name for name in self.inputs if name not in self.held)
+
 
 @dataclass(frozen=True, eq=False)
 class Conv(Layer):

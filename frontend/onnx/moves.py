@@ -26,19 +26,46 @@ from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
 
-def requantised(of: Operands, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
-    """The tensor with the same numbers by another scale, for which there is a layer then."""
+def requantised(of: Operands, reader: str, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
+    """The tensor with the same numbers by another scale, for which there is a layer, named after its ``reader``."""
     if how == wanted:
         return tensor
-    name = f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+    name = _name_of_requantised(tensor, wanted)
     if name not in of.found.layers:
         before = np.iinfo(how.dtype)
-        values = np.arange(before.min, before.max + 1)
-        numbers = (values - how.zero_point).astype(np.float32) * np.float32(how.scale)
-        table = quantised(numbers, wanted)
-        of.found.layers[name] = Lookup(name, (tensor,), name, (how,), wanted, table)
+        table = _requantised_values(np.arange(before.min, before.max + 1), how, wanted)
+        of.found.layers[name] = Lookup(f"{reader}.requantised", (tensor,), name, (how,), wanted, table)
         of.note_type(name, wanted.dtype, of.shape(tensor))
     return name
+
+
+def _requantised_operand(of: Operands, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
+    tensor, how, held = of.operand_or_constant(name)
+    wanted = group.how
+    if how == wanted or not held:
+        return requantised(of, group.name, tensor, how, wanted), held
+    made = _name_of_requantised(tensor, wanted)
+    of.note_type(made, wanted.dtype, of.shape(tensor))
+    return made, {made: _requantised_values(held[tensor], how, wanted)}
+
+
+def requantised_operands(
+    of: Operands, group: NodeGroup, names: Sequence[str]
+) -> tuple[tuple[str, ...], Mapping[str, NDArray[Any]]]:
+    """Operands by the scale of the result, and the values of those that are constants. Raises Unfit if all are."""
+    found = [_requantised_operand(of, group, name) for name in names]
+    if all(held for _, held in found):
+        raise Unfit("all of its operands are constants")
+    return tuple(tensor for tensor, _ in found), {name: held[name] for _, held in found for name in held}
+
+
+def _name_of_requantised(tensor: str, wanted: Quantisation) -> str:
+    return f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+
+
+def _requantised_values(values: NDArray[Any], how: Quantisation, wanted: Quantisation) -> NDArray[Any]:
+    numbers = (values.astype(np.int64) - how.zero_point).astype(np.float32) * np.float32(how.scale)
+    return quantised(numbers, wanted)
 
 
 def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
@@ -49,13 +76,11 @@ def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
     return values
 
 
-def _data(of: Operands, group: NodeGroup, name: str) -> str:
-    return requantised(of, *of.operand(name), group.how)
-
-
 def _moved(kind: type[Layer], of: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
-    inputs = tuple(_data(of, group, name) for name in data)
-    return kind(group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers)
+    inputs, held = requantised_operands(of, group, data)
+    return kind(
+        group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers, held=held
+    )
 
 
 def _reshape(of: Operands, group: NodeGroup) -> Layer:

@@ -23,7 +23,7 @@ def _max_pool(of: Operands, group: NodeGroup) -> Layer:
     pads = windows.pads
     if attributes.get("ceil_mode", 0):
         pads = wide_enough(windows, of.shape(group.output)[2:])
-    data = requantised(of, data, how, group.how)
+    data = requantised(of, group.name, data, how, group.how)
     return MaxPool(
         group.name, (data,), group.output, (group.how,), group.how, windows.kernel, windows.strides, pads,
         windows.dilations, nodes=group.numbers,
@@ -85,16 +85,15 @@ def _mean(of: Operands, group: NodeGroup) -> Layer:
             raise Unfit("the dimensions of its average are no constants")
         axes = held.tolist()
     if not axes and attributes.get("noop_with_empty_axes", 0):
-        raise Unfit("it averages along no dimension")
-    axes = sorted({axis % len(shape) for axis in axes or range(len(shape))})  # onnxruntime takes one named twice once
+        axes = []
+    else:
+        axes = sorted({axis % len(shape) for axis in axes or range(len(shape))})  # one named twice counts once
     kept = bool(attributes.get("keepdims", 1))
     if kept and len(shape) in (3, 4) and axes == list(range(2, len(shape))):
         return AveragePool(
             group.name, (data,), group.output, (how,), group.how, as_pair(shape[2:], 1), (1, 1), relu=group.relu,
             nodes=group.numbers,
         )  # fmt: skip
-    if not kept and len(axes) == len(shape):
-        raise Unfit("its result is a single number")
     return Mean(
         group.name, (data,), group.output, (how,), group.how, tuple(axes), kept, group.relu, nodes=group.numbers
     )

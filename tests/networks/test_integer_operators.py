@@ -190,6 +190,42 @@ def test_data_of_layers():
     assert len(result.results) == 1
 
 
+@pytest.mark.parametrize(
+    ("moves", "weights"),
+    [
+        ([("MaxPool", {"kernel_shape": [2, 2]})], (18, 12, 3, 3)),
+        ([("MaxPool", {"kernel_shape": [2, 2]})], (18, 3, 2, 2)),
+        ([("Transpose", {"perm": [0, 2, 3, 1]})], (12, 24)),
+        ([("Relu", {})], (16, 24)),
+    ],
+)
+@pytest.mark.parametrize("moved", ["data", "zero point", "both"])
+def test_data_of_layers_with_a_computed_zero_point(moves, weights, moved):
+    """Data, zero point or both come from layers of the NPU: they meet there."""
+    generator = np.random.default_rng(9)
+    channels = weights[0] if len(weights) == 2 else weights[1]
+    dtype = "int8" if moves[0][0] == "Relu" else "uint8"
+    shape = (1, 7, 8, 16) if moves[0][0] == "Relu" else (1, channels, 7, 8)
+    nodes, data = [], "x"
+    if moved != "zero point":
+        for n, (kind, attributes) in enumerate(moves):
+            nodes.append(helper.make_node(kind, [data], [f"m{n}"], f"move{n}", **attributes))
+            data = f"m{n}"
+    elif moves[0][0] == "Transpose":
+        shape = (1, 7, 8, channels)
+    point = "z"
+    if moved != "data":
+        nodes.append(helper.make_node("Reshape", ["z", "one"], ["p"], "point"))
+        point = "p"
+    kind = "ConvInteger" if len(weights) == 4 else "MatMulInteger"
+    attributes = {"pads": [1, 0, 0, 1]} if len(weights) == 4 else {}
+    nodes.append(helper.make_node(kind, [data, "w", point], ["y"], "layer", **attributes))
+    held = {"w": values(generator, weights, "int8"), "one": np.array([1])}
+    model = model_of(nodes, held, {"x": (dtype, shape), "z": (dtype, ())})
+    given = {"x": values(generator, shape, dtype), "z": np.array(77, dtype)}
+    assert {*where(exact(model, given)).values()} == {"npu"}
+
+
 def test_a_machine_without_extensions_takes_them(tmp_path):
     generator = np.random.default_rng(8)
     held = {"w": values(generator, (20, 24), "int8")}

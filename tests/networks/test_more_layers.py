@@ -120,11 +120,41 @@ def test_averages_of_windows_at_the_border(dtype, shape, attributes):
         ((4, 30), [1], 1),
         ((4, 30), [0], 0),
         ((2, 3, 4, 5, 6), [2], 1),
+        ((1, 12, 5, 6), [0, 1, 2, 3], 0),
+        ((40,), [0], 0),
+        ((), None, 1),
     ],
 )
 def test_averages_along_dimensions(shape, axes, keepdims):
     graph = QdqModel(seed=6, dtype="uint8")
-    alone(graph, graph.layer("ReduceMean", graph.input(*shape), scale=0.01, axes=axes, keepdims=keepdims, name="layer"))
+    along = {} if axes is None else {"axes": axes}
+    alone(graph, graph.layer("ReduceMean", graph.input(*shape), scale=0.01, keepdims=keepdims, name="layer", **along))
+
+
+def test_an_average_along_no_dimension():
+    graph = QdqModel(seed=6, dtype="uint8", opset=18)
+    alone(graph, graph.layer("ReduceMean", graph.input(3, 20), scale=0.01, noop_with_empty_axes=1, name="layer"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Max", "Min"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1)])
+def test_a_tensor_and_a_computed_number(dtype, kind, shape):
+    graph = QdqModel(seed=30, dtype=dtype)
+    data, number = graph.input(1, 12, 5, 6), graph.input(*shape, name="number", scale=0.03)
+    alone(graph, graph.layer(kind, data, number, scale=0.04, name="layer"))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_number_that_a_layer_computes(kept):
+    """The average of all, by which all is multiplied, in one stream; then two numbers."""
+    graph = QdqModel(seed=31)
+    data = graph.input(3, 20)
+    number = graph.layer("ReduceMean", data, scale=0.01, keepdims=kept)
+    assert len(alone(graph, graph.layer("Mul", data, number, scale=0.01, name="layer")).results) == 1
+    graph = QdqModel(seed=32)
+    made = graph.layer("Add", graph.input(), graph.input(name="other"), scale=0.04)
+    alone(graph, graph.layer("Sigmoid", made, scale=0.01, name="layer"))
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
     """Sums along dimensions other than that which lies in lanes, or products with ones along the last ones."""
     rank, axes = len(data[0].shape), layer.axes
     over_pixels = data[0].is_image and 1 not in axes
-    if axes == tuple(range(axes[0], rank)) and not over_pixels:
+    if axes and axes == tuple(range(axes[0], rank)) and not over_pixels:
         return _mean_of_rows(layer, context.as_plain(data[0]), context)
     as_image = over_pixels or (1 not in axes and rank in IMAGE_RANKS and rank - 1 in axes)
     source = context.as_image(data[0]) if as_image else context.as_plain(data[0])
@@ -87,7 +87,8 @@ def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
     def total(*i: Expr) -> Expr:
         left = iter(i)
         places = tuple(along[axis] + 0 if axis in along else next(left) for axis in range(rank))
-        return sum(source.at(places).astype("int32"), axis=tuple(along.values()))
+        value = source.at(places).astype("int32")
+        return sum(value, axis=tuple(along.values())) if along else value
 
     sums = compute(kept, total, f"{context.name}.sums")
     found = _averaged(layer, sums, prod(source.shape[axis] for axis in axes), context)
