@@ -241,8 +241,11 @@ class ConvTranspose(Layer):
 class TensorProduct(Layer):
     """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are.
 
-    A result of int32 are the sums themselves; one of 8 bits is ``gain`` times the product.
+    The first may be (K,), and then the result has no I; the second (K,), and then it has no J. A result of int32 are
+    the sums themselves; one of 8 bits is theirs times ``gain`` (J,), with biases (J,), or (I, J), in units of the sums;
+    one number stands for all columns.
     """
 
     relu: bool = False
-    gain: float = 1.0
+    gain: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))
+    bias: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))

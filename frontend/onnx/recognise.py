@@ -216,7 +216,7 @@ def _with_fitting_factors(layer: Layer) -> Layer:
     if isinstance(layer, Times):
         factor = scales[0] * scales[1]
     elif isinstance(layer, TensorProduct):
-        factor = scales[0] * scales[1] * abs(layer.gain)
+        factor = scales[0] * scales[1] * float(np.abs(layer.gain).max())
     elif isinstance(layer, Conv | ConvTranspose | Product):
         factor = scales[0] * float(np.abs(layer.weight_scale).max())
     else:

@@ -123,8 +123,8 @@ def lowered(
             if key not in extended and _is_sent(layer, inputs):
                 extended[key] = found.sent_with_zero_point(key, extra, types, names, lanes)
             elif key not in extended:
-                own, point = (found.made[tensor] for tensor in layer.inputs)
-                extended[key] = beside_zero_point(own, point, extra, context, is_image=key[1])
+                of_data, of_point = (found.made[tensor] for tensor in layer.inputs)
+                extended[key] = beside_zero_point(of_data, of_point, extra, context, is_image=key[1])
             value, axis = extended[key], 1 if key[1] else -1
             between = value.shape[axis] - types[layer.inputs[0]].shape[axis] - extra
             found.made[layer.output] = program_of_layer(without_zero_point(layer, extra, between), (value,), context)

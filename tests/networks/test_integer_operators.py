@@ -60,6 +60,33 @@ def test_products(dtype, point, shape):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("constant", ["none", "first", "second"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((5, 20), (20, 24)),
+        ((2, 5, 20), (2, 20, 7)),
+        ((20,), (20, 24)),
+        ((5, 20), (20,)),
+        ((20,), (20,)),
+        ((20,), (3, 20, 24)),
+        ((3, 5, 20), (20,)),
+    ],
+)
+def test_products_of_two_tensors(dtype, constant, first, second):
+    """Either may be a constant, and a vector."""
+    generator = np.random.default_rng(10)
+    given = {"x": values(generator, first, dtype), "w": values(generator, second, "int8")}
+    held = {"z": np.array(7, dtype), "zw": np.array(-3, np.int8)}
+    name = {"first": "x", "second": "w"}.get(constant)
+    if name is not None:
+        held[name] = given.pop(name)
+    inputs = {name: (str(each.dtype), each.shape) for name, each in given.items()}
+    node = helper.make_node("MatMulInteger", ["x", "w", "z", "zw"], ["y"], "layer")
+    assert where(exact(model_of([node], held, inputs), given)) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(130), np.arange(24).astype(np.uint8) * 10])
 def test_weights_with_zero_points(dtype, zero):
     generator = np.random.default_rng(2)
@@ -244,7 +271,7 @@ def test_a_machine_without_extensions_takes_them(tmp_path):
     ("zeros", "why"),
     [
         (np.arange(5).astype(np.uint8), "its data have several zero points"),
-        (None, "its weights are no constants"),
+        (None, "both of its operands are computed, and so is a zero point: less that, they have 9 bits"),
     ],
 )
 def test_what_stays_on_the_host(zeros, why):
