@@ -155,6 +155,7 @@ class AveragePool(Layer):
     pads: Sides = (0, 0, 0, 0)
     relu: bool = False
     counted: NDArray[np.int64] | None = None
+    dilations: Pair = (1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +192,10 @@ class Transpose(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Slice(Layer):
-    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has."""
+    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has.
+
+    Steps may be negative: then values lie backwards.
+    """
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -199,10 +203,24 @@ class Slice(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pad(Layer):
-    """Values ``filling``, of int8, before the first value of each dimension and behind the last."""
+    """Values before the first value of each dimension, ``before``, and behind the last; fewer than 0 are left out.
+
+    They are ``filling``, of int8, or if that is None the tensor's own: ``runs`` has for each dimension the runs of
+    which the result's consists there.
+    """
 
     before: tuple[int, ...]
-    filling: int
+    filling: int | None
+    runs: "tuple[tuple[Run, ...], ...]" = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """So many values of a dimension, from one on and ``step`` apart: 0 repeats one, -1 goes backwards."""
+
+    start: int
+    step: int
+    count: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from lathe.frontend.onnx.layers import (
     Quantisation,
     Reshape,
     Resize,
+    Run,
     Slice,
     Transpose,
 )
@@ -99,12 +100,13 @@ def _slice(of: Operands, group: NodeGroup) -> Layer:
     del ends
     axes = rest[0] if rest and rest[0] is not None else list(range(len(starts or [])))
     steps = rest[1] if len(rest) > 1 and rest[1] is not None else [1] * len(axes)
-    if starts is None or any(step < 1 for step in steps):
-        raise Unfit("its bounds are no constants, or it runs backwards")
+    if starts is None:
+        raise Unfit("its bounds are no constants")
     first, apart = [0] * len(shape), [1] * len(shape)
     for axis, start, step in zip(axes, starts, steps, strict=True):
         size = shape[axis]
-        first[axis], apart[axis] = min(max(start + size if start < 0 else start, 0), size), step
+        from_end = start + size if start < 0 else start
+        first[axis], apart[axis] = min(max(from_end, 0), size if step > 0 else size - 1), step
     return _moved(Slice, of, group, node.input[:1], tuple(first), tuple(apart))
 
 
@@ -119,18 +121,51 @@ def _pad(of: Operands, group: NodeGroup) -> Layer:
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
     value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
     axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
-    if attributes.get("mode", "constant") != "constant" or widths is None or value is None or axes is None:
+    if widths is None or value is None or axes is None:
         raise Unfit("what it adds is no constant")
-    if min(widths) < 0:
-        raise Unfit("it takes values away")
+    before, behind = [0] * rank, [0] * rank
+    for axis, first, last in zip(axes, widths[: len(axes)], widths[len(axes) :], strict=True):
+        before[axis], behind[axis] = first, last
+    mode = attributes.get("mode", "constant")
+    if mode != "constant":
+        places = zip(of.shape(node.input[0]), before, behind, strict=True)
+        runs = tuple(_runs(_places(mode, *each)) for each in places)
+        return _moved(Pad, of, group, node.input[:1], tuple(before), None, runs)
     number = float(value.reshape(-1)[0])
     if np.isnan(number):
         raise Unfit("what it adds is no number")
-    before = [0] * rank
-    for axis, width in zip(axes, widths[: len(axes)], strict=True):
-        before[axis] = width
     filling = int(quantised(np.array([number]), group.how)[0]) - (128 if group.how.dtype == "uint8" else 0)
     return _moved(Pad, of, group, node.input[:1], tuple(before), filling)
+
+
+def _places(mode: str, size: int, before: int, behind: int) -> list[int]:
+    """Which value of a dimension of so many is at each place of the result: what is taken away is so first."""
+    first = max(-before, 0)
+    left = size - first - max(-behind, 0)
+    if left < 1:
+        raise Unfit("it takes all values away")
+    wanted = range(-max(before, 0), left + max(behind, 0))
+    if mode == "edge":
+        return [first + min(max(place, 0), left - 1) for place in wanted]
+    if mode == "wrap":
+        return [first + place % left for place in wanted]
+    if mode != "reflect":
+        raise Unfit(f"its mode is {mode!r}")
+    period = max(2 * (left - 1), 1)
+    return [first + min(place % period, period - place % period) if left > 1 else first for place in wanted]
+
+
+def _runs(places: Sequence[int]) -> tuple[Run, ...]:
+    """Places as runs, in each of which they are equally far apart, at most by 1."""
+    found: list[Run] = []
+    for place in places:
+        last = found[-1] if found else None
+        step = 0 if last is None else place - (last.start + (last.count - 1) * last.step)
+        if last is not None and abs(step) <= 1 and (last.count == 1 or step == last.step):
+            found[-1] = Run(last.start, step, last.count + 1)
+        else:
+            found.append(Run(place, 1, 1))
+    return tuple(found)
 
 
 def _resize(of: Operands, group: NodeGroup) -> Layer:

@@ -45,8 +45,6 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     windows = windows_of(attributes, of.shape(data), attributes["kernel_shape"])
-    if windows.dilations != (1, 1):
-        raise Unfit("the values of its windows lie apart")
     made = of.shape(group.output)[2:]
     counted = _counted(windows, as_pair(made, 1), with_borders=bool(attributes.get("count_include_pad", 0)))
     pads = wide_enough(windows, made) if attributes.get("ceil_mode", 0) else windows.pads
@@ -57,7 +55,7 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
         raise Unfit("its windows have numbers of values with too large a multiple in common")
     return AveragePool(
         group.name, (data,), group.output, (how,), group.how, windows.kernel, windows.strides, pads, group.relu,
-        None if np.all(counted == taps) else counted, nodes=group.numbers,
+        None if np.all(counted == taps) else counted, windows.dilations, nodes=group.numbers,
     )  # fmt: skip
 
 
@@ -67,9 +65,9 @@ def _counted(windows: Windows, made: Sequence[int], *, with_borders: bool) -> ND
     for axis, count in enumerate(made):
         before, behind, size = windows.pads[axis], windows.pads[axis + 2], windows.sizes[axis]
         first = np.arange(count) * windows.strides[axis] - before
-        end = first + windows.kernel[axis]
+        taps = first[:, np.newaxis] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
         low, high = (-before, size + behind) if with_borders else (0, size)
-        along.append(np.minimum(end, high) - np.maximum(first, low))
+        along.append(np.sum((taps >= low) & (taps < high), axis=1))
     counted: NDArray[np.int64] = np.multiply.outer(along[0], along[1]).astype(np.int64)
     return counted
 

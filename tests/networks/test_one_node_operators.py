@@ -187,7 +187,7 @@ def test_borders_of_any_value(dtype):
 SHAPE = (1, 12, 7, 9)
 
 
-def of_bytes(dtype, kind, held=(), others=(), shape=SHAPE, **attributes):
+def of_bytes(dtype, kind, held=(), others=(), shape=SHAPE, opset=17, **attributes):
     """A model of one node on bytes that nobody has quantised: what it reads behind its first input, and its result."""
     number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     names = [f"z{n}" for n, _ in enumerate(others)]
@@ -197,7 +197,7 @@ def of_bytes(dtype, kind, held=(), others=(), shape=SHAPE, **attributes):
     given = ["x", *names, *("" if each is None else f"c{n}" for n, each in enumerate(held))]
     node = helper.make_node(kind, given, ["y"], "layer", **attributes)
     graph = helper.make_graph([node], "bytes", inputs, [helper.make_tensor_value_info("y", number, None)], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     model.graph.output[0].CopyFrom(onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output[0])
     return model
 
@@ -240,6 +240,38 @@ def exactly(model, seed=0):
 )  # fmt: skip
 def test_bytes_that_nobody_quantised(dtype, kind, held, others, attributes):
     assert exactly(of_bytes(dtype, kind, held, others, **attributes)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps"),
+    [
+        ([-1], [-1000], [-1], [-1]),
+        ([100], [0], [1], [-2]),
+        ([-1, -2], [-100, 0], [-2, -1], [-1, -3]),
+        ([-1, 1], [-100, 4], [0, 1], [-1, 2]),
+    ],
+)
+def test_slices_that_run_backwards(dtype, shape, starts, ends, axes, steps):
+    held = [np.array(each) for each in (starts, ends, axes, steps)]
+    assert exactly(of_bytes(dtype, "Slice", held, shape=shape)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
+@pytest.mark.parametrize("widths", [(1, 2, 2, 3), (-1, 2, 2, -3), (0, -2, 4, -1)])
+def test_borders_of_own_values_and_less_than_none(mode, shape, widths):
+    """In front of the last two dimensions and behind them; what is taken away is so before borders are added."""
+    none = [0] * (len(shape) - 2)
+    held = [np.array([*none, *widths[:2], *none, *widths[2:]])]
+    assert exactly(of_bytes("uint8", "Pad", held, shape=shape, opset=19, mode=mode)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_channels_of_a_border(mode):
+    held = [np.array([0, 1, 0, 0, 0, 2, 0, 0])]
+    assert exactly(of_bytes("int8", "Pad", held, mode=mode)) == ("layer", "npu", "")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

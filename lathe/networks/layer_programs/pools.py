@@ -48,11 +48,13 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         around = ((top, bottom), (left, right))
         image = pad2d(image, around, value=how.own_zero, name=f"{context.name}.border")
     n, height, width, channels = image.shape
-    (high, wide), (down, along) = layer.kernel, layer.strides
+    (high, wide), (down, along), (apart_y, apart_x) = layer.kernel, layer.strides, layer.dilations
     ry, rx = reduce_axis(high, "ry"), reduce_axis(wide, "rx")
     total = compute(
-        (n, (height - high) // down + 1, (width - wide) // along + 1, channels),
-        lambda n, y, x, c: sum(image[n, y * down + ry, x * along + rx, c].astype("int32"), axis=(ry, rx)),
+        (n, (height - (high - 1) * apart_y - 1) // down + 1, (width - (wide - 1) * apart_x - 1) // along + 1, channels),
+        lambda n, y, x, c: sum(
+            image[n, y * down + ry * apart_y, x * along + rx * apart_x, c].astype("int32"), axis=(ry, rx)
+        ),
         f"{context.name}.sums",
     )
     cells = high * wide
