@@ -34,6 +34,7 @@ from lathe.frontend.onnx.products import PRODUCTS
 from lathe.frontend.onnx.quantisation_checks import check_quantisation
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.unrolling import RECURRENT, check_unrolls
 from lathe.frontend.rescale_parameters import FACTOR_LIMIT
 
 Maker: TypeAlias = Callable[[Operands, NodeGroup], Layer]
@@ -68,11 +69,15 @@ class _Recogniser(Operands):
             try:
                 layer = self._layer(number, node)
             except Unfit as reason:
-                made = self.values.producer.get(node.input[0])
-                self.found.reasons[number if made is None else made] = str(reason)
+                self.found.reasons.update(dict.fromkeys(self._above(number, node), str(reason)))
             else:
                 self.found.layers[layer.output] = layer
         for number, node in enumerate(self.model.nodes):
+            if node.op_type in RECURRENT and node.domain in ("", "ai.onnx"):
+                try:
+                    check_unrolls(self.model, node)
+                except Unfit as reason:
+                    self.found.reasons[number] = str(reason)
             make = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
             if make is None:
                 continue
@@ -168,6 +173,19 @@ class _Recogniser(Operands):
         computing = [each for each in nodes if each.op_type not in ("DequantizeLinear", "QuantizeLinear")]
         chosen = computing[0] if computing else nodes[-1]
         return str(chosen.name or chosen.output[0])
+
+    def _above(self, number: int, node: Any) -> list[int]:
+        """What would have been a layer with a QuantizeLinear: the nodes above, up to the operator that computes."""
+        numbers, name = list[int](), node.input[0]
+        while (found := self.values.node_of(name)) is not None:
+            above, core = found
+            numbers.append(above)
+            if core.op_type not in ("Clip", "Relu"):
+                after = after_product(self.values, name)
+                numbers += [] if after is None else after.numbers
+                break
+            name = core.input[0]
+        return numbers or [number]
 
     def _group(self, number: int, node: Any) -> NodeGroup:
         how = self.values.quantisation(node)

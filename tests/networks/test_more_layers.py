@@ -144,6 +144,20 @@ def test_what_reads_a_border(mode):
     alone(graph, graph.layer("Add", graph.conv(made, 18, scale=0.2, pads=[1] * 4), means, scale=0.2, name="layer"))
 
 
+def test_rows_name_the_operator_that_computes():
+    """A function of a tensor and a dequantised constant; and both nodes of what stays with the host for one reason."""
+    graph = QdqModel(seed=34)
+    data, (held, _) = graph.input(1, 12, 5, 6), graph.weights(1, 12, 1, 1, per_channel=False)
+    alone(graph, graph.layer("Mul", data, held, scale=0.02, name="layer"))
+    graph = QdqModel(seed=35)
+    weights, _ = graph.weights(18, 12, 1, 1, 1, per_channel=False)
+    made = graph.quantised(
+        graph.node("Relu", graph.node("Conv", graph.input(1, 12, 5, 6, 4), weights, name="conv"), name="relu"), 0.1
+    )
+    rows = {row.name: row.why for row in checked(graph.model(made), units={made: 0.1}).layers}
+    assert rows["conv"] == rows["relu"] == "its windows have 3 dimensions, not 1 or 2"
+
+
 def test_an_average_along_no_dimension():
     graph = QdqModel(seed=6, dtype="uint8", opset=18)
     alone(graph, graph.layer("ReduceMean", graph.input(3, 20), scale=0.01, noop_with_empty_axes=1, name="layer"))
