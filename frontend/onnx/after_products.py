@@ -65,9 +65,12 @@ def _data_of(values: Values, node: Any) -> str | None:
 
 def _together(values: Values, number: int, core: Any, above: list[tuple[int, Any, str]]) -> AfterProduct | None:
     known = values.model.types.get(core.output[0])
-    if known is None or not known.shape:
+    if known is None:
         return None
     axis = 1 if core.op_type in ("Conv", "ConvTranspose") else len(known.shape) - 1
+    second = values.model.types.get(core.input[1])
+    if core.op_type == "MatMul" and (second is None or len(second.shape) == 1):
+        axis = -1  # a product with a vector has no dimension of filters
     gain, offset = np.ones(1), np.zeros(1)
     for _, node, data in reversed(above):
         made = values.model.types.get(node.output[0])

@@ -1,7 +1,9 @@
 """Pools that count a window begun, as onnxruntime counts them: one that would begin behind the image there is not.
 
 ONNX's inference of shapes counts it, so readers would have the shape of a tensor that nobody makes. Such a pool is
-written with ``ceil_mode`` 0 and the borders that leave as many windows as there are: both agree on these.
+written with ``ceil_mode`` 0 and the borders that leave as many windows as there are: both agree on these. Where borders
+count and a window begun along another dimension must not, ``ceil_mode`` stays, and only the border behind which there
+is one window too many becomes smaller: it ends with the last window.
 """
 
 from collections.abc import Sequence
@@ -28,12 +30,11 @@ def with_begun_windows_counted(proto: Any) -> bool:
             changed.update(node.output)
             continue
         known = types.get(node.input[0]) if node.op_type in POOLS and node.domain in ("", "ai.onnx") else None
-        pads = (
-            None if known is None else _borders({each.name: _value(each) for each in node.attribute}, known.shape[2:])
-        )
-        if pads is not None:
-            kept = [each for each in node.attribute if each.name not in ("auto_pad", "ceil_mode", "pads")]
-            kept.append(extra("onnx.helper").make_attribute("pads", pads))
+        told = {each.name: _value(each) for each in node.attribute}
+        written = None if known is None else _written(told, known.shape[2:])
+        if written is not None:
+            kept = [each for each in node.attribute if each.name not in ("auto_pad", *written)]
+            kept += [extra("onnx.helper").make_attribute(name, value) for name, value in written.items()]
             copies = [type(each).FromString(each.SerializeToString()) for each in kept]
             del node.attribute[:]
             node.attribute.extend(copies)
@@ -52,8 +53,8 @@ def _value(attribute: Any) -> Any:
     return found.decode(errors="replace") if isinstance(found, bytes) else found
 
 
-def _borders(told: dict[str, Any], sizes: Sequence[int]) -> list[int] | None:
-    """Borders with which whole windows are those that onnxruntime has; None where ONNX counts none besides."""
+def _written(told: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any] | None:
+    """``ceil_mode`` and ``pads`` with which ONNX has onnxruntime's windows; None where it counts none besides."""
     kernel = told.get("kernel_shape", ())
     rank = len(kernel)
     strides, apart = (tuple(told.get(name, (1,) * rank)) for name in ("strides", "dilations"))
@@ -62,15 +63,17 @@ def _borders(told: dict[str, Any], sizes: Sequence[int]) -> list[int] | None:
         return None
     if not rank or {len(sizes), len(strides), len(apart)} != {rank} or len(pads) != 2 * rank or min(strides) < 1:
         return None
-    behind, dropped = pads[rank:], False
+    behind, shorter, dropped = pads[rank:], pads[rank:], False
     for axis, (size, step) in enumerate(zip(sizes, strides, strict=True)):
         reach, held = (kernel[axis] - 1) * apart[axis] + 1, size + pads[axis]
         count = -(-(held + pads[rank + axis] - reach) // step) + 1
         if (count - 1) * step >= held:
             dropped = True
+            shorter[axis] = (count - 2) * step + reach - held
         else:
             behind[axis] = max(behind[axis], (count - 1) * step + reach - held)
-    widened = behind != pads[rank:]
-    if not dropped or (widened and told.get("count_include_pad", 0)):
+    if not dropped:
         return None
-    return [*pads[:rank], *behind]
+    if behind == pads[rank:] or not told.get("count_include_pad", 0):
+        return {"ceil_mode": 0, "pads": [*pads[:rank], *behind]}
+    return {"ceil_mode": 1, "pads": [*pads[:rank], *shorter]} if min(shorter) >= 0 else None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import NodeGroup, Operands, weights_of
+from lathe.frontend.onnx.groups import NodeGroup, Operands, greatest_sum, weights_of
 from lathe.frontend.onnx.layers import Conv, ConvTranspose, Layer
 from lathe.frontend.onnx.quantised_values import Constant
 from lathe.frontend.onnx.reading import attributes_of
@@ -24,7 +24,7 @@ def _conv(of: Operands, group: NodeGroup) -> Layer:
     values = weights.values
     check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
-    made = of.scaled(group, how, values, scale, *node.input[2:3])
+    made = of.scaled(group, how, greatest_sum(values), scale, *node.input[2:3])
     return Conv(
         group.name, (data,), group.output, (how,), group.how, as_images(values), made.weight_scale, made.bias,
         windows.strides, windows.pads, windows.dilations, attributes.get("group", 1), group.relu, nodes=group.numbers,
@@ -74,7 +74,7 @@ def _conv_transpose(of: Operands, group: NodeGroup) -> Layer:
     before = _left_out(attributes, shape[2:], made[2:], reaches, strides)
     scale = np.full(filters, scale[0]) if groups > 1 else scale
     turned = _turned(weights.values, groups)
-    scaled = of.scaled(group, how, turned, scale, *node.input[2:3])
+    scaled = of.scaled(group, how, greatest_sum(turned), scale, *node.input[2:3])
     return ConvTranspose(
         group.name, (data,), group.output, (how,), group.how, as_images(turned),
         scaled.weight_scale, scaled.bias, as_pair(strides, 1), as_pair(before, 0), as_pair(dilations, 1), groups,

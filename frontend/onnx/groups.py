@@ -101,14 +101,15 @@ class Operands:
         self,
         group: NodeGroup,
         how: Quantisation,
-        weights: NDArray[Any],
+        greatest: int,
         scale: NDArray[np.float64],
         bias: str = "",
         times: float = 1.0,
         rows: int = 1,
     ) -> Scaled:
-        """Sums of data that are read so with weights (filters, …) of these scales; a bias counts so many ``times``.
+        """Sums of data that are read so with weights of these scales, (filters,); a bias counts so many ``times``.
 
+        No sum exceeds the ``greatest``.
         Results of so many ``rows`` may have biases for each of them.
         """
         numbers: NDArray[np.float64] = np.zeros(len(scale))
@@ -135,7 +136,7 @@ class Operands:
             share = (
                 np.sum(np.abs(rest * how.scale * scale)) / max(rest.size, 1) / group.how.scale
             )  # of values that would be others
-            if share > SHARE_OF_RESTS and greatest_sum(weights) + np.abs(rounded).max() < 2**30:
+            if share > SHARE_OF_RESTS and greatest + np.abs(rounded).max() < 2**30:
                 return Scaled(scale, whole, rest=rest)
         return Scaled(scale, whole)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend.onnx.convolutions import as_images, check_groups
 from lathe.frontend.onnx.groups import Operands, weights_of
-from lathe.frontend.onnx.layers import SUMS, Conv, Layer, Product, Quantisation
+from lathe.frontend.onnx.layers import SUMS, Conv, Layer, Product, Quantisation, TensorProduct
 from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
@@ -31,13 +31,37 @@ def _conv(of: Operands, number: int, node: Any) -> Layer:
 
 
 def _product(of: Operands, number: int, node: Any) -> Layer:
+    if of.model.constant(node.input[1]) is None or len(of.shape(node.input[1])) > 2:
+        return _tensor_product(of, number, node)
     inputs, how = _data(of, node)
     values = _weights(of, node, (1, -1))
-    if values.ndim != 2:
-        raise Unfit("its second operand is no matrix")
+    weights = weights_of(values.T.reshape(-1, len(values)))
     return Product(
-        node.name or node.output[0], inputs, node.output[0], (how,), SUMS, weights_of(values.T),
-        np.ones(values.shape[1]), np.zeros(values.shape[1], np.int64), nodes=(number,),
+        node.name or node.output[0], inputs, node.output[0], (how,), SUMS, weights, np.ones(len(weights)),
+        np.zeros(len(weights), np.int64), nodes=(number,),
+    )  # fmt: skip
+
+
+def _tensor_product(of: Operands, number: int, node: Any) -> Layer:
+    """Of two tensors, either perhaps a constant."""
+    held = {name: values for name in node.input[:2] if (values := of.model.constant(name)) is not None}
+    if len(held) == 2:
+        raise Unfit("both of its operands are constants")
+    read = []
+    for place, name in enumerate(node.input[:2]):
+        known = of.model.types.get(name)
+        if known is None or known.dtype not in BYTES:
+            raise Unfit(f"its operand {name!r} is no tensor of 8 bits")
+        zero = node.input[2 + place] if len(node.input) > 2 + place else ""
+        point = np.zeros(1, np.int64) if not zero else of.model.constant(zero)
+        if point is None:
+            raise Unfit("both of its operands are computed, and so is a zero point: less that, they have 9 bits")
+        if point.size != 1:
+            raise Unfit("both of its operands are computed, and one has several zero points")
+        read.append(Quantisation(1.0, int(point.reshape(-1)[0]), known.dtype))
+    return TensorProduct(
+        node.name or node.output[0], tuple(node.input[:2]), node.output[0], tuple(read), SUMS, nodes=(number,),
+        held=held,
     )  # fmt: skip
 
 
@@ -55,8 +79,6 @@ def _data(of: Operands, node: Any) -> tuple[tuple[str, ...], Quantisation]:
         return (data,), Quantisation(1.0, int(held.reshape(-1)[0]), known.dtype)
     if of.shape(zero) not in ((), (1,)):
         raise Unfit("its data have several zero points")
-    if data in of.found.layers:
-        raise Unfit("its data are computed on the NPU, and their zero point on the host")
     return (data, zero), Quantisation(1.0, 0, known.dtype)
 
 

@@ -74,6 +74,11 @@ class Layer:
     in_float: FloatSums | None = field(default=None, kw_only=True)
     rest: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The inputs that are no constants."""
+        return tuple(name for name in self.inputs if name not in self.held)
+
 
 @dataclass(frozen=True, eq=False)
 class Conv(Layer):
@@ -150,6 +155,7 @@ class AveragePool(Layer):
     pads: Sides = (0, 0, 0, 0)
     relu: bool = False
     counted: NDArray[np.int64] | None = None
+    dilations: Pair = (1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +192,10 @@ class Transpose(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Slice(Layer):
-    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has."""
+    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has.
+
+    Steps may be negative: then values lie backwards.
+    """
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -194,10 +203,24 @@ class Slice(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pad(Layer):
-    """Values ``filling``, of int8, before the first value of each dimension and behind the last."""
+    """Values before the first value of each dimension, ``before``, and behind the last; fewer than 0 are left out.
+
+    They are ``filling``, of int8, or if that is None the tensor's own: ``runs`` has for each dimension the runs of
+    which the result's consists there.
+    """
 
     before: tuple[int, ...]
-    filling: int
+    filling: int | None
+    runs: "tuple[tuple[Run, ...], ...]" = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """So many values of a dimension, from one on and ``step`` apart: 0 repeats one, -1 goes backwards."""
+
+    start: int
+    step: int
+    count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +259,11 @@ class ConvTranspose(Layer):
 class TensorProduct(Layer):
     """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are.
 
-    A result of int32 are the sums themselves; one of 8 bits is ``gain`` times the product.
+    The first may be (K,), and then the result has no I; the second (K,), and then it has no J. A result of int32 are
+    the sums themselves; one of 8 bits is theirs times ``gain`` (J,), with biases (J,), or (I, J), in units of the sums;
+    one number stands for all columns.
     """
 
     relu: bool = False
-    gain: float = 1.0
+    gain: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))
+    bias: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))

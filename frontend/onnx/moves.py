@@ -19,6 +19,7 @@ from lathe.frontend.onnx.layers import (
     Quantisation,
     Reshape,
     Resize,
+    Run,
     Slice,
     Transpose,
 )
@@ -26,19 +27,46 @@ from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
 
-def requantised(of: Operands, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
-    """The tensor with the same numbers by another scale, for which there is a layer then."""
+def requantised(of: Operands, reader: str, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
+    """The tensor with the same numbers by another scale, for which there is a layer, named after its ``reader``."""
     if how == wanted:
         return tensor
-    name = f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+    name = _name_of_requantised(tensor, wanted)
     if name not in of.found.layers:
         before = np.iinfo(how.dtype)
-        values = np.arange(before.min, before.max + 1)
-        numbers = (values - how.zero_point).astype(np.float32) * np.float32(how.scale)
-        table = quantised(numbers, wanted)
-        of.found.layers[name] = Lookup(name, (tensor,), name, (how,), wanted, table)
+        table = _requantised_values(np.arange(before.min, before.max + 1), how, wanted)
+        of.found.layers[name] = Lookup(f"{reader}.requantised", (tensor,), name, (how,), wanted, table)
         of.note_type(name, wanted.dtype, of.shape(tensor))
     return name
+
+
+def _requantised_operand(of: Operands, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
+    tensor, how, held = of.operand_or_constant(name)
+    wanted = group.how
+    if how == wanted or not held:
+        return requantised(of, group.name, tensor, how, wanted), held
+    made = _name_of_requantised(tensor, wanted)
+    of.note_type(made, wanted.dtype, of.shape(tensor))
+    return made, {made: _requantised_values(held[tensor], how, wanted)}
+
+
+def requantised_operands(
+    of: Operands, group: NodeGroup, names: Sequence[str]
+) -> tuple[tuple[str, ...], Mapping[str, NDArray[Any]]]:
+    """Operands by the scale of the result, and the values of those that are constants. Raises Unfit if all are."""
+    found = [_requantised_operand(of, group, name) for name in names]
+    if all(held for _, held in found):
+        raise Unfit("all of its operands are constants")
+    return tuple(tensor for tensor, _ in found), {name: held[name] for _, held in found for name in held}
+
+
+def _name_of_requantised(tensor: str, wanted: Quantisation) -> str:
+    return f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+
+
+def _requantised_values(values: NDArray[Any], how: Quantisation, wanted: Quantisation) -> NDArray[Any]:
+    numbers = (values.astype(np.int64) - how.zero_point).astype(np.float32) * np.float32(how.scale)
+    return quantised(numbers, wanted)
 
 
 def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
@@ -49,13 +77,11 @@ def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
     return values
 
 
-def _data(of: Operands, group: NodeGroup, name: str) -> str:
-    return requantised(of, *of.operand(name), group.how)
-
-
 def _moved(kind: type[Layer], of: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
-    inputs = tuple(_data(of, group, name) for name in data)
-    return kind(group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers)
+    inputs, held = requantised_operands(of, group, data)
+    return kind(
+        group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers, held=held
+    )
 
 
 def _reshape(of: Operands, group: NodeGroup) -> Layer:
@@ -74,12 +100,13 @@ def _slice(of: Operands, group: NodeGroup) -> Layer:
     del ends
     axes = rest[0] if rest and rest[0] is not None else list(range(len(starts or [])))
     steps = rest[1] if len(rest) > 1 and rest[1] is not None else [1] * len(axes)
-    if starts is None or any(step < 1 for step in steps):
-        raise Unfit("its bounds are no constants, or it runs backwards")
+    if starts is None:
+        raise Unfit("its bounds are no constants")
     first, apart = [0] * len(shape), [1] * len(shape)
     for axis, start, step in zip(axes, starts, steps, strict=True):
         size = shape[axis]
-        first[axis], apart[axis] = min(max(start + size if start < 0 else start, 0), size), step
+        from_end = start + size if start < 0 else start
+        first[axis], apart[axis] = min(max(from_end, 0), size if step > 0 else size - 1), step
     return _moved(Slice, of, group, node.input[:1], tuple(first), tuple(apart))
 
 
@@ -94,18 +121,51 @@ def _pad(of: Operands, group: NodeGroup) -> Layer:
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
     value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
     axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
-    if attributes.get("mode", "constant") != "constant" or widths is None or value is None or axes is None:
+    if widths is None or value is None or axes is None:
         raise Unfit("what it adds is no constant")
-    if min(widths) < 0:
-        raise Unfit("it takes values away")
+    before, behind = [0] * rank, [0] * rank
+    for axis, first, last in zip(axes, widths[: len(axes)], widths[len(axes) :], strict=True):
+        before[axis], behind[axis] = first, last
+    mode = attributes.get("mode", "constant")
+    if mode != "constant":
+        places = zip(of.shape(node.input[0]), before, behind, strict=True)
+        runs = tuple(_runs(_places(mode, *each)) for each in places)
+        return _moved(Pad, of, group, node.input[:1], tuple(before), None, runs)
     number = float(value.reshape(-1)[0])
     if np.isnan(number):
         raise Unfit("what it adds is no number")
-    before = [0] * rank
-    for axis, width in zip(axes, widths[: len(axes)], strict=True):
-        before[axis] = width
     filling = int(quantised(np.array([number]), group.how)[0]) - (128 if group.how.dtype == "uint8" else 0)
     return _moved(Pad, of, group, node.input[:1], tuple(before), filling)
+
+
+def _places(mode: str, size: int, before: int, behind: int) -> list[int]:
+    """Which value of a dimension of so many is at each place of the result: what is taken away is so first."""
+    first = max(-before, 0)
+    left = size - first - max(-behind, 0)
+    if left < 1:
+        raise Unfit("it takes all values away")
+    wanted = range(-max(before, 0), left + max(behind, 0))
+    if mode == "edge":
+        return [first + min(max(place, 0), left - 1) for place in wanted]
+    if mode == "wrap":
+        return [first + place % left for place in wanted]
+    if mode != "reflect":
+        raise Unfit(f"its mode is {mode!r}")
+    period = max(2 * (left - 1), 1)
+    return [first + min(place % period, period - place % period) if left > 1 else first for place in wanted]
+
+
+def _runs(places: Sequence[int]) -> tuple[Run, ...]:
+    """Places as runs, in each of which they are equally far apart, at most by 1."""
+    found: list[Run] = []
+    for place in places:
+        last = found[-1] if found else None
+        step = 0 if last is None else place - (last.start + (last.count - 1) * last.step)
+        if last is not None and abs(step) <= 1 and (last.count == 1 or step == last.step):
+            found[-1] = Run(last.start, step, last.count + 1)
+        else:
+            found.append(Run(place, 1, 1))
+    return tuple(found)
 
 
 def _resize(of: Operands, group: NodeGroup) -> Layer:

@@ -55,11 +55,13 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
 
 _MOVES = frozenset(
     {
-        "Concat", "Flatten", "Identity", "MaxPool", "Pad", "Relu", "Reshape", "Resize", "Slice", "Split", "Squeeze",
-        "Transpose", "Unsqueeze", "Upsample",
+        "Clip", "Concat", "Flatten", "Identity", "Max", "MaxPool", "Min", "Pad", "Relu", "Reshape", "Resize", "Slice",
+        "Split", "Squeeze", "Transpose", "Unsqueeze", "Upsample",
     }
 )  # fmt: skip
 """Operators whose results are some of the numbers that they read, or 0."""
+_OF_SEVERAL = ("Concat", "Max", "Min")
+"""Those of them all of whose inputs are data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +94,8 @@ class _Writer:
         return self._written(self._of_operator, inferred=True)
 
     def moves(self) -> View:
-        """Operators on bytes that come from a QuantizeLinear: of a scale of 1."""
-        quantised: set[str] = set()
-
-        def of_node(node: Any) -> list[Any] | None:
-            found = self._of_move(node, quantised)
-            if found is not None or key_of(node) == ("", "QuantizeLinear"):
-                quantised.update(node.output)
-            return found
-
-        return self._written(of_node, inferred=False)
+        """Operators on bytes, whoever has made them: of a scale of 1."""
+        return self._written(self._of_move, inferred=False)
 
     def _written(self, of_node: Callable[[Any], list[Any] | None], *, inferred: bool) -> View:
         nodes, origins = list[Any](), list[int]()
@@ -167,23 +161,22 @@ class _Writer:
         unit: NDArray[Any] = scales[0].astype(np.float32) * scales[1].astype(np.float32)
         return unit.reshape(-1) if unit.size > 1 else unit.reshape(())
 
-    def _of_move(self, node: Any, quantised: set[str]) -> list[Any] | None:
+    def _of_move(self, node: Any) -> list[Any] | None:
         """The operator on numbers of a scale of 1; None where it stays as it is."""
         domain, kind = key_of(node)
         outputs = [name for name in node.output if name]
         types = self.model.types
         if domain or kind not in _MOVES or not all(name in types for name in outputs):
             return None
-        data = list(node.input) if kind == "Concat" else list(node.input[:1])
+        data = list(node.input) if kind in _OF_SEVERAL else list(node.input[:1])
         dtypes = {types[name].dtype if name in types else "" for name in (*data, *outputs)}
-        if len(dtypes) != 1 or not dtypes <= {*BYTES} or not quantised & {*data}:
+        if len(dtypes) != 1 or not dtypes <= {*BYTES}:
             return None
         inputs, zero = list(node.input), 0
         if kind == "Pad" and len(inputs) > 2 and inputs[2]:
             filling = self.model.constant(inputs[2])
-            if filling is None:
-                return None
-            zero, inputs[2] = int(filling.reshape(-1)[0]), ""
+            if filling is not None:
+                zero, inputs[2] = int(filling.reshape(-1)[0]), ""
         (dtype,), name = dtypes, outputs[0]
         how = [
             self._constant(f"{name}:one", np.ones((), np.float32)),

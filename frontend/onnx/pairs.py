@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from lathe.frontend.onnx.groups import NodeGroup, Operand, Operands
 from lathe.frontend.onnx.layers import Extreme, Layer, Sum, Times
-from lathe.frontend.onnx.moves import requantised
+from lathe.frontend.onnx.moves import requantised_operands
 from lathe.frontend.onnx.unfit import Unfit
 
 
@@ -25,13 +25,10 @@ def _times(of: Operands, group: NodeGroup) -> Layer:
 
 
 def _extreme(of: Operands, group: NodeGroup) -> Layer:
-    operands = [of.operand(name) for name in group.core.input]
-    for tensor, _ in operands:
-        _check_rank(of, tensor)
-    inputs = tuple(requantised(of, tensor, how, group.how) for tensor, how in operands)
+    inputs, held = requantised_operands(of, group, group.core.input)
     return Extreme(
         group.name, inputs, group.output, (group.how,) * len(inputs), group.how, group.core.op_type == "Max",
-        nodes=group.numbers,
+        nodes=group.numbers, held=held,
     )  # fmt: skip
 
 
@@ -39,14 +36,7 @@ def _two(of: Operands, group: NodeGroup) -> tuple[Operand, Operand]:
     first, second = (of.operand_or_constant(name) for name in group.core.input)
     if first[2] and second[2]:
         raise Unfit("both of its operands are constants")
-    for tensor, *_ in (first, second):
-        _check_rank(of, tensor)
     return first, second
-
-
-def _check_rank(of: Operands, tensor: str) -> None:
-    if not of.shape(tensor):
-        raise Unfit(f"its operand {tensor!r} is a single number")
 
 
 PAIRS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {

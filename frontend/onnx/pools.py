@@ -23,7 +23,7 @@ def _max_pool(of: Operands, group: NodeGroup) -> Layer:
     pads = windows.pads
     if attributes.get("ceil_mode", 0):
         pads = wide_enough(windows, of.shape(group.output)[2:])
-    data = requantised(of, data, how, group.how)
+    data = requantised(of, group.name, data, how, group.how)
     return MaxPool(
         group.name, (data,), group.output, (group.how,), group.how, windows.kernel, windows.strides, pads,
         windows.dilations, nodes=group.numbers,
@@ -45,8 +45,6 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     windows = windows_of(attributes, of.shape(data), attributes["kernel_shape"])
-    if windows.dilations != (1, 1):
-        raise Unfit("the values of its windows lie apart")
     made = of.shape(group.output)[2:]
     counted = _counted(windows, as_pair(made, 1), with_borders=bool(attributes.get("count_include_pad", 0)))
     pads = wide_enough(windows, made) if attributes.get("ceil_mode", 0) else windows.pads
@@ -57,7 +55,7 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
         raise Unfit("its windows have numbers of values with too large a multiple in common")
     return AveragePool(
         group.name, (data,), group.output, (how,), group.how, windows.kernel, windows.strides, pads, group.relu,
-        None if np.all(counted == taps) else counted, nodes=group.numbers,
+        None if np.all(counted == taps) else counted, windows.dilations, nodes=group.numbers,
     )  # fmt: skip
 
 
@@ -67,9 +65,9 @@ def _counted(windows: Windows, made: Sequence[int], *, with_borders: bool) -> ND
     for axis, count in enumerate(made):
         before, behind, size = windows.pads[axis], windows.pads[axis + 2], windows.sizes[axis]
         first = np.arange(count) * windows.strides[axis] - before
-        end = first + windows.kernel[axis]
+        taps = first[:, np.newaxis] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
         low, high = (-before, size + behind) if with_borders else (0, size)
-        along.append(np.minimum(end, high) - np.maximum(first, low))
+        along.append(np.sum((taps >= low) & (taps < high), axis=1))
     counted: NDArray[np.int64] = np.multiply.outer(along[0], along[1]).astype(np.int64)
     return counted
 
@@ -85,16 +83,15 @@ def _mean(of: Operands, group: NodeGroup) -> Layer:
             raise Unfit("the dimensions of its average are no constants")
         axes = held.tolist()
     if not axes and attributes.get("noop_with_empty_axes", 0):
-        raise Unfit("it averages along no dimension")
-    axes = sorted({axis % len(shape) for axis in axes or range(len(shape))})  # onnxruntime takes one named twice once
+        axes = []
+    else:
+        axes = sorted({axis % len(shape) for axis in axes or range(len(shape))})  # one named twice counts once
     kept = bool(attributes.get("keepdims", 1))
     if kept and len(shape) in (3, 4) and axes == list(range(2, len(shape))):
         return AveragePool(
             group.name, (data,), group.output, (how,), group.how, as_pair(shape[2:], 1), (1, 1), relu=group.relu,
             nodes=group.numbers,
         )  # fmt: skip
-    if not kept and len(axes) == len(shape):
-        raise Unfit("its result is a single number")
     return Mean(
         group.name, (data,), group.output, (how,), group.how, tuple(axes), kept, group.relu, nodes=group.numbers
     )

@@ -4,7 +4,7 @@ A layer is found from its QuantizeLinear upwards: activations, one operator, and
 What is not found stays with the host, and ``reasons`` says why.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -34,6 +34,7 @@ from lathe.frontend.onnx.products import PRODUCTS
 from lathe.frontend.onnx.quantisation_checks import check_quantisation
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.unrolling import RECURRENT, check_unrolls
 from lathe.frontend.rescale_parameters import FACTOR_LIMIT
 
 Maker: TypeAlias = Callable[[Operands, NodeGroup], Layer]
@@ -68,11 +69,15 @@ class _Recogniser(Operands):
             try:
                 layer = self._layer(number, node)
             except Unfit as reason:
-                made = self.values.producer.get(node.input[0])
-                self.found.reasons[number if made is None else made] = str(reason)
+                self.found.reasons.update(dict.fromkeys(self._above(number, node), str(reason)))
             else:
                 self.found.layers[layer.output] = layer
         for number, node in enumerate(self.model.nodes):
+            if node.op_type in RECURRENT and node.domain in ("", "ai.onnx"):
+                try:
+                    check_unrolls(self.model, node)
+                except Unfit as reason:
+                    self.found.reasons[number] = str(reason)
             make = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
             if make is None:
                 continue
@@ -122,14 +127,13 @@ class _Recogniser(Operands):
             return self._with_extents(function)
 
     def _with_extents(self, layer: Layer, operands: int | None = None) -> Layer:
-        """The layer, if none of its tensors is a single number or empty: machines have neither.
+        """The layer, if none of its tensors is empty: machines move and compute at least one element.
 
         ``operands``: how many of its inputs are such, if not all.
         """
         for name in (*layer.inputs[:operands], layer.output):
-            shape = self.shape(name)
-            if not shape or 0 in shape:
-                raise Unfit(f"tensor {name!r} has {'no elements' if 0 in shape else 'no dimensions'}")
+            if 0 in self.shape(name):
+                raise Unfit(f"tensor {name!r} has no elements")
         return layer
 
     def _limited(self, make: Maker, group: NodeGroup) -> Layer:
@@ -160,8 +164,28 @@ class _Recogniser(Operands):
         made = None if of_input is None else tabulated(self.model, source, numbers, node.output[0])
         if of_input is None or made is None:
             return None
-        name = next((self.model.nodes[each].name for each in numbers[1:-1] or numbers), "") or node.output[0]
+        name = self._name_of_function([self.model.nodes[each] for each in numbers])
         return Lookup(name, (source,), node.output[0], (of_input,), how, *made, nodes=numbers)
+
+    @staticmethod
+    def _name_of_function(nodes: Sequence[Any]) -> str:
+        """That of its first node that computes; of nodes that only bring numbers to others, of the last."""
+        computing = [each for each in nodes if each.op_type not in ("DequantizeLinear", "QuantizeLinear")]
+        chosen = computing[0] if computing else nodes[-1]
+        return str(chosen.name or chosen.output[0])
+
+    def _above(self, number: int, node: Any) -> list[int]:
+        """What would have been a layer with a QuantizeLinear: the nodes above, up to the operator that computes."""
+        numbers, name = list[int](), node.input[0]
+        while (found := self.values.node_of(name)) is not None:
+            above, core = found
+            numbers.append(above)
+            if core.op_type not in ("Clip", "Relu"):
+                after = after_product(self.values, name)
+                numbers += [] if after is None else after.numbers
+                break
+            name = core.input[0]
+        return numbers or [number]
 
     def _group(self, number: int, node: Any) -> NodeGroup:
         how = self.values.quantisation(node)
@@ -187,7 +211,7 @@ class _Recogniser(Operands):
             name = core.input[0]
 
     def _limits(self, node: Any) -> tuple[float, float] | None:
-        """The limits that a rectifier or a clip has; None of any other node, and if they are no constants."""
+        """The limits that a rectifier or a clip has; None of any other node."""
         if node.domain not in ("", "ai.onnx"):
             return None
         if node.op_type == "Relu":
@@ -199,7 +223,7 @@ class _Recogniser(Operands):
         for place, given in enumerate(node.input[1:]):
             held = self.model.constant(given) if given else np.array(limits[place])
             if held is None:
-                return None
+                raise Unfit("its limits are no constants")
             limits[place] = float(held.reshape(-1)[0])
         return min(limits), limits[1]
 
@@ -210,7 +234,7 @@ def _with_fitting_factors(layer: Layer) -> Layer:
     if isinstance(layer, Times):
         factor = scales[0] * scales[1]
     elif isinstance(layer, TensorProduct):
-        factor = scales[0] * scales[1] * abs(layer.gain)
+        factor = scales[0] * scales[1] * float(np.abs(layer.gain).max())
     elif isinstance(layer, Conv | ConvTranspose | Product):
         factor = scales[0] * float(np.abs(layer.weight_scale).max())
     else:

@@ -6,6 +6,7 @@ one matrix that all steps share, and gates that have one activation are one tens
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,17 @@ class Shared:
         """An initializer that every step reads."""
         return self.nodes.constant(f"{self.prefix}.{suffix}", values)
 
+    @cached_property
+    def _limits(self) -> list[str]:
+        limit = np.array(self.attributes["clip"], self.own.of_state.dtype)
+        return [self.constant("least", -limit), self.constant("greatest", limit)]
+
+    def activated(self, activation: str, data: str, suffix: str) -> str:
+        """What an activation makes of a tensor, whose values are limited before where the node says so."""
+        if "clip" in self.attributes:
+            data = self.nodes.node("Clip", [data, *self._limits], f"{suffix}.limited")
+        return self.nodes.node(activation, [data], suffix)
+
 
 Step = Callable[[str, str, State], State]
 """From the prefix of its names, its part of the input's products (batch, G·H), and the state before, that after."""
@@ -122,19 +134,24 @@ def _lstm(shared: Shared) -> Step:
     nodes, count = shared.nodes, shared.own.hidden
     weights = shared.constant("state_weights", shared.own.of_state)
     of_gates, of_candidate, of_cell = shared.activations
+    coupled = bool(shared.attributes.get("input_forget", 0))
+    one = shared.constant("one", np.ones(1, shared.own.of_state.dtype)) if coupled else None
 
     def step(at: str, sums: str, state: State) -> State:
         if state.h is not None:
             product = nodes.node("Gemm", [state.h, weights], f"{at}.product", transB=1)
             sums = nodes.node("Add", [sums, product], f"{at}.sums")
         gates, candidate = nodes.cut(sums, (3 * count, count), 1, (f"{at}.gate_sums", f"{at}.candidate_sums"))
-        opened = nodes.node(of_gates, [gates], f"{at}.gates")
+        opened = shared.activated(of_gates, gates, f"{at}.gates")
         inward, outward, forget = nodes.cut(opened, (count,) * 3, 1, (f"{at}.in", f"{at}.out", f"{at}.forget"))
-        cell = nodes.node("Mul", [inward, nodes.node(of_candidate, [candidate], f"{at}.candidate")], f"{at}.new")
+        fresh = shared.activated(of_candidate, candidate, f"{at}.candidate")
+        cell = nodes.node("Mul", [inward, fresh], f"{at}.new")
         if state.c is not None:
+            if one is not None:
+                forget = nodes.node("Sub", [one, inward], f"{at}.share")
             kept = nodes.node("Mul", [forget, state.c], f"{at}.kept")
             cell = nodes.node("Add", [kept, cell], f"{at}.cell")
-        told = nodes.node(of_cell, [cell], f"{at}.told")
+        told = nodes.node(of_cell, [cell], f"{at}.told")  # onnxruntime limits no cell
         return State(nodes.node("Mul", [outward, told], f"{at}.state"), cell)
 
     return step
@@ -163,7 +180,7 @@ def _gru(shared: Shared) -> Step:
                 names = (f"{at}.gate_products", f"{at}.candidate_products")
                 product, before = nodes.cut(product, (2 * count, count), 1, names)
             gates = nodes.node("Add", [gates, product], f"{at}.gate_sums")
-        opened = nodes.node(of_gates, [gates], f"{at}.gates")
+        opened = shared.activated(of_gates, gates, f"{at}.gates")
         update, reset = nodes.cut(opened, (count, count), 1, (f"{at}.update", f"{at}.reset"))
         if not behind and state.h is not None:
             kept = nodes.node("Mul", [reset, state.h], f"{at}.reset_state")
@@ -172,7 +189,7 @@ def _gru(shared: Shared) -> Step:
         elif before is not None:
             kept = nodes.node("Mul", [reset, before], f"{at}.reset_products")
             candidate = nodes.node("Add", [candidate, kept], f"{at}.candidate_sums")
-        fresh = nodes.node(of_candidate, [candidate], f"{at}.candidate")
+        fresh = shared.activated(of_candidate, candidate, f"{at}.candidate")
         share = nodes.node("Sub", [one, update], f"{at}.share")
         if state.h is None:
             return State(nodes.node("Mul", [share, fresh], f"{at}.state"))
@@ -192,7 +209,7 @@ def _rnn(shared: Shared) -> Step:
         if state.h is not None:
             product = nodes.node("Gemm", [state.h, weights], f"{at}.product", transB=1)
             sums = nodes.node("Add", [sums, product], f"{at}.sums")
-        return State(nodes.node(activation, [sums], f"{at}.state"))
+        return State(shared.activated(activation, sums, f"{at}.state"))
 
     return step
 

@@ -70,6 +70,11 @@ def unrolled(model: Model) -> Unrolled:
     return Unrolled(proto, stayed)
 
 
+def check_unrolls(model: Model, node: Any) -> None:
+    """Raises Unfit with the reason why a recurrent node cannot be unrolled, and so has nothing to be quantised."""
+    _Recurrent(model, node)
+
+
 def _behind_moves(model: Model, node: Any, flat: Flat, held: Any) -> Any:
     """The node; one that only gives another shape to an unrolled node's result does that from the values themselves."""
     source = flat.get(node.input[0]) if node.input and node.domain in ("", "ai.onnx") else None
@@ -123,10 +128,6 @@ class _Recurrent:
         opset = next(each.version for each in self.model.proto.opset_import if each.domain in ("", "ai.onnx"))
         if opset < OLDEST_OPSET:
             raise Unfit(f"the model's opset is {opset}, and must be at least {OLDEST_OPSET}")
-        if "clip" in self.attributes:
-            raise Unfit("it clips what its activations read")
-        if self.attributes.get("input_forget", 0):
-            raise Unfit("its input and forget gates are coupled")
         names = [each.decode() for each in self.attributes.get("activations", ())]
         odd = [each for each in names if each.lower() not in ACTIVATIONS]
         if odd or "activation_alpha" in self.attributes or "activation_beta" in self.attributes:

@@ -18,7 +18,7 @@ from lathe.networks.ports import Port
 from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.windows import Windows
 
-FORM = ArchiveForm("network", "lathe network", 5)
+FORM = ArchiveForm("network", "lathe network", 6)
 
 Made = TypeVar("Made")
 
@@ -84,7 +84,7 @@ def _plain(port: Port) -> list[Any]:
 
 
 def _port(plain: list[Any]) -> Port:
-    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows, numbers = plain
+    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows, numbers, single = plain
     known = None
     if windows is not None:
         kernel, strides, dilations, pads, border = windows
@@ -104,6 +104,7 @@ def _port(plain: list[Any]) -> Port:
         tuple(axes),
         known,
         None if numbers is None else FloatSums(tuple(numbers[0]), tuple(numbers[1]), numbers[2]),
+        single,
     )
 
 

@@ -5,13 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
+from typing import TypeAlias
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.layers import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.layer_programs.context import Context, elements_of, plain_in_digits
 from lathe.networks.layer_programs.programs import program_of_layer
-from lathe.networks.layer_programs.zero_points import channels_of_zero_point, has_zero_point, without_zero_point
+from lathe.networks.layer_programs.zero_points import (
+    beside_zero_point,
+    channels_of_zero_point,
+    has_zero_point,
+    without_zero_point,
+)
 from lathe.networks.layouts import read_as_image
 from lathe.networks.making_digits import digits_of
 from lathe.networks.ports import Port
@@ -46,6 +52,17 @@ class Lowered:
         self.inputs.append(replace(port, width=held.shape[-1] if is_image else 0))
         return Value(held, port.shape, is_image)
 
+    def sent_with_zero_point(
+        self, key: "_Extended", extra: int, types: Mapping[str, TensorType], names: "_Names", lanes: int
+    ) -> Value:
+        """An input with its zero point in so many channels, or columns, behind its own."""
+        (tensor, zero_point), is_image = key
+        known = types[tensor]
+        axis = 1 if is_image else len(known.shape) - 1
+        shape = tuple(size + extra if n == axis else size for n, size in enumerate(known.shape))
+        port = Port(tensor, names.fresh(tensor), known.dtype, shape, zero_point=zero_point, extra=extra)
+        return self.given(port, is_image, lanes)
+
     @property
     def results(self) -> list[Tensor]:
         """The tensors that the program makes for others."""
@@ -67,22 +84,31 @@ def lowered(
 ) -> Lowered:
     """The program of some layers, in which channels of images fill whole blocks of so many ``lanes``.
 
-    ``stems`` are first convolutions, by their data, of which the host sends windows.
+    ``stems`` are first convolutions, by their data, of which the host sends windows. A tensor without dimensions has
+    one of extent 1 in the program.
     """
+    single = {name for layer in layers for name in (*layer.inputs, layer.output) if not types[name].shape}
+    types = {**types, **{name: replace(types[name], shape=(1,)) for name in single}}
     found, names, digits = Lowered(), _Names(), digits_of(layers, types)
     read = {tensor for layer in layers if not has_zero_point(layer) for tensor in layer.inputs}
+    read |= {layer.inputs[0] for layer in layers if has_zero_point(layer) and not _is_sent(layer, inputs)}
+    points = {layer.inputs[1] for layer in layers if has_zero_point(layer) and not _is_sent(layer, inputs)}
     for tensor in inputs:
         known = types[tensor]
         if tensor in stems:
             stem = stems[tensor]
             port = Port(tensor, names.fresh(tensor), known.dtype, stem.shape, windows=stem.windows)
             found.made[tensor] = found.given(port, True, lanes)
+        elif tensor in points and tensor not in read:
+            port = Port(tensor, names.fresh(tensor), known.dtype, (lanes,), single=True)
+            found.made[tensor] = found.given(port, False, lanes)
         elif tensor in read:
             is_image = read_as_image(tensor, known.shape, layers)
             found.made[tensor] = found.given(
-                Port(tensor, names.fresh(tensor), known.dtype, known.shape), is_image, lanes, digits.of.get(tensor)
-            )
-    extended = _with_zero_points(layers, found, types, names, lanes)
+                Port(tensor, names.fresh(tensor), known.dtype, known.shape, single=tensor in single),
+                is_image, lanes, digits.of.get(tensor),
+            )  # fmt: skip
+    extra_of, extended = _room_of_zero_points(layers, inputs, types, lanes), dict[_Extended, Value]()
     labels: dict[str, str] = {}
     for number, layer in enumerate(layers):
         name, shape = names.fresh(layer.name), types[layer.output].shape
@@ -92,8 +118,16 @@ def lowered(
             layer.output in digits.views,
         )  # fmt: skip
         if has_zero_point(layer):
-            value, extra = extended[layer.inputs, isinstance(layer, Conv)]
-            found.made[layer.output] = program_of_layer(without_zero_point(layer, extra), (value,), context)
+            key = layer.inputs, isinstance(layer, Conv)
+            extra = extra_of[key]
+            if key not in extended and _is_sent(layer, inputs):
+                extended[key] = found.sent_with_zero_point(key, extra, types, names, lanes)
+            elif key not in extended:
+                of_data, of_point = (found.made[tensor] for tensor in layer.inputs)
+                extended[key] = beside_zero_point(of_data, of_point, extra, context, is_image=key[1])
+            value, axis = extended[key], 1 if key[1] else -1
+            between = value.shape[axis] - types[layer.inputs[0]].shape[axis] - extra
+            found.made[layer.output] = program_of_layer(without_zero_point(layer, extra, between), (value,), context)
         else:
             data = _operands(layer, found, types, context)
             own = stems[layer.inputs[0]].layer if layer.inputs[0] in stems else layer
@@ -102,7 +136,8 @@ def lowered(
     in_float = {layer.output: layer.in_float for layer in layers}
     for tensor in outputs:
         made = found.made[tensor] = _made_alone(tensor, found, labels)
-        found.outputs.append(replace(_output(tensor, types[tensor], made), numbers=in_float[tensor]))
+        port = _output(tensor, types[tensor], made)
+        found.outputs.append(replace(port, numbers=in_float[tensor], single=tensor in single))
     return found
 
 
@@ -126,26 +161,31 @@ def _output(tensor: str, known: TensorType, made: Value) -> Port:
     return replace(port, digits=tuple(made.tensor.shape[axis] for axis in axes), axes=axes)
 
 
-def _with_zero_points(
-    layers: tuple[Layer, ...], found: Lowered, types: Mapping[str, TensorType], names: "_Names", lanes: int
-) -> dict[tuple[tuple[str, ...], bool], tuple[Value, int]]:
-    """Data beside their zero points, in as many channels as any layer wants, by both and whether they are images."""
-    wanted: dict[tuple[tuple[str, ...], bool], int] = {}
-    made: dict[tuple[tuple[str, ...], bool], tuple[Value, int]] = {}
+_Extended: TypeAlias = tuple[tuple[str, ...], bool]
+"""Data and their zero point, and whether they are an image."""
+
+
+def _is_sent(layer: Layer, inputs: tuple[str, ...]) -> bool:
+    """Whether the host sends a layer's data with their zero point beside them."""
+    return has_zero_point(layer) and {*layer.inputs} <= {*inputs}
+
+
+def _room_of_zero_points(
+    layers: tuple[Layer, ...], inputs: tuple[str, ...], types: Mapping[str, TensorType], lanes: int
+) -> dict[_Extended, int]:
+    """Channels, or columns, that zero points take behind their data: as many as any layer that reads these wants."""
+    wanted: dict[_Extended, int] = {}
     for layer in layers:
         if has_zero_point(layer):
             key = layer.inputs, isinstance(layer, Conv)
             wanted[key] = max(wanted.get(key, 0), channels_of_zero_point(layer))
-    for (inputs, is_image), least in wanted.items():
-        tensor, zero_point = inputs
-        known = types[tensor]
-        axis = 1 if is_image else len(known.shape) - 1
-        own = known.shape[axis]
-        extra = least if is_image else filled(own + least, lanes) - own
-        shape = tuple(own + extra if n == axis else size for n, size in enumerate(known.shape))
-        port = Port(tensor, names.fresh(tensor), known.dtype, shape, zero_point=zero_point, extra=extra)
-        made[inputs, is_image] = found.given(port, is_image, lanes), extra
-    return made
+    for (tensors, is_image), least in wanted.items():
+        own = types[tensors[0]].shape[1 if is_image else -1]
+        if not {*tensors} <= {*inputs}:
+            wanted[tensors, is_image] = -(-least // lanes) * lanes
+        elif not is_image:
+            wanted[tensors, is_image] = filled(own + least, lanes) - own
+    return wanted
 
 
 def _operands(layer: Layer, found: Lowered, types: Mapping[str, TensorType], context: Context) -> tuple[Value, ...]:

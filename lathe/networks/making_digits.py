@@ -57,7 +57,8 @@ def digits_of(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> Digit
                 sources[tensor], seen[tensor] = source, (source, source.digits)
         for place, tensor in enumerate(layer.inputs):
             source, dimensions = seen[tensor]
-            source.in_lanes += [dimensions[-1 - n] for n in _dimensions_in_lanes(layer, place) if n < len(dimensions)]
+            last = len(dimensions) - 1
+            source.in_lanes += [dimensions[last - min(n, last)] for n in _dimensions_in_lanes(layer, place)]
         source, dimensions = seen[layer.inputs[0]]
         moved = _moved(layer, dimensions, types[layer.output].shape)
         if moved is not None:

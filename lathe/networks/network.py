@@ -151,7 +151,7 @@ class Network:
         """What a layer takes at least, alone: the same for all machines that differ in when their memory answers."""
         key = layer, replace(config, memory=replace(config.memory, latency=0, outstanding_reads=1))
         if key not in self._bounds:
-            inputs, stems = tuple(dict.fromkeys(layer.inputs)), self._stems((layer,), config)
+            inputs, stems = tuple(dict.fromkeys(layer.read)), self._stems((layer,), config)
             program = lowered((layer,), inputs, (layer.output,), self.model.types, stems=stems)
             self._bounds[key] = bound(program.results, config)
             if len(self._bounds) > MOST_BOUNDS:
@@ -180,12 +180,20 @@ class Network:
                 return reason
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             return "between float and 8 bits"
-        return self.found.reasons.get(number, "it is computed in float")
+        return self.found.reasons.get(number) or self._why_of(node)
+
+    def _why_of(self, node: Any) -> str:
+        """Why no layer was looked for behind a node: of what its operands and results are."""
+        known = [self.model.types.get(name) for name in (*node.input, *node.output) if name]
+        dtypes = dict.fromkeys(each.dtype for each in known if each is not None)
+        if any("float" in each for each in dtypes):
+            return "it is computed in float"
+        return f"no layer computes {node.op_type}" + (f" of {' and '.join(dtypes)}" if dtypes else "")
 
     def _why_not(self, layer: Layer, config: HardwareConfig, unmapped: Mapping[str, str]) -> str | None:
         """Why a machine does not take a layer, or one that only it wants and no node stands for."""
         reason = unmapped.get(layer.output) or why_not(layer, config)
-        inner = iter(self.found.layers[name] for name in layer.inputs if name not in self._named)
+        inner = iter(self.found.layers[name] for name in layer.read if name not in self._named)
         while reason is None and (each := next(inner, None)) is not None:
             reason = self._why_not(each, config, unmapped)
         return reason

@@ -55,7 +55,7 @@ def parts_of(model: Model, found: Recognised, takes: Callable[[Layer], bool]) ->
 
 
 def _reads(model: Model, item: _Item) -> Sequence[str]:
-    return item.inputs if isinstance(item, Layer) else names_read(model.nodes[item])
+    return item.read if isinstance(item, Layer) else names_read(model.nodes[item])
 
 
 def _makes(model: Model, item: _Item) -> Sequence[str]:

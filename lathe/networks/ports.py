@@ -18,7 +18,8 @@ class Port:
     names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
     whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``digits``: the shape of a tensor
     whose dimensions are taken apart, and ``axes`` the axes of the program's tensor in their order. ``windows`` of the
-    tensor lie in the channels, if any. ``numbers``: what sums of 32 bits stand for, if not for themselves.
+    tensor lie in the channels, if any. ``numbers``: what sums of 32 bits stand for, if not for themselves. Of
+    a ``single`` number, which the model may have without dimensions, the program has copies, one or more.
     """
 
     tensor: str
@@ -34,10 +35,13 @@ class Port:
     axes: Shape = ()
     windows: Windows | None = None
     numbers: FloatSums | None = None
+    single: bool = False
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
         """The array that the program takes, of the model's arrays by name."""
         signed = self._signed(arrays[self.tensor])
+        if self.single:
+            signed = np.broadcast_to(signed.reshape(()), self.shape)
         if self.windows is not None:
             signed = self.windows.laid(signed)
         if self.extra:
@@ -59,6 +63,10 @@ class Port:
 
     def from_machine(self, results: Mapping[str, Array]) -> Array:
         """The model's tensor of what the program made, by name."""
+        made = self._made(results)
+        return made.reshape(()) if self.single else made
+
+    def _made(self, results: Mapping[str, Array]) -> Array:
         values = self._in_order(results[self.name])
         if self.dtype == "int32" or self.numbers is not None:
             sums = self._joined([values, *(self._in_order(results[name]) for name in self.more)])

@@ -180,10 +180,12 @@ class _Reshapes:
         return True
 
     def _is_elementwise(self, computation: Computation, reshaped: dict[Tensor, tuple[EditedStage, Tensor]]) -> bool:
-        """Whether each read is of a reshaped tensor or an input at the very point, or at no axis at all."""
+        """Whether each read is of a reshaped tensor at the very point, or of an input there or at no axis at all."""
         own = computation.axes
         for read in computation.reads:
             if not axes_of(*read.indices):
+                if read.tensor in reshaped:  # one element of it is repeated
+                    return False
                 continue
             named = [plain_axis(index) for index in read.indices]
             if len(named) != len(own) or any(a is not b for a, b in zip(named, own, strict=True)):

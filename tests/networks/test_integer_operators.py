@@ -60,6 +60,33 @@ def test_products(dtype, point, shape):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("constant", ["none", "first", "second"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((5, 20), (20, 24)),
+        ((2, 5, 20), (2, 20, 7)),
+        ((20,), (20, 24)),
+        ((5, 20), (20,)),
+        ((20,), (20,)),
+        ((20,), (3, 20, 24)),
+        ((3, 5, 20), (20,)),
+    ],
+)
+def test_products_of_two_tensors(dtype, constant, first, second):
+    """Either may be a constant, and a vector."""
+    generator = np.random.default_rng(10)
+    given = {"x": values(generator, first, dtype), "w": values(generator, second, "int8")}
+    held = {"z": np.array(7, dtype), "zw": np.array(-3, np.int8)}
+    name = {"first": "x", "second": "w"}.get(constant)
+    if name is not None:
+        held[name] = given.pop(name)
+    inputs = {name: (str(each.dtype), each.shape) for name, each in given.items()}
+    node = helper.make_node("MatMulInteger", ["x", "w", "z", "zw"], ["y"], "layer")
+    assert where(exact(model_of([node], held, inputs), given)) == {"layer": "npu"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(130), np.arange(24).astype(np.uint8) * 10])
 def test_weights_with_zero_points(dtype, zero):
     generator = np.random.default_rng(2)
@@ -190,6 +217,42 @@ def test_data_of_layers():
     assert len(result.results) == 1
 
 
+@pytest.mark.parametrize(
+    ("moves", "weights"),
+    [
+        ([("MaxPool", {"kernel_shape": [2, 2]})], (18, 12, 3, 3)),
+        ([("MaxPool", {"kernel_shape": [2, 2]})], (18, 3, 2, 2)),
+        ([("Transpose", {"perm": [0, 2, 3, 1]})], (12, 24)),
+        ([("Relu", {})], (16, 24)),
+    ],
+)
+@pytest.mark.parametrize("moved", ["data", "zero point", "both"])
+def test_data_of_layers_with_a_computed_zero_point(moves, weights, moved):
+    """Data, zero point or both come from layers of the NPU: they meet there."""
+    generator = np.random.default_rng(9)
+    channels = weights[0] if len(weights) == 2 else weights[1]
+    dtype = "int8" if moves[0][0] == "Relu" else "uint8"
+    shape = (1, 7, 8, 16) if moves[0][0] == "Relu" else (1, channels, 7, 8)
+    nodes, data = [], "x"
+    if moved != "zero point":
+        for n, (kind, attributes) in enumerate(moves):
+            nodes.append(helper.make_node(kind, [data], [f"m{n}"], f"move{n}", **attributes))
+            data = f"m{n}"
+    elif moves[0][0] == "Transpose":
+        shape = (1, 7, 8, channels)
+    point = "z"
+    if moved != "data":
+        nodes.append(helper.make_node("Reshape", ["z", "one"], ["p"], "point"))
+        point = "p"
+    kind = "ConvInteger" if len(weights) == 4 else "MatMulInteger"
+    attributes = {"pads": [1, 0, 0, 1]} if len(weights) == 4 else {}
+    nodes.append(helper.make_node(kind, [data, "w", point], ["y"], "layer", **attributes))
+    held = {"w": values(generator, weights, "int8"), "one": np.array([1])}
+    model = model_of(nodes, held, {"x": (dtype, shape), "z": (dtype, ())})
+    given = {"x": values(generator, shape, dtype), "z": np.array(77, dtype)}
+    assert {*where(exact(model, given)).values()} == {"npu"}
+
+
 def test_a_machine_without_extensions_takes_them(tmp_path):
     generator = np.random.default_rng(8)
     held = {"w": values(generator, (20, 24), "int8")}
@@ -208,7 +271,7 @@ def test_a_machine_without_extensions_takes_them(tmp_path):
     ("zeros", "why"),
     [
         (np.arange(5).astype(np.uint8), "its data have several zero points"),
-        (None, "its weights are no constants"),
+        (None, "both of its operands are computed, and so is a zero point: less that, they have 9 bits"),
     ],
 )
 def test_what_stays_on_the_host(zeros, why):

@@ -120,11 +120,68 @@ def test_averages_of_windows_at_the_border(dtype, shape, attributes):
         ((4, 30), [1], 1),
         ((4, 30), [0], 0),
         ((2, 3, 4, 5, 6), [2], 1),
+        ((1, 12, 5, 6), [0, 1, 2, 3], 0),
+        ((40,), [0], 0),
+        ((), None, 1),
     ],
 )
 def test_averages_along_dimensions(shape, axes, keepdims):
     graph = QdqModel(seed=6, dtype="uint8")
-    alone(graph, graph.layer("ReduceMean", graph.input(*shape), scale=0.01, axes=axes, keepdims=keepdims, name="layer"))
+    along = {} if axes is None else {"axes": axes}
+    alone(graph, graph.layer("ReduceMean", graph.input(*shape), scale=0.01, keepdims=keepdims, name="layer", **along))
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+def test_what_reads_a_border(mode):
+    """A convolution, a Concat and an average of channels: of the border's 12, 4 more in its lanes are nobody's."""
+    graph = QdqModel(seed=33)
+    data = graph.input(1, 12, 7, 9)
+    more = [graph.constant(np.array(graph.scales[data] * 9, np.float32))] if mode == "constant" else []
+    widths = graph.constant(np.array([0, 0, 1, 2, 0, 0, 2, -1]))
+    made = graph.layer("Pad", data, widths, *more, same=True, mode=mode)
+    largest = graph.layer("Concat", made, made, axis=1, same=True)
+    means = graph.layer("ReduceMean", largest, axes=[1], scale=0.01)
+    alone(graph, graph.layer("Add", graph.conv(made, 18, scale=0.2, pads=[1] * 4), means, scale=0.2, name="layer"))
+
+
+def test_rows_name_the_operator_that_computes():
+    """A function of a tensor and a dequantised constant; and both nodes of what stays with the host for one reason."""
+    graph = QdqModel(seed=34)
+    data, (held, _) = graph.input(1, 12, 5, 6), graph.weights(1, 12, 1, 1, per_channel=False)
+    alone(graph, graph.layer("Mul", data, held, scale=0.02, name="layer"))
+    graph = QdqModel(seed=35)
+    weights, _ = graph.weights(18, 12, 1, 1, 1, per_channel=False)
+    made = graph.quantised(
+        graph.node("Relu", graph.node("Conv", graph.input(1, 12, 5, 6, 4), weights, name="conv"), name="relu"), 0.1
+    )
+    rows = {row.name: row.why for row in checked(graph.model(made), units={made: 0.1}).layers}
+    assert rows["conv"] == rows["relu"] == "its windows have 3 dimensions, not 1 or 2"
+
+
+def test_an_average_along_no_dimension():
+    graph = QdqModel(seed=6, dtype="uint8", opset=18)
+    alone(graph, graph.layer("ReduceMean", graph.input(3, 20), scale=0.01, noop_with_empty_axes=1, name="layer"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Max", "Min"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1)])
+def test_a_tensor_and_a_computed_number(dtype, kind, shape):
+    graph = QdqModel(seed=30, dtype=dtype)
+    data, number = graph.input(1, 12, 5, 6), graph.input(*shape, name="number", scale=0.03)
+    alone(graph, graph.layer(kind, data, number, scale=0.04, name="layer"))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_number_that_a_layer_computes(kept):
+    """The average of all, by which all is multiplied, in one stream; then two numbers."""
+    graph = QdqModel(seed=31)
+    data = graph.input(3, 20)
+    number = graph.layer("ReduceMean", data, scale=0.01, keepdims=kept)
+    assert len(alone(graph, graph.layer("Mul", data, number, scale=0.01, name="layer")).results) == 1
+    graph = QdqModel(seed=32)
+    made = graph.layer("Add", graph.input(), graph.input(name="other"), scale=0.04)
+    alone(graph, graph.layer("Sigmoid", made, scale=0.01, name="layer"))
 
 
 @pytest.mark.parametrize(
@@ -311,6 +368,39 @@ def test_a_window_that_begins_behind_the_image_is_none():
     )  # fmt: skip
     result = alone(graph, made)
     assert result.outputs[made].shape == (1, 12, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        ((6, 9), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 2]}),
+        ((7, 7), {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [0, 1, 0, 2]}),
+        ((9, 6), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 2, 1]}),
+    ],
+)
+def test_a_begun_window_beside_a_border_that_counts(size, told):
+    """Along the other dimension ONNX's inference of shapes counts a window that onnxruntime does not."""
+    graph = QdqModel(seed=22)
+    made = graph.layer(
+        "AveragePool", graph.input(1, 12, *size), scale=0.01, name="layer", ceil_mode=1, count_include_pad=1, **told
+    )
+    alone(graph, made)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ((1, 12, 9, 9), {"kernel_shape": [2, 3], "dilations": [2, 2]}),
+        ((1, 12, 9, 9), {"kernel_shape": [3, 3], "dilations": [3, 2], "pads": [1, 2, 2, 1]}),
+        ((1, 12, 9, 9), {"kernel_shape": [3, 3], "dilations": [3, 2], "pads": [1, 2, 2, 1], "count_include_pad": 1}),
+        ((1, 12, 8, 9), {"kernel_shape": [2, 2], "dilations": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
+        ((1, 12, 20), {"kernel_shape": [3], "dilations": [2], "strides": [2], "pads": [1, 1]}),
+    ],
+)
+def test_averages_of_values_that_lie_apart(dtype, shape, told):
+    graph = QdqModel(seed=23, dtype=dtype, opset=19)
+    alone(graph, graph.layer("AveragePool", graph.input(*shape), scale=0.01, name="layer", **told))
 
 
 def test_channels_of_a_depthwise_convolution_that_are_regrouped():

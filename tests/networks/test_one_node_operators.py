@@ -134,7 +134,7 @@ def test_a_concatenation_of_three_scales():
     graph = Bytes(6, "uint8")
     data, other, how = graph.data(1, 12, 5, 6), graph.data(1, 9, 5, 6, name="z", scale=0.03), graph.how(0.04, 2)
     made = graph.node("QLinearConcat", [*how, *data, *other], axis=1)
-    assert places(graph.model(made, how), 0.04) == {"layer": "npu"}
+    assert places(graph.model(made, how), 0.04) == {"layer.requantised": "npu", "layer": "npu"}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -184,14 +184,121 @@ def test_borders_of_any_value(dtype):
     assert places(graph.model(made, how), 0) == {"layer": "npu"}
 
 
-def test_bytes_that_nobody_quantised_are_moved_on_the_host():
-    value = helper.make_tensor_value_info("x", TensorProto.UINT8, [2, 3, 4])
-    nodes = [helper.make_node("Transpose", ["x"], ["t"], "move"), helper.make_node("Cast", ["t"], ["y"], to=1)]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3, 2])
-    graph = helper.make_graph(nodes, "moved", [value], [output], [])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    program = lt.from_onnx(model).build(lt.load_config("lathe16"))
-    assert program.parts == ()
+SHAPE = (1, 12, 7, 9)
+
+
+def of_bytes(dtype, kind, held=(), others=(), shape=SHAPE, opset=17, **attributes):
+    """A model of one node on bytes that nobody has quantised: what it reads behind its first input, and its result."""
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    names = [f"z{n}" for n, _ in enumerate(others)]
+    sizes = {"x": shape, **dict(zip(names, others, strict=True))}
+    inputs = [helper.make_tensor_value_info(name, number, size) for name, size in sizes.items()]
+    constants = [numpy_helper.from_array(np.asarray(each), f"c{n}") for n, each in enumerate(held) if each is not None]
+    given = ["x", *names, *("" if each is None else f"c{n}" for n, each in enumerate(held))]
+    node = helper.make_node(kind, given, ["y"], "layer", **attributes)
+    graph = helper.make_graph([node], "bytes", inputs, [helper.make_tensor_value_info("y", number, None)], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    model.graph.output[0].CopyFrom(onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output[0])
+    return model
+
+
+def exactly(model, seed=0):
+    """The only row of a model's table; asserts that its outputs are onnxruntime's and the reference's."""
+    generator = np.random.default_rng(seed)
+    inputs = {}
+    for each in model.graph.input:
+        dtype = helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type)
+        shape = [dim.dim_value for dim in each.type.tensor_type.shape.dim]
+        inputs[each.name] = generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+    network = lt.from_onnx(model)
+    result = lt.simulate(network.build(lt.load_config("lathe16")), inputs)
+    (expected,), (made,) = with_onnxruntime(model, inputs), result.outputs.values()
+    assert made.dtype == expected.dtype
+    assert made.shape == expected.shape
+    assert np.array_equal(made, expected)
+    assert np.array_equal(made, lt.reference(network, inputs)["y"])
+    (row,) = result.layers
+    return row.name, row.where, row.why
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("kind", "held", "others", "attributes"),
+    [
+        ("MaxPool", (), (), {"kernel_shape": [3, 3], "pads": [1] * 4}),
+        ("Transpose", (), (), {"perm": [0, 2, 3, 1]}),
+        ("Reshape", (np.array([2, 54, 7]),), (), {}),
+        ("Slice", (np.array([1, 2]), np.array([9, 6]), np.array([1, 2])), (), {}),
+        ("Pad", (np.array([0, 0, 1, 2, 0, 0, 0, 3]),), (), {}),
+        ("Identity", (), (), {}),
+        ("Concat", (), (SHAPE,), {"axis": 1}),
+        ("Max", (), (SHAPE,), {}),
+        ("Min", (), ((9,),), {}),
+        ("Resize", (None, np.array([1, 1, 2, 2], np.float32)), (),
+         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    ],
+)  # fmt: skip
+def test_bytes_that_nobody_quantised(dtype, kind, held, others, attributes):
+    assert exactly(of_bytes(dtype, kind, held, others, **attributes)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps"),
+    [
+        ([-1], [-1000], [-1], [-1]),
+        ([100], [0], [1], [-2]),
+        ([-1, -2], [-100, 0], [-2, -1], [-1, -3]),
+        ([-1, 1], [-100, 4], [0, 1], [-1, 2]),
+    ],
+)
+def test_slices_that_run_backwards(dtype, shape, starts, ends, axes, steps):
+    held = [np.array(each) for each in (starts, ends, axes, steps)]
+    assert exactly(of_bytes(dtype, "Slice", held, shape=shape)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
+@pytest.mark.parametrize("widths", [(1, 2, 2, 3), (-1, 2, 2, -3), (0, -2, 4, -1)])
+def test_borders_of_own_values_and_less_than_none(mode, shape, widths):
+    """In front of the last two dimensions and behind them; what is taken away is so before borders are added."""
+    none = [0] * (len(shape) - 2)
+    held = [np.array([*none, *widths[:2], *none, *widths[2:]])]
+    assert exactly(of_bytes("uint8", "Pad", held, shape=shape, opset=19, mode=mode)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_channels_of_a_border(mode):
+    held = [np.array([0, 1, 0, 0, 0, 2, 0, 0])]
+    assert exactly(of_bytes("int8", "Pad", held, mode=mode)) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_with_limits_and_constants(dtype):
+    of_dtype = np.dtype(dtype).type
+    assert exactly(of_bytes(dtype, "Clip", (of_dtype(5), of_dtype(90)))) == ("layer", "npu", "")
+    assert exactly(of_bytes(dtype, "Max", (of_dtype(50),))) == ("layer", "npu", "")
+    constant = np.random.default_rng(1).integers(0, 128, (1, 3, 7, 9)).astype(dtype)
+    assert exactly(of_bytes(dtype, "Concat", (constant,), axis=1)) == ("layer", "npu", "")
+    assert exactly(of_bytes(dtype, "Min", (constant[0, 0],))) == ("layer", "npu", "")
+
+
+def test_bytes_without_dimensions():
+    assert exactly(of_bytes("int8", "Squeeze", shape=(1, 1))) == ("layer", "npu", "")
+    assert exactly(of_bytes("uint8", "Max", (), ((3, 4),), shape=())) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "others", "why"),
+    [
+        ("Clip", ((),), "its limits are no constants"),
+        ("Sign", (), "no layer computes Sign of int8"),
+        ("Mod", ((9,),), "no layer computes Mod of int8"),
+    ],
+)
+def test_why_bytes_are_the_hosts(kind, others, why):
+    assert exactly(of_bytes("int8", kind, (), others)) == ("layer", "host", why)
 
 
 def test_what_the_quantiser_makes_of_a_network_runs_as_one_stream(tmp_path):

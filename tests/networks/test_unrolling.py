@@ -9,6 +9,7 @@ import pytest
 from random_onnx import random_floats
 from recurrent_models import GATES, RecurrentModel
 
+import lathe as lt
 from lathe.frontend.onnx.reading import read_model
 from lathe.frontend.onnx.unrolling import unrolled
 
@@ -75,6 +76,28 @@ def test_activations_without_numbers():
         check_alike(graph.model(*outputs))
 
 
+@pytest.mark.parametrize("initial", [None, "input"])
+@pytest.mark.parametrize("kind", GATES)
+def test_limits_of_what_activations_read(kind, initial):
+    for reset in (0, 1) if kind == "GRU" else (None,):
+        attributes = {} if reset is None else {"linear_before_reset": reset}
+        graph = RecurrentModel()
+        data = graph.input(5, 2, 3)
+        check_alike(
+            graph.model(*graph.recurrent(kind, data, 4, "bidirectional", initial=initial, clip=0.2, **attributes))
+        )
+
+
+@pytest.mark.parametrize("initial", [None, "constant", "input"])
+def test_forget_gates_that_the_input_gates_are(initial):
+    for attributes in ({}, {"clip": 0.2}):
+        graph = RecurrentModel()
+        made = graph.recurrent(
+            "LSTM", graph.input(5, 2, 3), 4, "bidirectional", initial=initial, input_forget=1, **attributes
+        )
+        check_alike(graph.model(*made))
+
+
 def test_lengths_and_peepholes_that_change_nothing():
     graph = RecurrentModel()
     data = graph.input(4, 2, 3)
@@ -119,8 +142,6 @@ def test_results_that_nobody_reads_are_not_made():
 STAYING = {
     "its sequences have lengths of their own": {"lengths": np.array([4, 2], np.int32)},
     "it has peepholes": {"peepholes": np.ones((1, 12), np.float32)},
-    "it clips what its activations read": {"clip": 3.0},
-    "its input and forget gates are coupled": {"input_forget": 1},
     "its activations (Elu) have numbers of their own": {"activations": ["Sigmoid", "Elu", "Tanh"]},
     "its weights are no constants": {"computed_weights": True},
 }
@@ -132,6 +153,8 @@ def test_what_stays_says_why(reason):
     model = graph.model(*graph.recurrent("LSTM", graph.input(4, 2, 3), 4, **STAYING[reason]))
     found = unrolled(read_model(model))
     assert found.stayed == {"LSTM0": reason}
+    rows = lt.simulate(lt.from_onnx(model).build(lt.load_config("lathe16")), timing_only=True).layers
+    assert {(row.name, row.where, row.why) for row in rows if row.name == "LSTM0"} == {("LSTM0", "host", reason)}
     assert "LSTM" in kinds(found.proto)
     inputs = random_floats(model, seed=1)
     for made, expected in zip(with_onnxruntime(found.proto, inputs), with_onnxruntime(model, inputs), strict=True):

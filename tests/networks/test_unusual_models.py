@@ -26,12 +26,13 @@ def test_a_bias_that_is_not_finite_stays_with_the_host():
     assert (rows["layer"].where, rows["layer"].why) == ("host", "its bias is not finite")
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3)])
-def test_single_numbers_and_empty_tensors_stay_with_the_host(shape):
+@pytest.mark.parametrize(("shape", "place"), [((), "npu"), ((0, 3), "host")])
+def test_single_numbers_are_computed_and_empty_tensors_stay_with_the_host(shape, place):
     graph = QdqModel(seed=3)
     made = graph.layer("Relu", graph.input(*shape), name="layer")
     result = checked(graph.model(made), units={made: graph.scales[made]})
-    assert {row.where for row in result.layers} == {"host"}
+    rows = {row.name: (row.where, row.why) for row in result.layers}
+    assert rows["layer"] == (place, "" if place == "npu" else "tensor 't0' has no elements")
 
 
 def test_an_average_along_no_dimension():

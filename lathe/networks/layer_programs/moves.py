@@ -1,9 +1,10 @@
 """Values moved, and none computed: other indices, other shapes, tensors behind each other."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from lathe.frontend import compute, select
-from lathe.frontend.onnx.layers import Concat, Layer, Pad, Reshape, Resize, Slice, Transpose
+from lathe.frontend.onnx.layers import Concat, Layer, Pad, Reshape, Resize, Run, Slice, Transpose
 from lathe.frontend.operand import Expr
 from lathe.frontend.operators import reshape as reshaped
 from lathe.networks.layer_programs.context import Context
@@ -71,31 +72,74 @@ def _resize(layer: Resize, data: tuple[Value, ...], context: Context) -> Value:
 def _moved(
     source: Value, context: Context, place: Callable[..., tuple[Expr, ...]], *, is_image: bool, keeps_channels: bool
 ) -> Value:
-    """The values of a tensor at other indices. Channels that stay where they are keep their places."""
+    """The values of a tensor at other indices."""
+    return _of_reads(source, context, lambda read, i: read(place(*i)), is_image=is_image, keeps_channels=keeps_channels)
+
+
+_Read: TypeAlias = Callable[[tuple[Expr, ...]], Expr]
+"""Of indices of a tensor the element."""
+
+
+def _of_reads(
+    source: Value,
+    context: Context,
+    element: Callable[[_Read, tuple[Expr, ...]], Expr],
+    *,
+    is_image: bool,
+    keeps_channels: bool,
+) -> Value:
+    """What elements are at indices, as reads of a tensor tell. Channels that stay where they are keep their places."""
     if source.is_image and is_image and keeps_channels and len(source.shape) == len(context.shape):
         batch, _, height, width = context.image_shape
         rows = len(context.shape) == 4
 
-        def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-            at_n, at_c, *rest = place(n, c, y, x) if rows else place(n, c, x)
+        def read(place: tuple[Expr, ...]) -> Expr:
+            at_n, at_c, *rest = place
             return source.tensor[(at_n, *([] if rows else [0]), *rest, at_c)]
 
+        def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+            return element(read, (n, c, y, x) if rows else (n, c, x))
+
         return context.image(compute((batch, height, width, source.width), own, context.name), source.places)
-    return computed(context.shape, lambda *i: source.at(place(*i)), context.name, context.lanes, is_image=is_image)
+    return computed(context.shape, lambda *i: element(source.at, i), context.name, context.lanes, is_image=is_image)
 
 
 def _pad(layer: Pad, data: tuple[Value, ...], context: Context) -> Value:
     (source,) = data
 
-    def element(*i: Expr) -> Expr:
+    def filled(read: _Read, i: tuple[Expr, ...]) -> Expr:
         inside: Expr | None = None
         for each, first, size, whole in zip(i, layer.before, source.shape, context.shape, strict=True):
-            for there in ([each >= first] if first else []) + ([each < first + size] if first + size < whole else []):
+            lower, upper = [each >= first] if first > 0 else [], [each < first + size] if first + size < whole else []
+            for there in lower + upper:
                 inside = there if inside is None else inside & there
-        moved = source.at(tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
-        return moved if inside is None else select(inside, moved, layer.filling)
+        moved = read(tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
+        return moved if inside is None or layer.filling is None else select(inside, moved, layer.filling)
 
-    return computed(context.shape, element, context.name, context.lanes, is_image=source.is_image)
+    return _of_reads(
+        source,
+        context,
+        filled if layer.filling is not None else lambda read, i: _of_runs(read, layer.runs, i),
+        is_image=source.is_image,
+        keeps_channels=layer.before[1:2] == (0,) and source.shape[1:2] == context.shape[1:2],
+    )
+
+
+def _of_runs(read: _Read, runs: tuple[tuple[Run, ...], ...], i: tuple[Expr, ...], place: tuple[Expr, ...] = ()) -> Expr:
+    """The element at the places that runs have at indices, ``place`` being those of the first dimensions."""
+    if len(place) == len(i):
+        return read(place)
+    along, end = i[len(place)], sum(run.count for run in runs[len(place)])
+    found: Expr | None = None
+    for run in reversed(runs[len(place)]):
+        begin = end - run.count
+        start = run.start - run.step * begin
+        own = along if (start, run.step) == (0, 1) else along * run.step + start
+        part = _of_runs(read, runs, i, (*place, own))
+        found = part if found is None else select(along < end, part, found)
+        end = begin
+    assert found is not None, "a dimension has a place"
+    return found
 
 
 def _concat(layer: Concat, data: tuple[Value, ...], context: Context) -> Value:

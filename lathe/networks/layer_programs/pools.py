@@ -48,11 +48,13 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         around = ((top, bottom), (left, right))
         image = pad2d(image, around, value=how.own_zero, name=f"{context.name}.border")
     n, height, width, channels = image.shape
-    (high, wide), (down, along) = layer.kernel, layer.strides
+    (high, wide), (down, along), (apart_y, apart_x) = layer.kernel, layer.strides, layer.dilations
     ry, rx = reduce_axis(high, "ry"), reduce_axis(wide, "rx")
     total = compute(
-        (n, (height - high) // down + 1, (width - wide) // along + 1, channels),
-        lambda n, y, x, c: sum(image[n, y * down + ry, x * along + rx, c].astype("int32"), axis=(ry, rx)),
+        (n, (height - (high - 1) * apart_y - 1) // down + 1, (width - (wide - 1) * apart_x - 1) // along + 1, channels),
+        lambda n, y, x, c: sum(
+            image[n, y * down + ry * apart_y, x * along + rx * apart_x, c].astype("int32"), axis=(ry, rx)
+        ),
         f"{context.name}.sums",
     )
     cells = high * wide
@@ -77,7 +79,7 @@ def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
     """Sums along dimensions other than that which lies in lanes, or products with ones along the last ones."""
     rank, axes = len(data[0].shape), layer.axes
     over_pixels = data[0].is_image and 1 not in axes
-    if axes == tuple(range(axes[0], rank)) and not over_pixels:
+    if axes and axes == tuple(range(axes[0], rank)) and not over_pixels:
         return _mean_of_rows(layer, context.as_plain(data[0]), context)
     as_image = over_pixels or (1 not in axes and rank in IMAGE_RANKS and rank - 1 in axes)
     source = context.as_image(data[0]) if as_image else context.as_plain(data[0])
@@ -87,7 +89,8 @@ def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
     def total(*i: Expr) -> Expr:
         left = iter(i)
         places = tuple(along[axis] + 0 if axis in along else next(left) for axis in range(rank))
-        return sum(source.at(places).astype("int32"), axis=tuple(along.values()))
+        value = source.at(places).astype("int32")
+        return sum(value, axis=tuple(along.values())) if along else value
 
     sums = compute(kept, total, f"{context.name}.sums")
     found = _averaged(layer, sums, prod(source.shape[axis] for axis in axes), context)

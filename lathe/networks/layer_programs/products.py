@@ -19,13 +19,15 @@ from lathe.networks.indices import Index, indices_of
 from lathe.networks.layer_programs.borders import SumsOfWeights
 from lathe.networks.layer_programs.context import Context, plain_in_digits, wrapped
 from lathe.networks.layer_programs.rescaling import byte_of, bytes_of, factors_of, results_of, terms_of
-from lathe.networks.values import Array, Value
+from lathe.networks.layer_programs.rests_of_biases import with_rests
+from lathe.networks.values import Array, Shape, Value
 
 
 def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value:
     if context.digits is not None or data[0].axes is not None:
         source = context.as_readable(data[0])
         is_made_so = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
+        is_made_so = is_made_so and len(context.shape) == len(source.shape)  # not by a vector, which has no filters
         if is_made_so and source.digits(-1) and context.digits_made[-1]:
             return _product_in_digits(layer, source, context)
     rows = context.as_plain(data[0]).tensor
@@ -34,7 +36,7 @@ def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value
     )
     per_filter = SumsOfWeights.of(layer.weights)
     sums = _sums(flat, terms_of(layer.weights), context)
-    if rows.ndim == 2:
+    if rows.ndim == len(context.shape) == 2:
         first, *more = results_of(layer, sums, per_filter, context)
         return context.plain(first, tuple(more))
     made = results_of(layer, sums, per_filter, context, f"{context.name}.flat")
@@ -63,8 +65,6 @@ def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
     depth, filters = data.digits(-1), digits[-1]
     sum_over = tuple(reduce_axis(extent, f"k{number}") for number, extent in enumerate(depth))
     weights = context.constant("weights", layer.weights.astype(np.int8).reshape(*filters, *depth))
-    rescaling = factors_of(layer, SumsOfWeights.of(layer.weights))
-    factors = context.constant("factors", rescaling.reshape(*filters, *rescaling.shape[1:]))
     rows = sum(len(extents) for extents in digits[:-1])
 
     def product(*i: Expr) -> Expr:
@@ -72,15 +72,29 @@ def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
         return summed(element.astype("int32") * weights[(*i[rows:], *sum_over)].astype("int32"), axis=sum_over)
 
     sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums")
+    return _rescaled_in_digits(layer, sums, factors_of(layer, SumsOfWeights.of(layer.weights)), digits, context)
+
+
+def _rescaled_in_digits(
+    layer: Product | TensorProduct, sums: Tensor, factors: Array, digits: tuple[Shape, ...], context: Context
+) -> Value:
+    """Sums as 8 bits, by ``factors`` of each column, (J, 2), or of each row and column, (I, J, 2).
+
+    Of biases with rests they are pairs, (..., 2, 2). Dimensions of the sums, and so of the result, are in ``digits``.
+    """
+    own = factors.shape[: factors.ndim - (1 if layer.rest is None else 2)]
+    extents = tuple(chain.from_iterable(digits[len(digits) - len(own) :]))
+    held = context.constant("factors", factors.reshape(*extents, *factors.shape[len(own) :]))
 
     def rescaled(*i: Expr) -> Expr:
+        place = i[len(i) - len(extents) :]
         if layer.rest is not None:
-            pairs = [(factors[(*i[rows:], part, 0)], factors[(*i[rows:], part, 1)]) for part in (0, 1)]
+            pairs = [(held[(*place, part, 0)], held[(*place, part, 1)]) for part in (0, 1)]
             return rescaled_sum_value((sums[i], sums[i]), pairs, layer.of_output.own_zero, relu=layer.relu)
-        bias, word = (factors[(*i[rows:], number)] for number in (0, 1))
+        bias, word = (held[(*place, number)] for number in (0, 1))
         return rescaled_value(sums[i], bias, word, layer.of_output.own_zero, relu=layer.relu)
 
-    return context.in_digits(compute(sums.shape, rescaled, context.name), digits)
+    return context.in_digits(compute(sums.shape, rescaled, context.name), context.digits_made)
 
 
 def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Context) -> Value:
@@ -90,10 +104,11 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
     block has lanes, the third one with a row of values that are all p.
     """
     a, b = (context.as_readable(each, number) for number, each in enumerate(data))
+    a, b, digits = _as_matrices(a, b, context.digits_made)
     if not a.digits(-1) or [n for n in a.digits(-1) if n > 1] != [n for n in b.digits(-2) if n > 1]:
         a, b = (context.as_plain(each, number) for number, each in enumerate((a, b)))
     (of_a, of_b), made = layer.of_inputs, layer.of_output
-    depth, columns = a.shape[-1], context.shape[-1]
+    depth, columns = a.shape[-1], prod(digits[-1])
     zeros_a, zeros_b = None, None
     if of_b.own_zero:
         lanes = columns if columns % context.lanes else context.lanes
@@ -101,30 +116,61 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
     if of_a.own_zero:
         zeros_a = context.constant("zeros_a", np.full((1, *a.digits(-1)), of_a.own_zero, np.int8))
     constant = depth * of_a.own_zero * of_b.own_zero
-    digits = context.digits_made
     if made.dtype == "int32":
-        added = wrapped(np.full(columns, constant))
-        held = context.constant("bias", added) if constant else None
         bytes_made = []
+        held = None
         for number in range(bytes_of(255 * 255 * depth)):
-            sums = _sums_of_tensors(a, b, zeros_a, zeros_b, f"{number}", context)
+            sums = _sums_of_tensors(a, b, zeros_a, zeros_b, f"{number}", digits, context)
+            if constant and held is None:
+                held = context.constant("bias", wrapped(np.full(sums.shape[-1], constant)))
             whole = sums if held is None else bias_add(sums, held, name=f"{context.name}.biased{number}")
             bytes_made.append(byte_of(whole, number, f"{context.name}.byte{number}"))
-        return replace(context.in_digits(bytes_made[0], digits), more=tuple(bytes_made[1:]))
-    sums = _sums_of_tensors(a, b, zeros_a, zeros_b, "", context)
-    factors = rescale_parameters(of_a.scale * of_b.scale * layer.gain / made.scale, constant, sums.shape[-1])
-    found = requantise(
-        sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
-        name=context.name,
-    )  # fmt: skip
-    return context.in_digits(found, digits)
+        return replace(context.in_digits(bytes_made[0], context.digits_made), more=tuple(bytes_made[1:]))
+    sums = _sums_of_tensors(a, b, zeros_a, zeros_b, "", digits, context)
+    scale, bias = of_a.scale * of_b.scale * layer.gain / made.scale, wrapped(layer.bias + constant)
+    if layer.rest is None and np.all(scale == scale[0]) and np.all(bias == bias.flat[0]):
+        factors = rescale_parameters(scale[0], bias.flat[0], sums.shape[-1])
+        found = requantise(
+            sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+            name=context.name,
+        )  # fmt: skip
+        return context.in_digits(found, context.digits_made)
+    per_place = (*bias.shape[:-1], columns)
+    factors = rescale_parameters(
+        np.broadcast_to(scale, per_place).reshape(-1), np.broadcast_to(bias, per_place).reshape(-1)
+    )
+    factors = factors.reshape(*per_place, 2)
+    factors = factors if layer.rest is None else with_rests(factors, np.broadcast_to(layer.rest, per_place))
+    return _rescaled_in_digits(layer, sums, factors, digits, context)
+
+
+def _as_matrices(a: Value, b: Value, digits: tuple[Shape, ...]) -> tuple[Value, Value, tuple[Shape, ...]]:
+    """Operands that are vectors as a row and a column; and the digits of the product of both, of which some are none.
+
+    The result keeps its own: a dimension of one index has no digits, so that nothing has to be taken away.
+    """
+    is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
+    if is_row:
+        a = a.seen_as((1, *a.shape), ((), *a.own_axes))
+    if is_column:
+        b = b.seen_as((*b.shape, 1), (*b.own_axes, ()))
+    if is_row:  # of two vectors, the result has one digit of extent 1
+        digits = (*digits[:-1], (), digits[-1])
+    elif is_column:
+        digits = (*digits, ())
+    return a, b, digits
 
 
 def _sums_of_tensors(
-    a: Value, b: Value, zeros_a: Tensor | None, zeros_b: Tensor | None, suffix: str, context: Context
+    a: Value,
+    b: Value,
+    zeros_a: Tensor | None,
+    zeros_b: Tensor | None,
+    suffix: str,
+    digits: tuple[Shape, ...],
+    context: Context,
 ) -> Tensor:
     """Sums of products, less those of rows and of columns with weights of zero points, if any."""
-    digits = context.digits_made
     sum_over = tuple(reduce_axis(extent, f"k{number}" if number else "k") for number, extent in enumerate(a.digits(-1)))
     along = _index_of(sum_over)
 

@@ -62,3 +62,14 @@ def test_a_reshape_of_any_size_is_found():
     A = lt.placeholder((2**20, 2**20), "int8", name="A")
     assert source(reading(A, (2**30, 2**10))) is A
     assert source(reading(A, (2**30, 2**10), off=1)) is None
+
+
+def test_one_element_of_a_reshaped_tensor_is_repeated():
+    """What repeats it has a shape of its own, and cannot be computed before the reshape."""
+    A, B = lt.placeholder((3, 20), "int8", name="A"), lt.placeholder((1, 1), "int8", name="B")
+    made = reading(lt.compute((1, 1), lambda i, j: B[i, j] + 1, name="M"), (1,))
+    whole = lt.compute((3, 20), lambda i, j: made[i * 0 + j * 0], name="W")
+    C = lt.compute((3, 20), lambda i, j: lt.max(A[i, j], whole[i, j]), name="largest")
+    program = lt.build(C, [A, B, C], lt.load_config("lathe16"))
+    inputs = {"A": np.arange(60, dtype=np.int8).reshape(3, 20), "B": np.full((1, 1), 30, np.int8)}
+    assert np.array_equal(lt.simulate(program, inputs).outputs["largest"], np.maximum(inputs["A"], 31))
