@@ -32,7 +32,7 @@ from lathe.frontend.onnx.layers import (
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import recognise
 from lathe.networks.cutting import with_long_parts_cut
-from lathe.networks.folding import with_clips_folded, with_tables_joined
+from lathe.networks.folding import with_clips_folded, with_parts_folded, with_tables_joined
 from lathe.networks.kept import keep, network_key, read_kept
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.owners import layers_of_stages
@@ -79,7 +79,9 @@ class Network:
         found.layers = with_tables_joined(found.layers)
         inside = {number for layer in found.layers.values() for number in layer.nodes}
         outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
-        return replace(found, layers=with_clips_folded(found.layers, {*outside, *self.model.outputs}))
+        outside |= {*self.model.outputs}
+        layers = with_parts_folded(found.layers, self.model.types, outside, self._named)
+        return replace(found, layers=with_clips_folded(layers, outside, self._named))
 
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
