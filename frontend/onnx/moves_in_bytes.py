@@ -89,7 +89,7 @@ class _Writer:
                 if number in self.ways and self.values.bytes_behind(node.output[0]) is not None:
                     self.grids[node.output[0]] = self.ways[number]
                 continue
-            data = _data_of(node)
+            data = data_of(node)
             if not data and limits_of(self.model, node) is not None:
                 data = node.input[:1]
             grids = {self.grids.get(name) for name in data}
@@ -115,7 +115,7 @@ class _Writer:
             return versions.get((name, grid), name)
 
         for number, node in enumerate(self.nodes):
-            data = _data_of(node)
+            data = data_of(node)
             if number in plans and not data:  # a rectifier, a clip or QuantizeLinear
                 own = version(node.input[0], plans[number][0])
                 if own != node.input[0]:
@@ -150,7 +150,7 @@ class _Writer:
 
         for number in reversed(range(len(self.nodes))):
             node = self.nodes[number]
-            data, found = _data_of(node), tuple[_Grid, ...]()
+            data, found = data_of(node), tuple[_Grid, ...]()
             if _is_plain(node, "QuantizeLinear"):
                 found = (self.ways[number],) if number in self.ways else ()
                 data = node.input[:1]
@@ -229,7 +229,7 @@ class _Writer:
         """Whether a reader of what a node moves finds it where it looks only if that is dequantised."""
         if self._ends_in_bytes(reader):
             return False
-        if not _data_of(node) and reader.op_type in ELEMENTWISE:  # functions of a rectifier are such of its data
+        if not data_of(node) and reader.op_type in ELEMENTWISE:  # functions of a rectifier are such of its data
             return len([name for name in reader.input if name and not self._is_constant(name)]) > 1
         return True
 
@@ -262,7 +262,7 @@ def _is_plain(node: Any, kind: str) -> bool:
     return bool(node.op_type == kind and node.domain in ("", "ai.onnx"))
 
 
-def _data_of(node: Any) -> Sequence[str]:
+def data_of(node: Any) -> Sequence[str]:
     """What a node moves, or takes the greatest of; nothing if it computes anything else."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in (*MOVES, "MaxPool"):
         return ()
