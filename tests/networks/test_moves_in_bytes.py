@@ -106,6 +106,16 @@ def test_borders_before_convolutions():
         assert where(result)["layer"] == place, value
 
 
+def test_borders_of_old_opsets_have_their_number_in_an_attribute():
+    graph = QdqModel(seed=1, opset=10)
+    data = graph.input(2, 7, scale=0.0625)
+    moved = graph.node("Pad", data, pads=[1, 0, 0, 1], value=-0.5)
+    alone = graph.quantised(moved, 0.02, 0)
+    values, scale = graph.random.integers(-127, 128, (8, 5)).astype(np.int8), np.array(0.004, np.float32)
+    weights = graph.node("DequantizeLinear", *map(graph.constant, (values, scale, np.zeros((), np.int8))))
+    all_on_the_npu(graph, alone, graph.quantised(graph.node("MatMul", moved, weights, name="layer"), 0.1))
+
+
 def test_limits_that_no_byte_stands_for_stay_in_float():
     graph = QdqModel(seed=5)
     clipped = graph.node("Clip", graph.input(3, 8), number(graph, -0.013), number(graph, 1))
