@@ -152,20 +152,29 @@ def _computed(proto: Any, nodes: Sequence[Any], known: Mapping[str, Any]) -> dic
     if read - {each.name for each in held} - {*made}:
         if len(nodes) == 1:
             return {}
-    else:
-        infos = [onnx.helper.make_empty_tensor_value_info(name) for name in made]
-        graph = onnx.helper.make_graph(list(nodes), "constants", [], infos, held)
-        opsets, version = list(proto.opset_import), max(proto.ir_version, LEAST_IR)
-        model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
-        model.functions.extend(proto.functions)
-        try:
-            return run_on_host(model.SerializeToString(), {}, tuple(made))
-        except ModelError:
-            if len(nodes) == 1:
-                return {}  # whoever runs it says what is wrong
+    elif (found := computed(proto, nodes, held)) or len(nodes) == 1:
+        return found
     half = len(nodes) // 2
     first = _computed(proto, nodes[:half], known)
     return first | _computed(proto, nodes[half:], {**known, **first})
+
+
+def computed(proto: Any, nodes: Sequence[Any], held: Sequence[Any]) -> dict[str, Any]:
+    """What the host makes of nodes of a model, in their order, that read each other and what is ``held`` (TensorProto).
+
+    Nothing where it fails: whoever runs them says what is wrong.
+    """
+    onnx = extra("onnx")
+    made = [name for node in nodes for name in node.output if name]
+    infos = [onnx.helper.make_empty_tensor_value_info(name) for name in made]
+    graph = onnx.helper.make_graph(list(nodes), "constants", [], infos, list(held))
+    opsets, version = list(proto.opset_import), max(proto.ir_version, LEAST_IR)
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=version)
+    model.functions.extend(proto.functions)
+    try:
+        return run_on_host(model.SerializeToString(), {}, tuple(made))
+    except ModelError:
+        return {}
 
 
 def _replace(graph: Any, nodes: Sequence[Any], held: Sequence[Any]) -> None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from lathe.frontend.onnx.after_products import AfterProduct
 from lathe.frontend.onnx.layers import SUMS, FloatSums, Layer, Quantisation
 from lathe.frontend.onnx.quantised_values import Values
-from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.onnx.value_types import TensorType
+from lathe.frontend.onnx.views import View
 
 
 @dataclass(eq=False)
@@ -64,16 +64,21 @@ Operand: TypeAlias = tuple[str, Quantisation, Mapping[str, NDArray[Any]]]
 
 
 class Operands:
-    """What layers of a model read; ``found`` collects them."""
+    """What layers of a model read, as it is seen; ``found`` collects them."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.values = model, Values(model)
+    def __init__(self, view: View) -> None:
+        self.view, self.model, self.values = view, view.model, Values(view.model)
         self.found = Recognised()
+
+    def is_made(self, tensor: str) -> bool:
+        """Whether a tensor of 8 bits is there: the model's own is, and any other if a layer makes it."""
+        return tensor not in self.view.inner or tensor in self.found.layers
 
     def operand(self, name: str) -> tuple[str, Quantisation]:
         """The tensor of 8 bits that an operand is."""
         found = self.values.bytes_behind(name)
-        if found is None:
+        if found is None or not self.is_made(found[0]):
+            name = self.view.known_as.get(name, name)
             raise Unfit(f"its operand {name!r} is not a tensor of 8 bits with a single constant scale")
         return found[0], found[1]
 

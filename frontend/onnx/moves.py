@@ -119,7 +119,8 @@ def _pad(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     rank = len(of.shape(node.input[0]))
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
-    value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+    told = np.full(1, attributes.get("value", 0.0))  # before opset 11
+    value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else told
     axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
     if widths is None or value is None or axes is None:
         raise Unfit("what it adds is no constant")

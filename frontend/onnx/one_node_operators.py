@@ -6,7 +6,7 @@ the view has the number of the node that the host would run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from lathe.frontend.onnx.quantised_values import BYTES
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.shapes import inferred
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, TensorType, type_of
+from lathe.frontend.onnx.views import View
 
 MICROSOFT = "com.microsoft"
 MOST_ELEMENTS = 1024
@@ -64,14 +65,6 @@ _OF_SEVERAL = ("Concat", "Max", "Min")
 """Those of them all of whose inputs are data."""
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """A model whose operators of 8 bits are such in float between bytes; of each node the number of the model's."""
-
-    model: Model
-    origins: Sequence[int]
-
-
 def view_of(model: Model) -> View:
     """The view of a model; the model itself where there is nothing to be seen otherwise."""
     view = View(model, range(len(model.nodes)))
@@ -105,18 +98,10 @@ class _Writer:
             origins += [number] * (1 if found is None else len(found))
         if len(nodes) == len(self.model.nodes):
             return self.view
-        proto = extra("onnx").ModelProto(ir_version=self.model.proto.ir_version)
-        proto.opset_import.extend(self.model.proto.opset_import)
-        proto.functions.extend(self.model.proto.functions)
-        proto.graph.name = "view"
-        proto.graph.node.extend(nodes)
-        initializers = {**self.model.initializers, **self.held}
-        made = replace(
-            self.model, proto=proto, initializers=initializers, types={**self.model.types, **self.types}, _constants={}
-        )
+        made = self.view.with_nodes(nodes, origins, self.held, self.types)
         if inferred:
-            made.types.update(_inferred(made))
-        return View(made, origins)
+            made.model.types.update(_inferred(made.model))
+        return made
 
     def _of_operator(self, node: Any) -> list[Any] | None:
         """DequantizeLinear of each operand, the operator, and QuantizeLinear; None where it must stay as it is."""

@@ -26,13 +26,15 @@ from lathe.frontend.onnx.layers import (
     TensorProduct,
     Times,
 )
+from lathe.frontend.onnx.limits import limits_of
 from lathe.frontend.onnx.moves import MOVES, quantised
+from lathe.frontend.onnx.moves_in_bytes import with_moves_in_bytes
 from lathe.frontend.onnx.one_node_operators import view_of
 from lathe.frontend.onnx.pairs import PAIRS
 from lathe.frontend.onnx.pools import POOLS
 from lathe.frontend.onnx.products import PRODUCTS
 from lathe.frontend.onnx.quantisation_checks import check_quantisation
-from lathe.frontend.onnx.reading import Model, attributes_of
+from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.unfit import Unfit
 from lathe.frontend.onnx.unrolling import RECURRENT, check_unrolls
 from lathe.frontend.rescale_parameters import FACTOR_LIMIT
@@ -50,15 +52,29 @@ def recognise(model: Model) -> Recognised:
     too few.
     """
     check_quantisation(model)
-    view = view_of(model)
-    recogniser = _Recogniser(view.model)
+    view = with_moves_in_bytes(view_of(model))
+    recogniser = _Recogniser(view)
     found = recogniser.run()
     recogniser.add_sums(tensors_of_the_host(model, found))
+    given = {name for node in model.nodes for name in node.output}
+    found.layers = _wanted(found.layers, given)
     for name, layer in found.layers.items():
         found.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
-    made = {name for node in model.nodes for name in node.output} | {*found.layers}
+    made = given | {*found.layers}
     model.types.update({name: known for name, known in view.model.types.items() if name in made})
     return Recognised(found.layers, {view.origins[number]: reason for number, reason in found.reasons.items()})
+
+
+def _wanted(layers: Mapping[str, Layer], given: set[str]) -> dict[str, Layer]:
+    """The layers by what they make, but for those of tensors that no node makes and no other layer reads."""
+    ahead = [name for name in layers if name in given]
+    found = set[str]()
+    while ahead:
+        name = ahead.pop()
+        if name in layers and name not in found:
+            found.add(name)
+            ahead += layers[name].inputs
+    return {name: layer for name, layer in layers.items() if name in found}
 
 
 class _Recogniser(Operands):
@@ -159,6 +175,8 @@ class _Recogniser(Operands):
         if how is None or found is None:
             return None
         source, numbers = found
+        if not self.is_made(source):
+            return None
         readers = [self.model.nodes[each] for each in numbers if source in self.model.nodes[each].input]
         of_input = self.values.quantisation(readers[0])
         made = None if of_input is None else tabulated(self.model, source, numbers, node.output[0])
@@ -198,7 +216,9 @@ class _Recogniser(Operands):
                 raise Unfit("it brings float values to 8 bits")
             above, core = found
             numbers.append(above)
-            limits = self._limits(core)
+            limits = limits_of(self.model, core)
+            if limits is None and core.op_type == "Clip" and core.domain in ("", "ai.onnx"):
+                raise Unfit("its limits are no constants")
             if limits is None:
                 points = quantised(np.array([low, high]), how)
                 saturated = int(points[0]), int(points[1])
@@ -209,23 +229,6 @@ class _Recogniser(Operands):
                 return NodeGroup(node.output[0], how, core, name, tuple(numbers), False, saturated)
             low, high = np.clip(limits, low, high)
             name = core.input[0]
-
-    def _limits(self, node: Any) -> tuple[float, float] | None:
-        """The limits that a rectifier or a clip has; None of any other node."""
-        if node.domain not in ("", "ai.onnx"):
-            return None
-        if node.op_type == "Relu":
-            return 0.0, np.inf
-        if node.op_type != "Clip":
-            return None
-        attributes = attributes_of(node)
-        limits = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
-        for place, given in enumerate(node.input[1:]):
-            held = self.model.constant(given) if given else np.array(limits[place])
-            if held is None:
-                raise Unfit("its limits are no constants")
-            limits[place] = float(held.reshape(-1)[0])
-        return min(limits), limits[1]
 
 
 def _with_fitting_factors(layer: Layer) -> Layer:

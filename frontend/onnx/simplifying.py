@@ -1,8 +1,8 @@
 """A model before layers are looked for: with what is fixed when its shapes are, computed.
 
-Functions of the model's own are their nodes, constants and shapes are initializers, branches of constant conditions are
-taken, copies are left out. Each may give another its chance, so all are done until nothing changes. What nodes stay
-have their names, and compute what they did.
+Functions of the model's own are their nodes, constants and shapes are initializers, constants that are dequantised are
+moved before, branches of constant conditions are taken, copies are left out. Each may give another its chance, so all
+are done until nothing changes. What nodes stay have their names, and compute what they did.
 """
 
 from typing import Any
@@ -15,6 +15,7 @@ from lathe.frontend.onnx.copies import without_copies
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.fused_products import with_fused_products_apart
+from lathe.frontend.onnx.moved_constants import with_constants_moved
 from lathe.frontend.onnx.output_shapes import close_outputs, open_outputs
 from lathe.frontend.onnx.renaming import all_names, fresh, rename
 from lathe.frontend.onnx.validity import with_shapes
@@ -39,6 +40,7 @@ def simplified(proto: Any, name: str) -> Any:
             with_begun_windows_counted,
             with_constants_held,
             with_constants_computed,
+            with_constants_moved,
             with_branches_taken,
             without_copies,
         )

@@ -61,7 +61,7 @@ def network_text(program: NetworkProgram, number: int | None) -> str:
     streams = 0
     for step in program.steps:
         if isinstance(step, HostStep):
-            told += ["", *(f"; on the host: {name}; {why}" for name, why in step.nodes)]
+            told += ["", *(f"; on the host: {each.name}; {each.why}" for each in step.nodes)]
             continue
         streams += 1
         layers = ", ".join(each.name for each in step.layers)

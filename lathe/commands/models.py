@@ -122,7 +122,7 @@ def layers_table(path: Path, machine: HardwareConfig, result: NetworkResult) -> 
 
 
 def told_cycles(machine: HardwareConfig, result: NetworkResult) -> list[tuple[str, str]]:
-    """Cycles and efficiency of all layers together."""
-    macs = sum(row.macs for row in result.layers)
+    """Cycles and efficiency of all layers of the NPU together."""
+    macs = sum(row.macs for row in result.layers if row.where == "npu")
     share = percent(macs / (result.cycles * machine.multipliers)) if result.cycles else "nothing on the NPU"
     return [("cycles", grouped(result.cycles)), ("efficiency", share)]

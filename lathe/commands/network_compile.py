@@ -61,8 +61,8 @@ def _layers(program: NetworkProgram) -> list[dict[str, Any]]:
     for step in program.steps:
         if isinstance(step, HostStep):
             found += [
-                {"name": name, "where": "host", "stream": 0, "bound": 0, "macs": 0, "why": why}
-                for name, why in step.nodes
+                {"name": each.name, "where": "host", "stream": 0, "bound": 0, "macs": each.macs, "why": each.why}
+                for each in step.nodes
             ]
             continue
         stream += 1

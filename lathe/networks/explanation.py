@@ -117,7 +117,7 @@ def explain_network(network: Network, config: HardwareConfig, budget: int = 0) -
     streams: list[Explanation] = []
     for part in network.parts(config):
         if isinstance(part, HostPart):
-            layers += [LayerExplained(name, "host", 0, why) for name, why in network.reasons(part, config)]
+            layers += [LayerExplained(each.name, "host", 0, each.why) for each in network.reasons(part, config)]
             continue
         program = network.lowered(part, config)
         streams.append(explain(program.results, config, budget=budget))

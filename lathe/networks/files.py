@@ -15,7 +15,7 @@ from lathe.configs.atomic import writing
 from lathe.frontend.onnx.layers import FloatSums
 from lathe.isa import Program, ProgramError
 from lathe.networks.ports import Port
-from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.windows import Windows
 
 FORM = ArchiveForm("network", "lathe network", 6)
@@ -30,7 +30,8 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
     for number, step in enumerate(steps):
         if isinstance(step, HostStep):
             arrays[f"model{number}"] = np.frombuffer(step.model, np.uint8)
-            plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": step.nodes})
+            nodes = [[*astuple(each)] for each in step.nodes]
+            plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": nodes})
             continue
         arrays[f"program{number}"] = np.frombuffer(bytes_of_file(step.program.save), np.uint8)
         arrays[f"layers{number}"] = step.layer_of
@@ -110,7 +111,7 @@ def _port(plain: list[Any]) -> Port:
 
 def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Step:
     if "nodes" in plain:
-        nodes = tuple((name, why) for name, why in plain["nodes"])
+        nodes = tuple(HostNode(*each) for each in plain["nodes"])
         return HostStep(arrays[f"model{number}"].tobytes(), tuple(plain["inputs"]), tuple(plain["outputs"]), nodes)
     return NpuStep(
         loaded_from_bytes(arrays[f"program{number}"].tobytes(), Program.load),

@@ -1,10 +1,11 @@
-"""Layers that another layer does with its own: clips, and functions of functions.
+"""Layers that another layer does with its own: clips, functions of functions, and parts of a product's filters.
 
 Two tables one behind the other are one, whatever else reads the first. A rectifier behind a convolution is its own
 layer where the quantiser has put 8 bits between them. Where both read their 8 bits alike, rescaling saturates at the
-zero point, and one pass does both.
+zero point, and one pass does both. A part of the filters of a product that nobody else reads has fewer weights.
 """
 
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +20,12 @@ from lathe.frontend.onnx.layers import (
     Lookup,
     Mean,
     Product,
+    Slice,
     Sum,
     TensorProduct,
     Times,
 )
+from lathe.frontend.onnx.value_types import TensorType
 
 _RESCALES = (AveragePool, Conv, ConvTranspose, Mean, Product, Sum, TensorProduct, Times)
 
@@ -55,22 +58,61 @@ def _behind(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:
     return outer[along, np.arange(outer.shape[1])]
 
 
-def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str]) -> dict[str, Layer]:
-    """The layers by what they make, with rectifiers folded; tensors ``read_elsewhere`` are made as they are."""
+def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str], named: Container[str]) -> dict[str, Layer]:
+    """The layers by what they make, with rectifiers folded; tensors ``read_elsewhere`` are made as they are.
+
+    What becomes part of a layer whose result is not ``named``, and so nothing that the host can read, is left, too.
+    """
     found = dict(layers)
     for layer in layers.values():
         if not isinstance(layer, Lookup) or not _rectifies(layer):
             continue
-        (source,) = layer.inputs
-        maker = found.get(source)
-        users = [each for each in found.values() if source in each.inputs]
-        if not isinstance(maker, _RESCALES) or source in read_elsewhere or users != [layer]:
-            continue
-        del found[source]
-        found[layer.output] = replace(
-            maker, output=layer.output, relu=True, nodes=tuple(sorted({*maker.nodes, *layer.nodes}))
-        )
+        maker = _made_for(layer, found, read_elsewhere)
+        if isinstance(maker, _RESCALES):
+            _fold(found, maker, layer, replace(maker, relu=True), named)
     return found
+
+
+def with_parts_folded(
+    layers: dict[str, Layer], types: Mapping[str, TensorType], read_elsewhere: set[str], named: Container[str]
+) -> dict[str, Layer]:
+    """The layers by what they make, where parts of filters are all that is read of a product with these filters alone.
+
+    ``read_elsewhere`` and ``named`` as for clips.
+    """
+    found = dict(layers)
+    for layer in layers.values():
+        maker = _made_for(layer, found, read_elsewhere) if isinstance(layer, Slice) else None
+        if not isinstance(layer, Slice) or not isinstance(maker, Conv | Product):
+            continue
+        before, after = types[maker.output].shape, types[layer.output].shape
+        axis = len(before) - 1 if isinstance(maker, Product) else 1
+        if any(n != axis and sizes[0] != sizes[1] for n, sizes in enumerate(zip(before, after, strict=True))):
+            continue
+        if isinstance(maker, Conv) and maker.groups > 1:
+            continue
+        chosen = layer.starts[axis] + layer.steps[axis] * np.arange(after[axis])
+        part = replace(
+            maker, weights=maker.weights[chosen], weight_scale=maker.weight_scale[chosen],
+            bias=maker.bias[..., chosen], rest=None if maker.rest is None else maker.rest[..., chosen],
+        )  # fmt: skip
+        _fold(found, maker, layer, part, named)
+    return found
+
+
+def _made_for(layer: Layer, layers: Mapping[str, Layer], read_elsewhere: set[str]) -> Layer | None:
+    """The layer that makes what another one reads, if nobody else does."""
+    source = layer.inputs[0]
+    users = [each for each in layers.values() if source in each.inputs]
+    return None if source in read_elsewhere or users != [layer] else layers.get(source)
+
+
+def _fold(found: dict[str, Layer], maker: Layer, layer: Layer, made: Layer, named: Container[str]) -> None:
+    """Have what one layer makes of another's result made at once."""
+    if layer.output in named:
+        del found[maker.output]
+    nodes = tuple(sorted({*maker.nodes, *layer.nodes}))
+    found[layer.output] = replace(made, output=layer.output, nodes=nodes)
 
 
 def _rectifies(layer: Lookup) -> bool:

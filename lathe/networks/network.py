@@ -29,10 +29,11 @@ from lathe.frontend.onnx.layers import (
     TensorProduct,
     Transpose,
 )
+from lathe.frontend.onnx.product_counts import macs_of
 from lathe.frontend.onnx.reading import Model, part_of, read_model
 from lathe.frontend.onnx.recognise import recognise
 from lathe.networks.cutting import with_long_parts_cut
-from lathe.networks.folding import with_clips_folded, with_tables_joined
+from lathe.networks.folding import with_clips_folded, with_parts_folded, with_tables_joined
 from lathe.networks.kept import keep, network_key, read_kept
 from lathe.networks.lowering import Lowered, lowered
 from lathe.networks.owners import layers_of_stages
@@ -40,7 +41,7 @@ from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
 from lathe.networks.sizes import check_sizes
 from lathe.networks.stems import Stem, stems_of
-from lathe.networks.steps import HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
 from lathe.networks.streams import UnmappedLayer, streams_of
 from lathe.optimiser.autoschedule import cache_for
 from lathe.optimiser.kept import ScheduleCache
@@ -79,7 +80,9 @@ class Network:
         found.layers = with_tables_joined(found.layers)
         inside = {number for layer in found.layers.values() for number in layer.nodes}
         outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
-        return replace(found, layers=with_clips_folded(found.layers, {*outside, *self.model.outputs}))
+        outside |= {*self.model.outputs}
+        layers = with_parts_folded(found.layers, self.model.types, outside, self._named)
+        return replace(found, layers=with_clips_folded(layers, outside, self._named))
 
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
@@ -134,10 +137,15 @@ class Network:
 
     def reasons(
         self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
-    ) -> tuple[tuple[str, str], ...]:
-        """Of each node of the host its name and why it is there."""
+    ) -> tuple[HostNode, ...]:
+        """Of each node of the host its name, why it is there, and its multiply-accumulates."""
         nodes = [(number, self.model.nodes[number]) for number in part.nodes]
-        return tuple((node.name or node.output[0], self._why(number, node, config, unmapped)) for number, node in nodes)
+        return tuple(
+            HostNode(
+                node.name or node.output[0], self._why(number, node, config, unmapped), macs_of(self.model, node)
+            )
+            for number, node in nodes
+        )  # fmt: skip
 
     def lowered(self, part: NpuPart, config: HardwareConfig) -> Lowered:
         """A part as the tensor program that is built for a machine."""

@@ -29,7 +29,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Where a layer ran, and what it cost: cycles, the least that it takes by itself, products, bytes of DRAM."""
+    """Where a layer ran, and what it cost: cycles, the least that it takes by itself, products, bytes of DRAM.
+
+    ``macs`` are multiply-accumulates, padded taps counted, wherever they are made; nodes of the host cost nothing else.
+    """
 
     name: str
     where: str
@@ -103,7 +106,7 @@ def run_network(
     results: list[Result] = []
     for step in program.steps:
         if isinstance(step, HostStep):
-            rows += [LayerRow(name, "host", 0, 0, 0, 0, why) for name, why in step.nodes]
+            rows += [LayerRow(each.name, "host", 0, 0, each.macs, 0, each.why) for each in step.nodes]
             if not timing_only:
                 given = {name: arrays[name] for name in step.inputs}
                 arrays |= run_on_host(step.model, given, step.outputs)

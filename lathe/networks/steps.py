@@ -34,14 +34,23 @@ class NpuStep:
     layer_of: NDArray[np.int32]
 
 
+@dataclass(frozen=True)
+class HostNode:
+    """A node that the host computes: its name, why it is there, and its multiply-accumulates, padded taps counted."""
+
+    name: str
+    why: str
+    macs: int
+
+
 @dataclass(frozen=True, eq=False)
 class HostStep:
-    """Nodes that the host computes: a serialised ModelProto; of each node its name and why it is here."""
+    """Nodes that the host computes: a serialised ModelProto, and what is told of each."""
 
     model: bytes
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    nodes: tuple[tuple[str, str], ...]
+    nodes: tuple[HostNode, ...]
 
 
 Step: TypeAlias = NpuStep | HostStep

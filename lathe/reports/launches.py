@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer and what it cost, in cycles unless said otherwise; of one that the host computes the name and why.
+    """A layer and what it cost, in cycles unless said otherwise; of one of the host the name, why, and ``macs``.
 
     ``cycles`` of all layers add up to those of the launches. ``bound``: what it takes at least; ``compute`` and
     ``memory``: the cycles of the steps of its instructions in the compute unit, and of its bytes on the bus. ``macs``:
@@ -104,7 +104,7 @@ def run_of_network(
     results = iter(streams_ran)
     for step in program.steps:
         if isinstance(step, HostStep):
-            layers += [Layer(node, "host", why) for node, why in step.nodes]
+            layers += [Layer(each.name, "host", each.why, macs=each.macs) for each in step.nodes]
             continue
         assert isinstance(step, NpuStep)
         own = next(results)

@@ -177,7 +177,8 @@ def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> t
     """The dimensions into which the axis along the columns of tensors of some shape has been split, besides these.
 
     Groups of channels lie apart, then, and not the channels of one pixel: a product reads those of one group. This
-    depends on nothing but shape and lanes, so that stages which take over each other's cells have them in one order.
+    depends on nothing but shape and lanes, by which stages that take over each other's cells are known to have them in
+    one order (``reused_cells.py``).
     """
     if lanes.cols is None or lanes.is_diagonal:
         return ()

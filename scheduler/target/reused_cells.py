@@ -10,6 +10,8 @@ from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.target.elements import outside_of
 from lathe.scheduler.target.rescaling import rescaling_of
 from lathe.scheduler.target.rule_choice import rule_of
 from lathe.scheduler.target.rules import RULES
@@ -21,8 +23,8 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
     """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
 
     It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
-    box, and start its chain of operations with it. Of a sum in place (``sums_in_place.py``), the products take over the
-    cells of what they are added to, and the sum takes over theirs.
+    box, have its dimensions in the same order, and start its chain of operations with it. Of a sum in place
+    (``sums_in_place.py``), the products take over the cells of what they are added to, and the sum takes over theirs.
     """
     placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
@@ -46,6 +48,8 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
                 continue  # as many buffers as asked for each
             if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):
                 continue
+            if not _same_order(stage, producer):
+                continue
             here, there = placed[stage], placed[producer]
             if here.low != there.low or here.extent != there.extent:
                 continue
@@ -64,6 +68,7 @@ def _in_place(both: SumInPlace, placed: Mapping[StageView, Placement]) -> bool:
         and not (each.state.reuse or each.state.storage)
         and each.state.slots is None
         and _same_place(each, both.added)
+        and _same_order(each, both.added)
         and (placed[each].low, placed[each].extent) == (here.low, here.extent)
         for each in (both.begun, both.brought, both.added)
     )
@@ -81,6 +86,18 @@ def may_take_over(computation: Computation, config: HardwareConfig, tensor: Tens
 def _same_place(stage: StageView, producer: StageView) -> bool:
     a, b = stage.state.attachment, producer.state.attachment
     return a == b
+
+
+def _same_order(stage: StageView, producer: StageView) -> bool:
+    """Whether cells lie in one order, whichever dimension fills their lanes: groups of channels may come first.
+
+    What reads a part of a tensor has another shape, and may have no groups.
+    """
+    own, others = stage.tensor.shape, producer.tensor.shape
+    return own == others or all(
+        outside_of(stage.schedule, own, Lanes(None, dim)) == outside_of(stage.schedule, others, Lanes(None, dim))
+        for dim in range(len(own))
+    )
 
 
 def _identical_index(stage: StageView, producer: StageView) -> bool:

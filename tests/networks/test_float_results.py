@@ -153,8 +153,9 @@ def test_sums_beyond_32_bits_stay_on_the_host():
     nodes = [node("MatMul", ["xf", "wf"], "y", "layer")]
     deep = model(nodes, [1, 70000], {"w": np.full((70000, 1), 127, np.int8)})
     network = lt.from_onnx(deep)
-    (layer,) = (each for part in network.parts(LATHE16) for each in network.reasons(part, LATHE16) if "layer" in each)
-    assert layer == ("layer", "its sums do not fit 32 bits")
+    nodes_of_host = [each for part in network.parts(LATHE16) for each in network.reasons(part, LATHE16)]
+    (layer,) = (each for each in nodes_of_host if each.name == "layer")
+    assert (layer.why, layer.macs) == ("its sums do not fit 32 bits", 70000)
 
 
 def test_networks_with_results_in_float_are_saved(tmp_path):

@@ -42,7 +42,7 @@ def network_program(value: NetworkProgram) -> str:
         if isinstance(step, NpuStep):
             layers += [(each.name, number, each.macs, each.bound) for each in step.layers]
         else:
-            nodes += [(name, number, why) for name, why in step.nodes]
+            nodes += [(each.name, number, each.why) for each in step.nodes]
     head = facts([
         ("machine", value.config.name),
         ("streams", len(value.parts)),

@@ -76,3 +76,20 @@ def test_padding_and_rows_that_nobody_reads_lie_as_the_input_does():
     program = run(s, machine, random_inputs(list(s.program), seed=4))
     found = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
     assert len(found) == len([each for each in found if each.y_size > 1])
+
+
+@pytest.mark.parametrize("machine", ["vta", "lathe16", "batch4"])
+@pytest.mark.parametrize("first", [2, 5])
+def test_a_part_of_groups_has_none_and_is_made_in_cells_of_its_own(machine, first):
+    """The first rows of an image, which a product reads as columns behind the others."""
+    data = lt.placeholder((6, 7, 6), "int8", name="data")
+    behind = lt.compute((6, 7 - first, 6), lambda i, j, k: data[i, j + first, k], name="behind")
+    before = lt.compute((6, first, 6), lambda i, j, k: data[i, j, k], name="before")
+    joined = lt.compute(
+        (6, 7, 6), lambda i, j, k: lt.select(j < 7 - first, behind[i, j, k], before[i, j - (7 - first), k]),
+        name="joined",
+    )  # fmt: skip
+    flat = lt.compute((6, 42), lambda i, j: joined[i, j // 6, j % 6], name="flat")
+    weights = lt.placeholder((11, 42), "int8", name="weights")
+    s = create_schedule(lt.matmul(flat, weights, transpose_b=True, name="sums"))
+    run(s, lt.load_config(machine), random_inputs(list(s.program), seed=4))
