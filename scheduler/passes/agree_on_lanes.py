@@ -2,10 +2,11 @@
 
 The plan takes stage after stage and gives each the lanes that leave the fewest empty. Where a later stage cannot read
 them so, this looks for the cheapest change that leads to fewer disagreements: other lanes for the stage that makes the
-tensor or for the one that reads it, a matrix product done on the ALU, an input laid out once more, or a product with
-the identity in between, which moves values from lane to lane. When no single change helps, the two stages do without
-lanes: one value per element, the same in all, which every stage can read. Where even that does not help, as with a
-reader whose place is given, they are left so, and refused when instructions are made. So there is always an end.
+tensor or for the one that reads it, by itself or with all that it reads, through products as well; a matrix product
+done on the ALU; an input laid out once more; or a product with the identity in between, which moves values from lane to
+lane. When no single change helps, the two stages do without lanes: one value per element, the same in all, which every
+stage can read. Where even that does not help, as with a reader whose place is given, they are left so, and refused when
+instructions are made. So there is always an end.
 """
 
 from collections.abc import Callable, Iterator
@@ -199,7 +200,7 @@ class _Agreement:
         return as_stored == whole and bool({product.data.tensor, product.weight.tensor} & zeros)
 
     def _changes(self, one: _Disagreement) -> Iterator[Callable[[], None]]:
-        """Other lanes for either stage, by itself or with all that it reads element by element."""
+        """Other lanes for either stage, by itself or with all that it reads."""
         possible_lanes = self.target.near.element.possible_lanes
         for stage in dict.fromkeys((one.maker, one.reader)):
             if not self.is_free(stage):
@@ -214,17 +215,30 @@ class _Agreement:
                 for lanes in possible_lanes(range(len(state.computation.axes))):
                     yield partial(self._put_with_sources, stage, lanes)
 
-    def _put_with_sources(self, stage: EditedStage, lanes: Lanes) -> None:
-        """Give a stage lanes, and what it reads those that these lead to, up to the products that make that."""
+    def _put_with_sources(self, stage: EditedStage, lanes: Lanes, given: tuple[EditedStage, ...] = ()) -> None:
+        """Give a stage lanes, and what it reads those that these lead to, through products as well.
+
+        ``given``: the stages that have lanes on the way here already, as around a recurrence, and keep them.
+        """
         stage.change(lanes=lanes)
-        if factors(stage.state.computation) is not None and not stage.state.on_alu:
+        given = *given, stage
+        for tensor, wanted in self._wanted_by(stage, lanes):
+            maker = self.schedule.maker(tensor)
+            if maker is not None and maker not in given and self.is_free(maker) and maker.state.lanes != wanted:
+                self._put_with_sources(maker, wanted, given)
+
+    def _wanted_by(self, stage: EditedStage, lanes: Lanes) -> Iterator[tuple[Tensor, Lanes]]:
+        """What a stage reads, and the lanes of it that go with its own, as they are now."""
+        config = self.target.config
+        computation = stage.state.computation
+        if factors(computation) is None or stage.state.on_alu:
+            for access in computation.reads:
+                yield access.tensor, lanes_read(computation, access, lanes, config)
             return
-        for access in stage.state.computation.reads:
-            maker = self.schedule.maker(access.tensor)
-            if maker is not None and self.is_free(maker):
-                through = lanes_read(stage.state.computation, access, lanes, self.target.config)
-                if maker.state.lanes != through:
-                    self._put_with_sources(maker, through)
+        product = plan_lanes(self.schedule, config).products[stage.tensor]
+        if product is not None:
+            for memory, read in ((self.target.data, product.data), (self.target.weights, product.weight)):
+                yield read.tensor, lanes_of_operand(product, memory.name, config)
 
     def _turns(self, one: _Disagreement, plan: LanePlan) -> Iterator[Callable[[], None]]:
         """A product with the identity in between, of any lanes."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.indices.plain import plain_axis
-from lathe.frontend.nodes import Read, axes_of
+from lathe.frontend.nodes import Read, ReadAccess, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.passes.groups import StageGroup, is_copy
@@ -13,9 +13,10 @@ from lathe.scheduler.passes.tiling.problem import LoadedOperand
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
-from lathe.scheduler.state.stage import Attachment, initial_state
-from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.products import Product
+from lathe.scheduler.state.stage import Attachment, Lanes, initial_state
+from lathe.scheduler.target.element import Element, element_of
+from lathe.scheduler.target.lanes import lanes_read, plan_lanes
+from lathe.scheduler.target.products import Product, lanes_of_operand
 from lathe.scheduler.target.sums_in_place import added_to_loaded
 from lathe.scheduler.target.target import Target
 
@@ -87,7 +88,8 @@ def operands_of(
             operands.append(LoadedOperand(pad, (stage,)))
             cached_as[key] = instead[read.node] = tensor
             continue
-        number = None if circle else _loaded_by_another(operands, stage, tensor, scope, read.node)
+        wanted = _lanes_wanted(schedule, stage, product, read, target)
+        number = None if circle else _loaded_by_another(operands, stage, scope, read.node, wanted, target)
         if number is not None:
             operands[number] = LoadedOperand(operands[number].stage, (*operands[number].readers, stage))
             cached_as[key] = instead[read.node] = operands[number].stage.tensor
@@ -104,14 +106,24 @@ def operands_of(
     return operands
 
 
+def _lanes_wanted(
+    schedule: Edit, stage: EditedStage, product: Product | None, read: ReadAccess, target: Target
+) -> Lanes:
+    """The lanes in which a stage reads an operand from where it is loaded."""
+    computation = stage.state.computation
+    if product is None:
+        return lanes_read(computation, read, plan_lanes(schedule, target.config).known[stage.tensor], target.config)
+    return lanes_of_operand(product, target.memory_of(product, read.node, computation).name, target.config)
+
+
 def _loaded_by_another(
-    operands: Sequence[LoadedOperand], stage: EditedStage, tensor: Tensor, scope: str, read: Read
+    operands: Sequence[LoadedOperand], stage: EditedStage, scope: str, read: Read, lanes: Lanes, target: Target
 ) -> int | None:
-    """The number of an operand that loads what a stage reads for another stage of its tiles already."""
+    """The number of an operand that loads what a stage reads, in such lanes, for another stage of its tiles already."""
     wanted = _part_read(stage, read)
     for number, operand in enumerate(operands):
         copy = operand.stage
-        whole = copy.state.copies is tensor and copy.tensor.shape == tensor.shape
+        whole = copy.state.copies is read.tensor and copy.tensor.shape == read.tensor.shape
         if not whole or copy.state.scope != scope or stage in operand.readers:
             continue
         reader = operand.readers[0]
@@ -120,9 +132,18 @@ def _loaded_by_another(
             for each in reader.state.computation.reads
             if each.tensor is operand.stage.tensor
         ]
-        if all(a == b or b is None for part in parts for a, b in zip(wanted, part, strict=True)):
+        if not all(a == b or b is None for part in parts for a, b in zip(wanted, part, strict=True)):
+            continue
+        loaded = plan_lanes(stage.schedule, target.config).known[copy.tensor]
+        if _is_same_element(element_of(target.config, scope), loaded, lanes):
             return number
     return None
+
+
+def _is_same_element(element: Element, one: Lanes, other: Lanes) -> bool:
+    """Whether elements of a memory hold the same values in either lanes."""
+    sides = zip(element.sides(one), element.sides(other), strict=True)
+    return one.turns == other.turns and all(a == b for (a, block), (b, _) in sides if block > 1)
 
 
 def _part_read(stage: EditedStage, read: Read) -> list[frozenset[int] | None]:

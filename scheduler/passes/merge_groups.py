@@ -7,7 +7,8 @@ packs the weights, so that it may put zeros beside them (``isa.Diagonal``), and 
     conv[.., f] = sum over c in 0..4 of data[.., f // 4 * 4 + c] * weights[f, .., c]
     conv[.., f] = sum over c in 0..16 of data[.., f // 16 * 16 + c] * merged[f, .., c]
 
-Products with zeros are made in vain: groups are merged where all takes fewer steps even so.
+Products with zeros are made in vain: groups are merged where all takes fewer steps even so. A group may be one channel,
+of which several filters are made.
 """
 
 from collections.abc import Iterator
@@ -98,9 +99,17 @@ def _grouped(schedule: Edit, stage: EditedStage) -> _Grouped | None:
 def _channels(computation: Computation, data: Read, weight: Read) -> _Grouped | None:
     for along, index in enumerate(data.indices):
         named = axes_of(index)
-        inner = next((axis for axis in named if axis in computation.reduce_axes), None)
+        summed = [axis for axis in named if axis in computation.reduce_axes] or _of_one_step(computation, data, weight)
+        inner = next(iter(summed), None)
         column = next((axis for axis in named if axis in computation.axes), None)
-        if len(named) != 2 or inner is None or column is None or reads_data(index) or column.start or inner.start:
+        if (
+            len({*named, inner}) != 2
+            or inner is None
+            or column is None
+            or reads_data(index)
+            or column.start
+            or inner.start
+        ):
             continue
         sides = dimension_of(weight, column), dimension_of(weight, inner)
         channels, each = data.tensor.shape[along], inner.extent
@@ -109,13 +118,21 @@ def _channels(computation: Computation, data: Read, weight: Read) -> _Grouped | 
         groups = channels // each
         elsewhere = axes_of(*(other for dim, other in enumerate(data.indices) if dim != along))
         whole = weight.tensor.shape[sides[0]] == column.extent and weight.tensor.shape[sides[1]] == each
-        if groups < 2 or each < 2 or not whole or {column, inner} & set(elsewhere):
+        alone = channels == column.extent == groups  # each channel by itself, which is for diagonal weights
+        if groups < 2 or alone or not whole or {column, inner} & set(elsewhere):
             continue
         filters, steps = np.arange(column.extent)[:, None], np.arange(each)
         read = np.asarray(evaluate(index, {column: filters, inner: steps}))
         if np.array_equal(read, filters // (column.extent // groups) * each + steps):
             return _Grouped(data, weight, column, inner, along, (sides[0], sides[1]), groups)
     return None
+
+
+def _of_one_step(computation: Computation, data: Read, weight: Read) -> list[Axis]:
+    """What is summed along the only channel of a group: an axis of one step, which no index of the data names."""
+    elsewhere = axes_of(*data.indices)
+    found = (axis for axis in computation.reduce_axes if axis.extent == 1 and axis not in elsewhere)
+    return [axis for axis in found if dimension_of(weight, axis) is not None]
 
 
 def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, config: HardwareConfig) -> float:

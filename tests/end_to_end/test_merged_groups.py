@@ -19,7 +19,7 @@ def grouped(groups: int, channels: int, filters: int, kernel: int = 3, layout: s
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (2, 8, 16), (1, 16, 4), (2, 4, 4)])
-@pytest.mark.parametrize("groups", [(2, 8, 8), (4, 4, 4), (4, 6, 10), (4, 2, 8), (3, 4, 5)])
+@pytest.mark.parametrize("groups", [(2, 8, 8), (4, 4, 4), (4, 6, 10), (4, 2, 8), (3, 4, 5), (4, 1, 3), (6, 1, 2)])
 def test_groups_are_as_they_were(groups, shape):
     check_program(grouped(*groups), machine(*shape))
 
@@ -31,6 +31,22 @@ def test_groups_that_fill_blocks_together_are_one(layout):
     pixels = 2 * 6 * 5
     assert result.counters.gemm_operations == pixels
     assert result.counters.alu_operations == 4 * pixels
+
+
+@pytest.mark.parametrize("layout", ["OHWI", "OIHW", "HWIO"])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_groups_of_one_channel_are_one_where_each_has_several_filters(kernel, layout):
+    """Five groups of three filters fill one element of fifteen, and not three of five."""
+    output = grouped(5, 1, 3, kernel=kernel, layout=layout)
+    result = check_program(output, machine(1, 16, 16))
+    assert result.counters.alu_operations == 4 * 2 * 6 * 5
+
+
+def test_channels_by_themselves_stay_on_diagonals():
+    """One filter for each channel is what diagonal weights are for."""
+    output, config = grouped(16, 1, 1), machine(1, 16, 16)
+    check_program(output, config)
+    assert "diagonal weights" in str(lt.explain(output, config))
 
 
 def test_groups_that_fill_blocks_are_not():
@@ -82,7 +98,7 @@ def test_weights_that_the_program_computes_keep_their_groups():
     check_program(lt.conv2d(data, weights, groups=4, name="conv"), machine(1, 16, 16))
 
 
-@pytest.mark.parametrize("groups", [(4, 4, 4), (4, 6, 10)])
+@pytest.mark.parametrize("groups", [(4, 4, 4), (4, 6, 10), (4, 1, 3)])
 def test_the_bound_is_of_the_better_way_and_counts_no_zeros(groups):
     output, config = grouped(*groups), machine(1, 16, 16)
     bound = lt.bound(output, config)

@@ -15,10 +15,10 @@ def sums(program: Program) -> list[Alu]:
     return [each for each in found if each.alu_opcode == AluOp.ADD and not each.use_imm]
 
 
-def built(output: lt.Tensor, config: lt.HardwareConfig = VTA) -> tuple[Program, lt.Result]:
+def built(output: lt.Tensor | list[lt.Tensor], config: lt.HardwareConfig = VTA) -> tuple[Program, lt.Result]:
     """The program, and its run; its outputs are NumPy's."""
     s = create_schedule(output)
-    inputs = random_inputs([output], seed=1)
+    inputs = random_inputs(output if isinstance(output, list) else [output], seed=1)
     program = run(s, config, inputs)
     return program, lt.simulate(program, inputs)
 
@@ -156,13 +156,16 @@ def test_explain_counts_two_steps_of_the_alu_for_a_value():
 
 
 def test_a_sum_that_is_left_to_the_alu_after_all_multiplies_nothing():
-    """The layer behind reads groups of channels in lanes that no product makes, and nothing else makes them agree."""
+    """The layer behind reads groups of channels in lanes that no product makes, and nothing else makes them agree.
+
+    Its weights are read once more, so that groups stay apart.
+    """
     machine = lt.load_config("batch4").with_(name="eights", block_in=8)
     data = lt.placeholder((2, 9, 6, 4), "int8", name="data")
     weights = lt.placeholder((36, 1, 2, 1), "int8", name="weights")
     average = lt.avg_pool2d(data, (1, 2), name="average")
     layer = lt.requantise(lt.conv2d(average, weights, padding=1, groups=4, name="conv"), 7, name="layer")
-    program, _ = built(layer, machine)
+    program, _ = built([layer, lt.relu(weights, name="positive")], machine)
     assert sums(program)
     alu = [each for each in program.instructions if isinstance(each, Alu) and not each.use_imm]
     assert not [each for each in alu if each.alu_opcode == AluOp.MUL]
