@@ -1,21 +1,25 @@
 """How a box of a tensor lies in DRAM: its parts along each stride, and the instructions that move it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 from types import MappingProxyType
 
 from lathe.scheduler.target.elements import Physical
 
 
-def parts_of_box(physical: Physical, box: Sequence[int], steps: Mapping[int, int]) -> list[tuple[int, int]]:
+def parts_of_box(
+    physical: Physical, box: Sequence[int], steps: Mapping[int, int], bordered: Collection[int] = ()
+) -> list[tuple[int, int]]:
     """Elements of a box and of the whole tensor, from the outermost stride in DRAM on.
 
+    Dimensions that are ``bordered`` have no whole: a LOAD puts padding between their ends, which adjoin in DRAM.
     Of a group that adjoins there for the sake of a wider memory, one is loaded at a time where scratchpads keep them
     apart.
     """
     parts: list[tuple[int, int]] = []
     for dim in physical.order:
-        parts.append((physical.blocks(dim, 0, box[dim]), physical.blocks(dim, 0, physical.view[dim])))
+        whole = physical.blocks(dim, 0, physical.view[dim])
+        parts.append((physical.blocks(dim, 0, box[dim]), whole + 1 if dim in bordered else whole))
         if dim in steps:
             parts.append((1, steps[dim]))
     if (grouped := _grouped(physical)) is not None:

@@ -5,7 +5,7 @@ hides behind computation where there is room for two slots, the memory's latency
 the compute unit does itself, and the turns of storing planes. A byte that hides costs a little, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from types import MappingProxyType
@@ -85,14 +85,15 @@ def load_cycles(
     box: Sequence[int],
     count: int,
     steps: Mapping[int, int] = MappingProxyType({}),
+    bordered: Collection[int] = (),
 ) -> float:
     """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory.
 
-    ``steps``: dimensions of which only every n-th element is loaded.
+    ``steps``: dimensions of which only every n-th element is loaded; ``bordered`` ones have padding at their ends.
     """
     memory = config.memory
     row = 1  # elements that adjoin in DRAM
-    for part, whole in reversed(parts_of_box(physical, box, steps)):
+    for part, whole in reversed(parts_of_box(physical, box, steps, bordered)):
         row *= part
         if part < whole:
             break

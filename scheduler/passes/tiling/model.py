@@ -363,12 +363,21 @@ class TilingModel:
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
             steps = self.steps[stage]
             instructions = instructions_of(form, box, steps)
-            cycles = load_cycles(config, form, size, box, count, steps)
+            bordered = self._bordered(stage)
+            data = tuple(min(extent, bordered.get(dim, extent)) for dim, extent in enumerate(box))
+            of_data = self.count(stage, data) if bordered else count
+            cycles = load_cycles(config, form, size, data, of_data, steps, bordered)
             if steps:  # many short ones, whose instructions go over the bus, too
                 cycles += instructions * INSTRUCTION_BYTES / config.bus_bytes
             known = cycles, instructions
             self._loads[stage, box] = known
         return known
+
+    def _bordered(self, stage: EditedStage) -> dict[int, int]:
+        """The dimensions along which LOADs put padding around an operand, and how much of them is data."""
+        cells = self._data_cells(stage.tensor) or ()
+        ends = {dim: held for dim, held in enumerate(cells) if held is not None and not (held[0] and held[-1])}
+        return {dim: held.rindex(1) - held.index(1) + 1 for dim, held in ends.items() if 1 in held}
 
     def _steps_of_all(self, boxes: dict[EditedStage, tuple[int, ...]]) -> int:
         return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)

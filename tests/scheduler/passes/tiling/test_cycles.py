@@ -25,6 +25,7 @@ from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.boxes import instructions_of
 from lathe.scheduler.target.element import element_of
 from lathe.scheduler.target.elements import Physical
+from lathe.sim import simulate_program
 
 CONFIG = load_config("vta")
 ROWS = Physical((64, 16, 256), Lanes(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
@@ -216,3 +217,25 @@ def test_a_kernel_is_cut_along_its_rows_where_channels_leave_no_room_for_the_nex
     again = conv2d(before, placeholder((4, 1, 1, 128), "int8", "again"), name="behind")
     first, *_ = recorded(monkeypatch, requantise(again, 6, name="output"), config)
     assert [root.name for root in first.reduce_axis.values()] == ["ry"]
+
+
+def test_a_load_with_a_border_waits_for_each_of_its_rows():
+    """Rows of an image adjoin in DRAM, but a LOAD puts padding between them."""
+    wide = CONFIG.with_(**{"memory.bus_bits": 1024, "memory.latency": 64})
+    plain = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024)
+    bordered = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024, bordered=(1,))
+    assert plain == 1024 * 16 / 128
+    assert bordered == 64 * (64 + 4 + 2) / wide.memory.outstanding_reads
+
+
+def test_a_wider_bus_costs_nothing_where_rows_are_short():
+    """Four images for each tile would be fewer loads of weights, but the first tile would wait for all their rows."""
+    sizes = {"inp_buffer_bytes": 65536, "wgt_buffer_bytes": 131072, "acc_buffer_bytes": 4096}
+    blocks = CONFIG.with_(block_in=16, block_out=4, **sizes)
+    data, weights = placeholder((4, 14, 14, 17), "int8", "data"), placeholder((32, 3, 3, 17), "int8", "weights")
+    output = requantise(conv2d(data, weights, stride=3, padding=1), 5, name="output")
+    machines = [blocks.with_(**{"memory.bus_bits": bits, "memory.latency": 64}) for bits in (512, 1024)]
+    narrow, wide = (
+        simulate_program(build(output, [data, weights, output], each), timing_only=True).cycles for each in machines
+    )
+    assert wide <= 1.01 * narrow
