@@ -86,10 +86,12 @@ def load_cycles(
     count: int,
     steps: Mapping[int, int] = MappingProxyType({}),
     bordered: Collection[int] = (),
+    padding: int = 0,
 ) -> float:
     """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory.
 
-    ``steps``: dimensions of which only every n-th element is loaded; ``bordered`` ones have padding at their ends.
+    ``steps``: dimensions of which only every n-th element is loaded; ``bordered`` ones have padding at their ends,
+    so many elements in all, which take a cycle each while no memory is waited for.
     """
     memory = config.memory
     row = 1  # elements that adjoin in DRAM
@@ -101,7 +103,7 @@ def load_cycles(
     burst = min(beats, memory.burst_beats)
     rows = count / row
     waiting = rows * ceil(beats / burst) * (memory.latency + 4 + burst * memory.cycles_per_beat)
-    return max(rows * beats * memory.cycles_per_beat, waiting / memory.outstanding_reads)
+    return max(rows * beats * memory.cycles_per_beat + padding, waiting / memory.outstanding_reads)
 
 
 def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:

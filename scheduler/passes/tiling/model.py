@@ -366,7 +366,7 @@ class TilingModel:
             bordered = self._bordered(stage)
             data = tuple(min(extent, bordered.get(dim, extent)) for dim, extent in enumerate(box))
             of_data = self.count(stage, data) if bordered else count
-            cycles = load_cycles(config, form, size, data, of_data, steps, bordered)
+            cycles = load_cycles(config, form, size, data, of_data, steps, bordered, count - of_data)
             if steps:  # many short ones, whose instructions go over the bus, too
                 cycles += instructions * INSTRUCTION_BYTES / config.bus_bytes
             known = cycles, instructions
