@@ -121,7 +121,10 @@ class _Writer:
                 if own != node.input[0]:
                     self.inputs[number][0] = own
                 continue
-            outside = [name for name in dict.fromkeys(data) if name not in self.grids and name in ends]
+            outside = [
+                name for name in dict.fromkeys(data)
+                if name not in self.grids and name in ends and not self._is_constant(name)
+            ]  # fmt: skip
             for count, grid in enumerate(plans.get(number, ()) if outside else ()):
                 names = {name: version(name, grid) for name in outside}
                 again = {name: self._again(own, grid, self.before[number], name) for name, own in names.items()}

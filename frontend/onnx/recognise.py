@@ -237,7 +237,7 @@ def _with_fitting_factors(layer: Layer) -> Layer:
     if isinstance(layer, Times):
         factor = scales[0] * scales[1]
     elif isinstance(layer, TensorProduct):
-        factor = scales[0] * scales[1] * float(np.abs(layer.gain).max())
+        factor = scales[0] * scales[1] * float(np.abs(layer.gain).max(initial=0))
     elif isinstance(layer, Conv | ConvTranspose | Product):
         factor = scales[0] * float(np.abs(layer.weight_scale).max())
     else:

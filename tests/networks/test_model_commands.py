@@ -55,7 +55,7 @@ def test_compile_writes_the_network(model, saved, tmp_path):
     made = lt.simulate(lt.from_onnx(model).build(LATHE16), inputs)
     assert again.cycles == made.cycles
     text = good("compile", model, "-c", "lathe16", "-o", tmp_path / "n.npz", "--check")
-    for word in ("first", "stream 1", "second", "stream 2", "Softmax is computed in float", "6 load"):
+    for word in ("first", "stream 1", "second", "stream 2", "Softmax is computed in float", "8 load"):
         assert word in text
     told = json.loads(good("compile", model, "-c", "lathe16", "-o", tmp_path / "n.npz", "--json"))
     assert [each["stream"] for each in told["layers"] if each["where"] == "npu"] == [1, 2]
