@@ -10,7 +10,7 @@ from lathe.frontend.onnx.reading import Model, attributes_of
 def limits_of(model: Model, node: Any) -> tuple[float, float] | None:
     """The least and the greatest number that a rectifier or a clip makes.
 
-    None of any other node, and if they are no constants.
+    None of any other node, and if they are no constants, or no numbers.
     """
     if node.domain not in ("", "ai.onnx"):
         return None
@@ -22,7 +22,7 @@ def limits_of(model: Model, node: Any) -> tuple[float, float] | None:
     limits = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
     for place, given in enumerate(node.input[1:]):
         held = model.constant(given) if given else np.array(limits[place])
-        if held is None:
+        if held is None or np.isnan(held).any():
             return None
         limits[place] = float(held.reshape(-1)[0])
     return min(limits), limits[1]

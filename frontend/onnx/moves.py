@@ -26,6 +26,9 @@ from lathe.frontend.onnx.layers import (
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unfit import Unfit
 
+MOST_PLACES = 1 << 16
+"""Of a dimension with borders of its own values, which are followed one by one."""
+
 
 def requantised(of: Operands, reader: str, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
     """The tensor with the same numbers by another scale, for which there is a layer, named after its ``reader``."""
@@ -118,6 +121,8 @@ def _numbers(of: Operands, name: str) -> list[int] | None:
 def _pad(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     rank = len(of.shape(node.input[0]))
+    if not rank:
+        raise Unfit("its data has no dimensions")
     widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
     told = np.full(1, attributes.get("value", 0.0))  # before opset 11
     value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else told
@@ -146,6 +151,8 @@ def _places(mode: str, size: int, before: int, behind: int) -> list[int]:
     if left < 1:
         raise Unfit("it takes all values away")
     wanted = range(-max(before, 0), left + max(behind, 0))
+    if len(wanted) > MOST_PLACES:
+        raise Unfit(f"its result has {len(wanted)} values along a dimension, more than {MOST_PLACES}")
     if mode == "edge":
         return [first + min(max(place, 0), left - 1) for place in wanted]
     if mode == "wrap":

@@ -92,8 +92,8 @@ class _Writer:
             data = data_of(node)
             if not data and limits_of(self.model, node) is not None:
                 data = node.input[:1]
-            grids = {self.grids.get(name) for name in data}
-            grid = grids.pop() if len(grids) == 1 else None
+            grids = {self.grids.get(name) or self._grid_of_constant(name) for name in data}
+            grid = grids.pop() if len(grids) == 1 and any(name in self.grids for name in data) else None
             outputs = [name for name in node.output if name]
             if grid is None or any(name not in self.model.types for name in outputs):
                 continue
@@ -248,6 +248,11 @@ class _Writer:
     def _is_constant(self, name: str) -> bool:
         found = self.values.node_of(name, "DequantizeLinear")
         return (name if found is None else found[1].input[0]) in self.model.initializers
+
+    def _grid_of_constant(self, name: str) -> _Grid | None:
+        """How bytes of a dequantised constant stand for numbers; None of any other tensor."""
+        found = self.values.node_of(name, "DequantizeLinear")
+        return self.ways.get(found[0]) if found is not None and self._is_constant(name) else None
 
     def _stays_on(self, grid: _Grid, node: Any) -> bool:
         """Whether a node makes only numbers that bytes stand for, of such."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from math import lcm
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ def _max_pool(of: Operands, group: NodeGroup) -> Layer:
     data, how = of.operand(node.input[0])
     if len(node.output) > 1 and node.output[1]:
         raise Unfit("it says where the greatest values are")
-    windows = windows_of(attributes, of.shape(data), attributes["kernel_shape"])
+    windows = _windows(attributes, of.shape(data))
     pads = windows.pads
     if attributes.get("ceil_mode", 0):
         pads = wide_enough(windows, of.shape(group.output)[2:])
@@ -44,7 +45,7 @@ def _global_average(of: Operands, group: NodeGroup) -> Layer:
 def _average(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
-    windows = windows_of(attributes, of.shape(data), attributes["kernel_shape"])
+    windows = _windows(attributes, of.shape(data))
     made = of.shape(group.output)[2:]
     counted = _counted(windows, as_pair(made, 1), with_borders=bool(attributes.get("count_include_pad", 0)))
     pads = wide_enough(windows, made) if attributes.get("ceil_mode", 0) else windows.pads
@@ -57,6 +58,20 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
         group.name, (data,), group.output, (how,), group.how, windows.kernel, windows.strides, pads, group.relu,
         None if np.all(counted == taps) else counted, windows.dilations, nodes=group.numbers,
     )  # fmt: skip
+
+
+def _windows(attributes: Mapping[str, Any], shape: Sequence[int]) -> Windows:
+    """The windows of a pool, if onnxruntime means the same by ``auto_pad`` as ONNX does.
+
+    Its pools take no distances of taps into account, and leave out values before and behind, where steps are wider.
+    """
+    windows = windows_of(attributes, shape, attributes["kernel_shape"])
+    same = attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    if same and not windows.plain:
+        raise Unfit("its auto_pad is not defined with dilations")
+    if same and any(taps < step for taps, step in zip(windows.kernel, windows.strides, strict=True)):
+        raise Unfit("its auto_pad takes away from the image")
+    return windows
 
 
 def _counted(windows: Windows, made: Sequence[int], *, with_borders: bool) -> NDArray[np.int64]:

@@ -218,7 +218,7 @@ class _Recogniser(Operands):
             numbers.append(above)
             limits = limits_of(self.model, core)
             if limits is None and core.op_type == "Clip" and core.domain in ("", "ai.onnx"):
-                raise Unfit("its limits are no constants")
+                raise Unfit("its limits are no constant numbers")
             if limits is None:
                 points = quantised(np.array([low, high]), how)
                 saturated = int(points[0]), int(points[1])

@@ -103,7 +103,11 @@ def sweep(
         check_of_one_place("--jobs", jobs)
     running = Running(jobs, timeout, retries, cluster)
     if dry_run:
-        print_plan(found, running, check, as_json)
+        try:
+            print_plan(found, running, check, as_json)
+        except KeyboardInterrupt:
+            click.echo("Stopped. A dry run keeps nothing.", err=True)
+            ctx.exit(STOPPED)
         return
     if output is not None:
         check_writable(output)

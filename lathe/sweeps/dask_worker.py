@@ -11,7 +11,8 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.measurement import Options, Row, measure_content, row_of
+from lathe.sweeps.keys import measure_content
+from lathe.sweeps.measurement import Options, Row, row_of
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workers import Crew
 

@@ -9,8 +9,9 @@ from lathe.configs import LatheError
 from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.keys import measure_content
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import Options, Row, core_of, family_of, measure_content, row_of
+from lathe.sweeps.measurement import Options, Row, core_of, family_of, row_of
 from lathe.sweeps.sharing import memories_of
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.workers import RETRIES, Crew, Task
@@ -44,10 +45,10 @@ def check_of_one_place(name: str, jobs: int | None) -> None:
         )
 
 
-def options_of(sweep: Sweep, check: bool = False) -> Options:
-    """How the points of a sweep are measured."""
+def options_of(sweep: Sweep, check: bool = False, *, keyed: bool = False) -> Options:
+    """How the points of a sweep are measured; ``keyed``: with the key of each."""
     memories = memories_of(sweep) if sweep.shared else ()
-    return Options(check, memories, sweep.energies, sweep.hardware, sweep.budget)
+    return Options(check, memories, sweep.energies, sweep.hardware, sweep.budget, keyed)
 
 
 def run_sweep(
@@ -57,16 +58,17 @@ def run_sweep(
     check: bool = False,
     running: Running | None = None,
     left_out: Callable[[int, Point], bool] = lambda *_: False,
+    keyed: bool = False,
 ) -> Generator[tuple[int, Row], None, None]:
     """Measure every point but those ``left_out``; yields places and rows as they come.
 
-    On `jobs` processes, one for each core unless given; also one is a process of its own, which can be ended. A point
-    whose process ends is begun anew, and is at last a row that says so, as is one that takes too long. Closing the
-    iterator ends all processes.
+    With ``keyed``, rows have the keys of their points. On `jobs` processes, one for each core unless given; also one is
+    a process of its own, which can be ended. A point whose process ends is begun anew, and is at last a row that says
+    so, as is one that takes too long. Closing the iterator ends all processes.
     """
     found = ((place, sweep.point(place)) for place in sweep.places())
     points = ((place, point) for place, point in found if not left_out(place, point))
-    yield from measured_points(points, sweep.count, options_of(sweep, check), running or Running(jobs))
+    yield from measured_points(points, sweep.count, options_of(sweep, check, keyed=keyed), running or Running(jobs))
 
 
 def measured_points(

@@ -1,8 +1,11 @@
-"""What a row depends on, as two numbers: the point by content, and the sources of Lathe that measure it."""
+"""What a row depends on, as two numbers: the point by content, and the sources of Lathe that measure it.
+
+Processes know the first before they measure.
+"""
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from lathe.optimiser.kept import ROOMS, sources_of
 from lathe.sweeps.energy import OWN
 from lathe.sweeps.hardware import Hardware, tools_of
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurement import Options
+from lathe.sweeps.measurement import Options, Row, measure
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import known_workloads, make
 
@@ -46,6 +49,16 @@ def point_key(point: Point, options: Options) -> str:
     if options.hardware is not None:
         content["hardware"] = asdict(options.hardware)
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def measure_content(content: Any) -> Row:
+    """What processes do: a point with its options.
+
+    Where rows are kept, with the key before: files that are edited later have another one then.
+    """
+    point, options = content
+    key = point_key(point, options) if options.keyed else ""
+    return replace(measure(point, options=options), key=key)
 
 
 def measuring_sources(hardware: Hardware | None = None) -> str:

@@ -30,7 +30,7 @@ from lathe.networks.steps import NpuStep
 from lathe.scheduler import bound
 from lathe.scripts import SCRIPT_NAME, beside, functions_of, installed, lines_of, read_source
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.script_files import script_digest
+from lathe.sweeps.script_files import named_files, script_digest
 
 Compiled: TypeAlias = Program | NetworkProgram
 Arrays: TypeAlias = Mapping[str, Any]
@@ -241,7 +241,7 @@ class Scripted:
 
     @classmethod
     def read(cls, path: str, function: str, parameters: Mapping[str, Any], files: str | None = None) -> "Scripted":
-        """Raises ScriptError for a file that is no script, SweepError for one without the function."""
+        """Raises ScriptError for a file that is no script, SweepError for one without the function or a named file."""
         defined = functions_of(read_source(Path(path)), Path(path))
         if function not in defined:
             raise SweepError(
@@ -249,6 +249,7 @@ class Scripted:
                 f"not {function!r}."
             )
         check_takes(defined[function], path, parameters)
+        named_files(Path(path), (files or "").split())
         return cls(Path(path), function, parameters, files)
 
     def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:

@@ -5,7 +5,6 @@ import traceback
 import zlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -30,8 +29,8 @@ from lathe.sweeps.workloads import make
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
 UNBUILT = "no hardware"
 """Of a row with all numbers but those of the RTL, which cannot be built or has no room on the device."""
-LATE, LOST = "timed out", "worker lost"
-AGAIN = (LATE, LOST)
+LATE, LOST, CHANGED = "timed out", "worker lost", "files changed"
+AGAIN = (LATE, LOST, CHANGED)
 """Statuses of rows that are measured again when a sweep goes on."""
 
 UNITS = TRACK_NAMES[:3]
@@ -80,7 +79,8 @@ class Options:
     """How points are measured: with data and a comparison, with programs that are shared, with which energies.
 
     ``memories``: those that shared programs are compiled for; none where each point has its own program. ``hardware``:
-    what is asked of the RTL, if anything is. ``budget``: how many schedules are tried for a tensor program.
+    what is asked of the RTL, if anything is. ``budget``: how many schedules are tried for a tensor program. ``keyed``:
+    whether rows are kept, so that each has the key of what it was measured of.
     """
 
     check: bool = False
@@ -88,6 +88,7 @@ class Options:
     energies: str | None = None
     hardware: Hardware | None = None
     budget: int = 1
+    keyed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Row:
     """What came of a point: a status, the reason unless it is ok, numbers if there are any, and how long it took.
 
     ``seconds`` are those of the process that measured it. ``layers``: what each of them cost, where there are numbers.
+    ``key``: that of the point before it was measured, of rows that are kept.
     """
 
     point: Point
@@ -103,6 +105,7 @@ class Row:
     numbers: Mapping[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
     layers: Layers = field(default_factory=dict)
+    key: str = field(default="", compare=False)
 
 
 SHARED = Shared()
@@ -135,7 +138,8 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
     """The row of a point on a machine that exists; raises LatheError for what cannot be built."""
     work = make(point.workload, point.parameters)
     if options.memories:
-        programs = SHARED.programs(family_of(point, machine), work, machine, options.memories, options.budget)
+        family = family_of(point, machine), work.content() if options.keyed else ""  # files may change meanwhile
+        programs = SHARED.programs(family, work, machine, options.memories, options.budget)
     else:
         programs = [work.compiled(machine.config, options.budget)]
     timed = [(timing(program), program) for program in programs]
@@ -229,12 +233,6 @@ def _difference(point: Point, work: Measurable, program: Compiled) -> str | None
 def seed_of(point: Point) -> int:
     """A number that follows from a point's workload."""
     return zlib.crc32(repr((point.workload, sorted(point.parameters.items()))).encode())
-
-
-def measure_content(content: Any) -> Row:
-    """What processes do: a point with its options."""
-    point, options = content
-    return measure(point, options=options)
 
 
 def row_of(point: Point, result: object, remedy: str) -> Row:

@@ -36,9 +36,10 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
     Raises SweepError for files that are not there, and for more than 2000 of them or 1 GiB.
     """
     folder = script.resolve().parent
-    found = dict.fromkeys([script.resolve(), *(path for path in _below(folder) if files is None or _is_python(path))])
-    for name in files or ():
-        found |= dict.fromkeys(_named(folder, name, script))
+    own = [script.resolve()]
+    for each in dict.fromkeys([folder, script.absolute().parent]):  # a script behind a link has two
+        own += [path for path in _below(each) if files is None or _is_python(path)]
+    found = dict.fromkeys([*own, *named_files(script, files or ())])
     content, modules, size = hashlib.sha256(), set[str](), 0
     for number, path in enumerate(sorted(found)):
         try:
@@ -86,6 +87,15 @@ def _is_of_sweeps(path: Path) -> bool:
         return any(line.startswith(SWEEP_MARK) for line in path.read_bytes().splitlines())
     except OSError:
         return False
+
+
+def named_files(script: Path, names: Sequence[str]) -> list[Path]:
+    """The files that names stand for, by paths from the script's folder, and those of folders.
+
+    Raises SweepError for one that is not there.
+    """
+    folder = script.resolve().parent
+    return [path for name in names for path in _named(folder, name, script)]
 
 
 def _named(folder: Path, name: str, script: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from lathe.sweeps.execution import Running, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import measuring_sources, point_key
 from lathe.sweeps.locating import places_like
-from lathe.sweeps.measurement import AGAIN, NUMBERS, OK, Options, Row
+from lathe.sweeps.measurement import AGAIN, CHANGED, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.store import Store, StoredRow, is_store, writing_store
@@ -40,6 +40,7 @@ def run_whole(
     with ExitStack() as stack:
         keep: Watch = lambda *_: None  # noqa: E731 - one of three
         kept: dict[int, Row] = {}
+        keeper: _Keeper | None = None
         if output is not None and is_store(output):
             keeper = _Keeper(stack.enter_context(writing_store(output)), sweep, check)
             keep, kept = keeper.keep, keeper.kept()
@@ -48,20 +49,21 @@ def run_whole(
         for place, row in kept.items():
             rows[place] = row
             watch(place, row)
-        with closing(_measured(sweep, kept, running, check)) as results:
-            for place, row in results:
+        with closing(_measured(sweep, kept, running, check, keyed=keeper is not None)) as results:
+            for place, found in results:
+                row = found if keeper is None else keeper.checked(found)
                 keep(place, row)
                 rows[place] = row
                 watch(place, row)
     return {place: rows[place] for place in sorted(rows)}
 
 
-def _measured(sweep: Sweep, kept: Mapping[int, Row], running: Running, check: bool) -> Rows:
+def _measured(sweep: Sweep, kept: Mapping[int, Row], running: Running, check: bool, *, keyed: bool) -> Rows:
     if sweep.search is None:
-        yield from run_sweep(sweep, check=check, running=running, left_out=lambda place, _: place in kept)
+        yield from run_sweep(sweep, check=check, running=running, left_out=lambda place, _: place in kept, keyed=keyed)
         return
     known = {place: row.numbers if row.status == OK else None for place, row in kept.items()}
-    yield from run_search(sweep, options_of(sweep, check), running, known)
+    yield from run_search(sweep, options_of(sweep, check, keyed=keyed), running, known)
 
 
 class _Keeper:
@@ -96,6 +98,13 @@ class _Keeper:
                 self.store.write(replace(found[key], place=place))
             self.places.setdefault(key, place)
         return kept
+
+    def checked(self, row: Row) -> Row:
+        """The row, or one that says that what it was measured of has changed meanwhile: it may be of either."""
+        if row.key in ("", self.key(row.point)):
+            return row
+        reason = "A file that it follows from has changed while it was measured. Run the sweep again."
+        return Row(row.point, CHANGED, reason, seconds=row.seconds)
 
     def keep(self, place: int, row: Row) -> None:
         """Write a row."""

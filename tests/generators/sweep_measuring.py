@@ -12,7 +12,7 @@ import lathe.sweeps.measurable as measurable_module
 from lathe.frontend import reference
 from lathe.rtl.geometry import RtlError
 from lathe.sweeps.hardware import COUNTS, FITS
-from lathe.sweeps.measurement import measure_content
+from lathe.sweeps.keys import measure_content
 
 LOOKED_AT = "LATHE_TEST_LOOKED_AT"
 """Names the file of the machines that were looked at."""

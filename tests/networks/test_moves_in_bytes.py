@@ -116,6 +116,29 @@ def test_borders_of_old_opsets_have_their_number_in_an_attribute():
     all_on_the_npu(graph, alone, graph.quantised(graph.node("MatMul", moved, weights, name="layer"), 0.1))
 
 
+def test_constants_that_are_joined_to_data_before_a_product():
+    graph = QdqModel(seed=7)
+    data = graph.quantised(graph.node("Identity", graph.input(3, 8)), 0.02, 3)
+    grid = [graph.constant(np.float32(0.02)), graph.constant(np.int8(3))]
+    more = graph.node(
+        "DequantizeLinear", graph.constant(graph.random.integers(-128, 128, (1, 8)).astype(np.int8)), *grid
+    )
+    joined = graph.node("Concat", more, data, axis=0)
+    all_on_the_npu(graph, graph.quantised(product(graph, joined, 8, 5), 0.1))
+
+
+def test_limits_that_are_no_numbers_are_the_hosts():
+    graph = QdqModel(seed=8)
+    made = graph.node(
+        "Clip", product(graph, graph.input(3, 8), 8, 5), number(graph, np.nan), number(graph, 0.3), name="clip"
+    )
+    result = lt.simulate(
+        lt.from_onnx(graph.model(graph.quantised(made, 0.1))).build(lt.load_config("lathe16")),
+        {"x": np.ones((3, 8), np.float32)},
+    )
+    assert [row.why for row in result.layers if row.name == "clip"] == ["its limits are no constant numbers"]
+
+
 def test_limits_that_no_byte_stands_for_stay_in_float():
     graph = QdqModel(seed=5)
     clipped = graph.node("Clip", graph.input(3, 8), number(graph, -0.013), number(graph, 1))

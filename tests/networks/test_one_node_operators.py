@@ -289,10 +289,27 @@ def test_bytes_without_dimensions():
     assert exactly(of_bytes("uint8", "Max", (), ((3, 4),), shape=())) == ("layer", "npu", "")
 
 
+def test_a_number_without_dimensions_is_transposed():
+    assert exactly(of_bytes("int8", "Transpose", shape=())) == ("layer", "npu", "")
+
+
+@pytest.mark.parametrize("mode", ["edge", "wrap"])
+def test_borders_that_are_too_wide_to_be_followed(mode):
+    model = of_bytes("int8", "Pad", [np.array([0, 0, 0, 70_000])], shape=(2, 5), opset=19, mode=mode)
+    assert exactly(model) == ("layer", "host", "its result has 70005 values along a dimension, more than 65536")
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_pools_whose_borders_are_onnxruntimes_own(auto_pad):
+    """Steps wider than windows: borders would take away from the image."""
+    model = of_bytes("int8", "MaxPool", kernel_shape=[1, 2], strides=[1, 3], auto_pad=auto_pad)
+    assert exactly(model) == ("layer", "host", "its auto_pad takes away from the image")
+
+
 @pytest.mark.parametrize(
     ("kind", "others", "why"),
     [
-        ("Clip", ((),), "its limits are no constants"),
+        ("Clip", ((),), "its limits are no constant numbers"),
         ("Sign", (), "no layer computes Sign of int8"),
         ("Mod", ((9,),), "no layer computes Mod of int8"),
     ],

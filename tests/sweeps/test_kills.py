@@ -216,3 +216,14 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):
     assert started(tmp_path, MANY, "--jobs", "2").wait(timeout=300) == 0
     assert {str(row) for row in kept} <= {str(row) for row in rows_of(tmp_path)}
     assert len(rows_of(tmp_path)) == 144
+
+
+def test_ctrl_c_ends_a_dry_run(tmp_path):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    text = "workloads:\n  - python: {path: tools.py}\n"
+    driver = started(tmp_path, text, "--dry-run", start_new_session=True)
+    wait_for(lambda: len(processes(tmp_path)) >= 3)  # the driver, its process and that one's tool
+    driver.send_signal(signal.SIGINT)
+    _, said = driver.communicate(timeout=60)
+    assert (driver.returncode, said.decode()) == (130, "Stopped. A dry run keeps nothing.\n")
+    wait_for(lambda: not processes(tmp_path), 10)

@@ -15,7 +15,7 @@ def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> V
     """An image becomes plain, or the other way round, where values then lie as they did."""
     (source,), order = data, layer.order
     places = [order.index(n) for n in range(len(order))]
-    channels_last = {False: order, True: (order[0], *order[2:], *order[1:2])}
+    channels_last = {False: order, True: (*order[:1], *order[2:], *order[1:2])}
     before = (0, *range(2, len(order)), 1) if source.is_image else tuple(range(len(order)))
     may_be_image = len(order) in IMAGE_RANKS
     if context.is_view and not source.is_image and not source.more:
