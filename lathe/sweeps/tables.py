@@ -110,4 +110,17 @@ class GrowingCsv:
                 if kind is None:
                     raise unwritable(self.path, failure) from failure
         if kind is None and (not self.path.exists() or self.path.is_file()):
-            write_text(self.path, csv_text(self.sweep, (self.rows[place] for place in sorted(self.rows))))
+            self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        text = csv_text(self.sweep, (self.rows[place] for place in sorted(self.rows)))
+        try:
+            write_text(self.path, text)
+        except FileError as error:
+            if self.file is None:
+                raise
+            raise FileError(
+                f"The folder of output file {str(self.path)!r} must have room for a second copy while its rows are put "
+                f"in order, of {len(text.encode())} bytes, and has not. All rows stand in the file, in the order in "
+                "which they came."
+            ) from error

@@ -1,5 +1,6 @@
 """Stores where little may be written: folders and files that are read-only, disks that fill up, and under a writer."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import lathe as lt
 import lathe.sweeps.store as store_module
+import lathe.sweeps.tables as tables_module
 from lathe.command_line import main
+from lathe.configs.atomic import unwritable
 from lathe.sweeps.store import StoredRow, reading_store, writing_store
 
 SWEEP = """
@@ -266,3 +270,22 @@ def test_a_log_that_there_is_no_room_to_copy_is_told(tmp_path):
         "cannot be: File too large. It was left as it is; make room, or name a folder with room in TMPDIR.\n"
     )
     assert files(tmp_path) == before
+
+
+def test_a_table_that_cannot_be_put_in_order_has_all_rows(tmp_path, monkeypatch):
+    """There is room for the rows, and none for a second copy of them."""
+
+    def without_room(path, _content):
+        raise unwritable(path, OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(tables_module, "write_text", without_room)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    path = tmp_path / "r.csv"
+    with pytest.raises(lt.FileError) as caught:
+        lt.sweep(tmp_path / "sweep.yaml", output=path, jobs=2)
+    content = path.read_text()
+    assert len(content.splitlines()) == 81
+    assert str(caught.value) == (
+        f"The folder of output file {str(path)!r} must have room for a second copy while its rows are put in order, of "
+        f"{len(content)} bytes, and has not. All rows stand in the file, in the order in which they came."
+    )
