@@ -54,7 +54,7 @@ def data_cells(computation: Computation, cells_of: Callable[[Tensor], Cells | No
     if len(computation.bodies) > 1 or computation.where is not None:
         return None
     value = bare(computation.bodies[0])
-    held = {axis: np.ones(axis.extent, np.bool_) for axis in computation.axes}
+    held = {axis: np.ones(axis.extent, np.bool_) for axis in computation.axes if axis.extent <= LARGEST}
     while isinstance(value, Select):
         then = constant_value(value.otherwise) == 0
         if reads_data(value.condition) or not (then or constant_value(value.then) == 0):
@@ -73,7 +73,8 @@ def data_cells(computation: Computation, cells_of: Callable[[Tensor], Cells | No
                 held[axis] &= inside & np.frombuffer(cells, np.bool_)[np.where(inside, read, 0)]
     if all(mask.all() for mask in held.values()):
         return None
-    return tuple(None if mask.all() else mask.tobytes() for mask in held.values())
+    masks = (held.get(axis) for axis in computation.axes)
+    return tuple(None if mask is None or mask.all() else mask.tobytes() for mask in masks)
 
 
 def _only(axes: Sequence[Axis]) -> Axis | None:
