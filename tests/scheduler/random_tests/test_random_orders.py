@@ -16,15 +16,19 @@ from lathe.scheduler.target.lanes import plan_lanes
 MACHINES = ("vta", "batch4", "wide", "lathe16")
 
 
-def product(choice: Choice) -> tuple[lt.Tensor, ...]:
-    """What is computed before the output, and the output."""
-    rows, columns, summed = choice.pick([40, 16, 7]), choice.pick([24, 32, 9]), choice.pick([32, 20])
+def dense(rows: int, columns: int, summed: int) -> tuple[lt.Tensor, lt.Tensor]:
+    """Sums of products, and what they are in 8 bits."""
     A, B = placeholder((rows, summed), "int8", "A"), placeholder((columns, summed), "int8", "B")
     k = reduce_axis((0, summed), "k")
     total = lt.compute(
         (rows, columns), lambda i, j: lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C"
     )
     return total, lt.requantise(total, 6, name="D")
+
+
+def product(choice: Choice) -> tuple[lt.Tensor, ...]:
+    """What is computed before the output, and the output."""
+    return dense(choice.pick([40, 16, 7]), choice.pick([24, 32, 9]), choice.pick([32, 20]))
 
 
 def pixels(choice: Choice) -> tuple[lt.Tensor, ...]:
@@ -84,10 +88,7 @@ def test_every_order_maps(seeds):
 
 def test_columns_go_where_no_loop_cuts_them():
     """Rows fill more of the lanes, but each of them is stored alone."""
-    A, B = placeholder((40, 32), "int8", "A"), placeholder((24, 32), "int8", "B")
-    k = reduce_axis((0, 32), "k")
-    C = lt.compute((40, 24), lambda i, j: lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C")
-    D = lt.requantise(C, 6, name="D")
+    C, D = dense(40, 24, 32)
     s = lt.create_schedule(D)
     made = s.cache_write(D, "acc")
     outer, _ = s[D].split(s[D].axis[0], factor=7)
@@ -99,10 +100,7 @@ def test_columns_go_where_no_loop_cuts_them():
 
 
 def test_a_store_that_loops_cut_runs_on_the_rtl():
-    A, B = placeholder((7, 8), "int8", "A"), placeholder((12, 8), "int8", "B")
-    k = reduce_axis((0, 8), "k")
-    C = lt.compute((7, 12), lambda i, j: lt.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k), name="C")
-    D = lt.requantise(C, 4, name="D")
+    C, D = dense(7, 12, 8)
     s = lt.create_schedule(D)
     s[C].compute_at(s[D], s[D].axis[0])
     on_rtl(s, TINY)
