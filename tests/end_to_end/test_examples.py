@@ -17,8 +17,20 @@ OF_NETWORKS = {"read_text.py"}  # tests/networks has them
 SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in {*SWEEPING, *OF_NETWORKS}]
 
 
-@pytest.mark.parametrize("machine", ["vta", "tiny", "wide", "batch4"])
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+MACHINES = ("vta", "tiny", "wide", "batch4")
+TOO_LARGE = {("tail", "tiny")}
+"""Scripts whose tiles, made by hand, a machine has no room for."""
+
+
+@pytest.mark.parametrize(
+    ("script", "machine"),
+    [
+        pytest.param(script, machine, id=f"{script.stem}-{machine}")
+        for script in SCRIPTS
+        for machine in MACHINES
+        if (script.stem, machine) not in TOO_LARGE
+    ],
+)
 def test_an_example_runs(
     script: Path, machine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

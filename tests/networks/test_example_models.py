@@ -42,7 +42,7 @@ HOST = {
     "LSTM": {"Reshape"},
     "Transformer": {"LayerNormalization", "Softmax"},
     "Text detector": set(),
-    "Text direction": {"Div", "MaxPool", "Softmax"},
+    "Text direction": {"Softmax"},
 }
 """Operators that the host computes, besides those between float and 8 bits. Of Magika the host has all but products."""
 NAMES = [*HOST, "Magika"]
