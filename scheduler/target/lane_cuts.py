@@ -37,22 +37,20 @@ class Cuts:
 
     def __init__(self, schedule: ScheduleView) -> None:
         self.schedule = schedule
-        self._known: dict[tuple[Tensor, int], frozenset[int]] = {}
+        self._known: dict[int, dict[Tensor, frozenset[int]]] = {}
 
     def of(self, tensor: Tensor, block: int) -> frozenset[int]:
         """The dimensions of a tensor that are cut within blocks of so many values."""
-        maker = self.schedule.maker(tensor)
-        if block == 1 or maker is None:
+        if block == 1:
             return frozenset()
-        known = self._known.get((tensor, block))
-        if known is None:
-            self._known[tensor, block] = frozenset()  # for a circle of readers
-            steps = steps_between_chunks(maker)
-            found = {dim for dim, step in enumerate(steps) if step % block}
-            for reader in self.schedule.readers(tensor):
-                found |= self._through(reader, tensor, block)
-            known = self._known[tensor, block] = frozenset(found)
-        return known
+        if block not in self._known:
+            self._known[block] = {}
+            for stage in reversed(list(self.schedule.stages)):  # after their readers, but for those of a circle
+                own = {dim for dim, step in enumerate(steps_between_chunks(stage)) if step % block}
+                for made in stage.state.tensors:
+                    through = (self._through(reader, made, block) for reader in self.schedule.readers(made))
+                    self._known[block][made] = frozenset(own.union(*through))
+        return self._known[block].get(tensor, frozenset())
 
     def _through(self, reader: StageView, tensor: Tensor, block: int) -> set[int]:
         computation = reader.state.computation

@@ -104,3 +104,14 @@ def test_a_store_that_loops_cut_runs_on_the_rtl():
     s = lt.create_schedule(D)
     s[C].compute_at(s[D], s[D].axis[0])
     on_rtl(s, TINY)
+
+
+def test_lanes_of_a_long_program_are_planned():
+    """Cuts are led from readers to makers, of which there may be hundreds."""
+    made = placeholder((16, 16), "int8", "data")
+    for n in range(250):
+        total = lt.dense(made, placeholder((16, 16), "int8", f"w{n}"), name=f"dense{n}")
+        made = lt.requantise(total, 6, name=f"narrow{n}")
+    s = lt.create_schedule(made)
+    s[made].split(s[made].axis[0], factor=3)
+    assert len(plan_lanes(s, lt.load_config("vta")).known) == 500
