@@ -3,6 +3,7 @@
 Processes know the first before they measure.
 """
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict, replace
@@ -14,6 +15,7 @@ from lathe.optimiser.kept import ROOMS, sources_of
 from lathe.sweeps.energy import OWN
 from lathe.sweeps.hardware import Hardware, tools_of
 from lathe.sweeps.machines import machine_of
+from lathe.sweeps.measurable import Scripted
 from lathe.sweeps.measurement import Options, Row, measure
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import known_workloads, make
@@ -82,6 +84,17 @@ def content_of(point: Point) -> str:
     except LatheError:
         return ""
     return work.content()
+
+
+def changed_meanwhile(point: Point) -> str:
+    """What is said of a row whose files were edited while it was measured."""
+    reason = "A file that it follows from has changed while it was measured{}. Run the sweep again{}."
+    with contextlib.suppress(LatheError):
+        work = make(point.workload, point.parameters)
+        if isinstance(work, Scripted):
+            remedy = "; if the script writes it, let it write elsewhere, or name the files that it reads with files"
+            return reason.format(f": {work.newest()!r}", remedy)
+    return reason.format("", "")
 
 
 def digest_of(path: str) -> str:

@@ -30,7 +30,7 @@ from lathe.networks.steps import NpuStep
 from lathe.scheduler import bound
 from lathe.scripts import SCRIPT_NAME, beside, functions_of, installed, lines_of, read_source
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.script_files import named_files, script_digest
+from lathe.sweeps.script_files import named_files, newest_file, script_digest
 
 Compiled: TypeAlias = Program | NetworkProgram
 Arrays: TypeAlias = Mapping[str, Any]
@@ -274,8 +274,14 @@ class Scripted:
 
     def content(self) -> str:
         """The digest of the function's name and of what the script follows from (``script_files.py``)."""
-        files = None if self.files is None else self.files.split()
-        return hashlib.sha256(f"{self.function} {script_digest(self.path, files)}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.function} {script_digest(self.path, self._named())}".encode()).hexdigest()
+
+    def newest(self) -> str:
+        """Which of the files that the script follows from has changed last."""
+        return newest_file(self.path, self._named())
+
+    def _named(self) -> list[str] | None:
+        return None if self.files is None else self.files.split()
 
     def _made(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
         with _modules_of(self.path.resolve().parent), beside(self.path), lines_of(self.path):

@@ -5,6 +5,7 @@ count, unless it says itself which ones do.
 """
 
 import ast
+import contextlib
 import hashlib
 import json
 import os
@@ -36,12 +37,8 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
     Raises SweepError for files that are not there, and for more than 2000 of them or 1 GiB.
     """
     folder = script.resolve().parent
-    own = [script.resolve()]
-    for each in dict.fromkeys([folder, script.absolute().parent]):  # a script behind a link has two
-        own += [path for path in _below(each) if files is None or _is_python(path)]
-    found = dict.fromkeys([*own, *named_files(script, files or ())])
     content, modules, size = hashlib.sha256(), set[str](), 0
-    for number, path in enumerate(sorted(found)):
+    for number, path in enumerate(sorted(_counted(script, files))):
         try:
             state = path.stat()
         except OSError:
@@ -58,6 +55,23 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
         modules |= imported
     content.update(json.dumps(_versions(frozenset(modules))).encode())
     return content.hexdigest()
+
+
+def newest_file(script: Path, files: Sequence[str] | None = None) -> str:
+    """Which of the files that count has changed last: its path from the script's folder."""
+    last = (0, script)
+    for path in _counted(script, files):
+        with contextlib.suppress(OSError):  # it has just gone
+            last = max(last, (path.stat().st_ctime_ns, path))
+    return os.path.relpath(last[1], script.resolve().parent)
+
+
+def _counted(script: Path, files: Sequence[str] | None) -> set[Path]:
+    """The files that count."""
+    found = {script.resolve(), *named_files(script, files or ())}
+    for folder in {script.resolve().parent, script.absolute().parent}:  # a script behind a link has two
+        found |= {path for path in _below(folder) if files is None or _is_python(path)}
+    return found
 
 
 def _is_python(path: Path) -> bool:

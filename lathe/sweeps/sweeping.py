@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from lathe.sweeps.cluster import check_cluster
 from lathe.sweeps.execution import Running, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
-from lathe.sweeps.keys import measuring_sources, point_key
+from lathe.sweeps.keys import changed_meanwhile, measuring_sources, point_key
 from lathe.sweeps.locating import places_like
 from lathe.sweeps.measurement import AGAIN, CHANGED, NUMBERS, OK, Options, Row
 from lathe.sweeps.search import needed, run_search
@@ -103,8 +103,7 @@ class _Keeper:
         """The row, or one that says that what it was measured of has changed meanwhile: it may be of either."""
         if row.key in ("", self.key(row.point)):
             return row
-        reason = "A file that it follows from has changed while it was measured. Run the sweep again."
-        return Row(row.point, CHANGED, reason, seconds=row.seconds)
+        return Row(row.point, CHANGED, changed_meanwhile(row.point), seconds=row.seconds)
 
     def keep(self, place: int, row: Row) -> None:
         """Write a row."""

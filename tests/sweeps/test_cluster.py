@@ -129,8 +129,10 @@ def build(machine, kind, n=0):
 
 def faults(folder, text):
     """A sweep of points that may end their process (1), take long (2) or end the worker that started it (3)."""
-    (folder / "faults.py").write_text(FAULTS.format(tried=str(folder / "tried")))
-    (folder / "sweep.yaml").write_text(f"workloads:\n  - python: {{path: faults.py, {text}}}\n")
+    script = folder / "script" / "faults.py"  # what it writes lies outside of its folder, where all files count
+    script.parent.mkdir()
+    script.write_text(FAULTS.format(tried=str(folder / "tried")))
+    (folder / "sweep.yaml").write_text(f"workloads:\n  - python: {{path: script/faults.py, {text}}}\n")
     return folder / "sweep.yaml"
 
 
@@ -191,7 +193,7 @@ def children_of(number):
 @pytest.mark.slow
 def test_only_the_point_that_ends_workers_of_a_cluster_is_lost(tmp_path):
     path = faults(tmp_path, "kind: 3")
-    path.write_text(path.read_text() + "  - python: {path: faults.py, kind: 0, n: [0, 1, 2, 3, 4, 5]}\n")
+    path.write_text(path.read_text() + "  - python: {path: script/faults.py, kind: 0, n: [0, 1, 2, 3, 4, 5]}\n")
     with running_cluster(tmp_path, "--nanny") as (address, _):
         result = run("sweep", path, "-o", tmp_path / "r.db", "--cluster", address)
     assert result.exit_code == 0, result.stderr

@@ -411,7 +411,8 @@ def test_rows_of_what_changes_meanwhile_are_measured_again(folder):
     (first,) = lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)
     assert (first["status"], first["reason"]) == (
         "files changed",
-        "A file that it follows from has changed while it was measured. Run the sweep again.",
+        "A file that it follows from has changed while it was measured: 'width.txt'. Run the sweep again; if the "
+        "script writes it, let it write elsewhere, or name the files that it reads with files.",
     )
     (second,) = lt.sweep(folder / "sweep.yaml", output=folder / "r.db", jobs=1)
     assert (second["status"], second["bytes_written"]) == ("ok", 4 * 32)
