@@ -4,9 +4,10 @@ Programs: convolutions of any stride, dilation and groups, depthwise and transpo
 chains of up to four with residuals, in odd sizes, for 1 to 8 images. Machines: a batch of 1 to 4, blocks of 4 to 32,
 small to large scratchpads, buses, latencies of 0 to 200. A pair counts if its bound is between 10,000 and 400,000
 cycles, and its layers fit: with what they move by the best tilings into half of each scratchpad (`random_pairs.py`),
-the bound is at most 1.25 times as high. Outputs are compared with NumPy; `share` is bound by cycles.
+the bound is at most 1.25 times as high. Outputs are compared with NumPy; `share` is bound by cycles. With `--budget`
+the schedules are searched for among so many candidates.
 
-    python benchmarks/pairs.py [--pairs N] [--first SEED] [--worst N] [--rtl N] [--json]
+    python benchmarks/pairs.py [--pairs N] [--first SEED] [--worst N] [--rtl N] [--budget N] [--json]
 """
 
 import argparse
@@ -49,7 +50,7 @@ class Pair:
         return self.bound / self.cycles if self.cycles else 0.0
 
 
-def measured(seed: int, hardware: bool) -> Pair | None:
+def measured(seed: int, hardware: bool, budget: int = 1) -> Pair | None:
     """A pair, built and run; None if it does not count. Raises AssertionError where an output is wrong."""
     random = Random(seed)
     made, config = program(random), machine(random)
@@ -60,7 +61,8 @@ def measured(seed: int, hardware: bool) -> Pair | None:
         return None
     inputs = list(placeholders([output]))
     start = time.perf_counter()
-    program_ = lt.build(output, [*inputs, output], config)
+    chosen = output if budget == 1 else lt.autoschedule(output, config, budget=budget, cache=False)
+    program_ = lt.build(chosen, [*inputs, output], config)
     seconds = time.perf_counter() - start
     generator = np.random.default_rng(seed)
     given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in inputs}
@@ -98,13 +100,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--worst", type=int, default=10, help="how many of the worst are told")
     parser.add_argument("--rtl", type=int, default=0, help="how many run on the RTL, too")
+    parser.add_argument("--budget", type=int, default=1, help="candidates to search among; 1 is the default schedule")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     pairs: list[Pair] = []
     seed = given.first
     while len(pairs) < given.pairs:
         try:
-            pair = measured(seed, len(pairs) < given.rtl)
+            pair = measured(seed, len(pairs) < given.rtl, given.budget)
         except lt.LatheError as error:
             print(f"seed {seed} is refused: {error}", file=sys.stderr)
             pair = None

@@ -1,7 +1,10 @@
 """The `lathe` command: gathers the subcommands and turns users' mistakes into one paragraph and exit status 2."""
 
 import atexit
+import errno
 import gc
+import os
+import sys
 from typing import Any
 
 import click
@@ -50,6 +53,20 @@ class Reporting(click.Group):
                 notes.append("(This is a limit of Lathe, neither of the machine nor of the program.)")
             click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             ctx.exit(USER_ERROR)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or error.filename is not None or ctx.params["debug"]:
+                raise
+            # What cannot be written to a file is told where it is written, with the file's name.
+            click.echo(
+                "Error: Standard output must have room for all that is printed, and has none. Make room.", err=True
+            )
+            _leave_unwritten()
+            ctx.exit(USER_ERROR)
+
+
+def _leave_unwritten() -> None:
+    """What standard output had no room for is not tried again at the end, where Python would tell of it once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_fault(fault: MachineFault) -> str:

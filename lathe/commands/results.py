@@ -16,6 +16,7 @@ from lathe.configs.atomic import check_writable, write_bytes, write_text
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.pareto import metrics_of, pareto_front
+from lathe.sweeps.present import left_out, present_rows
 from lathe.sweeps.store import reading_store
 from lathe.sweeps.sweeping import flat_rows
 from lathe.sweeps.tables import SECONDS, csv_lines, workload_of
@@ -36,6 +37,7 @@ SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
 @click.option(
     "--metrics", metavar="A,B", help="The numbers of the table.  [default: those of --pareto, or the main ones]"
 )
+@click.option("--all", "every", is_flag=True, help="Also rows of files and options as they were before.")
 @json_option
 def results(
     store: Path,
@@ -44,6 +46,7 @@ def results(
     output: Path | None,
     pareto: str | None,
     metrics: str | None,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Show what a sweep has measured so far.
@@ -51,7 +54,8 @@ def results(
     RESULTS.db is a store that `lathe sweep -o RESULTS.db` writes, also while it does. JSON is a list of flat rows;
     values that depend on the run have keys with "second" in them. --pareto keeps the rows for which no other of the
     same workload is at least as good in all of the metrics and better in one. A store has all metrics, of which the
-    table shows some.
+    table shows some. A point that was measured with a file or an option as it was before counts as the last sweep has
+    named it, unless --all is given.
     """
     if as_csv + as_json + as_parquet > 1:
         raise SweepError("The form of results must be one of --csv, --json and --parquet, not several. Choose one.")
@@ -66,7 +70,9 @@ def results(
     if output is not None:
         check_writable(output)
     with reading_store(store) as opened:
-        rows: Sequence[Mapping[str, Any]] = flat_rows(opened)
+        stored = opened.rows()
+    present = stored if every else present_rows(stored)
+    rows: Sequence[Mapping[str, Any]] = flat_rows(present)
     shown = () if metrics is None else metrics_of(metrics, rows, "--metrics")
     objectives: tuple[str, ...] = ()
     if pareto is not None:
@@ -85,7 +91,7 @@ def results(
     elif as_json:
         _print_or_write(json_text(rows), output)
     else:
-        print_table(rows, objectives, shown)
+        print_table(rows, objectives, shown, left_out(stored, present))
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -123,8 +129,13 @@ def _print_or_write(text: str, output: Path | None) -> None:
         write_text(output, text)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str], metrics: Sequence[str] = ()) -> None:
-    """The rows with chosen numbers, or those that matter; what all have in common stands above them."""
+def print_table(
+    rows: Sequence[Mapping[str, Any]], objectives: Sequence[str], metrics: Sequence[str] = (), without: str = ""
+) -> None:
+    """The rows with chosen numbers, or those that matter; what all have in common stands above them.
+
+    ``without``: what is said of rows that are not among them.
+    """
     names = [key for key in (rows[0] if rows else ()) if key not in (*NUMBERS, "status", "reason", SECONDS)]
     varying = [name for name in names if len({str(row[name]) for row in rows}) > 1]
     fixed = ", ".join(f"{name} {rows[0][name]}" for name in names if name not in varying and rows[0][name] is not None)
@@ -140,6 +151,8 @@ def print_table(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str], me
     which = f" that none beats in {', '.join(objectives)}" if objectives else ""
     which += ", each among those of its workload" if objectives and len({workload_of(row) for row in rows}) > 1 else ""
     out.print(f"\n{len(rows)} rows{which}: {told}" if rows else "no rows", soft_wrap=True)
+    if without:
+        out.print(f"without {without}: --all lists them, too", soft_wrap=True)
 
 
 def number_told(name: str, value: object) -> str:

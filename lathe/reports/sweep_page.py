@@ -9,6 +9,7 @@ from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.sweep_data import sweep_data
 from lathe.reports.totals import grouped
 from lathe.sweeps.measurement import OK
+from lathe.sweeps.present import left_out, present_rows
 from lathe.sweeps.store import StoredRow, reading_store
 
 SCRIPTS = ("table.js", "sweep.js", "points.js", "front.js", "parallel.js")
@@ -20,10 +21,11 @@ def sweep_page(path: Path) -> Page:
     Nothing of the store is changed.
     """
     with reading_store(path) as store:
-        rows = store.rows()
+        stored = store.rows()
+    rows = present_rows(stored)
     measured = sum(row.status == OK for row in rows)
     told = f"{grouped(len(rows))} points of a sweep, of which {grouped(measured)} have numbers"
-    sections = [_summary(rows)]
+    sections = [_summary(rows, left_out(stored, rows))]
     if rows:
         sections += [_filter()]
         sections += [_front(), _parallel()] if measured else []
@@ -31,7 +33,7 @@ def sweep_page(path: Path) -> Page:
     return Page(path.name, told, sections, {"sweep": sweep_data(rows)}, SCRIPTS if rows else ())
 
 
-def _summary(rows: Sequence[StoredRow]) -> Markup:
+def _summary(rows: Sequence[StoredRow], without: str) -> Markup:
     statuses = Counter(row.status for row in rows)
     workloads = dict.fromkeys(str(row.columns.get("workload")) for row in rows)
     bases = dict.fromkeys(str(row.columns.get("base")) for row in rows)
@@ -39,6 +41,7 @@ def _summary(rows: Sequence[StoredRow]) -> Markup:
     told += [(status, grouped(count)) for status, count in statuses.most_common()]
     told += [("workloads", _listed(workloads)), ("base machines", _listed(bases))] if rows else []
     told += [("time of measuring", f"{grouped(round(sum(row.seconds for row in rows)))} s")]
+    told += [("left out", without)] if without else []
     return section("Summary", facts(told), id_="summary")
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,6 +53,8 @@ MIGRATIONS = (
     "create index rows_by_place on rows (place)",
     # 3: what each layer of a point cost, which tables leave out and pages show.
     "alter table rows add column layers text not null default '{}'",
+    # 4: which sweep of the store has named a row last: rows of files as they were before stay, too.
+    "alter table rows add column run integer not null default 0",
 )
 """What makes a store of each version from one of the version before; the first makes it from an empty file."""
 VERSION = len(MIGRATIONS)
@@ -60,7 +62,10 @@ VERSION = len(MIGRATIONS)
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A row: its point's key and place, the sources that measured it, its status, its seconds, columns and layers."""
+    """A row: its point's key and place, the sources that measured it, its status, its seconds, columns and layers.
+
+    ``run``: the last sweep that has named it, of all that have written to the store, counted from 1.
+    """
 
     point: str
     place: int
@@ -69,6 +74,7 @@ class StoredRow:
     seconds: float
     columns: Mapping[str, Any]
     layers: Layers = field(default_factory=dict)
+    run: int = 0
 
 
 class Store:
@@ -86,22 +92,35 @@ class Store:
     def write(self, row: StoredRow) -> None:
         """Keep a row, in the place of one that the same point has. Raises SweepError where it cannot be written."""
         content, layers = json.dumps(dict(row.columns)), json.dumps(dict(row.layers), separators=(",", ":"))
-        values = (row.point, row.place, row.sources, row.status, row.seconds, content, layers)
+        values = (row.point, row.place, row.sources, row.status, row.seconds, content, layers, row.run)
         with _told(self.path):
-            self.connection.execute("insert or replace into rows values (?, ?, ?, ?, ?, ?, ?)", values)
+            self.connection.execute("insert or replace into rows values (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    def next_run(self) -> int:
+        """The number of a sweep that begins now."""
+        with _told(self.path):
+            last: int = self.connection.execute("select max(run) from rows").fetchone()[0] or 0
+        return last + 1
+
+    def name(self, points: Iterable[str], run: int) -> None:
+        """Note that a sweep has named the rows of these points. Raises SweepError where it cannot be written."""
+        with _told(self.path):
+            self.connection.execute("begin immediate")
+            self.connection.executemany("update rows set run = ? where point = ?", ((run, each) for each in points))
+            self.connection.execute("commit")
 
     def rows(self) -> list[StoredRow]:
         """All rows, in the order of their places."""
         with _told(self.path):
             found = self.connection.execute(
-                "select point, place, sources, status, seconds, content, layers from rows order by place, point"
+                "select point, place, sources, status, seconds, run, content, layers from rows order by place, point"
             ).fetchall()
         for row in found:
-            if tuple(map(type, row[:5])) != (str, int, str, str, float):
-                _refuse(self.path, f"whole, and is damaged: a row says {shown(row[:5])}")
+            if tuple(map(type, row[:6])) != (str, int, str, str, float, int):
+                _refuse(self.path, f"whole, and is damaged: a row says {shown(row[:6])}")
         return [
-            StoredRow(point, place, sources, status, seconds, self._columns(content), self._columns(layers))
-            for point, place, sources, status, seconds, content, layers in found
+            StoredRow(point, place, sources, status, seconds, self._columns(content), self._columns(layers), run)
+            for point, place, sources, status, seconds, run, content, layers in found
         ]
 
     def _columns(self, content: Any) -> dict[str, Any]:
@@ -150,7 +169,7 @@ def writing_store(path: Path) -> Iterator[Store]:
         connection = _connected(f"{_uri(path)}?mode=rwc")
     with contextlib.closing(connection):
         with _told(path):
-            _migrate(connection)
+            _migrate(connection, path)
             # The schema is in the file itself, not in its log: the first bytes say whose file it is from the beginning.
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
@@ -176,7 +195,7 @@ def reading_store(path: Path) -> Iterator[Store]:
             connection = _connected(f"{_uri(_copied(path, folder))}?mode=rw")
         with contextlib.closing(connection):
             with _told(path):
-                _migrate(connection)
+                _migrate(connection, path)
             yield Store(path, connection)
 
 
@@ -207,13 +226,14 @@ def _uri(path: Path) -> str:
     return path.absolute().as_uri()
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    version = connection.execute("pragma user_version").fetchone()[0]
-    if version == VERSION:
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    if _version_of(connection)[0] == VERSION:
         return
     connection.execute("pragma journal_mode = delete")
     connection.execute("begin exclusive")
-    version = connection.execute("pragma user_version").fetchone()[0]  # another may have been quicker
+    version, application = _version_of(connection)  # another may have been quicker
+    if version:
+        _check_version(path, version, application)
     for step in MIGRATIONS[version:]:
         connection.execute(step)
     connection.execute(f"pragma application_id = {APPLICATION}")
@@ -249,12 +269,7 @@ def _check(path: Path) -> int:
     if len(head) < 100 or not head.startswith(HEADER):
         _refuse(path, "a store of a sweep, and is no database of SQLite")
     version, application = int.from_bytes(head[60:64], "big"), int.from_bytes(head[68:72], "big")
-    if application != APPLICATION:
-        _refuse(path, f"a store of a sweep, and is another program's database (application {application:#x})")
-    if version == 0:  # which is written together with whose file it is
-        _refuse(path, "whole, and is damaged: it is of version 0, which there has never been")
-    if version > VERSION:
-        _refuse(path, f"of version {VERSION} or below, and is of version {version}, which a later Lathe has written")
+    _check_version(path, version, application)
     with contextlib.ExitStack() as stack:
         looked_at, mode = path, "mode=ro&immutable=1"
         if _has_log(path) or _has_journal(path):  # a log is read with the file, which changes both: in a copy
@@ -263,10 +278,12 @@ def _check(path: Path) -> int:
             with contextlib.closing(_connected(f"{_uri(looked_at)}?{mode}")) as connection:
                 found = connection.execute("pragma quick_check(1)").fetchone()[0]
                 columns = _columns_of(connection)
+                version, application = _version_of(connection)  # what is in its log counts
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of messages that have a damaged name in them
             found, columns = str(error), []
     if found != "ok":
         _refuse(path, f"whole, and is damaged: {' '.join(found.split())}")
+    _check_version(path, version, application)
     with contextlib.closing(sqlite3.connect(":memory:")) as made:
         for step in MIGRATIONS[:version]:
             made.execute(step)
@@ -274,6 +291,24 @@ def _check(path: Path) -> int:
             told = ", ".join(columns) or "none"
             _refuse(path, f"whole, and is damaged: its columns are {told}, not {', '.join(expected)}")
     return version
+
+
+def _check_version(path: Path, version: int, application: int) -> None:
+    """Raise SweepError unless a file is a store, of this version or an earlier one."""
+    if application != APPLICATION:
+        _refuse(path, f"a store of a sweep, and is another program's database (application {application:#x})")
+    if version == 0:  # which is written together with whose file it is
+        _refuse(path, "whole, and is damaged: it is of version 0, which there has never been")
+    if version > VERSION:
+        _refuse(path, f"of version {VERSION} or below, and is of version {version}, which a later Lathe has written")
+
+
+def _version_of(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The version of a database, and whose it is."""
+    version, application = (
+        connection.execute(f"pragma {name}").fetchone()[0] for name in ("user_version", "application_id")
+    )
+    return version, application & 0xFFFFFFFF
 
 
 def _columns_of(connection: sqlite3.Connection) -> list[str]:

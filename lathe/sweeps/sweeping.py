@@ -1,6 +1,6 @@
 """A whole sweep: from its file to a store or a table, going on where an earlier one ended."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +73,7 @@ class _Keeper:
         self.store, self.sweep = store, sweep
         self.options: Options = options_of(sweep, check)
         self.sources = measuring_sources(sweep.hardware)
+        self.run = store.next_run()
         self.places: dict[str, int] = {}
         """The first place of each point that is there: points of several workloads may be the same."""
         for each in range(len(sweep.workloads)):  # what has no key is told before anything is measured
@@ -89,14 +90,16 @@ class _Keeper:
             places = iter(sorted(place for place in alike if self.sweep.broken(self.sweep.point(place)) is None))
         chosen = ((place, self.sweep.point(place)) for place in places)
         keyed = ((place, point, self.key(point)) for place, point in chosen)
-        kept = {}
+        kept, named = {}, list[str]()
         for place, point, key in keyed:
             if key not in found:
                 continue
             kept[place] = _row_of(point, found[key])
+            named.append(key)
             if key not in self.places and found[key].place != place:  # of another sweep, or the same point's second
                 self.store.write(replace(found[key], place=place))
             self.places.setdefault(key, place)
+        self.store.name(named, self.run)
         return kept
 
     def checked(self, row: Row) -> Row:
@@ -109,7 +112,8 @@ class _Keeper:
         """Write a row."""
         key, columns = self.key(row.point), values_of(row)
         place = self.places[key] = min(place, self.places.get(key, place))
-        stored = StoredRow(key, place, self.sources, row.status, round(row.seconds, 6), columns, row.layers)
+        seconds = round(row.seconds, 6)
+        stored = StoredRow(key, place, self.sources, row.status, seconds, columns, row.layers, self.run)
         self.store.write(stored)
 
     def key(self, point: Point) -> str:
@@ -123,9 +127,9 @@ def _row_of(point: Point, stored: StoredRow) -> Row:
     return Row(point, stored.status, reason, numbers, stored.seconds, stored.layers)
 
 
-def flat_rows(store: Store) -> list[dict[str, Any]]:
-    """The rows of a store as flat values, all with the same keys; what a row does not have is None."""
-    rows = [{**row.columns, SECONDS: row.seconds} for row in store.rows()]
+def flat_rows(stored: Iterable[StoredRow]) -> list[dict[str, Any]]:
+    """Rows of a store as flat values, all with the same keys; what a row does not have is None."""
+    rows = [{**row.columns, SECONDS: row.seconds} for row in stored]
     keys = dict.fromkeys(key for row in rows for key in row)
     of_workloads = dict.fromkeys(name for row in rows for name, _ in workload_of(row))
     leading = [

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -91,3 +92,12 @@ def test_a_command_ends_without_looking_through_all_objects():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("]\nTrue\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
+def test_standard_output_without_room_is_told():
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-c", "from lathe.command_line import main; main()", "configs"]
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "Error: Standard output must have room for all that is printed, and has none. Make room.\n"

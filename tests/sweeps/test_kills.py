@@ -58,7 +58,7 @@ def rows_of(folder):
     """The rows so far, without what depends on the run."""
     try:
         with reading_store(folder / "r.db") as store:
-            rows = flat_rows(store)
+            rows = flat_rows(store.rows())
     except SweepError:
         return []
     return [{key: value for key, value in row.items() if key != SECONDS} for row in rows]

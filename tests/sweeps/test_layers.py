@@ -1,5 +1,7 @@
 """What a row keeps of its layers: they add up to the point, and a store that goes on has them, too."""
 
+from dataclasses import replace
+
 import onnx
 import pytest
 from qdq_models import QdqModel
@@ -52,5 +54,5 @@ def test_a_store_keeps_layers_and_one_that_goes_on_does_not_lose_them(tmp_path):
         first = store.rows()
     lt.sweep(source, output=tmp_path / "r.db", jobs=1)
     with reading_store(tmp_path / "r.db") as store:
-        assert store.rows() == first
+        assert store.rows() == [replace(row, run=2) for row in first]
     assert [sum(row.layers["cycles"]) for row in first] == [row.columns["cycles"] for row in first]

@@ -5,6 +5,8 @@ import json
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -122,6 +124,18 @@ def newer(path):
     connection.close()
 
 
+def newer_in_its_log(path):
+    """As a writer leaves it that is killed: the file itself is of this version."""
+    with writing_store(path) as store:
+        store.write(row())
+    script = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('pragma user_version = 99'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=True)
+    assert path.with_name(f"{path.name}-wal").stat().st_size
+    assert path.read_bytes()[63] == VERSION
+
+
 def large(path):
     with writing_store(path) as store:
         for place in range(200):
@@ -177,16 +191,17 @@ def short(path):
 WRONG = {
     foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
     newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
+    newer_in_its_log: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
     damaged: "must be whole, and is damaged: ",
     cut: "must be whole, and is damaged: ",
     versionless: "must be whole, and is damaged: it is of version 0, which there has never been",
     older_than_it_is: (
-        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, layers, not "
-        "point, place, sources, status, seconds, content"
+        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, layers, run, "
+        "not point, place, sources, status, seconds, content"
     ),
     without_a_column: (
-        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, not point, "
-        "place, sources, status, seconds, content, layers"
+        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, run, not "
+        "point, place, sources, status, seconds, content, layers, run"
     ),
     with_a_damaged_name: "must be whole, and is damaged: ",
     text: "must be a store of a sweep, and is no database of SQLite",
