@@ -8,6 +8,7 @@ on them builds a comparison. A node may be shared by several parents. Every node
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import ClassVar, Literal, NoReturn, TypeAlias
 
 from lathe.configs.notebook import repr_html
@@ -368,6 +369,10 @@ class Computation:
     attrs: Mapping[str, object] = field(default_factory=dict)
     where: Expr | None = None
     template: Template | None = None  # what it says before the program's parameters are bound, if it has any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attrs, MappingProxyType):
+            object.__setattr__(self, "attrs", MappingProxyType(dict(self.attrs)))
 
     _repr_html_ = repr_html
 

@@ -7,18 +7,16 @@ from lathe.frontend import Axis
 from lathe.frontend.indices.linear import Linear, LoopVariable
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class LoopAxis:
     """A loop of a stage, as schedule commands name it: an axis of the computation, or one that a command made.
 
     Two loop axes are the same only if they are the same object; ``name`` is for people.
     """
 
-    __slots__ = ("kind", "name", "source")
-
-    def __init__(self, name: str, kind: str, source: Axis | None = None) -> None:
-        self.name = name
-        self.kind = kind
-        self.source = source
+    name: str
+    kind: str
+    source: Axis | None = None
 
     def __repr__(self) -> str:
         return f"LoopAxis({self.name})"

@@ -35,11 +35,16 @@ def read_only(mapping: Mapping[K, T]) -> MappingProxyType[K, T]:
     return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(mapping)
 
 
+def _protect(arrays: Mapping[Tensor, NDArray[Any]]) -> None:
+    for each in arrays.values():
+        each.setflags(write=False)
+
+
 @dataclass(frozen=True, eq=False)
 class ScheduleState:
     """In which order, nesting and memory the stages of a program are computed.
 
-    All its mappings are read-only, however they were given.
+    All its mappings are read-only, however they were given, and so are the arrays of ``constants``.
     """
 
     program: tuple[Tensor, ...]
@@ -66,6 +71,7 @@ class ScheduleState:
 
     def __post_init__(self) -> None:
         self.__dict__.update((name, read_only(getattr(self, name))) for name in MAPPINGS)
+        _protect(self.constants)
 
     @cached_property
     def tables(self) -> Tables:
@@ -92,6 +98,8 @@ class ScheduleState:
                 new.__dict__[name] = read_only(new.__dict__[name])
         if "stages" in changes:
             new.__dict__.pop("tables", None)
+        if "constants" in changes:
+            _protect(new.constants)
         return new
 
     def with_stages(

@@ -19,13 +19,11 @@ ACROSS_CORES = ("parallelize", "distribute")
 """Marks of loops whose iterations may run on different cores."""
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class StageId:
     """Which stage of a schedule: the same in all its states, whatever the stage computes by then."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name  # as it was at first, for people
+    name: str  # as it was at first, for people
 
     def __repr__(self) -> str:
         return f"StageId({self.name})"

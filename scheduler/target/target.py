@@ -1,7 +1,9 @@
 """What a machine can be asked: where results are computed, what is read from where, and what fits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
 from lathe.frontend.nodes import Computation, Read
@@ -35,12 +37,13 @@ class Target:
         return self.config.name
 
     @cached_property
-    def memories(self) -> dict[str, Scratchpad]:
+    def memories(self) -> Mapping[str, Scratchpad]:
         """The scratchpads by name."""
-        return {
+        found = {
             name: Scratchpad(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
             for name in SCRATCHPADS
         }
+        return MappingProxyType(found)
 
     @property
     def near(self) -> Scratchpad:

@@ -2,10 +2,12 @@
 
 import ast
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from enum import Enum
 from pathlib import Path
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 
+import numpy
 import pytest
 
 import lathe as lt
@@ -73,6 +75,44 @@ def test_nor_one_of_its_stages():
                     assert isinstance(mapping, MappingProxyType), each.name
                 assert not isinstance(mapping, list | set), each.name
     assert {"marks", "threads"} & filled
+
+
+def reached(value, path, seen):
+    """All objects that a value leads to by fields and elements, each with a way to it."""
+    if id(value) in seen or isinstance(value, ATOMS):
+        return
+    seen[id(value)] = value  # which keeps it, so that no other object gets its number
+    yield path, value
+    if isinstance(value, Mapping):
+        members = [("key", key) for key in value] + [("value", each) for each in value.values()]
+    elif isinstance(value, tuple | frozenset | list | set):
+        members = [("element", each) for each in value]
+    elif is_dataclass(value):
+        members = [(each.name, getattr(value, each.name)) for each in fields(value)]
+    else:
+        members = []
+    for name, member in members:
+        yield from reached(member, (*path, name), seen)
+
+
+ATOMS = (str, int, float, bytes, Enum, FunctionType, type, type(None))
+
+
+def test_all_that_is_reached_from_a_state_or_a_machine_is_frozen():
+    seen: dict[int, object] = {}
+    kinds = set[str]()
+    for root in (*states(), Target(lt.load_config("vta")), Target(lt.load_config("vta")).memories):
+        for path, value in reached(root, (type(root).__name__,), seen):
+            kinds.add(type(value).__name__)
+            if isinstance(value, tuple | frozenset | MappingProxyType | range):
+                continue
+            if isinstance(value, numpy.ndarray):
+                assert not value.flags.writeable, path
+                continue
+            assert is_dataclass(value), (path, type(value))
+            with pytest.raises((FrozenInstanceError, TypeError)):
+                setattr(value, fields(value)[0].name, None)
+    assert {"LoopAxis", "StageId", "Computation", "Split", "Scratchpad", "Axis", "Tensor"} <= kinds
 
 
 def test_a_mapping_that_is_given_is_not_copied():
