@@ -5,8 +5,9 @@ after the other, as chunks are; then all that belongs to the first part comes be
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, takewhile
-from math import ceil, lcm, prod
+from math import ceil, gcd, lcm, prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import walk
@@ -43,6 +44,18 @@ def is_stored(chunk: ChunkNode) -> bool:
     return state.scope == DRAM and state.rule == "dma" and state.storage is None
 
 
+@dataclass(frozen=True)
+class _End:
+    """Where a chain of so many chunks ends: steps and instructions of the compute unit behind its store, the least
+    block of which all their parts can be made, and what divides all places where they begin."""
+
+    length: int
+    steps: float
+    instructions: int
+    block: int
+    begins: int
+
+
 class PartSizes:
     """Sizes of parts by what it takes to store them, in whole elements of all that they are made of."""
 
@@ -55,18 +68,31 @@ class PartSizes:
         if any(DTYPES[chain[0][0].placement.state.tensor.dtype].bits > 8 for chain in chains):
             return None  # bytes are shifted down and stored one after the other: the bus has no rest
         chains = [list(takewhile(_by_rule_of_lathe, chain)) for chain in chains]
-        whole = max((self._steps(chain) for chain in chains), default=0)
+        ends = [list(self._ends(chain)) for chain in chains]
+        whole = max((each[-1].steps for each in ends if each), default=0)
         found = [
-            (cost + whole - self._steps(part), len(part), n, size)
+            (cost + whole - end.steps, end.length, n, size)
             for n, chain in enumerate(chains)
-            for part in (chain[:end] for end in range(2, len(chain) + 1))
-            for cost, size in self._costs(part)
+            for end in ends[n]
+            if end.length > 1
+            for cost, size in self._costs(chain, end)
         ]
         best = min(found, default=None)
         if best is None or best[0] >= whole + self._stored(chains[0][0][0]):
             return None
         _, length, n, size = best
         return chains[n][:length], size
+
+    def _ends(self, chain: Chain) -> Iterator["_End"]:
+        """Where a chain may end: behind each of its chunks, of which the first is the store."""
+        steps, instructions, block, begins = 0.0, 0, 1, 0
+        for number, (chunk, dim, _, first) in enumerate(chain):
+            if number:
+                steps += self._steps(chunk)
+                instructions += _instructions_of(chunk)
+            block = lcm(block, self.physical[chunk.placement.stage].step(dim))
+            begins = gcd(begins, first.constant, *first.terms.values())
+            yield _End(number + 1, steps, instructions, block, begins)
 
     def _stored(self, chunk: ChunkNode) -> float:
         """Cycles that the bus takes to store what a chunk makes."""
@@ -79,26 +105,21 @@ class PartSizes:
         form = self.physical[chunk.placement.stage]
         return [form.blocks(dim, 0, extent) for dim, extent in enumerate(_extents(chunk))]
 
-    def _steps(self, chain: Chain) -> float:
-        """Steps of the compute unit for what is stored, roughly."""
-        steps = 0.0
-        for chunk, _, _, _ in chain[1:]:
-            axes = chunk.placement.state.computation.reduce_axes
-            own = {each for axis in axes for each in chunk.roots[axis].variables()}
-            depth = prod(extent for each, extent in chunk.loops if each in own)
-            each = depth / self.config.block_in if axes else _instructions_of(chunk)
-            steps += prod(self._elements(chunk)) * max(each, 1)
-        return steps
+    def _steps(self, chunk: ChunkNode) -> float:
+        """Steps of the compute unit for a chunk, roughly."""
+        axes = chunk.placement.state.computation.reduce_axes
+        own = {each for axis in axes for each in chunk.roots[axis].variables()}
+        depth = prod(extent for each, extent in chunk.loops if each in own)
+        each = depth / self.config.block_in if axes else _instructions_of(chunk)
+        return prod(self._elements(chunk)) * max(each, 1)
 
-    def _costs(self, chain: Chain) -> Iterator[tuple[float, int]]:
+    def _costs(self, chain: Chain, end: "_End") -> Iterator[tuple[float, int]]:
         """Cycles from when the chain begins, roughly, with each number of parts, and the size of a part."""
         store, along, loop, _ = chain[0]
-        form, config = self.physical[store.placement.stage], self.config
-        step = lcm(*(self.physical[chunk.placement.stage].step(dim) for chunk, dim, _, _ in chain))
-        begins = (part for _, _, _, first in chain for part in (first.constant, *first.terms.values()))
-        if any(part % step for part in begins):
+        form, config, step, steps = self.physical[store.placement.stage], self.config, end.block, end.steps
+        if end.begins % step:
             return
-        stored, steps = self._stored(store), self._steps(chain)
+        stored = self._stored(store)
         elements = self._elements(store)
         outside = [elements[dim] for dim in form.order[: form.order.index(along)]]
         if sum(count > 1 for count in outside) > 1:
@@ -112,7 +133,7 @@ class PartSizes:
             part = [size * step if dim == along else extent for dim, extent in enumerate(box)]
             stores = parts * max(instructions_of(form, part), prod(outside))  # a STORE takes what lies together
             each = (config.memory.latency + HANDLING) * max(stores - together, 0)
-            computed = steps + (parts - 1) * BEGIN * sum(_instructions_of(chunk) for chunk, _, _, _ in chain[1:])
+            computed = steps + (parts - 1) * BEGIN * end.instructions
             yield max(computed + stored / parts, computed / parts + stored) + each, size * step
 
 
