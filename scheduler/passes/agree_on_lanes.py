@@ -30,7 +30,8 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.element import whole_elements
-from lathe.scheduler.target.lanes import LanePlan, lanes_read, obstacles_of, plan_lanes
+from lathe.scheduler.target.lane_obstacles import obstacles_of
+from lathe.scheduler.target.lanes import LanePlan, lanes_read, plan_lanes
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import Product, ends_with, has_placed_operand, lanes_of_operand
 from lathe.scheduler.target.target import Target

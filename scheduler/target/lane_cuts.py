@@ -1,17 +1,20 @@
 """Where loops cut a tensor: a dimension that is cut within the machine's blocks cannot be in their lanes."""
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import cached_property, lru_cache, reduce
 from math import gcd
 
-from lathe.frontend import Tensor
+from lathe.frontend import Computation, Tensor
 from lathe.frontend.indices.linear import FloorDivision, LoopVariable
 from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend.nodes import Axis
 from lathe.scheduler.algorithm.patterns import is_plain_read
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageState
+
+NONE: frozenset[int] = frozenset()
 
 
 def steps_between_chunks(stage: StageView) -> tuple[int, ...]:
@@ -42,21 +45,36 @@ class Cuts:
     def of(self, tensor: Tensor, block: int) -> frozenset[int]:
         """The dimensions of a tensor that are cut within blocks of so many values."""
         if block == 1:
-            return frozenset()
+            return NONE
         if block not in self._known:
-            self._known[block] = {}
-            for stage in reversed(list(self.schedule.stages)):  # after their readers, but for those of a circle
-                own = {dim for dim, step in enumerate(steps_between_chunks(stage)) if step % block}
+            known: dict[Tensor, frozenset[int]] = {}
+            self._known[block] = known
+            for stage, steps in self._steps:
+                own = frozenset([dim for dim, step in enumerate(steps) if step % block]) if any(steps) else NONE
                 for made in stage.state.tensors:
-                    through = (self._through(reader, made, block) for reader in self.schedule.readers(made))
-                    self._known[block][made] = frozenset(own.union(*through))
-        return self._known[block].get(tensor, frozenset())
+                    # What no reader cuts, the greater part of a program, is not looked at any further.
+                    cut = [each for each in self.schedule.readers(made) if known.get(each.tensor)]
+                    known[made] = own.union(*(_through(each, made, known[each.tensor]) for each in cut)) if cut else own
+        return self._known[block].get(tensor, NONE)
 
-    def _through(self, reader: StageView, tensor: Tensor, block: int) -> set[int]:
-        computation = reader.state.computation
-        cut = {computation.axes[dim] for dim in self.of(reader.tensor, block)}
-        reads = [read for read in computation.reads if read.tensor is tensor] if cut else []
-        return {dim for read in reads for dim, index in enumerate(read.indices) if plain_axis(index) in cut}
+    @cached_property
+    def _steps(self) -> list[tuple[StageView, tuple[int, ...]]]:
+        """Stages after their readers, but for those of a circle, and the steps between their chunks."""
+        return [(stage, steps_between_chunks(stage)) for stage in reversed(list(self.schedule.stages))]
+
+
+def _through(reader: StageView, tensor: Tensor, cut: frozenset[int]) -> frozenset[int]:
+    """The dimensions of a tensor that lead into those which are cut of what a stage makes of it."""
+    axes = reader.state.computation.axes
+    return frozenset([dim for dim, axis in _led(reader.state.computation, tensor) if axis in {axes[n] for n in cut}])
+
+
+@lru_cache(maxsize=16384)
+def _led(computation: Computation, tensor: Tensor) -> list[tuple[int, Axis]]:
+    """The dimensions of a tensor that a computation reads along an axis of its own as it is, with that axis."""
+    reads = [read for read in computation.reads if read.tensor is tensor]
+    plain = [(dim, plain_axis(index)) for read in reads for dim, index in enumerate(read.indices)]
+    return [(dim, axis) for dim, axis in plain if axis is not None]
 
 
 def _steps(state: StageState, hosting: set[LoopAxis]) -> tuple[int, ...]:
