@@ -1,5 +1,6 @@
 """``docs/architecture.md`` against the source: its rooms, its passes, and every file and folder that it names."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -9,8 +10,10 @@ from every_file import ROOMS, files_of, page, sentence_of
 
 from lathe.scheduler.passes.complete import PASSES
 from lathe.scheduler.passes.properties import LEGAL
+from lathe.scheduler.state.memories import SCRATCHPADS
 
 ROOT = Path(__file__).parent.parent
+BLOCK_SIZES = {"batch", "block_in", "block_out"}
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
@@ -81,3 +84,11 @@ def test_the_page_on_the_rtl_lists_every_file():
     table = (ROOT / "docs" / "rtl.md").read_text(encoding="utf-8").split("| file | what |\n", 1)[1].split("\n\n")[0]
     files = [path.name for path in (ROOT / "rtl").glob("*.py") if path.name != "__init__.py"]
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
+
+
+def test_no_pass_spells_a_memory_or_a_block_size():
+    for path in sorted((ROOT / "scheduler" / "passes").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & set(SCRATCHPADS)
+        sizes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & BLOCK_SIZES
+        assert (texts, sizes) == (set(), set()), path

@@ -153,3 +153,24 @@ def test_tests_stand_in_folders_of_the_rooms_that_they_are_of() -> None:
     assert [
         each for each in sorted(strange) if not any((base / each).is_dir() for base in (ROOT, ROOT / "lathe"))
     ] == []
+
+
+def named(room: str) -> Iterator[tuple[str, str, str]]:
+    """Public classes, functions and types that files of a room define, each with its file and what it is."""
+    for path in sorted((ROOT / room).rglob("*.py")):
+        file = path.relative_to(ROOT).as_posix()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                yield node.name, file, file
+            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+                    yield target.id, file, ast.unparse(node.value).replace("list[", "Sequence[")
+
+
+def test_a_name_of_the_scheduler_stands_for_one_thing() -> None:
+    """Classes and functions have one file; types that several files name are the same type (decision 175)."""
+    found: dict[str, dict[str, str]] = {}
+    for name, file, what in named("scheduler"):
+        found.setdefault(name, {})[what] = file
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}

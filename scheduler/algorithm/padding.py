@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.configs.integers import integer
 from lathe.frontend import Axis, Tensor, TensorError, evaluate
@@ -27,7 +28,7 @@ from lathe.scheduler.algorithm.index_maps import IndexMap
 from lathe.scheduler.algorithm.rewrite import rewrite, transform
 from lathe.scheduler.errors import ScheduleError
 
-Array = np.ndarray
+Array = NDArray[Any]
 
 
 class Undefined:

@@ -17,7 +17,7 @@ from lathe.scheduler.nest.leads import with_lead
 from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.read_boxes import eliminate
 from lathe.scheduler.nest.shared_loops import running
-from lathe.scheduler.nest.windows import FORMS
+from lathe.scheduler.nest.windows import REUSE_FORMS
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import AxisLike, LoopAxis
 from lathe.scheduler.state.memories import DRAM, NEAR
@@ -165,7 +165,7 @@ def _kept(
 
     Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
     """
-    for name, value, known in (("form", form, FORMS), ("prologue", prologue, PROLOGUES)):
+    for name, value, known in (("form", form, REUSE_FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
             raise ScheduleError(
                 f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}.",

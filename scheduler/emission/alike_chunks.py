@@ -24,7 +24,7 @@ from lathe.isa import Instruction, Load, Store
 from lathe.isa.instructions import FIELDS_OF, loads_micro_ops
 from lathe.scheduler.emission.fresh_zeros import Question
 from lathe.scheduler.emission.made_chunks import MadeChunk
-from lathe.scheduler.emission.micro_op_pool import Placed
+from lathe.scheduler.emission.micro_op_pool import PooledSequence
 from lathe.scheduler.emission.places import Walk
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.nest.nodes import ChunkNode
@@ -108,11 +108,11 @@ class _Emitted:
 
     instructions: list[Instruction]
     fields: list[dict[str, Any] | None]
-    placed: tuple[Placed, ...]
+    placed: tuple[PooledSequence, ...]
     address: int
 
     @staticmethod
-    def of(instructions: list[Instruction], placed: list[Placed], address: int) -> "_Emitted":
+    def of(instructions: list[Instruction], placed: list[PooledSequence], address: int) -> "_Emitted":
         resident = [each for each in instructions if not loads_micro_ops(each)]
         return _Emitted(resident, [_moving_fields(each) for each in resident], tuple(placed), address)
 
@@ -231,7 +231,7 @@ class AlikeChunks:
         return Variant(tuple(key), values, address or 0)
 
     def note(
-        self, variant: Variant, instructions: list[Instruction], placed: list[Placed], question: Question | None
+        self, variant: Variant, instructions: list[Instruction], placed: list[PooledSequence], question: Question | None
     ) -> None:
         """What has been emitted for a chunk, with what the rule asked about accumulators."""
         asked = question.asked if question is not None else None

@@ -9,7 +9,7 @@ from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
 from lathe.scheduler.emission.alike_chunks import AlikeChunks
 from lathe.scheduler.emission.dram_map import DramLayout
-from lathe.scheduler.emission.made_chunks import MadeChunk, made_by
+from lathe.scheduler.emission.made_chunks import MadeChunk, made_chunk
 from lathe.scheduler.emission.move_windows import Held, check_shifted, moves
 from lathe.scheduler.emission.prepared_chunk import PreparedChunk
 from lathe.scheduler.emission.rule_caller import RuleCaller
@@ -22,7 +22,7 @@ from lathe.scheduler.state.signals import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.state.stored import Allocated
 from lathe.scheduler.target.allocation import Buffer
 from lathe.scheduler.target.chunk import Place
-from lathe.scheduler.target.data_cells import Cells, DataCells, cells_within
+from lathe.scheduler.target.data_cells import DataCells, HeldCells, cells_within
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rule_choice import rule_for, rule_of
 from lathe.scheduler.target.rules import RULES
@@ -171,7 +171,7 @@ class Emitter(RuleCaller):
         base: int,
         low: tuple[int, ...],
         extent: tuple[int, ...],
-        data: Cells | None = None,
+        data: HeldCells | None = None,
     ) -> Place:
         keeps = self._keep_zeros.get(stage)
         state = stage.state
@@ -243,7 +243,7 @@ class Emitter(RuleCaller):
             if alike is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
                 alike.note(variant, instructions, self.pool.placed, question)
             self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
-            self.made.append(made_by(chunk, stage.state.computation.axes))
+            self.made.append(made_chunk(chunk, stage.state.computation.axes))
 
     def parts(self, node: Parts, environment: Mapping[LoopVariable, int]) -> None:
         """Emit chunks that follow each other, part by part of each, and note which part is whose."""

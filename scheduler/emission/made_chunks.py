@@ -34,7 +34,7 @@ class MadeChunk:
         return described(self.stage, self.role, self.loops, self.offsets)
 
 
-def made_by(chunk: Chunk, axes: Sequence[Axis]) -> MadeChunk:
+def made_chunk(chunk: Chunk, axes: Sequence[Axis]) -> MadeChunk:
     """What a chunk makes; ``axes`` are those of the elements, in order."""
     index = tuple(chunk.axes[axis] for axis in axes)
     return MadeChunk(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.stage, chunk.offsets)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, MemoryType, encode_uops
 
-Placed = tuple[bytes, int, int]
+PooledSequence = tuple[bytes, int, int]
 """A sequence of micro-ops, and where it is in the scratchpad: its first, and one past its last."""
 
 
@@ -28,7 +28,7 @@ class MicroOpPool:
         self._at: dict[int, NDArray[np.uint32]] = {}
         self._resident: dict[bytes, tuple[int, int]] = {}
         self._next = 0
-        self.placed: list[Placed] = []
+        self.placed: list[PooledSequence] = []
         """The sequences that have been asked for, in order; whoever looks at it may empty it."""
 
     @property
@@ -66,7 +66,7 @@ class MicroOpPool:
         self.placed.append((key, first, end))
         return first, end, [Load(MemoryType.UOP, first, address, 1, size, size)]
 
-    def holds(self, placed: Iterable[Placed]) -> bool:
+    def holds(self, placed: Iterable[PooledSequence]) -> bool:
         """Whether sequences are where they were placed."""
         return all(self._resident.get(key) == (first, end) for key, first, end in placed)
 

@@ -15,7 +15,7 @@ from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
 from lathe.scheduler.target.rule_choice import rule_for
 from lathe.scheduler.target.statement import Statement
 
-Box = tuple[tuple[int, int], ...]
+MovedBox = tuple[tuple[int, int], ...]
 """Per dimension, the first cell and the one behind the last."""
 
 
@@ -23,7 +23,7 @@ Box = tuple[tuple[int, int], ...]
 class Held:
     """The window of a buffer: its cells, and where they lie."""
 
-    box: Box
+    box: MovedBox
     place: Place
 
 
@@ -62,7 +62,7 @@ def moves(stage: StageView, emitter: Walk, dimension: int, before: Held, now: He
     return chunks
 
 
-def _move(stage: StageView, emitter: Walk, box: Box, before: Place, now: Place) -> Chunk:
+def _move(stage: StageView, emitter: Walk, box: MovedBox, before: Place, now: Place) -> Chunk:
     tensor, axes = stage.tensor, stage.state.computation.axes
     rank = len(axes)
     index = tuple(Index(first, tuple(int(n == d) for n in range(rank))) for d, (first, _) in enumerate(box))

@@ -46,7 +46,7 @@ class Forbidden:
 
 
 Value: TypeAlias = int | Some | Forbidden
-Parts: TypeAlias = list[tuple[isl.Set, Value]]
+ValueParts: TypeAlias = list[tuple[isl.Set, Value]]
 
 
 class Dataflow:
@@ -67,7 +67,7 @@ class Dataflow:
         found = self.points.condition(condition, holds)
         return None if found is None else points.intersect(found)
 
-    def parts(self, expr: Expr, points: isl.Set) -> Parts:
+    def parts(self, expr: Expr, points: isl.Set) -> ValueParts:
         """The values of an expression at some points; the parts cover them."""
         if points.is_empty():
             return []
@@ -80,7 +80,7 @@ class Dataflow:
             return [*forbidden, (rest, Some.UNKNOWN)]
         return found
 
-    def _parts(self, expr: Expr, points: isl.Set) -> Parts:
+    def _parts(self, expr: Expr, points: isl.Set) -> ValueParts:
         number = self._number(expr, points)
         if number is not None:
             return number
@@ -103,7 +103,7 @@ class Dataflow:
                 return self._binary(expr, points)
         return [(points, Some.UNKNOWN)]
 
-    def _number(self, expr: Expr, points: isl.Set) -> Parts | None:
+    def _number(self, expr: Expr, points: isl.Set) -> ValueParts | None:
         """The values of a number made of axes; None for anything else, or if it must be looked at operand by operand.
 
         Of an affine one with more than ``MOST_PARTS`` values it is said where it is 0, which is what decides products.
@@ -135,7 +135,7 @@ class Dataflow:
         rest = points.subtract(zero)
         return [(zero, 0), *([] if rest.is_empty() else [(rest, Some.UNKNOWN)])]
 
-    def _select(self, condition: Expr, then: Expr, otherwise: Expr, points: isl.Set) -> Parts:
+    def _select(self, condition: Expr, then: Expr, otherwise: Expr, points: isl.Set) -> ValueParts:
         if not reads_data(condition):
             holds, fails = self.where(condition, True, points), self.where(condition, False, points)
             if holds is not None and fails is not None:
@@ -143,11 +143,13 @@ class Dataflow:
         sides = [self.parts(each, points) for each in (condition, then, otherwise)]
         return self._joined(sides, points)
 
-    def _joined(self, sides: list[Parts], points: isl.Set) -> Parts:
+    def _joined(self, sides: list[ValueParts], points: isl.Set) -> ValueParts:
         """Unknown, but for what must not be read."""
-        forbidden: Parts = [(part, value) for side in sides for part, value in side if isinstance(value, Forbidden)]
-        undefined: Parts = [(part, value) for side in sides for part, value in side if value is Some.UNDEFINED]
-        found: Parts = []
+        forbidden: ValueParts = [
+            (part, value) for side in sides for part, value in side if isinstance(value, Forbidden)
+        ]
+        undefined: ValueParts = [(part, value) for side in sides for part, value in side if value is Some.UNDEFINED]
+        found: ValueParts = []
         for part, value in [*forbidden, *undefined]:
             own = part.intersect(points)
             if not own.is_empty():
@@ -155,9 +157,9 @@ class Dataflow:
                 points = points.subtract(own)
         return found if points.is_empty() else [*found, (points, Some.UNKNOWN)]
 
-    def _binary(self, expr: Binary, points: isl.Set) -> Parts:
+    def _binary(self, expr: Binary, points: isl.Set) -> ValueParts:
         left, right = self.parts(expr.lhs, points), self.parts(expr.rhs, points)
-        found: Parts = []
+        found: ValueParts = []
         for one, a in left:
             for two, b in right:
                 both = one if len(right) == 1 else two if len(left) == 1 else one.intersect(two)
@@ -165,7 +167,7 @@ class Dataflow:
                     found.append((both, combined(expr, a, b)))
         return found
 
-    def _read(self, read: Read, points: isl.Set) -> Parts:
+    def _read(self, read: Read, points: isl.Set) -> ValueParts:
         inner = [self.parts(index, points) for index in read.indices if reads_data(index)]
         forbidden = [part for side in inner for part in side if isinstance(part[1], Forbidden)]
         if forbidden:
@@ -187,7 +189,7 @@ class Dataflow:
                 *([] if inside.is_empty() else [(inside, Some.UNKNOWN)]),
                 *([] if outside.is_empty() else [(outside, Forbidden(read, True))]),
             ]
-        found: Parts = []
+        found: ValueParts = []
         rest = points
         for cells, what in classes:
             part = access.intersect_range(cells).domain()

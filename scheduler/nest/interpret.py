@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
 from lathe.frontend.arithmetic import neutral
@@ -25,7 +26,7 @@ from lathe.scheduler.nest.stand_ins import StandIns
 from lathe.scheduler.nest.thread_turns import Thread, turns
 from lathe.scheduler.state.schedule import ScheduleView
 
-Array = np.ndarray
+Array = NDArray[Any]
 
 
 GARBAGE = 0x5A5A5A5A

@@ -32,7 +32,7 @@ from lathe.frontend.indices.linear import (
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.nest.read_boxes import extent_of
 
-FORMS = ("ring", "shift")
+REUSE_FORMS = ("ring", "shift")
 
 MOST_POINTS = 2048
 """How many iterations may be tried out to see where a window moves."""

@@ -7,6 +7,7 @@ from lathe.frontend import Computation, walk
 from lathe.frontend.indices.plain import kept
 from lathe.frontend.nodes import Binary, Const, reads_data
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
+from lathe.scheduler.state.memories import DATA
 from lathe.scheduler.target.element import element_of
 
 
@@ -18,7 +19,7 @@ def element_steps(computation: Computation, config: HardwareConfig) -> int:
         operations = [node for body in computation.bodies for node in walk(body) if isinstance(node, Binary)]
         steps = sum(_steps(node) for node in operations if reads_data(node))
         return (steps + 2 * bool(computation.reduce_axes)) * reduced
-    block = element_of(config, "inp").cols
+    block = element_of(config, DATA).cols
     summed = [
         axis.extent
         for axis in computation.reduce_axes

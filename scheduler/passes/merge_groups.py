@@ -142,12 +142,12 @@ def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, co
     program computes are turned, too, where stored ones are others than those that are loaded.
     """
     computation = stage.state.computation
-    inp, acc = element_of(config, DATA).cols, element_of(config, NEAR).cols
+    inp, acc, images = element_of(config, DATA).cols, element_of(config, NEAR).cols, element_of(config, NEAR).rows
     parts, each = grouped.groups // count, grouped.inner.extent * count
     made = parts * ceil(grouped.filters * count / acc)
     taps = prod(axis.extent for axis in computation.reduce_axes) // grouped.inner.extent
     products = made * taps * ceil(each / inp)
-    pixels = prod(axis.extent for axis in computation.axes) / grouped.column.extent / config.batch
+    pixels = prod(axis.extent for axis in computation.axes) / grouped.column.extent / images
     moved: float = products * config.wgt_element_bytes
     steps = pixels * (made + products)
     behind: list[EditedStage] = [stage]
@@ -158,17 +158,17 @@ def _steps(schedule: Edit, stage: EditedStage, grouped: _Grouped, count: int, co
         reading = reader.state.computation
         sums = prod(axis.extent for axis in reading.reduce_axes)
         if reading.reduce_axes and factors(reading) is not None:
-            total = prod(axis.extent for axis in reading.axes) / acc / config.batch
+            total = prod(axis.extent for axis in reading.axes) / acc / images
             steps += total * sums / grouped.column.extent * parts * ceil(grouped.filters * count / inp)
             steps += pixels * parts * _steps_of_turns(config, stage.tensor, grouped.filters * count)
     before, channels = grouped.data.tensor, grouped.groups * grouped.inner.extent
-    points = prod(before.shape) / channels / config.batch
+    points = prod(before.shape) / channels / images
     moved += points * parts * ceil(each / inp) * config.inp_element_bytes
     makers = list(_makers(schedule, before))
     if makers:
         steps += points * parts * _steps_of_turns(config, before, each)
     for maker in makers:
-        points = prod(axis.extent for axis in maker.state.computation.axes) / channels / config.batch
+        points = prod(axis.extent for axis in maker.state.computation.axes) / channels / images
         sums = prod(axis.extent for axis in maker.state.computation.reduce_axes)
         depth = 1 + ceil(sums / inp) if sums > 1 else _operations(maker)
         steps += points * parts * ceil(each / acc) * depth

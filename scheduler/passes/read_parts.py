@@ -46,7 +46,7 @@ def part_read(stage: StageView, target: Target) -> Read | None:
         return None
     if has_layout(schedule, stage.tensor) or has_layout(schedule, body.tensor):
         return None
-    free = range(1, len(axes) - 1) if len(axes) >= IMAGE_RANK and target.config.batch == 1 else range(0)
+    free = range(1, len(axes) - 1) if len(axes) >= IMAGE_RANK and target.near.element.rows == 1 else range(0)
     step = whole_elements(target.config)
     for dim, (axis, index) in enumerate(zip(axes, body.indices, strict=True)):
         affine = as_affine(index)

@@ -18,6 +18,7 @@ from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.passes.element_steps import element_steps
 from lathe.scheduler.passes.merge_reshapes import is_untouched
 from lathe.scheduler.state.edit import Edit, EditedStage
+from lathe.scheduler.state.memories import NEAR
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.lanes import LanePlan
@@ -48,7 +49,7 @@ def stages_to_order(
         makers = (schedule.maker(read.tensor) for read in stage.state.computation.reads)
         readers = (each for each in schedule.readers(stage.tensor) if each not in loaders)
         waiting += [each for each in (*makers, *readers) if each is not None]
-    near = element_of(config, "acc")
+    near = element_of(config, NEAR)
     more = sum(_more_elements(stage, plan, near) * element_steps(stage.state.computation, config) for stage in found)
     turned = _elements(tensor, plan.known[tensor], near.cols, near) * turns_needed(config) * STEPS
     return found if more <= turned else []

@@ -48,7 +48,7 @@ def estimate(stage: StageView, product: Product, config: HardwareConfig, steps_o
     assert product.column is not None, f"no channels of {stage.name} run along diagonals"
     blocks = (
         ceil(product.column.extent / near.cols),
-        ceil(product.column.extent / min(config.block_in, config.block_out)),
+        ceil(product.column.extent / element_of(config, DATA).grain),
     )
     steps = cells // blocks[0] * blocks[1] * taps  # parts of an element that hold no channel are left out
     matrix = max(steps, loads * config.memory.cycles_per_beat)

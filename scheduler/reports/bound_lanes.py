@@ -12,7 +12,7 @@ from typing import TypeAlias
 from lathe.frontend import as_affine
 from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.isa import AluOp
-from lathe.scheduler.reports.bound_work import Place, StageWays, Way
+from lathe.scheduler.reports.bound_work import BoundPlace, StageWays, Way
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.target.steps import steps_of_alu
 
@@ -61,7 +61,7 @@ class SharedLanes:
             found |= self._quickest(choices)
         return found
 
-    def _places(self, group: Sequence[StageView]) -> Iterator[dict[StageView, Place]]:
+    def _places(self, group: Sequence[StageView]) -> Iterator[dict[StageView, BoundPlace]]:
         """The lanes that a group may have, each as those of its stages."""
         found = dict.fromkeys(
             (self._class_of(stage, place.row), self._class_of(stage, place.column))
@@ -69,7 +69,7 @@ class SharedLanes:
             for place in self.ways[stage].places
         )
         for classes in found:
-            yield {stage: Place(*(self._axis_of(stage, each) for each in classes)) for stage in group}
+            yield {stage: BoundPlace(*(self._axis_of(stage, each) for each in classes)) for stage in group}
 
     def _moved(self, group: Sequence[StageView]) -> Chosen:
         """Each stage in whatever lanes, and one tensor between them moved, the smallest."""
@@ -82,7 +82,7 @@ class SharedLanes:
         moved = min(fewest, key=lambda stage: fewest[stage])
         return apart | {moved: replace(apart[moved], alu=apart[moved].alu + MOVED * fewest[moved])}
 
-    def _at(self, places: Mapping[StageView, Place]) -> Chosen | None:
+    def _at(self, places: Mapping[StageView, BoundPlace]) -> Chosen | None:
         """The best ways of stages in these lanes; None if one of them cannot be computed so."""
         found: Chosen = {}
         for stage, place in places.items():

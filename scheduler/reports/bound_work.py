@@ -37,7 +37,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
+class BoundPlace(NamedTuple):
     """Which axes of a stage fill the rows and the columns of its accumulators; None for one index in each."""
 
     row: Axis | None
@@ -52,7 +52,7 @@ class Way:
     """
 
     unit: str
-    place: Place
+    place: BoundPlace
     gemm: int = 0
     reset: int = 0
     alu: int = 0
@@ -81,24 +81,24 @@ class StageWays:
         self.results = self.points(())
         self.multiplied = products_in(computation, maker, needed)
         self.rescaling = rescaling_of(computation)
-        self._at: dict[Place, tuple[Way, ...]] = {}
+        self._at: dict[BoundPlace, tuple[Way, ...]] = {}
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[BoundPlace]:
         """The lanes that its accumulators may have."""
         return list(dict.fromkeys([*self.by_products, *self.lanes()]))
 
-    def vectors(self, place: Place) -> int:
+    def vectors(self, place: BoundPlace) -> int:
         """How many elements hold what the stage makes, in these lanes."""
         return self.results.vectors(self._filled(place))
 
-    def at(self, place: Place) -> tuple[Way, ...]:
+    def at(self, place: BoundPlace) -> tuple[Way, ...]:
         """All ways in these lanes, if there are any."""
         if place not in self._at:
             self._at[place] = tuple(self._ways_at(place))
         return self._at[place]
 
-    def _ways_at(self, place: Place) -> Iterator[Way]:
+    def _ways_at(self, place: BoundPlace) -> Iterator[Way]:
         if self.rescaling is not None:
             steps = steps_of_rescaling(self.rescaling) * self.vectors(place)
             yield Way("rescale", place, rescale=steps)
@@ -108,9 +108,9 @@ class StageWays:
             yield self._on_alu(place)
 
     @cached_property
-    def by_products(self) -> dict[Place, list[Way]]:
+    def by_products(self) -> dict[BoundPlace, list[Way]]:
         """The ways on the matrix core."""
-        found: dict[Place, list[Way]] = {}
+        found: dict[BoundPlace, list[Way]] = {}
         for way in () if self.rescaling is not None else self.products():
             found.setdefault(way.place, []).append(way)
         return found
@@ -122,7 +122,7 @@ class StageWays:
             axes.update(dict.fromkeys(self.computation.reduce_axes))
         return CountedPoints(axes, (*self.guards, *conditions))
 
-    def lanes(self) -> Iterator[Place]:
+    def lanes(self) -> Iterator[BoundPlace]:
         """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
         axes = [axis for axis in self.computation.axes if axis.extent > 1]
         cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.cols)]
@@ -130,12 +130,12 @@ class StageWays:
         for col in cols or [None]:
             for row in (None, *rows) if self.near.rows > 1 else (None,):
                 if row is None or row is not col:
-                    yield Place(row, col)
+                    yield BoundPlace(row, col)
 
-    def _sides(self, place: Place) -> tuple[tuple[Axis | None, int], tuple[Axis | None, int]]:
+    def _sides(self, place: BoundPlace) -> tuple[tuple[Axis | None, int], tuple[Axis | None, int]]:
         return (place.row, self.near.rows), (place.column, self.near.cols)
 
-    def _filled(self, place: Place, block: int = 0) -> dict[Axis, int]:
+    def _filled(self, place: BoundPlace, block: int = 0) -> dict[Axis, int]:
         """How many indices of each axis an element holds; ``block``: how many columns count, all of them if it is 0."""
         return _lanes((place.row, self.near.rows), (place.column, block or self.near.cols))
 
@@ -158,7 +158,7 @@ class StageWays:
         counted = self.points(found.counted, reduced=True)
         for data, weight in (pair, pair[::-1]):
             for product in self._lanes_of_products(self._packed(data.read), self._packed(weight.read)):
-                place = Place(product.row, product.column)
+                place = BoundPlace(product.row, product.column)
                 lanes = self._filled(place)
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
                 steps = lanes | _lanes((product.inner, self.data.cols))
@@ -189,7 +189,7 @@ class StageWays:
         for column in plain:
             rows: list[Axis | None] = [axis for axis in plain if axis is not column]
             for row in rows if rows and self.data.rows > 1 else [None]:
-                place = Place(row, column)
+                place = BoundPlace(row, column)
                 product = Product(data, data, row, column, column, diagonal=True)
                 yield Way(
                     "sums by products",
@@ -238,7 +238,7 @@ class StageWays:
         along = (dimension_of(product.weight, axis, step=1) for axis in (product.column, product.inner))
         return (Lanes(*along),)
 
-    def _on_alu(self, place: Place) -> Way:
+    def _on_alu(self, place: BoundPlace) -> Way:
         work = self._work_of_alu
         pair, block = steps_of_alu(AluOp.ADD, immediate=False), min(self.near.cols, self.data.cols)
         lanes, brought = self._filled(place), self._filled(place, block)
@@ -342,4 +342,4 @@ def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
     return {axis: size for axis, size in sides if axis is not None and size > 1}
 
 
-__all__ = ["Place", "StageWays", "Way"]
+__all__ = ["BoundPlace", "StageWays", "Way"]

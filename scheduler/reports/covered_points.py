@@ -20,10 +20,10 @@ from lathe.scheduler.nest.times import values_on
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
-Ranges = Mapping[LoopVariable, tuple[int, int]]
+RangeByVariable = Mapping[LoopVariable, tuple[int, int]]
 Intervals = list[tuple[int, int]]
 """Sorted, apart, both ends included."""
-Classes = dict[int, int]
+PointClasses = dict[int, int]
 """How much there is, by the boxes that have it: bit ``n`` stands for box ``n``."""
 
 
@@ -32,7 +32,7 @@ class CoveredBox:
     """What each axis is in the loops of a box, and the first and last values of these."""
 
     roots: Mapping[Axis, Linear]
-    ranges: Ranges
+    ranges: RangeByVariable
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def covered_points(axes: Sequence[Axis], boxes: Sequence[CoveredBox], weights: S
     for box in boxes:
         variables = {axis: box.roots[axis].variables() for axis in axes}
         tied += [(one, other) for n, one in enumerate(axes) for other in axes[:n] if variables[one] & variables[other]]
-    found: Classes = {(1 << len(boxes)) - 1: 1}
+    found: PointClasses = {(1 << len(boxes)) - 1: 1}
     for group in connected(axes, tied):
         own = [each for each in weights if set(each.axes) & set(group)]
         classes = _by_value(group[0], boxes) if len(group) == 1 and not own else _by_point(group, boxes, own)
-        both: Classes = {}
+        both: PointClasses = {}
         for some, count in found.items():
             for others, more in classes.items():
                 if some & others:
@@ -80,14 +80,14 @@ def connected(things: Sequence[T], tied: Iterable[Sequence[T]]) -> list[tuple[T,
     return [tuple(each for each in things if each in group) for group in groups.values()]
 
 
-def _by_value(axis: Axis, boxes: Sequence[CoveredBox]) -> Classes:
+def _by_value(axis: Axis, boxes: Sequence[CoveredBox]) -> PointClasses:
     """The values of an axis, by the boxes that have them."""
     changes: dict[int, int] = {}
     for number, box in enumerate(boxes):
         for first, last in intervals_of(box.roots[axis], box.ranges):
             for place in (first, last + 1):
                 changes[place] = changes.get(place, 0) ^ (1 << number)
-    classes: Classes = {}
+    classes: PointClasses = {}
     present, before = 0, 0
     for place in sorted(changes):
         if present:
@@ -96,7 +96,7 @@ def _by_value(axis: Axis, boxes: Sequence[CoveredBox]) -> Classes:
     return classes
 
 
-def intervals_of(value: Linear, ranges: Ranges) -> Intervals:
+def intervals_of(value: Linear, ranges: RangeByVariable) -> Intervals:
     """The values of a linear expression over a box.
 
     >>> i, j = LoopVariable("i", 3), LoopVariable("j", 4)
@@ -132,7 +132,7 @@ def _joined(found: Intervals) -> Intervals:
     return joined
 
 
-def _apart(values: Sequence[Linear], ranges: Ranges) -> tuple[list[Ints], list[tuple[int, tuple[int, ...]]]]:
+def _apart(values: Sequence[Linear], ranges: RangeByVariable) -> tuple[list[Ints], list[tuple[int, tuple[int, ...]]]]:
     """Expressions over a box: values that broadcast together, where loops that are in divisions are listed and others
     are in their first iteration; and how many iterations the others have, with the step of each expression."""
     quotients = [atom for each in values for atom in each.terms if isinstance(atom, FloorDivision)]
@@ -153,7 +153,7 @@ def _apart(values: Sequence[Linear], ranges: Ranges) -> tuple[list[Ints], list[t
     return [values_on(each, grids) for each in values], steps
 
 
-def _by_point(axes: Sequence[Axis], boxes: Sequence[CoveredBox], weights: Sequence[Weight]) -> Classes:
+def _by_point(axes: Sequence[Axis], boxes: Sequence[CoveredBox], weights: Sequence[Weight]) -> PointClasses:
     """The points along some axes, by the boxes that have them, each as often as its weights say."""
     shape = tuple(axis.extent for axis in axes)
     times: Ints = np.ones([1] * len(axes), np.int64)

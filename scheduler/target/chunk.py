@@ -17,7 +17,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.nodes import Axis, Guard, Read
 from lathe.frontend.operand import Expr
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.data_cells import Cells
+from lathe.scheduler.target.data_cells import HeldCells
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.micro_ops import MicroOps
 from lathe.scheduler.target.mismatches import RuleMismatch
@@ -68,7 +68,7 @@ class Place:
     extent: tuple[int, ...]
     storage: str = ""  # of DRAM tensors: "", "int32" or "planes"
     zero_padded: bool = False  # whether lanes outside the tensor's shape are known to be zero
-    data: Cells | None = None
+    data: HeldCells | None = None
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from lathe.frontend.nodes import Axis, Select, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.patterns import is_plain_read
 
-Cells: TypeAlias = tuple[bytes | None, ...]
+HeldCells: TypeAlias = tuple[bytes | None, ...]
 """For each dimension a byte for each index, 1 if cells there may hold data; None: all of them may."""
 
 LARGEST = 1 << 20
@@ -34,9 +34,9 @@ class DataCells:
 
     def __init__(self, computation_of: Callable[[Tensor], Computation | None]) -> None:
         self.computation_of = computation_of
-        self.known: dict[Tensor, Cells | None] = {}
+        self.known: dict[Tensor, HeldCells | None] = {}
 
-    def __call__(self, tensor: Tensor) -> Cells | None:
+    def __call__(self, tensor: Tensor) -> HeldCells | None:
         """The cells of a tensor that may hold anything but 0; None if all may."""
         if tensor not in self.known:
             self.known[tensor] = None  # of what is copied in a circle nothing is known
@@ -46,7 +46,7 @@ class DataCells:
         return self.known[tensor]
 
 
-def data_cells(computation: Computation, cells_of: Callable[[Tensor], Cells | None]) -> Cells | None:
+def data_cells(computation: Computation, cells_of: Callable[[Tensor], HeldCells | None]) -> HeldCells | None:
     """The cells of what a computation makes that may hold anything but 0; None if all may.
 
     ``cells_of`` says the same of what it reads.
@@ -85,7 +85,7 @@ def _values(axis: Axis) -> NDArray[np.int64]:
     return np.arange(axis.start, axis.start + axis.extent)
 
 
-def cells_within(cells: Cells | None, low: tuple[int, ...], extent: tuple[int, ...]) -> Cells | None:
+def cells_within(cells: HeldCells | None, low: tuple[int, ...], extent: tuple[int, ...]) -> HeldCells | None:
     """The same of a box: a byte for each index from its first one on. All may hold data beside the tensor."""
     if cells is None or len(cells) != len(extent):
         return None
@@ -96,7 +96,7 @@ def cells_within(cells: Cells | None, low: tuple[int, ...], extent: tuple[int, .
     return tuple(found) if any(each is not None for each in found) else None
 
 
-def share_with_data(indices: Sequence[Expr], cells: Cells | None) -> float:
+def share_with_data(indices: Sequence[Expr], cells: HeldCells | None) -> float:
     """Which part of all points of the indices' axes reads cells that may hold data."""
     share = 1.0
     for index, held in zip(indices, cells or [None] * len(indices), strict=True):

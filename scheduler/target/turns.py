@@ -35,7 +35,7 @@ from lathe.scheduler.target.element import Element
 
 Bit = tuple[str, int]
 """A bit of the number of a row or of a block of columns: which of both, and how many of these it counts."""
-Order = tuple[Bit, ...]
+BitOrder = tuple[Bit, ...]
 """Bits of a place among the blocks of a span, the highest first."""
 
 
@@ -48,7 +48,7 @@ class Spans:
     stores_wider: bool
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[BitOrder, ...]:
         """Where blocks lie as they are stored at first, and after each turn; at last as they are loaded."""
         return _orders(self)
 
@@ -134,13 +134,13 @@ def _spans(config: HardwareConfig) -> Spans:
 
 
 @lru_cache(maxsize=256)
-def _orders(spans: Spans) -> tuple[Order, ...]:
+def _orders(spans: Spans) -> tuple[BitOrder, ...]:
     """The fewest turns, by searching all orders of the bits; blocks in the order of their numbers where they may be."""
     rows, blocks = _bits("row", spans.rows), _bits("block", spans.blocks)
     starts, ends = [rows + blocks], [(*each, *rows) for each in permutations(blocks)]
     if not spans.stores_wider:
         starts, ends = ends, starts
-    came_from: dict[Order, Order | None] = dict.fromkeys(starts)
+    came_from: dict[BitOrder, BitOrder | None] = dict.fromkeys(starts)
     queue = deque(starts)
     while not came_from.keys() & set(ends):
         order = queue.popleft()
@@ -154,21 +154,21 @@ def _orders(spans: Spans) -> tuple[Order, ...]:
             if each not in came_from:
                 came_from[each] = order
                 queue.append(each)
-    path: list[Order] = []
-    last: Order | None = next(each for each in ends if each in came_from)
+    path: list[BitOrder] = []
+    last: BitOrder | None = next(each for each in ends if each in came_from)
     while last is not None:
         path.insert(0, last)
         last = came_from[last]
     return tuple(path)
 
 
-def _bits(kind: str, count: int) -> Order:
+def _bits(kind: str, count: int) -> BitOrder:
     return tuple((kind, 1 << bit) for bit in reversed(range(count.bit_length() - 1)))
 
 
-def _values(place: int, order: Order) -> dict[Bit, int]:
+def _values(place: int, order: BitOrder) -> dict[Bit, int]:
     return {bit: place >> (len(order) - 1 - n) & 1 for n, bit in enumerate(order)}
 
 
-def _place(values: dict[Bit, int], order: Order) -> int:
+def _place(values: dict[Bit, int], order: BitOrder) -> int:
     return sum(values[bit] << (len(order) - 1 - n) for n, bit in enumerate(order))

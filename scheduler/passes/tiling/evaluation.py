@@ -33,7 +33,7 @@ CLOSE = 5 / 4
 AGAIN = 1.5
 """How many times the fewest elements may be loaded for the sake of an earlier first tile."""
 
-Place: TypeAlias = tuple[int, int, int, int]
+LoadPlace: TypeAlias = tuple[int, int, int, int]
 """Elements that are loaded in all, minus the number of loops outside, elements at a time, that number."""
 
 
@@ -81,7 +81,7 @@ class _Evaluation:
         """In how many parts of a reduction an operand is read, one after the other."""
         return 1 if operand.only_reader is None else self.rounds.get(operand.only_reader, 1)
 
-    def _options(self, number: int, operand: LoadedOperand) -> list[Place]:
+    def _options(self, number: int, operand: LoadedOperand) -> list[LoadPlace]:
         """Where an operand may be loaded; innermost, a part of the reduction at a time."""
         options, rounds = self.loops.options[number], self._rounds(operand)
         if rounds == 1:
@@ -91,7 +91,7 @@ class _Evaluation:
 
     def tiling(self, limit: float) -> Tiling | None:
         """The tiling with each operand where it costs least; None if it does not fit or costs too much."""
-        places: list[Place] = []
+        places: list[LoadPlace] = []
         cost = self._cost(places)
         if cost is None or cost >= limit * CLOSE:
             return None
@@ -120,7 +120,7 @@ class _Evaluation:
             self.tile, self.order, len(self.order), levels, reduce_axis, reduce_tile, single, cost, model.adjoining
         )
 
-    def _cost(self, places: list[Place]) -> float | None:
+    def _cost(self, places: list[LoadPlace]) -> float | None:
         """Cycles with operands loaded in these places; None if they do not fit.
 
         An empty list gets the places where the fewest elements are loaded.
@@ -134,7 +134,7 @@ class _Evaluation:
         if min(room.values()) < 0:
             return None
         found: list[Loads] = []
-        chosen: list[Place] = []
+        chosen: list[LoadPlace] = []
         for number, operand in enumerate(model.problem.operands):
             scope = operand.stage.state.scope
             room[scope] += least[number]  # what comes behind it has room for the least that it takes
@@ -180,7 +180,7 @@ class _Evaluation:
         often = of_weights and loads.doubled and loads.times == self.loops.tiles * rounds
         return often and rounds > 1 and rounds % PLACES == 0 and steps / 2 < loads.cycles * rounds <= steps
 
-    def _loads(self, operand: LoadedOperand, place: Place, doubled: bool) -> Loads:
+    def _loads(self, operand: LoadedOperand, place: LoadPlace, doubled: bool) -> Loads:
         model, stage, (loads, _, count, level) = self.model, operand.stage, place
         depth, rounds = len(self.order), self._rounds(operand)
         box: Sequence[int] = self.loops.boxes[level][stage] if level else stage.tensor.shape

@@ -16,7 +16,7 @@ from lathe.scheduler.target.rules.quotations import conditions, lanes
 from lathe.scheduler.target.rules.reset import reset_elements
 from lathe.scheduler.target.rules.rule import emit_rule
 from lathe.scheduler.target.rules.selection import selected_by_element
-from lathe.scheduler.target.rules.taps import Part, Steps, accumulators, parts_of_zeros, parts_with_data
+from lathe.scheduler.target.rules.taps import Steps, TapPart, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.target.statement import Statement
 
 
@@ -71,7 +71,7 @@ def _products(chunk: Chunk) -> list[Instruction]:
     if not diagonal:
         chunk.emitter.check_covers(chunk, dst)
     around = next((each for each in (src, wgt) if _has_zeros(each)), src)  # images may be the weights
-    parts: list[Part] = [{}] if turned else parts_with_data(chunk, view, around, dst)
+    parts: list[TapPart] = [{}] if turned else parts_with_data(chunk, view, around, dst)
     if GEMM_BEGIN in chunk.config.extensions and parts:
         zeros = parts_of_zeros(view, parts[0], around, dst)
         if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):

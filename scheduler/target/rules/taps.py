@@ -31,20 +31,20 @@ class Steps:
     step: int = 1
 
 
-Part = Mapping[int, Steps]
+TapPart = Mapping[int, Steps]
 """Of some loops the iterations; of all others all of them."""
 
 
-def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written: VectorOperand) -> list[Part]:
+def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written: VectorOperand) -> list[TapPart]:
     """The parts of a chunk that meet data, those of the most accumulators first: there sums begin."""
     cuts = [each for each in _cuts(chunk, view, data) if each != [{}]]
     if not cuts:
         return [{}]
-    best: list[Part] | None = None
+    best: list[TapPart] | None = None
     least = 0
     for number in range(len(cuts) + 1):
         for chosen in combinations(cuts, number):
-            parts: list[Part] = [
+            parts: list[TapPart] = [
                 {loop: steps for each in some for loop, steps in each.items()} for some in product(*chosen)
             ]
             cost = sum(_steps(view, part) + PART for part in parts)
@@ -55,7 +55,7 @@ def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written
     return sorted(best, key=lambda part: -prod(part[n].count if n in part else view.extents[n] for n in moving))
 
 
-def parts_of_zeros(view: VectorView, part: Part, data: VectorOperand, written: VectorOperand) -> list[Part]:
+def parts_of_zeros(view: VectorView, part: TapPart, data: VectorOperand, written: VectorOperand) -> list[TapPart]:
     """What begins the sums that a part leaves out: one of its taps, which meets zeros there.
 
     None where two loops move results along one dimension of the data: what one of them leaves out may meet data.
@@ -91,11 +91,11 @@ def accumulators(view: VectorView, written: VectorOperand) -> NDArray[np.int64]:
     return np.unique(cells)
 
 
-def _steps(view: VectorView, part: Part) -> int:
+def _steps(view: VectorView, part: TapPart) -> int:
     return prod(part[n].count if n in part else view.extents[n] for n in view.loops)
 
 
-def _cuts(chunk: Chunk, view: VectorView, data: VectorOperand) -> Iterator[list[Part]]:
+def _cuts(chunk: Chunk, view: VectorView, data: VectorOperand) -> Iterator[list[TapPart]]:
     """For each dimension of the data with cells that hold none, the parts that meet some."""
     place = data.operand.place
     if place is None or place.data is None:
@@ -109,7 +109,7 @@ def _cuts(chunk: Chunk, view: VectorView, data: VectorOperand) -> Iterator[list[
             yield list(_parts(chunk, sorted(used[dim]), each.constant - low, each.coefficients, held))
 
 
-def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], held: bytes) -> Iterator[Part]:
+def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], held: bytes) -> Iterator[TapPart]:
     """The parts of the loops along one dimension, from index ``start`` on; ``held``: which indices hold data."""
     results = [n for n in loops if chunk.loops[n].kind == "data"]
     along = max(results, key=lambda n: chunk.loops[n].extent, default=None)
