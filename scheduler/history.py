@@ -22,13 +22,14 @@ from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.nest.cycles import circles
 from lathe.scheduler.state.edit import Edit, EditedStage
 from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.schedule import ScheduleState
-from lathe.scheduler.state.stage import Attachment, StageId, initial_state
+from lathe.scheduler.state.schedule import ScheduleState, StageView
+from lathe.scheduler.state.stage import Attachment, StageId, StageState, initial_state
 
 COMMAND = "is_command"
 """What methods have that are commands."""
 
 P = ParamSpec("P")
+S = TypeVar("S", bound=StageView)
 Made = TypeVar("Made")
 
 
@@ -67,6 +68,8 @@ class Recorded(Edit):
 
     recording: Recording | None = None
     """The commands so far, where the program has parameters that are not bound."""
+    guarded = False
+    """Whether only commands may change it: a user's schedule is, a fork of it, on which something is tried, is not."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         program = tuple(outputs)
@@ -76,6 +79,25 @@ class Recorded(Edit):
             self.amend(circular=True)
             _run_together(self)
         self.recording = start_recording(self)
+        self.guarded = True
+
+    def put(self, changes: Mapping[S, StageState]) -> None:
+        """Let stages be others, as commands do. Raises ScheduleError for anybody else."""
+        self._check_commanded("put")
+        super().put(changes)
+
+    def become(self, state: ScheduleState) -> None:
+        """Go on from another state, as commands do. Raises ScheduleError for anybody else."""
+        self._check_commanded("become")
+        super().become(state)
+
+    def _check_commanded(self, what: str) -> None:
+        if self.guarded:
+            raise ScheduleError(
+                f"{what} of a schedule must be called by a command, not from outside: nobody asks then whether the "
+                "order is legal. Use commands, such as split, or try things on a fork() of the schedule.",
+                kind="argument",
+            )
 
 
 def _run_together(schedule: Edit) -> None:
@@ -119,7 +141,8 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
     def run(*given: P.args, **keywords: P.kwargs) -> Made:
         owner: Any = given[0]
         schedule: Recorded = getattr(owner, "schedule", owner)
-        before, recording = schedule.state, schedule.recording
+        before, recording, guarded = schedule.state, schedule.recording, schedule.guarded
+        schedule.guarded = False
         try:
             if recording is None or recording.busy:
                 return function(*given, **keywords)
@@ -127,6 +150,8 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
         except BaseException:
             schedule.become(before)
             raise
+        finally:
+            schedule.guarded = guarded
 
     setattr(run, COMMAND, True)
     return run

@@ -24,6 +24,7 @@ from lathe.scheduler import BuildError, Schedule, bound, create_schedule
 from lathe.scheduler.build import check_outputs
 from lathe.scheduler.compile import emitted
 from lathe.scheduler.passes.complete import complete
+from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.less import ALL_THERE_IS, MEMORIES, Less
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.wanted_extensions import check_extensions
@@ -120,7 +121,7 @@ def _found(
     given: Schedule, config: HardwareConfig, steps: Sequence[Step], cycles: int, tried: Sequence[Tried]
 ) -> FoundSchedule:
     found = FoundSchedule(given.program)
-    found.become(given.state)
+    Edit.become(found, given.state)  # from where steps, which are commands, go on
     Runner(found).run(steps)
     found.steps, found.cycles, found.tried, found.machine = tuple(steps), cycles, tuple(tried), config.name
     least = bound(list(given.program), config)

@@ -32,4 +32,4 @@ def carry_out(command: Command, schedule: Schedule) -> None:
     with mock.patch("lathe.scheduler.commands.commit.check_schedule", check), suppress(_EnoughError, ScheduleError):
         command.run(schedule)
     assert kept is not None, f"{command.text} is not refused on a copy of the schedule"
-    schedule.become(kept)
+    Edit.become(schedule, kept)

@@ -36,7 +36,7 @@ def grid():
 )
 def test_documentation_shows_before_and_after(command, arguments):
     C = grid()
-    s = create_schedule(C)
+    s = create_schedule(C).fork()  # functions, not the methods that are made of them
     with as_documented(command, s, "order"):
         command(s[C], *arguments)
     check(s)

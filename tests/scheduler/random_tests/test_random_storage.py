@@ -19,6 +19,7 @@ from lathe.scheduler import (
     create_schedule,
 )
 from lathe.scheduler.errors import StorageWitness
+from lathe.scheduler.state.edit import Edit
 
 
 def program(random: Random, channels: int | None = None) -> tuple[list[Tensor], Tensor]:
@@ -151,7 +152,7 @@ def check(seed: int) -> None:
         elif outcome == "lost":
             refused = True
             check_lost(do, s)
-            s.become(before)
+            Edit.become(s, before)
     check_stored(s)
     if accepted:
         event("folded")

@@ -164,3 +164,39 @@ def test_a_nest_cannot_be_written_to():
         assert isinstance(loop.body, tuple)
         with pytest.raises(FrozenInstanceError):
             loop.last = 0
+
+
+def test_a_schedule_is_changed_by_commands_alone():
+    """What edits offer to commands and passes asks no legality; a user's handle refuses it."""
+    s = written_by_commands()
+    before, (first, *rest) = s.state, s.stages
+    refusal = (
+        " of a schedule must be called by a command, not from outside: nobody asks then whether the order is legal. "
+        "Use commands, such as split, or try things on a fork() of the schedule."
+    )
+    wrong = {
+        "put": [lambda: s.put({first: first.state}), lambda: first.put(first.state), lambda: first.change(scope="acc")],
+        "become": [
+            lambda: s.become(before),
+            lambda: s.amend(circular=True),
+            lambda: s.arrange([*rest, first]),
+            lambda: s.remove(first),
+        ],
+    }
+    for name, calls in wrong.items():
+        for call in calls:
+            with pytest.raises(lt.ScheduleError) as caught:
+                call()
+            assert str(caught.value) == name + refusal
+            assert s.state is before
+    first.split(first.axis[0], 2)  # commands go on
+    assert s.state is not before
+    s.fork().arrange([*rest, first])
+
+
+def test_a_refused_command_leaves_a_schedule_guarded():
+    s = written_by_commands()
+    with pytest.raises(lt.LatheError):
+        s.stages[0].split(s.stages[0].axis[0], -1)
+    with pytest.raises(lt.ScheduleError, match="must be called by a command"):
+        s.amend(circular=True)
