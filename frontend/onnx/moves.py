@@ -34,7 +34,7 @@ def requantised(of: Operands, reader: str, tensor: str, how: Quantisation, wante
     """The tensor with the same numbers by another scale, for which there is a layer, named after its ``reader``."""
     if how == wanted:
         return tensor
-    name = _name_of_requantised(tensor, wanted)
+    name = _name_of_requantised(tensor, how, wanted)
     if name not in of.found.layers:
         before = np.iinfo(how.dtype)
         table = _requantised_values(np.arange(before.min, before.max + 1), how, wanted)
@@ -48,7 +48,7 @@ def _requantised_operand(of: Operands, group: NodeGroup, name: str) -> tuple[str
     wanted = group.how
     if how == wanted or not held:
         return requantised(of, group.name, tensor, how, wanted), held
-    made = _name_of_requantised(tensor, wanted)
+    made = _name_of_requantised(tensor, how, wanted)
     of.note_type(made, wanted.dtype, of.shape(tensor))
     return made, {made: _requantised_values(held[tensor], how, wanted)}
 
@@ -63,8 +63,9 @@ def requantised_operands(
     return tuple(tensor for tensor, _ in found), {name: held[name] for _, held in found for name in held}
 
 
-def _name_of_requantised(tensor: str, wanted: Quantisation) -> str:
-    return f"{tensor}@{wanted.scale:.9g},{wanted.zero_point},{wanted.dtype}"
+def _name_of_requantised(tensor: str, *scales: Quantisation) -> str:
+    """A name for each scale that a tensor is read by and each that it is brought to: readers may differ in both."""
+    return "@".join((tensor, *(f"{each.scale:.9g},{each.zero_point},{each.dtype}" for each in scales)))
 
 
 def _requantised_values(values: NDArray[Any], how: Quantisation, wanted: Quantisation) -> NDArray[Any]:

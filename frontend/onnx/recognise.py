@@ -208,6 +208,8 @@ class _Recogniser(Operands):
     def _group(self, number: int, node: Any) -> NodeGroup:
         how = self.values.quantisation(node)
         if how is None:
+            if self.model.types.get(node.output[0]) is None:
+                raise Unfit("inference of shapes says nothing of its result")
             raise Unfit("its result has no single constant scale and zero point of 8 bits")
         numbers, name, low, high = [number], node.input[0], -np.inf, np.inf
         while True:

@@ -29,11 +29,14 @@ class TensorType:
 
 
 def type_of(info: Any) -> TensorType | None:
-    """The type of a ValueInfoProto; None for what is no tensor or has an open shape."""
+    """The type of a ValueInfoProto; None for what is no tensor or has an open shape, or one below 0.
+
+    Inference finds such a one for windows that are larger than the image.
+    """
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
         return None
-    if any(not dim.HasField("dim_value") for dim in tensor.shape.dim):
+    if any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in tensor.shape.dim):
         return None
     dtype = DTYPES_OF_TYPES.get(tensor.elem_type, "other")
     return TensorType(dtype, tuple(dim.dim_value for dim in tensor.shape.dim))

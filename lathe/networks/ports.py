@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
+from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.layers import FloatSums
 from lathe.networks.values import Array, Shape, image_shape
 from lathe.networks.windows import Windows
@@ -38,8 +40,12 @@ class Port:
     single: bool = False
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
-        """The array that the program takes, of the model's arrays by name."""
+        """The array that the program takes, of the model's arrays by name.
+
+        Raises ModelError where the host has made another shape than the one that the program was built for.
+        """
         signed = self._signed(arrays[self.tensor])
+        self._check_size(signed)
         if self.single:
             signed = np.broadcast_to(signed.reshape(()), self.shape)
         if self.windows is not None:
@@ -57,6 +63,18 @@ class Port:
         made = np.zeros((batch, height, width, self.width), np.int8)
         made[..., :channels] = np.moveaxis(signed, 1, -1).reshape(batch, height, width, channels)
         return made
+
+    def _check_size(self, values: Array) -> None:
+        wanted = list(self.shape)
+        if self.extra:
+            wanted[1 if self.width else -1] -= self.extra
+        if self.single or self.windows is not None or values.size == prod(wanted):
+            return
+        raise ModelError(
+            f"tensor {self.tensor!r} must have the shape {tuple(wanted)} that ONNX's inference of shapes gives it, for "
+            f"which the network was built, not {values.shape}, as the host computes it. Write the node that makes it "
+            "in a way that both read alike, such as a pool with borders instead of ceil_mode or auto_pad."
+        )
 
     def _signed(self, values: Array) -> Array:
         return (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values

@@ -1,8 +1,9 @@
 """Models that are legal but unusual, and such that are not and that onnxruntime refuses: values, or one error."""
 
 import numpy as np
+import onnx
 import pytest
-from networks_checking import LATHE16, checked, random_inputs, where
+from networks_checking import LATHE16, checked, random_inputs, where, with_onnxruntime
 from qdq_models import QdqModel
 
 import lathe as lt
@@ -87,3 +88,70 @@ def test_a_border_around_a_product_whose_rows_are_an_images():
     shifted = graph.quantised(graph.node("Add", sizes, factors), 0.05, -100)
     made = [scaled, shifted, last]
     checked(graph.model(*made), units={each: graph.scales[each] for each in made})
+
+
+TWO_SCALES = """<ir_version: 8, opset_import: ["": 17]>
+graph (int8[1, 4, 6, 6] x) => (%s)
+<float s = {0.02}, int8 z = {5}, float t = {0.05}, int8 u = {-7}, float sy = {0.06}, int8 zy = {3},
+ int64[2] sizes = {4, 36}, int8[1, 2, 6, 6] held = {%s}>
+{
+    a = DequantizeLinear (x, s, z)
+    b = DequantizeLinear (x, t, u)
+    %s
+}"""
+HELD = ", ".join(map(str, range(-36, 36)))
+READERS = {
+    "one node": ("int8[1, 8, 6, 6] y", "c = Concat <axis = 1> (a, b) y = QuantizeLinear (c, sy, zy)"),
+    "two nodes": (
+        "int8[1, 6, 4, 6] y, int8[4, 36] w",
+        "c = Transpose <perm = [0, 2, 1, 3]> (a) y = QuantizeLinear (c, sy, zy)"
+        "d = Reshape (b, sizes) w = QuantizeLinear (d, sy, zy)",
+    ),
+    "a constant": (
+        "int8[1, 8, 6, 6] y",
+        "k = DequantizeLinear (held, s, z) l = DequantizeLinear (held, t, u)"
+        "c = Concat <axis = 1> (a, k, l) y = QuantizeLinear (c, sy, zy)",
+    ),
+}
+
+
+@pytest.mark.parametrize("readers", READERS)
+def test_a_tensor_that_moves_read_by_two_scales_is_brought_to_the_result_from_each(readers):
+    outputs, nodes = READERS[readers]
+    model = onnx.parser.parse_model(TWO_SCALES % (outputs, HELD, nodes))
+    inputs = {"x": np.random.default_rng(0).integers(-128, 128, (1, 4, 6, 6)).astype(np.int8)}
+    network = lt.from_onnx(model)
+    result = lt.simulate(network.build(LATHE16), inputs)
+    for info, expected in zip(model.graph.output, with_onnxruntime(model, inputs), strict=True):
+        assert np.array_equal(result.outputs[info.name], expected)
+        assert np.array_equal(lt.reference(network, inputs)[info.name], expected)
+    assert "npu" in where(result).values()
+
+
+POOL = """<ir_version: 8, opset_import: ["": 17]>
+graph (float[1, 3, 11, 9] x) => (float[?, ?, ?, ?] y)
+<float s = {0.02}, uint8 z = {128}>
+{
+    q = QuantizeLinear (x, s, z)
+    f = DequantizeLinear (q, s, z)
+    p = AveragePool <ceil_mode = 1, count_include_pad = 1, kernel_shape = [3, 2], strides = [3, 3]> (f)
+    pq = QuantizeLinear (p, s, z)
+    pf = DequantizeLinear (pq, s, z)
+    d = Sub (pf, pf)
+    dq = QuantizeLinear (d, s, z)
+    y = DequantizeLinear (dq, s, z)
+}"""
+
+
+def test_a_shape_that_the_host_computes_otherwise_than_inference_says_is_told():
+    """A window begun counts along the rows and not along the columns, which no other pool of ONNX says."""
+    network = lt.from_onnx(onnx.parser.parse_model(POOL))
+    inputs = {"x": np.zeros((1, 3, 11, 9), np.float32)}
+    for run in (lambda: lt.reference(network, inputs), lambda: lt.simulate(network.build(LATHE16), inputs)):
+        with pytest.raises(lt.ModelError) as caught:
+            run()
+        assert str(caught.value) == (
+            "tensor 'pq' must have the shape (1, 3, 4, 4) that ONNX's inference of shapes gives it, for which the "
+            "network was built, not (1, 3, 4, 3), as the host computes it. Write the node that makes it in a way that "
+            "both read alike, such as a pool with borders instead of ceil_mode or auto_pad."
+        )
