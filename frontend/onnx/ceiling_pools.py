@@ -30,7 +30,7 @@ def with_begun_windows_counted(proto: Any) -> bool:
             changed.update(node.output)
             continue
         known = types.get(node.input[0]) if node.op_type in POOLS and node.domain in ("", "ai.onnx") else None
-        told = {each.name: _value(each) for each in node.attribute}
+        told = {each.name: value_of(each) for each in node.attribute}
         written = None if known is None else _written(told, known.shape[2:])
         if written is not None:
             kept = [each for each in node.attribute if each.name not in ("auto_pad", *written)]
@@ -48,7 +48,8 @@ def with_begun_windows_counted(proto: Any) -> bool:
     return found
 
 
-def _value(attribute: Any) -> Any:
+def value_of(attribute: Any) -> Any:
+    """The value of an attribute of a node, texts as such."""
     found = extra("onnx.helper").get_attribute_value(attribute)
     return found.decode(errors="replace") if isinstance(found, bytes) else found
 

@@ -19,6 +19,7 @@ from lathe.frontend.onnx.moved_constants import with_constants_moved
 from lathe.frontend.onnx.output_shapes import close_outputs, open_outputs
 from lathe.frontend.onnx.renaming import all_names, fresh, rename
 from lathe.frontend.onnx.validity import with_shapes
+from lathe.frontend.onnx.window_counts import with_windows_counted
 
 MOST_ROUNDS = 32
 """Branches inside of branches are taken one level after the other."""
@@ -38,6 +39,7 @@ def simplified(proto: Any, name: str) -> Any:
     steps = dict.fromkeys(
         (
             with_begun_windows_counted,
+            with_windows_counted,
             with_constants_held,
             with_constants_computed,
             with_constants_moved,
