@@ -39,7 +39,7 @@ def with_windows_counted(proto: Any) -> bool:
         if data is None or made is None:
             continue
         counts = tuple(_counts({each.name: value_of(each) for each in node.attribute}, data.shape[2:]))
-        if not counts or node.output[0] in done or all(map(int.__ge__, counts, made.shape[2:])):
+        if min(counts, default=0) < 1 or node.output[0] in done or all(map(int.__ge__, counts, made.shape[2:])):
             continue
         for place, name in enumerate(node.output):
             if name:

@@ -65,8 +65,9 @@ class Cuts:
 
 def _through(reader: StageView, tensor: Tensor, cut: frozenset[int]) -> frozenset[int]:
     """The dimensions of a tensor that lead into those which are cut of what a stage makes of it."""
-    axes = reader.state.computation.axes
-    return frozenset([dim for dim, axis in _led(reader.state.computation, tensor) if axis in {axes[n] for n in cut}])
+    computation = reader.state.computation
+    axes = {computation.axes[n] for n in cut}
+    return frozenset([dim for dim, axis in _led(computation, tensor) if axis in axes])
 
 
 @lru_cache(maxsize=16384)
