@@ -17,7 +17,7 @@ from figures import Figure, at_most, one_core, report
 import lathe as lt
 from lathe.frontend import placeholders
 
-CHAINS = {8: None, 16: None, 32: None, 64: 6.0, 128: None}
+CHAINS = {8: None, 16: None, 32: None, 64: 6.0, 128: None, 256: None}
 """How many convolutions, and at most how many seconds."""
 BLOCKS = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 """VGG-19's convolutions and their channels, with a pool between two blocks: Simonyan and Zisserman, 2014, table 1."""
@@ -34,6 +34,15 @@ def chain(length: int) -> lt.Tensor:
     data = lt.placeholder((1, 14, 14, 64), "int8", name="data")
     for number in range(length):
         data = requantised(data, 64, number)
+    return data
+
+
+def residual_blocks(number: int) -> lt.Tensor:
+    """Blocks of two such convolutions each, whose result is added to what they begin with."""
+    data = lt.placeholder((1, 14, 14, 64), "int8", name="data")
+    for block in range(number):
+        made = requantised(requantised(data, 64, 2 * block), 64, 2 * block + 1)
+        data = lt.requantise(lt.add(data, made, name=f"add{block}"), 1, name=f"sum{block}")
     return data
 
 
@@ -92,6 +101,8 @@ def main() -> None:
 
     for length, limit in CHAINS.items():
         row(f"chain of {length} convolutions", built(chain(length)), limit)
+    for number in (16, 64):
+        row(f"{number} residual blocks", built(residual_blocks(number)), None)
     row("sixteen convolutions and four pools", built(sixteen_convolutions()), 12)
     row("product of 4096^3", built(product(4096)), 10)
     for halo in (0, 2):

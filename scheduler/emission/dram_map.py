@@ -30,8 +30,9 @@ from lathe.scheduler.state.storage import StorageBuffer
 from lathe.scheduler.state.stored import storages_of
 from lathe.scheduler.target.chunk import Place
 from lathe.scheduler.target.elements import Physical, form_in, outside_of
-from lathe.scheduler.target.lanes import LanePlan, lanes_read
+from lathe.scheduler.target.lanes import LanePlan
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
+from lathe.scheduler.target.led_lanes import lanes_read
 from lathe.scheduler.target.planes import PLANES, stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import lanes_of_operand
 from lathe.scheduler.target.rescaling import own_operands

@@ -34,8 +34,11 @@ Signs = dict[int, list[Sign]]
 
 def partition(nodes: Sequence[Node], box: Box | None = None) -> list[Node]:
     """The same nest with constant loop ranges and ``ChunkNode`` in place of ``StatementBlock``."""
-    whole = {variable: (0, variable.extent - 1) for node in nodes for variable in _variables(node)}
-    return with_divided_loops(_partition(nodes, {**whole, **(box or {})}, {}))
+    result: list[Node] = []
+    for node in nodes:  # each by itself: what is outside of it has none of its variables
+        whole = {variable: (0, variable.extent - 1) for variable in _variables(node)}
+        result += _partition([node], {**whole, **(box or {})}, {})
+    return with_divided_loops(result)
 
 
 def _variables(node: Node) -> Sequence[LoopVariable]:

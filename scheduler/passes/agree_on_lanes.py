@@ -31,7 +31,8 @@ from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.element import whole_elements
 from lathe.scheduler.target.lane_obstacles import obstacles_of
-from lathe.scheduler.target.lanes import LanePlan, lanes_read, plan_lanes
+from lathe.scheduler.target.lanes import LanePlan, plan_lanes
+from lathe.scheduler.target.led_lanes import lanes_read
 from lathe.scheduler.target.planes import stores_make_elements, stores_make_weights
 from lathe.scheduler.target.products import Product, ends_with, has_placed_operand, lanes_of_operand
 from lathe.scheduler.target.target import Target

@@ -15,7 +15,8 @@ from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.names import fresh_name
 from lathe.scheduler.state.stage import Attachment, Lanes, initial_state
 from lathe.scheduler.target.element import Element, element_of
-from lathe.scheduler.target.lanes import lanes_read, plan_lanes
+from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.target.led_lanes import lanes_read
 from lathe.scheduler.target.products import Product, lanes_of_operand
 from lathe.scheduler.target.sums_in_place import added_to_loaded
 from lathe.scheduler.target.target import Target

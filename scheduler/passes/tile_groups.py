@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TypeAlias
 
 from lathe.configs import LatheError
@@ -58,32 +57,45 @@ def _complete(schedule: Edit, group: StageGroup, target: Target, looker: Looker 
     """Complete a group, or the parts of it: one of its stages is stored and loaded again. The estimated cycles.
 
     It is cut where it has no tile that fits, and between its products where the parts are estimated to be quicker: a
-    tile of several products has operands of all of them in the scratchpads, and is small where these are.
+    tile of several products has operands of all of them in the scratchpads, and is small where these are. Where one
+    cut is better than none, the best one is made, and its parts are looked at in turn.
     """
     before = schedule.state
-    cost, refusal = inf, None
     try:
         with schedule.trying():
             cost = _complete_group(schedule, group, target, looker)
-    except CapacityError as error:
-        refusal = error
-    best, limit = schedule.state, cost * CUT
-    for stage in _cuts(schedule, group, target) if refusal is None else _all_cuts(group):
+    except CapacityError as refusal:
+        return _complete_where_it_fits(schedule, group, target, looker, refusal)
+    best, limit, place = schedule.state, cost * CUT, None
+    for stage in _cuts(schedule, group, target):
         schedule.become(before)
         try:
-            parts = sum(_complete(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
+            parts = sum(_complete_group(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
         except LatheError:
             continue
         if parts < limit:
             cost = limit = parts
-            best = schedule.state
-        if refusal is not None:
-            break
-    if cost == inf:
-        assert refusal is not None, f"{group.sink.name} was completed at no cost"
-        raise refusal from None
+            best, place = schedule.state, stage
+    schedule.become(before)
+    if place is not None and any(_cuts(schedule, part, target) for part in group.cut(place)):
+        return sum(_complete(schedule, part, target, looker) for part in cut_apart(schedule, group, place))
     schedule.become(best)
     return cost
+
+
+def _complete_where_it_fits(
+    schedule: Edit, group: StageGroup, target: Target, looker: Looker | None, refusal: CapacityError
+) -> float:
+    """Complete the parts of a group that has no tile which fits, cut at the first stage where they do."""
+    before = schedule.state
+    for stage in _all_cuts(group):
+        schedule.become(before)
+        try:
+            return sum(_complete(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
+        except LatheError:
+            continue
+    schedule.become(before)
+    raise refusal from None
 
 
 def _all_cuts(group: StageGroup) -> list[EditedStage]:

@@ -96,8 +96,8 @@ class ScheduleState:
         for name in changes:
             if name in MAPPINGS:
                 new.__dict__[name] = read_only(new.__dict__[name])
-        if "stages" in changes:
-            new.__dict__.pop("tables", None)
+        if "stages" in changes and "tables" in self.__dict__:
+            new.__dict__["tables"] = self.tables.then(new.stages)
         if "constants" in changes:
             _protect(new.constants)
         return new
@@ -106,7 +106,8 @@ class ScheduleState:
         self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
     ) -> "ScheduleState":
         """The schedule with other states of the same stages in the same order, of which some have ``changed``."""
-        new = self.but(stages=stages)
+        new = object.__new__(ScheduleState)
+        new.__dict__.update(self.__dict__, stages=read_only(stages))
         if "tables" in self.__dict__:
             new.__dict__["tables"] = self.tables.with_changes(new.stages, changed)
         return new

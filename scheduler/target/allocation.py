@@ -7,6 +7,7 @@ one is being computed. Nothing else makes double buffering here: tokens follow f
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import TABLE_ELEMENTS
@@ -18,8 +19,9 @@ from lathe.scheduler.nest.place import place_stages
 from lathe.scheduler.nest.placement import Placement
 from lathe.scheduler.nest.windows import Ring
 from lathe.scheduler.state.memories import DRAM, NEAR, PARAMETERS, SCRATCHPADS, TABLES, UNIT_OF_SCOPE
-from lathe.scheduler.state.neighbours import makers_of, reached
+from lathe.scheduler.state.neighbours import makers_of
 from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.state.stage import StageId
 from lathe.scheduler.state.stored import Allocated, storages_of
 from lathe.scheduler.target.element import depth_of
 from lathe.scheduler.target.elements import Physical
@@ -242,16 +244,21 @@ class _Fitting:
     """
 
     def __init__(self, buffers: list[Buffer], room: int, *, apart: bool = False) -> None:
-        self.room, self.apart = room, apart
+        self.room = room
         self.families: list[list[Buffer]] = []
-        ends: list[int] = []
+        self.beside: dict[int, list[Buffer]] = {id(each): [] for each in buffers}
+        """By identity, the others that live at some time when a buffer does."""
+        living: list[Buffer] = []
         for buffer in sorted(buffers, key=lambda each: each.life(apart=apart)[0]):
-            first, last = buffer.life(apart=apart)
-            if not ends or first > ends[-1]:
+            first, _ = buffer.life(apart=apart)
+            living = [each for each in living if each.life(apart=apart)[1] >= first]
+            if not living:
                 self.families.append([])
-                ends.append(last)
             self.families[-1].append(buffer)
-            ends[-1] = max(ends[-1], last)
+            for each in living:
+                self.beside[id(each)].append(buffer)
+            self.beside[id(buffer)] += living
+            living.append(buffer)
         place = {id(each): number for number, each in enumerate(buffers)}
         for family in self.families:  # where an order says nothing, the buffers' own counts
             family.sort(key=lambda each: place[id(each)])
@@ -280,40 +287,47 @@ class _Fitting:
     def _bases(self, number: int, order: int) -> dict[int, int] | None:
         if (number, order) not in self.found:
             family = sorted(self.families[number], key=_ORDERS[order])
-            self.found[number, order] = _first_fit(family, self.room, apart=self.apart)
+            self.found[number, order] = _first_fit(family, self.room, self.beside)
         return self.found[number, order]
 
 
-def _first_fit(buffers: list[Buffer], room: int, *, apart: bool) -> dict[int, int] | None:
+def _first_fit(buffers: list[Buffer], room: int, beside: Mapping[int, list[Buffer]]) -> dict[int, int] | None:
     """By identity, each buffer's base, as low as those before it in the list allow; None if one does not fit."""
-    placed: list[tuple[int, int, int, int]] = []
     bases: dict[int, int] = {}
     for buffer in buffers:
-        first, last = buffer.life(apart=apart)
-        taken = sorted((start, stop) for start, stop, begin, end in placed if begin <= last and first <= end)
-        base = 0
-        for start, end in taken:
-            if start - base >= buffer.total:
+        others = [(bases[id(each)], each.total) for each in beside[id(buffer)] if id(each) in bases]
+        base, size = 0, buffer.total
+        for start, taken in sorted(others):
+            if start - base >= size:
                 break
-            base = max(base, end)
-        if base + buffer.total > room:
+            base = max(base, start + taken)
+        if base + size > room:
             return None
         bases[id(buffer)] = base
-        placed.append((base, base + buffer.total, first, last))
     return bases
 
 
 class _Before:
-    """Whether a stage reads what another makes, or what is made of that."""
+    """Whether a stage reads what another makes, or what is made of that.
+
+    What leads to a stage is followed back only as far as the other one stands, but in circles.
+    """
 
     def __init__(self) -> None:
-        self.known: dict[StageView, set[StageView]] = {}
+        self.known: dict[StageView, tuple[set[StageView], list[tuple[int, StageId]]]] = {}
 
     def __call__(self, stage: StageView, reader: StageView) -> bool:
+        schedule = reader.schedule
+        order = schedule.state.tables.order
         if reader not in self.known:
-            schedule = reader.schedule
-            self.known[reader] = reached([reader], lambda each: makers_of(schedule, each))
-        return stage in self.known[reader]
+            self.known[reader] = {reader}, [(-order[reader.id], reader.id)]
+        found, waiting = self.known[reader]
+        while waiting and (schedule.circular or -waiting[0][0] > order[stage.id]):
+            for maker in makers_of(schedule, schedule.by_id(heappop(waiting)[1])):
+                if maker not in found:
+                    found.add(maker)
+                    heappush(waiting, (-order[maker.id], maker.id))
+        return stage in found
 
 
 def _spread(buffers: list[Buffer], room: int, *, apart: bool) -> None:

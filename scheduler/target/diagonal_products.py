@@ -15,10 +15,10 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
-from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
 from lathe.scheduler.target.products import (
+    Makers,
     Product,
     Walked,
     axes_of_made_lanes,
@@ -32,7 +32,7 @@ from lathe.scheduler.target.products import (
 def diagonal_product(
     computation: Computation,
     config: HardwareConfig,
-    schedule: ScheduleView,
+    schedule: Makers,
     known: Mapping[Tensor, Lanes],
     made: Lanes | None,
     walked: Walked,
@@ -69,7 +69,7 @@ def diagonal_product(
     return None
 
 
-def is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
+def is_given(tensor: Tensor, schedule: Makers) -> bool:
     """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
     stage = schedule.maker(tensor)
     if stage is None:
@@ -78,6 +78,6 @@ def is_given(tensor: Tensor, schedule: ScheduleView) -> bool:
     return stage.state.scope == WEIGHTS and source is not None and schedule.maker(source) is None
 
 
-def _may_be_in(tensor: Tensor, scope: str, schedule: ScheduleView) -> bool:
+def _may_be_in(tensor: Tensor, scope: str, schedule: Makers) -> bool:
     """Whether a tensor is in a scratchpad, or in DRAM, from where it may be loaded to it."""
     return schedule.scope_of(tensor) in (scope, DRAM)

@@ -1,7 +1,8 @@
 """Where loops cut a tensor: a dimension that is cut within the machine's blocks cannot be in their lanes."""
 
-from collections.abc import Iterator
-from functools import cached_property, lru_cache, reduce
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, reduce
+from heapq import heapify, heappop, heappush
 from math import gcd
 
 from lathe.frontend import Computation, Tensor
@@ -12,7 +13,8 @@ from lathe.scheduler.algorithm.patterns import is_plain_read
 from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import ScheduleView, StageView
-from lathe.scheduler.state.stage import StageState
+from lathe.scheduler.state.stage import StageId, StageState
+from lathe.scheduler.target.heard_lanes import Changes, Stages
 
 NONE: frozenset[int] = frozenset()
 
@@ -35,32 +37,68 @@ def steps_between_chunks(stage: StageView) -> tuple[int, ...]:
 class Cuts:
     """The dimensions of tensors that loops cut within blocks of lanes: those of their stages, and of readers in turn.
 
-    A reader counts where it leads a dimension through as it is, since it has the same lanes then.
+    A reader counts where it leads a dimension through as it is, since it has the same lanes then. ``blocks``: those of
+    so many values. What has been found holds until ``renew`` says that a schedule is another.
     """
 
-    def __init__(self, schedule: ScheduleView) -> None:
-        self.schedule = schedule
-        self._known: dict[int, dict[Tensor, frozenset[int]]] = {}
+    def __init__(self, schedule: ScheduleView, blocks: Iterable[int]) -> None:
+        self._schedule = schedule
+        self._known: dict[int, dict[Tensor, frozenset[int]]] = {block: {} for block in blocks if block > 1}
 
     def of(self, tensor: Tensor, block: int) -> frozenset[int]:
         """The dimensions of a tensor that are cut within blocks of so many values."""
-        if block == 1:
-            return NONE
-        if block not in self._known:
-            known: dict[Tensor, frozenset[int]] = {}
-            self._known[block] = known
-            for stage, steps in self._steps:
-                own = frozenset([dim for dim, step in enumerate(steps) if step % block]) if any(steps) else NONE
-                for made in stage.state.tensors:
-                    # What no reader cuts, the greater part of a program, is not looked at any further.
-                    cut = [each for each in self.schedule.readers(made) if known.get(each.tensor)]
-                    known[made] = own.union(*(_through(each, made, known[each.tensor]) for each in cut)) if cut else own
-        return self._known[block].get(tensor, NONE)
+        return NONE if block == 1 else self._known[block].get(tensor, NONE)
 
-    @cached_property
-    def _steps(self) -> list[tuple[StageView, tuple[int, ...]]]:
-        """Stages after their readers, but for those of a circle, and the steps between their chunks."""
-        return [(stage, steps_between_chunks(stage)) for stage in reversed(list(self.schedule.stages))]
+    def renew(self, changes: Changes) -> set[Tensor]:
+        """The tensors that are cut otherwise than before, readers being looked at before those whose values they read.
+
+        But for readers in a circle, which count where they stand behind.
+        """
+        had, now, order = changes.before.states, changes.now.states, changes.now.order
+        waiting = {*changes.others}
+        for states, keys in ((had, changes.were), (now, changes.others)):
+            for key in keys:
+                place = states[key].attachment
+                waiting |= {place.host} if place is not None else set()
+                waiting |= self._makers(states[key], changes.now)
+        for key in changes.were:
+            for known in self._known.values():
+                for tensor in had[key].tensors:
+                    if tensor not in changes.now.makers:
+                        known.pop(tensor, None)
+        heap = [(-order[key], key) for key in waiting if key in order]
+        heapify(heap)
+        found: set[Tensor] = set()
+        while heap:
+            _, key = heappop(heap)
+            changed = self._look_again(self._schedule.by_id(key), order)
+            if changed:
+                found |= changed
+                new = {each for each in self._makers(now[key], changes.now) if order[each] < order[key]} - waiting
+                waiting |= new
+                for each in new:
+                    heappush(heap, (-order[each], each))
+        return found
+
+    def _makers(self, state: StageState, stages: Stages) -> set[StageId]:
+        found = (stages.makers.get(read.tensor) for read in state.computation.reads)
+        return {key for key in found if key is not None}
+
+    def _look_again(self, stage: StageView, order: Mapping[StageId, int]) -> set[Tensor]:
+        """The tensors of a stage that are cut otherwise than before."""
+        steps, place = steps_between_chunks(stage), order[stage.id]
+        changed: set[Tensor] = set()
+        for block, known in self._known.items():
+            own = frozenset([dim for dim, step in enumerate(steps) if step % block]) if any(steps) else NONE
+            for number, made in enumerate(stage.state.tensors):
+                # What no reader cuts, the greater part of a program, is not looked at any further.
+                cut = [each for each in self._schedule.readers(made) if known.get(each.tensor)]
+                behind = [each for each in cut if order[each.id] > place or (each is stage and number)]
+                dims = own.union(*(_through(each, made, known[each.tensor]) for each in behind)) if behind else own
+                if known.get(made, NONE) != dims:
+                    changed.add(made)
+                known[made] = dims
+        return changed
 
 
 def _through(reader: StageView, tensor: Tensor, cut: frozenset[int]) -> frozenset[int]:

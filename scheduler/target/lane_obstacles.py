@@ -1,7 +1,7 @@
 """What stands in the way of lanes: reads of an element-wise stage that do not lead neighbours through as neighbours."""
 
-from collections.abc import Mapping
 from functools import lru_cache
+from typing import Protocol
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
@@ -12,9 +12,17 @@ from lathe.scheduler.target.element import Element
 from lathe.scheduler.target.rescaling import is_in_the_way, own_operands
 
 
-def obstacles_of(
-    state: StageState, known: Mapping[Tensor, Lanes], element: Element, config: HardwareConfig
-) -> list[Tensor]:
+class KnownLanes(Protocol):
+    """Lanes of tensors, as far as they are known."""
+
+    def get(self, tensor: Tensor, /) -> Lanes | None:
+        """The lanes of a tensor, if they are known."""
+
+    def __getitem__(self, tensor: Tensor, /) -> Lanes:
+        """The lanes of a tensor that are known."""
+
+
+def obstacles_of(state: StageState, known: KnownLanes, element: Element, config: HardwareConfig) -> list[Tensor]:
     """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
     lanes, computation = known[state.tensor], state.computation
     found: list[Tensor] = []

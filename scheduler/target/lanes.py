@@ -6,14 +6,13 @@ forwards first. Where nothing is said, the dimensions are taken that every compu
 those that are reduced, shifted, strided or decided upon.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
 from lathe.configs import HardwareConfig
-from lathe.frontend import Computation, Tensor, as_affine
-from lathe.frontend.indices.plain import plain_axis
+from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, ReadAccess
 from lathe.scheduler.algorithm.patterns import dimension_of, factors
 from lathe.scheduler.state.memories import DATA, NEAR, OPERANDS, WEIGHTS
@@ -21,8 +20,10 @@ from lathe.scheduler.state.schedule import ScheduleView
 from lathe.scheduler.state.stage import Lanes, StageState
 from lathe.scheduler.target.diagonal_products import diagonal_product, is_given
 from lathe.scheduler.target.element import element_of, whole_elements
+from lathe.scheduler.target.heard_lanes import Heard, Hearing, Known, Looking
 from lathe.scheduler.target.lane_cuts import Cuts, steps_between_chunks
 from lathe.scheduler.target.lane_obstacles import obstacles_of
+from lathe.scheduler.target.led_lanes import lanes_back, lanes_read, lanes_through
 from lathe.scheduler.target.products import (
     Product,
     Walked,
@@ -33,7 +34,7 @@ from lathe.scheduler.target.products import (
     may_end,
     turning_product,
 )
-from lathe.scheduler.target.rescaling import lanes_of_own_operand, own_operands
+from lathe.scheduler.target.rescaling import own_operands
 
 
 def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor, Lanes]:
@@ -55,79 +56,85 @@ class LanePlan:
 def plan_lanes(schedule: ScheduleView, config: HardwareConfig) -> LanePlan:
     """The lanes of a whole schedule, and the products as they were chosen along with them.
 
-    The last plan is kept with the schedule and holds until its state is another.
+    The last plan is kept with the schedule and holds until its state is another; then what has changed is planned anew.
     """
     kept = schedule.derived.get("lanes")
-    if kept is None or kept[0] is not schedule.state or kept[1] != config:
-        kept = schedule.derived["lanes"] = schedule.state, config, _plan(schedule, config)
-    plan: LanePlan = kept[2]
+    if kept is not None and kept[0] is schedule.state and kept[1] == config:
+        found: LanePlan = kept[2]
+        return found
+    planner: _Planner | None = schedule.derived.pop("planner", None)
+    if planner is None or planner.config != config:
+        planner = _Planner(schedule, config)
+    plan = planner.planned()
+    schedule.derived["planner"] = planner  # not before: an error would leave it halfway
+    schedule.derived["lanes"] = schedule.state, config, plan
     return plan
 
 
-def _plan(schedule: ScheduleView, config: HardwareConfig) -> LanePlan:
-    planner = _Planner(schedule, config)
-    for state in planner.stages:
-        planner.visit(state)
-    planner.spread(planner.plan.known)
-    while True:
-        open_ = [state for state in reversed(planner.stages) if state.tensor not in planner.plan.known]
-        if not open_:
-            return planner.plan
-        planner.decide(open_[0])
-
-
 class _Planner:
+    """Plans the lanes of a schedule again and again."""
+
     def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
         self.element = element_of(config, NEAR)
         self.step = whole_elements(config)
-        self.stages = [stage.state for stage in schedule.stages]
-        self.maker = {tensor: state for state in self.stages for tensor in state.tensors}
-        self.plan = LanePlan()
-        kept = schedule.derived.get("products")
-        if kept is None or kept[0] != config:
-            kept = schedule.derived["products"] = config, {}
-        self.answers: dict[tuple[object, ...], Product | None] = kept[1]
-        self.cuts = Cuts(schedule)
-        self.made_by = {stage.state.tensor: stage for stage in schedule.stages}
-        for state in self.stages:
-            if state.lanes is not None:
-                self.plan.known.update(dict.fromkeys(state.tensors, state.lanes))
+        self.answers: dict[tuple[object, ...], Product | None] = {}
+        self._begin_anew()
 
-    def visit(self, state: "StageState") -> None:
-        """What a stage says once those before it have spoken."""
-        known, config = self.plan.known, self.config
-        product = None
+    def _begin_anew(self) -> None:
+        self.constants = self.schedule.state.constants
+        self.cuts = Cuts(self.schedule, {self.element.rows, self.element.cols})
+        self.hearing = Hearing(self.visit)
+        self.makers = Looking(self.schedule, self.hearing)
+
+    def planned(self) -> LanePlan:
+        """The lanes and products of the schedule as it is now."""
+        states = {stage.id: stage.state for stage in self.schedule.stages}
+        if self.schedule.state.constants is not self.constants or self.hearing.stages.is_reordered(states):
+            self._begin_anew()
+        changes = self.hearing.stages.changed(states)
+        self.hearing.renew(changes, self.cuts.renew(changes))
+        known = self.hearing.lanes.copy()
+        self.stages = list(states.values())
+        self.spread(known)
+        while len(known) < len(self.hearing.stages.makers):
+            open_ = (state for state in reversed(self.stages) if state.tensor not in known)
+            known.update(self.decide(next(open_), known))
+        return LanePlan(known, self.hearing.products.copy())
+
+    def visit(self, state: StageState, known: Heard) -> Product | None:
+        """What a stage says once those before it have spoken: lanes of tensors, and the product that it is."""
+        config, product = self.config, None
         if _is_turn(state):
             assert state.lanes is not None, f"{state.tensor.name} has no lanes"
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
-            product = self._asked(matrix_product, state)
+            product = self._asked(matrix_product, state, known)
             if state.pragma is not None and product is not None and product.column is None:
                 # Who names the instruction means whole vectors: a tile that cuts them is refused.
-                product = self._asked(matrix_product, state, cut=True)
-            product = self._or_with_diagonals(state, product)
+                product = self._asked(matrix_product, state, known, cut=True)
+            product = self._or_with_diagonals(state, product, known)
         if product is not None and not product.diagonal and product.turns is None:
-            product = self._without_obstacles(state, product)
-        for tensor in state.tensors:
-            self.plan.products[tensor] = product
+            product = self._without_obstacles(state, product, known)
         if product is None:
             self._forwards(state, known)
-            return
+            return None
         positions = {axis: dim for dim, axis in enumerate(state.computation.axes)}
         row = positions.get(product.row) if product.row is not None and self.element.rows > 1 else None
         column = positions.get(product.column) if product.column is not None else None
-        for tensor in state.tensors:
-            known.setdefault(tensor, Lanes(row, column))
+        known.update({tensor: Lanes(row, column) for tensor in state.tensors if tensor not in known})
         for scope, read in zip(OPERANDS, (product.data, product.weight), strict=True):
-            maker = self.maker.get(read.tensor)
+            maker = self.hearing.look(read.tensor)
             says = (WEIGHTS,) if product.turns is None else OPERANDS  # memories of which the product has the say
             if maker is not None and (read.tensor not in known or maker.scope in says):
                 known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
                 self._backwards(maker, known)
+        return product
 
-    def _asked(self, question: Callable[..., Product | None], state: "StageState", cut: bool = False) -> Product | None:
+    def _asked(
+        self, question: Callable[..., Product | None], state: StageState, known: Heard, cut: bool = False
+    ) -> Product | None:
         """The product that a stage is, as a function says; what it has said with the same operands is kept.
 
         ``cut``: loops may cut its lanes.
@@ -135,13 +142,11 @@ class _Planner:
         pair = factors(state.computation)
         if pair is None:
             return None
-        operands = [self._operand(read.tensor) for read in pair]
+        operands = [self._operand(read.tensor, known) for read in pair]
         walked = self._walked(state, cut)
         key = (question, state.computation, state.lanes, walked, *operands)
         if key not in self.answers:
-            self.answers[key] = question(
-                state.computation, self.config, self.schedule, self.plan.known, state.lanes, walked
-            )
+            self.answers[key] = question(state.computation, self.config, self.makers, known, state.lanes, walked)
         return self.answers[key]
 
     def _walked(self, state: "StageState", cut: bool) -> Walked:
@@ -155,37 +160,37 @@ class _Planner:
         axes = state.computation.axes
         return Walked(frozenset([axes[dim] for dim in rows]), frozenset([axes[dim] for dim in cols]))
 
-    def _operand(self, tensor: Tensor) -> tuple[object, ...]:
+    def _operand(self, tensor: Tensor, known: Heard) -> tuple[object, ...]:
         """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
-        schedule = self.schedule
-        lanes, made = self.plan.known.get(tensor), is_computed(tensor, schedule)
-        copied = not made and not is_computed(tensor, schedule, borders=False)
-        return schedule.scope_of(tensor), lanes, made, copied, is_given(tensor, schedule)
+        makers, made = self.makers, is_computed(tensor, self.makers)
+        copied = not made and not is_computed(tensor, makers, borders=False)
+        return makers.scope_of(tensor), known.get(tensor), made, copied, is_given(tensor, makers)
 
-    def _or_with_diagonals(self, state: "StageState", product: Product | None) -> Product | None:
+    def _or_with_diagonals(self, state: StageState, product: Product | None, known: Heard) -> Product | None:
         """The product with diagonal weights, where there is one that leaves no more multipliers idle."""
         if state.pragma not in (None, "gemm"):
             return product
         if product is not None and _is_long(product.inner) and _is_long(product.column):
             return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
-        other = self._asked(diagonal_product, state)
+        other = self._asked(diagonal_product, state, known)
         if other is None:
             return product
         thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
-        brings = other.weight.tensor in self.schedule.state.constants and all(
+        brings = other.weight.tensor in self.constants and all(
             axis.extent == 1 for axis in state.computation.reduce_axes
         )  # an operand of an addition, by ones of the compiler's: it is no weights, of which most lanes would be empty
         if product is not None and not (thin or brings) and product.fill(self.config) > other.fill(self.config):
-            have = self.plan.known.get(product.data.tensor)
+            have = known.get(product.data.tensor)
             along = [dimension_of(each.data, each.inner, self.step) for each in (other, product)]
             if have is None or have.cols != along[0] or have.cols == along[1]:
                 return product  # or else it would want data that have been made in the lanes of the other
         return other
 
-    def _without_obstacles(self, state: "StageState", product: Product) -> Product:
+    def _without_obstacles(self, state: StageState, product: Product, known: Heard) -> Product:
         """The product with those summed lanes that the computations before it lead through, if it has a choice."""
         data = product.data
-        if data.tensor not in self.maker or data.tensor in self.plan.known:
+        maker = self.hearing.look(data.tensor)
+        if maker is None or data.tensor in known:
             return product
         found: list[tuple[int, float, Product]] = []
         for axis in (product.inner, *state.computation.reduce_axes):
@@ -195,83 +200,81 @@ class _Planner:
             if not may_end(axis, element_of(self.config, DATA).cols, (data, product.weight)):
                 continue
             other = replace(product, inner=axis)
-            maker = self.maker[data.tensor]
-            trial = {**self.plan.known, **dict.fromkeys(maker.tensors, lanes_of_operand(other, DATA, self.config))}
+            trial = known.trying(dict.fromkeys(maker.tensors, lanes_of_operand(other, DATA, self.config)))
             self._backwards(maker, trial)
-            new = {id(self.maker[tensor]): self.maker[tensor] for tensor in trial if tensor not in self.plan.known}
+            new = {id(made): made for made in map(self.hearing.look, trial.said.keys() - known.said.keys()) if made}
             count = sum(self.obstacles(each, trial) for each in new.values())
             found.append((count, -filled(axis, element_of(self.config, DATA).cols), other))
         return min(found, key=lambda each: each[:2])[2] if found else product
 
     def spread(self, known: dict[Tensor, Lanes]) -> None:
         """Along copies and element-wise stages, both ways, as far as it goes."""
-        while not all(tensor in known for tensor in self.maker):
+        while len(known) < len(self.hearing.stages.makers):
             before = len(known)
             for state in (*self.stages, *reversed(self.stages)):
-                if self.plan.products[state.tensor] is None:
+                if self.hearing.products[state.tensor] is None:
                     self._backwards(state, known)
                     self._forwards(state, known)
             if len(known) == before:
                 return
 
-    def _forwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
+    def _forwards(self, state: StageState, known: Known) -> None:
         if state.tensor in known:
             return
         for access in _of_rank_first(state.computation):
             if access.tensor in known and access.node not in own_operands(state.computation, self.config):
                 theirs = known[access.tensor]
-                lanes = _lanes_back(state.computation, access, theirs)
+                lanes = lanes_back(state.computation, access, theirs)
                 if lanes is not None:
                     if state.scope == NEAR and not theirs.is_diagonal:  # elements as wide, whose order stays
                         lanes = replace(lanes, turns=theirs.turns or None)
                     known.update(dict.fromkeys(state.tensors, lanes))
                     return
 
-    def _backwards(self, state: "StageState", known: dict[Tensor, Lanes]) -> None:
-        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
+    def _backwards(self, state: StageState, known: Known) -> None:
+        if state.tensor not in known or not self.hearing.is_no_product(state.tensor):
             return  # what comes later, as in a cycle, speaks for itself
         for access in state.computation.reads:
-            if access.tensor in self.maker and access.tensor not in known:
-                maker = self.maker[access.tensor]
+            maker = self.hearing.look(access.tensor)
+            if maker is not None and access.tensor not in known:
                 lanes = lanes_read(state.computation, access, known[state.tensor], self.config)
                 known.update(dict.fromkeys(maker.tensors, lanes))  # one stage makes its outputs in the same lanes
                 self._backwards(maker, known)
 
-    def decide(self, state: "StageState") -> None:
+    def decide(self, state: StageState, known: dict[Tensor, Lanes]) -> dict[Tensor, Lanes]:
         """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
         dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.walked]
         best: tuple[tuple[int, float, int], dict[Tensor, Lanes]] | None = None
         for lanes in self.element.possible_lanes(dims):
-            trial = {**self.plan.known, **dict.fromkeys(state.tensors, lanes)}
+            trial = {**known, **dict.fromkeys(state.tensors, lanes)}
             self.spread(trial)
             sides = self.element.sides(lanes)
             use = prod(filled(None if dim is None else state.computation.axes[dim], block) for dim, block in sides)
             obstacles = sum(
                 self.obstacles(other, trial) + self._cut(other, trial[other.tensor])
                 for other in self.stages
-                if other.tensor not in self.plan.known and other.tensor in trial
+                if other.tensor not in known and other.tensor in trial
             )
             cost = (obstacles, -use, -(lanes.cols if lanes.cols is not None else -1))
             if best is None or cost < best[0]:
                 best = cost, trial
         assert best is not None
-        self.plan.known.update(best[1])
+        return best[1]
 
-    def _cut(self, state: "StageState", lanes: Lanes) -> int:
+    def _cut(self, state: StageState, lanes: Lanes) -> int:
         """In how many dimensions the loops of a stage cut its elements."""
-        stage = self.made_by.get(state.tensor)
-        steps = () if stage is None else steps_between_chunks(stage)
+        steps = steps_between_chunks(self.schedule.by_id(self.hearing.stages.makers[state.tensor]))
         sides = self.element.sides(lanes) if any(steps) else ()
         return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
-    def obstacles(self, state: "StageState", known: Mapping[Tensor, Lanes]) -> int:
+    def obstacles(self, state: StageState, known: Known) -> int:
         """How many reads of an element-wise stage do not lead its lanes through."""
-        if state.tensor not in known or self.plan.products.get(state.tensor, self) is not None:
+        if state.tensor not in known or not self.hearing.is_no_product(state.tensor):
             return 0
         return len(obstacles_of(state, known, self.element, self.config))
 
 
-def _is_turn(state: "StageState") -> bool:
+def _is_turn(state: StageState) -> bool:
     """Whether a stage is a product that only moves blocks; the ALU may make elements in such an order, too."""
     turned = state.lanes is not None and state.lanes.turns is not None
     return turned and bool(state.computation.reduce_axes) and factors(state.computation) is not None
@@ -311,56 +314,3 @@ def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
 
 def _named(dim: int | None) -> str:
     return "no dimension" if dim is None else f"dimension {dim}"
-
-
-def lanes_read(computation: Computation, access: ReadAccess, lanes: Lanes, config: HardwareConfig) -> Lanes:
-    """Lanes of what a computation reads that is no matrix product, from those of what it writes."""
-    scope = own_operands(computation, config).get(access.node)
-    if scope is not None:
-        return lanes_of_own_operand(computation, access, scope, lanes, config)
-    return lanes_through(computation, access, lanes)
-
-
-def lanes_through(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes:
-    """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
-
-    def follow(dim: int | None) -> int | None:
-        return None if dim is None else dimension_of(access.node, computation.axes[dim])
-
-    shifted = _shifted_dimensions(computation, access)
-    if lanes.is_diagonal:
-        return Lanes(*(follow(lanes.cols),) * 2)
-    rows, cols = follow(lanes.rows), follow(lanes.cols)
-    if cols is None and lanes.cols is not None:
-        cols = shifted.get(lanes.cols)
-    if rows is None and lanes.rows is not None:
-        rows = shifted.get(lanes.rows)
-    return Lanes(None if rows == cols else rows, cols, lanes.turns or None)
-
-
-@lru_cache(maxsize=4096)
-def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
-    """Dimensions of the output and of the read whose index is the output's axis plus something else."""
-    found: dict[int, int] = {}
-    for dim, index in enumerate(access.indices):
-        affine = as_affine(index)
-        for position, axis in enumerate(computation.axes):
-            if affine is not None and affine.coefficients.get(axis) == 1:
-                found.setdefault(position, dim)
-    return found
-
-
-def _lanes_back(computation: Computation, access: ReadAccess, lanes: Lanes) -> Lanes | None:
-    """Lanes of what a computation writes, from those of a tensor it reads; None where the read does not tell all."""
-    positions = {axis: dim for dim, axis in enumerate(computation.axes)}
-
-    def follow(dim: int | None) -> int | None:
-        if dim is None:
-            return None
-        axis = plain_axis(access.indices[dim])
-        return None if axis is None else positions.get(axis)
-
-    result = Lanes(follow(lanes.rows), follow(lanes.cols))
-    if (result.rows is None) != (lanes.rows is None) or (result.cols is None) != (lanes.cols is None):
-        return None
-    return result if result.cols is not None or len(access.indices) == len(computation.axes) else None

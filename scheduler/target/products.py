@@ -4,18 +4,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
+from typing import Protocol
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.nodes import Axis, Read, axes_of
 from lathe.scheduler.algorithm.patterns import dimension_of, factors, is_loadable, is_plain_read
 from lathe.scheduler.state.memories import DATA, DRAM, NEAR, OPERANDS, WEIGHTS
-from lathe.scheduler.state.schedule import ScheduleView, StageView
+from lathe.scheduler.state.schedule import StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
 
 AGAINST = 1e-3
 """What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+
+
+class Makers(Protocol):
+    """What a product asks a schedule: who makes a tensor, and in which memory it is."""
+
+    def maker(self, tensor: Tensor) -> StageView | None:
+        """The stage that computes the tensor; None for an input."""
+
+    def scope_of(self, tensor: Tensor) -> str:
+        """The memory in which the tensor is."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Product:
 def matrix_product(
     computation: Computation,
     config: HardwareConfig,
-    schedule: ScheduleView | None = None,
+    schedule: Makers | None = None,
     known: Mapping[Tensor, Lanes] | None = None,
     made: Lanes | None = None,
     walked: Walked = Walked(),
@@ -115,7 +126,7 @@ def matrix_product(
         rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
             continue
-        before = (known or {}).get(data.tensor), (known or {}).get(weight.tensor)
+        before = (None, None) if known is None else (known.get(data.tensor), known.get(weight.tensor))
         column, a = best_axis(columns, weight_element.rows, weight, step, before[1].rows if before[1] else None)
         along = before[0].rows if before[0] and data_element.rows > 1 else None
         row, b = best_axis(rows or [], data_element.rows, data, step, along)
@@ -167,7 +178,7 @@ def _is_sooner_loaded(product: Product, computation: Computation, config: Hardwa
     return beats <= steps * product.steps(computation, config)
 
 
-def is_computed(tensor: Tensor, schedule: ScheduleView | None, borders: bool = True) -> bool:
+def is_computed(tensor: Tensor, schedule: Makers | None, borders: bool = True) -> bool:
     """Whether a chain of plain copies that leads to a tensor begins with one that is computed.
 
     With ``borders``, of copies with zeros around them, too.

@@ -14,7 +14,8 @@ from lathe.scheduler.algorithm.rewrite import transform
 from lathe.scheduler.state.memories import DRAM, PARAMETERS
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes, StageState
-from lathe.scheduler.target.lanes import LanePlan, lanes_through
+from lathe.scheduler.target.lanes import LanePlan
+from lathe.scheduler.target.led_lanes import lanes_through
 from lathe.scheduler.target.products import ends_with
 
 

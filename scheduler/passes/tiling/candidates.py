@@ -10,8 +10,8 @@ from lathe.scheduler.passes.tiling.model import TilingModel
 from lathe.scheduler.state.edit import EditedStage
 
 MOST_SIZES = 24
-MOST_CUTS = 4096
-"""Ways to cut the reductions of a group that are tried, one with the other: a sum of sixteen products has 65,536."""
+MOST_CUTS = 64
+"""Ways to cut the reductions of a group that are tried, one with the other: a sum of six products over 64 has 4,096."""
 
 
 def sizes(model: TilingModel, dim: int) -> list[int]:
@@ -45,7 +45,7 @@ def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
     """How much of its reduction axis each stage sums up in one part.
 
     All of one stage with all of another, unless there are more than ``MOST_CUTS`` ways: then all stages are cut in as
-    many parts, as far as each goes.
+    many parts, as far as each goes, or all but one.
     """
     sizes_of: dict[EditedStage, list[int]] = {}
     for stage, axis in model.reduction.items():
@@ -55,10 +55,16 @@ def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
             continue
         block = model.grain(stage, axis)
         sizes_of[stage] = [min(part * block, axis.extent) for part in equal_parts(ceil(axis.extent / block))]
-    if prod(map(len, sizes_of.values())) <= MOST_CUTS:
+    counts = [len(sizes) for sizes in sizes_of.values()]
+    most = max(counts, default=1)
+    if prod(counts) <= max(MOST_CUTS, most * (1 + sum(count - 1 for count in counts))):
         return [dict(zip(sizes_of, ways, strict=True)) for ways in product(*sizes_of.values())]
-    most = max(map(len, sizes_of.values()))
-    return [{stage: ways[min(n, len(ways) - 1)] for stage, ways in sizes_of.items()} for n in range(most)]
+    found: list[dict[EditedStage, int]] = []
+    for number in range(most):
+        alike = {stage: sizes[min(number, len(sizes) - 1)] for stage, sizes in sizes_of.items()}
+        found.append(alike)
+        found += [{**alike, stage: n} for stage, sizes in sizes_of.items() for n in sizes if n != alike[stage]]
+    return found
 
 
 def has_given_reduction(model: TilingModel) -> bool:

@@ -99,9 +99,13 @@ class TilingModel:
             if product is not None and product.weight.tensor is problem.sink.tensor:
                 self.rows_of_weights.add(dimension_of(product.weight, product.column, whole_elements(config)))
         self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
-        states = [stage.state for stage in problem.schedule.stages]
-        computations = {tensor: state.computation for state in states for tensor in state.tensors}
-        self._data_cells = DataCells(computations.get)
+        whole = problem.schedule.state
+
+        def computation_of(tensor: Tensor) -> Computation | None:
+            maker = whole.tables.makers.get(tensor)
+            return None if maker is None else whole.stages[maker].computation
+
+        self._data_cells = DataCells(computation_of)
         self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
         loads = [operand.stage for operand in problem.operands]

@@ -5,6 +5,8 @@ from random_programs import random_inputs
 from small_machine import run
 
 import lathe as lt
+from lathe.scheduler.passes import tile_groups
+from lathe.scheduler.passes.tiling import candidates, choose
 
 BOARD = lt.load_config("board")
 
@@ -94,3 +96,54 @@ def test_products_have_tiles_of_their_own_where_scratchpads_are_small():
     )
     assert stored(check(residual(64, 256, 512), machine)) == ["second"]
     assert not stored(check(residual(64, 256, 512), lt.load_config("lathe16")))
+
+
+def sum_of_products(number: int) -> lt.Tensor:
+    """A tree of additions of 1×1 convolutions of the same image, each brought to 8 bits."""
+    data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
+    weights = [lt.placeholder((32, 1, 1, 32), "int8", name=f"w{n}") for n in range(number)]
+    made = [lt.requantise(lt.conv2d(data, each, name=f"c{n}"), 6, name=f"r{n}") for n, each in enumerate(weights)]
+    while len(made) > 1:
+        pairs = list(zip(made[::2], made[1::2], strict=True))
+        names = [f"{len(made)}_{n}" for n in range(len(pairs))]
+        sums = [lt.add(*pair, name=f"a{name}") for pair, name in zip(pairs, names, strict=True)]
+        made = [lt.requantise(each, 1, name=f"q{name}") for each, name in zip(sums, names, strict=True)]
+    return made[0]
+
+
+def test_sums_of_many_products_are_cut_once_and_then_their_parts(monkeypatch):
+    """Each cut with all cuts of its parts would be as many groups as a tree has parts, with all orders of cutting."""
+    looked_at: list[str] = []
+    complete_group = tile_groups._complete_group
+
+    def counted(schedule, group, *rest):
+        looked_at.append(group.sink.name)
+        assert len(looked_at) < 80  # 55 where the best cut is made first
+        return complete_group(schedule, group, *rest)
+
+    monkeypatch.setattr(tile_groups, "_complete_group", counted)
+    check(sum_of_products(8), lt.load_config("vta").with_(wgt_buffer_bytes=2048, acc_buffer_bytes=4096))
+    assert len(looked_at) > 8
+
+
+def test_ways_to_cut_many_reductions_are_few(monkeypatch):
+    """All ways of one product with all of another; of many products all alike, but for one."""
+    found: dict[int, list[int]] = {}
+
+    def counted(model):
+        ways = candidates.reductions(model)
+        found.setdefault(len(model.reduction), []).append(len(ways))
+        assert len({tuple(way.values()) for way in ways}) == len(ways)
+        assert {stage: axis.extent for stage, axis in model.reduction.items()} in ways
+        return ways
+
+    monkeypatch.setattr(choose, "reductions", counted)
+    data = lt.placeholder((1, 4, 4, 64), "int8", name="data")
+    total = None
+    for n in range(5):
+        weights = lt.placeholder((32, 1, 1, 64), "int8", name=f"w{n}")
+        made = lt.conv2d(data, weights, name=f"c{n}")
+        total = made if total is None else lt.add(total, made, name=f"a{n}")
+    check(lt.requantise(total, 6, name="out"), lt.load_config("vta"))
+    assert max(found) == 5
+    assert set(found[5]) == {3 * (1 + 5 * 2)}  # 243 in all: the whole, halves and quarters of 64 channels
