@@ -29,6 +29,8 @@ def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], pla
 
     ``placed``: the placements to look at, where they are not those of all instances of the stages.
     """
+    if _is_plain(schedule):
+        return
     dependent = reached(moved, lambda each: [*schedule.attached(each), *makers_of(schedule, each)])
     affected = [stage for stage in schedule.stages if stage in dependent]
     attached = [stage for stage in affected if stage.state.attachment is not None]
@@ -51,6 +53,15 @@ def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], pla
                     _check_pairs(schedule, stage, reader, read, placed, command, "all of its sum")
                 else:
                     _check_read(schedule, stage, reader, read, placed, command)
+
+
+def _is_plain(schedule: ScheduleView) -> bool:
+    """Whether no stage is computed in a loop of another and all come before their readers, as most schedules begin."""
+    tables = schedule.state.tables
+    makers, order = tables.makers, tables.order
+    return not tables.attached and not any(
+        tensor in makers and order[readers[0]] < order[makers[tensor]] for tensor, readers in tables.readers.items()
+    )
 
 
 def check_circles(schedule: ScheduleView, command: str, changed: set[StageView], placed: Placed) -> None:

@@ -21,7 +21,7 @@ from lathe.scheduler.state.loops import AffineMap, AxisLike, LoopAxis, Mapped, m
 from lathe.scheduler.state.memories import DRAM
 from lathe.scheduler.state.stage import Attachment, StageId, StageState
 from lathe.scheduler.state.storage import StorageBuffer
-from lathe.scheduler.state.tables import Stages, Tables
+from lathe.scheduler.state.tables import MANY, Stages, Tables
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -75,8 +75,9 @@ class ScheduleState:
 
     @cached_property
     def tables(self) -> Tables:
-        """Makers, readers and guests of the stages."""
-        return Tables(self.stages)
+        """Makers, readers and guests of the stages; what is as it was in a state before is taken from there."""
+        before: Tables | None = self.__dict__.pop("tables before", None)
+        return Tables(self.stages) if before is None or len(self.stages) < MANY else before.then(self.stages)
 
     def is_as(self, other: "ScheduleState") -> bool:
         """Whether this is ``other`` but for the mapping of the stages, which passes that change none make anew."""
@@ -97,7 +98,7 @@ class ScheduleState:
             if name in MAPPINGS:
                 new.__dict__[name] = read_only(new.__dict__[name])
         if "stages" in changes and "tables" in self.__dict__:
-            new.__dict__["tables"] = self.tables.then(new.stages)
+            new.__dict__["tables before"] = new.__dict__.pop("tables")
         if "constants" in changes:
             _protect(new.constants)
         return new

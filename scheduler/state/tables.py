@@ -3,7 +3,7 @@
 Where a state follows from another, its tables follow from that one's: only what its changes touch is found anew.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -14,6 +14,8 @@ from lathe.scheduler.state.stage import StageId, StageState
 
 K = TypeVar("K", bound=Hashable)
 Stages = tuple[StageId, ...]
+MANY = 16
+"""From how many stages on it is quicker to find the tables of others from theirs than anew."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +27,29 @@ class Tables:
     @cached_property
     def makers(self) -> Mapping[Tensor, StageId]:
         """The first stage that computes each tensor."""
-        backwards = reversed([*self.stages.items()])
-        return MappingProxyType({tensor: key for key, state in backwards for tensor in state.tensors})
+        found: dict[Tensor, StageId] = {}
+        for key, state in self.stages.items():
+            for tensor in state.tensors:
+                found.setdefault(tensor, key)
+        return MappingProxyType(found)
 
     @cached_property
     def readers(self) -> Mapping[Tensor, Stages]:
         """The stages that read each tensor, in order."""
-        return MappingProxyType(_gathered((key, _read(state)) for key, state in self.stages.items()))
+        found: dict[Tensor, dict[StageId, None]] = {}
+        for key, state in self.stages.items():
+            for read in state.computation.reads:
+                found.setdefault(read.tensor, {})[key] = None
+        return MappingProxyType({tensor: tuple(keys) for tensor, keys in found.items()})
 
     @cached_property
     def attached(self) -> Mapping[StageId, Stages]:
         """The stages that are computed in a loop of each stage, in order."""
-        return MappingProxyType(_gathered((key, _hosts(state)) for key, state in self.stages.items()))
+        found: dict[StageId, list[StageId]] = {}
+        for key, state in self.stages.items():
+            if state.attachment is not None:
+                found.setdefault(state.attachment.host, []).append(key)
+        return MappingProxyType({host: tuple(keys) for host, keys in found.items()})
 
     @cached_property
     def order(self) -> Mapping[StageId, int]:
@@ -51,22 +64,36 @@ class Tables:
             return Tables(stages)  # in another order
         new = {key: state for key, state in stages.items() if had.get(key) is not state}
         old = {key: state for key, state in had.items() if stages.get(key) is not state}
-        return self.with_changes(stages, new, old)
+        return self._renewed(stages, old, new)
 
-    def with_changes(
+    def with_changes(self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]) -> "Tables":
+        """The tables of other states of the same stages in the same order, of which some have ``changed``.
+
+        A table that says the same of these as before is taken over.
+        """
+        pairs = [(self.stages[key], state) for key, state in changed.items()]
+        same = {
+            "makers": all(one.tensors == other.tensors for one, other in pairs),
+            "readers": all(one.computation is other.computation for one, other in pairs),
+            "attached": all(_hosts(one) == _hosts(other) for one, other in pairs),
+            "order": True,
+        }
+        if len(stages) >= MANY and not all(same.values()):
+            return self._renewed(stages, {key: self.stages[key] for key in changed}, changed)
+        new = Tables(stages)
+        for name, kept in same.items():
+            if kept and name in self.__dict__:
+                new.__dict__[name] = self.__dict__[name]
+        return new
+
+    def _renewed(
         self,
         stages: Mapping[StageId, StageState],
+        old: Mapping[StageId, StageState],
         new: Mapping[StageId, StageState],
-        old: Mapping[StageId, StageState] | None = None,
     ) -> "Tables":
-        """The tables of stages that stand in the same order as far as they are the same.
-
-        ``new`` have changed or been added; ``old``, by default the same ones as they were, have changed or are gone.
-        """
-        old = {key: self.stages[key] for key in new} if old is None else old
+        """The tables of stages of which the ``old`` ones are others or gone, and the ``new`` ones others or added."""
         tables = Tables(stages)
-        if new.keys() == old.keys():
-            tables.__dict__.update({"order": self.order} if "order" in self.__dict__ else {})
         if "makers" in self.__dict__:
             gone = {tensor: key for key, state in old.items() for tensor in state.tensors}
             made = {tensor: key for key, state in new.items() for tensor in state.tensors}
@@ -78,10 +105,10 @@ class Tables:
                     tables.__dict__["makers"] = MappingProxyType(kept | made)
         if "readers" in self.__dict__:
             gone_reads, reads = ({key: _read(state) for key, state in each.items()} for each in (old, new))
-            tables.__dict__["readers"] = _renewed(self.readers, gone_reads, reads, tables)
+            tables.__dict__["readers"] = _table_renewed(self.readers, gone_reads, reads, tables)
         if "attached" in self.__dict__:
             gone_hosts, hosts = ({key: _hosts(state) for key, state in each.items()} for each in (old, new))
-            tables.__dict__["attached"] = _renewed(self.attached, gone_hosts, hosts, tables)
+            tables.__dict__["attached"] = _table_renewed(self.attached, gone_hosts, hosts, tables)
         return tables
 
 
@@ -93,16 +120,7 @@ def _hosts(state: StageState) -> tuple[StageId, ...]:
     return () if state.attachment is None else (state.attachment.host,)
 
 
-def _gathered(stages: Iterable[tuple[StageId, tuple[K, ...]]]) -> dict[K, Stages]:
-    """By what stages mention, the stages that do, in order."""
-    found: dict[K, list[StageId]] = {}
-    for key, mentioned in stages:
-        for each in mentioned:
-            found.setdefault(each, []).append(key)
-    return {each: tuple(keys) for each, keys in found.items()}
-
-
-def _renewed(
+def _table_renewed(
     table: Mapping[K, Stages],
     old: Mapping[StageId, tuple[K, ...]],
     new: Mapping[StageId, tuple[K, ...]],
