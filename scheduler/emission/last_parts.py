@@ -24,9 +24,8 @@ from lathe.scheduler.target.boxes import instructions_of
 from lathe.scheduler.target.elements import Physical
 from lathe.scheduler.target.rules import is_own
 
-HANDLING = 16
-"""Cycles that one more STORE takes beside the memory's latency."""
-
+HANDLING = 6
+"""Cycles that one more STORE takes; several are under way at once, so that none but the last waits for the memory."""
 BEGIN = 9
 """Cycles that one more instruction of the compute unit costs."""
 MOST_PARTS = 16
@@ -116,7 +115,7 @@ class PartSizes:
     def _costs(self, chain: Chain, end: "_End") -> Iterator[tuple[float, int]]:
         """Cycles from when the chain begins, roughly, with each number of parts, and the size of a part."""
         store, along, loop, _ = chain[0]
-        form, config, step, steps = self.physical[store.placement.stage], self.config, end.block, end.steps
+        form, step, steps = self.physical[store.placement.stage], end.block, end.steps
         if end.begins % step:
             return
         stored = self._stored(store)
@@ -132,9 +131,15 @@ class PartSizes:
             parts = ceil(blocks / size)
             part = [size * step if dim == along else extent for dim, extent in enumerate(box)]
             stores = parts * max(instructions_of(form, part), prod(outside))  # a STORE takes what lies together
-            each = (config.memory.latency + HANDLING) * max(stores - together, 0)
+            each = HANDLING * max(stores - together, 0)
             computed = steps + (parts - 1) * BEGIN * end.instructions
-            yield max(computed + stored / parts, computed / parts + stored) + each, size * step
+            part_of_all, last = size / blocks, (blocks - size * (parts - 1)) / blocks
+            ends = (  # the bus is busy from the first store on, from the last but one, or begins with the last
+                computed * part_of_all + stored,
+                computed * (1 - last) + stored * (part_of_all + last),
+                computed + stored * last,
+            )
+            yield max(ends) + each, size * step
 
 
 def _extents(chunk: ChunkNode) -> list[int]:

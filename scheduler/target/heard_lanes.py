@@ -26,7 +26,7 @@ _PARTS = attrgetter(*(each.name for each in fields(Product)))
 
 
 @dataclass(frozen=True)
-class Stages:
+class StagesInOrder:
     """The stages of a schedule at one time: in which order, in which states, and who makes a tensor."""
 
     states: Mapping[StageId, StageState] = field(default_factory=dict)
@@ -50,15 +50,15 @@ class Stages:
             gone = {tensor for key in was for tensor in had[key].tensors}
             makers = {tensor: key for tensor, key in makers.items() if tensor not in gone}
             makers |= {tensor: key for key in other for tensor in states[key].tensors}
-        return Changes(self, Stages(states, order, makers), other, was)
+        return Changes(self, StagesInOrder(states, order, makers), other, was)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Stages before and now: ``others`` are in other states or new, ``were`` have been in others or are gone."""
+    """StagesInOrder before and now: ``others`` are in other states or new, ``were`` have been in others or are gone."""
 
-    before: Stages
-    now: Stages
+    before: StagesInOrder
+    now: StagesInOrder
     others: Sequence[StageId]
     were: Sequence[StageId]
 
@@ -125,7 +125,7 @@ class Hearing:
     """
 
     def __init__(self, speak: Callable[[StageState, Heard], Product | None]) -> None:
-        self.stages = Stages()
+        self.stages = StagesInOrder()
         self.products: dict[Tensor, Product | None] = {}
         self.lanes: dict[Tensor, Lanes] = {}
         """The lanes of tensors when all have spoken."""

@@ -14,7 +14,7 @@ from lathe.scheduler.nest.stage_loops import stage_loops
 from lathe.scheduler.state.loops import LoopAxis
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import StageId, StageState
-from lathe.scheduler.target.heard_lanes import Changes, Stages
+from lathe.scheduler.target.heard_lanes import Changes, StagesInOrder
 
 NONE: frozenset[int] = frozenset()
 
@@ -80,7 +80,7 @@ class Cuts:
                     heappush(heap, (-order[each], each))
         return found
 
-    def _makers(self, state: StageState, stages: Stages) -> set[StageId]:
+    def _makers(self, state: StageState, stages: StagesInOrder) -> set[StageId]:
         found = (stages.makers.get(read.tensor) for read in state.computation.reads)
         return {key for key in found if key is not None}
 
