@@ -23,10 +23,14 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Written:
-    """Elements of a scratchpad, or bytes of DRAM ("dram"), that an instruction has written."""
+    """Elements of a scratchpad, or bytes of DRAM ("dram"), that an instruction has written.
+
+    ``content`` (samples, elements, lanes): what was there then, where others may write before it is looked at.
+    """
 
     memory: str
     places: Places
+    content: NDArray[np.generic] | None = None
 
 
 class SampledDram:

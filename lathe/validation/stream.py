@@ -11,7 +11,7 @@ operands in place of proofs.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.dtypes import DTYPES
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.emission.made_chunks import MadeChunk
-from lathe.scheduler.state.memories import NEAR, SCRATCHPADS, TABLES
+from lathe.scheduler.state.memories import NEAR, OPERANDS, SCRATCHPADS, TABLES
 from lathe.scheduler.target.gaps import gaps_of, without_cells
 from lathe.scheduler.target.lanes import plan_lanes
 from lathe.validation.chunk_elements import elements_of, final_elements
@@ -103,10 +103,17 @@ class _Validation:
         for number, (instruction, origin) in enumerate(zip(self.compiled.program.instructions, origins, strict=True)):
             found = self.machine.run(number, instruction)
             if origin.chunk >= 0:
-                written[origin.chunk] += found
-                if last[origin.chunk] == number:
+                through = last[origin.chunk] == number
+                written[origin.chunk] += found if through else map(self._kept, found)
+                if through:
                     self._check(origin.chunk, number, finals.get(origin.chunk), written.pop(origin.chunk))
         self._check_outputs()
+
+    def _kept(self, written: Written) -> Written:
+        """With what has been loaded for products: other loads may take its place before all of the chunk is loaded."""
+        if written.memory not in OPERANDS:
+            return written
+        return replace(written, content=self.machine.cells(written.memory)[:, written.places].copy())
 
     def _fill_dram(self) -> None:
         """What the host puts there: instructions, micro-ops, constants and inputs."""
@@ -158,7 +165,7 @@ class _Validation:
         """Every element must be in some lane that the chunk has written; in accumulators new values replace it."""
         made, chunk = making.made, making.chunk
         scope = self.scope[chunk.tensor]
-        content = self._content(scope, [each.places for each in making.written if each.memory == scope])
+        content = self._content(scope, [each for each in making.written if each.memory == scope])
         wanted, first = np.unique(made.known[making.elements], return_index=True)
         elements = making.elements[first]
         forms = forms_of(content.columns, chunk.tensor.dtype) if scope in FORMED else [content.columns]
@@ -191,14 +198,20 @@ class _Validation:
         cells = self.machine.cells(content.memory)
         cells[:, content.elements] = columns.reshape(self.sampler.samples, -1, content.lanes).astype(cells.dtype)
 
-    def _content(self, memory: str, places: Sequence[slice | Ints]) -> _Content:
+    def _content(self, memory: str, written: Sequence[Written]) -> _Content:
         """What has been written in a scratchpad, lane by lane."""
         cells = self.machine.cells(memory)
         touched = np.zeros(cells.shape[1], np.bool_)
-        for each in places:
-            touched[each] = True
+        for each in written:
+            touched[each.places] = True
         elements = np.flatnonzero(touched)
-        columns = cells[:, elements].astype(np.int64).reshape(self.sampler.samples, -1)
+        content = cells[:, elements].astype(np.int64)
+        if any(each.content is not None for each in written):
+            everything = np.arange(len(touched))
+            for each in written:
+                places = np.searchsorted(elements, everything[each.places])
+                content[:, places] = cells[:, each.places] if each.content is None else each.content
+        columns = content.reshape(self.sampler.samples, -1)
         return _Content(memory, elements, cells.shape[2], columns)
 
     def _check_bytes(self, making: _Making) -> None:

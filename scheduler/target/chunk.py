@@ -307,9 +307,10 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             if physical.positions and dim == physical.lanes.cols:
                 split_bits(physical, coefficients, constant, extents, scales, split, each.tensor.name)
 
-    together = [each.place.physical.inseparable if each.place is not None else 1 for each in chosen]
-    if max(together) > 1:  # elements that hold the values of a block together
-        extents.append(max(together))
+    forms = [each.place.physical for each in chosen if each.place is not None]
+    together = [form.inseparable for form in forms if form.is_together and form.group > 1]
+    if together:  # elements that hold the values of a block together, as far as a scratchpad has them
+        extents.append(min(together))
         names.append("element")
         kinds.append("data")
         for dims in indices:

@@ -7,20 +7,20 @@ numbers of these come first in the element's address, then the other dimensions 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import Diagonal, LayoutStep
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.state.memories import DRAM, NEAR
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import Element, element_of
 from lathe.scheduler.target.gaps import Gaps, gaps_of
 from lathe.scheduler.target.lanes_of_cells import shape_and_lanes
-from lathe.scheduler.target.turns import digits, positions
+from lathe.scheduler.target.turns import digits, elements_with_rows, positions, turns_needed
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Physical:
     group is a block of columns, in scratchpads too. In a scratchpad, where one ``adjoins``, its elements lie side by
     side as in DRAM; ``joined``: it is moved as one, as a block of columns. ``outside`` are dimensions that come before
     all others but the lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``):
-    dimensions of which an element holds one index of so many. ``positions``: where elements of a group do not lie in
+    dimensions of which an element holds one index of so many. ``held``: of turned lanes in a scratchpad, how many
+    elements of a group there are, from the first one on; 0: all. ``positions``: where elements of a group do not lie in
     order, by how many each bit of an element's number in the group moves it, the lowest bit first.
     """
 
@@ -46,6 +47,7 @@ class Physical:
     adjoins: bool = False
     joined: bool = False
     positions: tuple[int, ...] = ()
+    held: int = 0
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -64,12 +66,17 @@ class Physical:
     def step(self, dim: int) -> int:
         """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
         adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
-        return self.block(dim) * (adjoining if self.inseparable == 1 else 1)
+        return self.block(dim) * (1 if self.is_together else adjoining)
+
+    @property
+    def is_together(self) -> bool:
+        """Whether elements that adjoin hold the values of one block."""
+        return self.lanes.turns is not None or self.joined
 
     @property
     def inseparable(self) -> int:
         """How many elements that adjoin hold the values of one block."""
-        return 1 if self.lanes.turns is None and not self.joined else self.group
+        return self.held or self.group if self.is_together else 1
 
     def position(self, number: int) -> int:
         """Where an element of a group lies in it."""
@@ -92,7 +99,7 @@ class Physical:
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
         strides = [0] * len(self.view)
-        count = self.group * self.stack
+        count = (self.held or self.group) * self.stack
         for dim in reversed(self.order):
             strides[dim] = count
             size = self.step(dim)
@@ -152,7 +159,7 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, Lanes], config: Hardwar
     """How the tensor of a stage lies in its memory."""
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
-    form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along))
+    form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along), config)
     return adjoining(form, stage, lanes, config) if stage.state.adjoins else form
 
 
@@ -166,11 +173,39 @@ def adjoining(form: Physical, stage: StageView, lanes: Mapping[Tensor, Lanes], c
 
 
 def form_in(
-    view: tuple[int, ...], lanes: Lanes, element: Element, outside: tuple[int, ...] = (), gaps: Gaps = ()
+    view: tuple[int, ...],
+    lanes: Lanes,
+    element: Element,
+    outside: tuple[int, ...] = (),
+    gaps: Gaps = (),
+    config: HardwareConfig | None = None,
 ) -> Physical:
-    """How cells lie in a scratchpad."""
+    """How cells lie in a scratchpad of a machine."""
     group = 1 if lanes.turns is None else element.span // element.cols
-    return Physical(view, lanes, element, group, outside=outside, gaps=gaps)
+    held = 0 if config is None or group == 1 else _held(view, lanes, element, config)
+    return Physical(view, lanes, element, group, outside=outside, gaps=gaps, held=held)
+
+
+def _held(view: tuple[int, ...], lanes: Lanes, element: Element, config: HardwareConfig) -> int:
+    """How many elements of a group have rows that the tensor has: the others are neither made nor stored nor loaded.
+
+    Of those that are loaded all are where it is no gain: each row of DRAM is a burst of its own then, and waits for the
+    memory.
+    """
+    assert lanes.turns is not None, f"elements with {lanes} are not turned"
+    if lanes.rows is None:
+        return 0
+    rows = min(view[lanes.rows], element.rows)
+    if element == element_of(config, NEAR):
+        return elements_with_rows(config, lanes.turns, rows) if lanes.turns else 0
+    if lanes.turns == turns_needed(config):
+        return 0
+    held, memory = elements_with_rows(config, lanes.turns + 1, rows), config.memory
+    beats = [
+        ceil(count * config.inp_element_bytes / config.bus_bytes) for count in (held, element.span // element.cols)
+    ]
+    waiting = (memory.latency + 4) / memory.outstanding_reads
+    return held if max(beats[0] * memory.cycles_per_beat, waiting) < beats[1] * memory.cycles_per_beat else 0
 
 
 def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: Lanes) -> tuple[int, ...]:

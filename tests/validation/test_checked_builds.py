@@ -127,3 +127,19 @@ def test_the_command_line_checks_what_scripts_build(tmp_path, monkeypatch):
         done = CliRunner().invoke(main, ["compile", str(script), "-o", str(tmp_path / "p.npz"), *extra])
         assert done.exit_code == 0, done.output
     assert len(asked) == 1
+
+
+def test_what_others_have_loaded_over_it_before_its_chunk_is_through_was_there():
+    """Loads come as they are wanted: the first half of a chunk's is used and gone before the second half is loaded."""
+    shape = {"batch": 4, "block_in": 32, "block_out": 8}
+    buffers = {"uop_buffer_bytes": 4096, "acc_buffer_bytes": 32768, "inp_buffer_bytes": 32768}
+    config = lt.load_config("vta").with_(**shape, **buffers, **{"memory.latency": 200})
+    data = lt.placeholder((1, 13, 11, 40), "int8", name="data")
+    kernel = lt.placeholder((40, 3, 3, 40), "int8", name="kernel")
+    filters = [lt.placeholder((3, 3, 40), "int8", name=f"filters{n}") for n in range(2)]
+    branch = lt.requantise(lt.relu(lt.conv2d(data, kernel, padding=1, name="conv")), 7, name="branch")
+    made = lt.requantise(lt.add(branch, data, name="sum"), 1, name="narrowed")
+    for n, each in enumerate(filters):
+        made = lt.requantise(lt.depthwise_conv2d(made, each, padding=1, name=f"depthwise{n}"), 5, name=f"layer{n}")
+    program = lt.build(made, [data, kernel, *filters, made], config, check=True)
+    assert len(program.instructions) > 300

@@ -81,7 +81,9 @@ class TilingModel:
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
             element = target.element_in(stage.state.scope)
             shape, along = stage.tensor.shape, lanes[stage.tensor]
-            form = form_in(shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along))
+            form = form_in(
+                shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along), config
+            )
             decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
             if decides:
                 self.adjoining[stage] = not apart
@@ -183,7 +185,7 @@ class TilingModel:
     def _in_groups(self, form: Physical, source: Tensor) -> Physical:
         """Elements of what the program stores: in DRAM, those of wider memories adjoin."""
         if form.lanes.turns is not None:
-            return form
+            return replace(form, held=0)
         scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
         widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
         if self.is_data(source):

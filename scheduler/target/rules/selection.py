@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lathe.scheduler.target.chunk import Chunk, Place, VectorView
 from lathe.scheduler.target.mismatches import RuleMismatch
-from lathe.scheduler.target.turns import elements_with_rows
+from lathe.scheduler.target.turns import elements_with_rows, selection
 
 
 def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
@@ -16,17 +16,17 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
     tensor has not, as of one image where there are four rows, are left out. Raises RuleMismatch if the chunk has not
     all matrices.
     """
+    turns, rows = place_of_result(view).physical.lanes.turns, view.write.rows
+    assert turns is not None, f"{chunk.stage} turns nothing"
     summed = [n for n, loop in enumerate(chunk.loops) if loop.kind == "reduce" and loop.extent > 1]
     elements = len(view.extents) - 1
-    if [view.extents[n] for n in summed] != [view.extents[elements]]:
+    if [view.extents[n] for n in summed] != [len(selection(chunk.config, turns))]:
         raise RuleMismatch(f"{chunk.stage} must be summed over all its matrices in one chunk", kind="limit")
     *others, matrices = view.reads
     steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
     steps[elements] = 1
-    turns, rows = place_of_result(view).physical.lanes.turns, view.write.rows
-    assert turns is not None, f"{chunk.stage} turns nothing"
     if not rows.broadcast and rows.first == 0:
-        held = elements_with_rows(chunk.config, turns, rows.count)
+        held = min(elements_with_rows(chunk.config, turns, rows.count), view.extents[elements])
         view = replace(view, extents=(*view.extents[:elements], held))
     return replace(view, lanes=view.lanes | set(summed), reads=(*others, replace(matrices, strides=tuple(steps))))
 
