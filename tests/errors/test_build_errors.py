@@ -166,7 +166,7 @@ CASES = [
         "pragma is on."),
     Mistake("choice_by_data", default(compute(64, lambda i: select(COUNTS[i] > 3, A[i], elsewhere[i]), "chosen")),
         EmitError,
-        "chunk chosen.acc.map(i in 0..64) at io=0 must satisfy rule 'alu': operand A.acc must be read without a "
+        "chunk chosen.acc.map(i in 0..22) at io=0 must satisfy rule 'alu': operand A.acc must be read without a "
         "condition, not where counts.acc[i] > 3, which an ALU cannot decide. Change the tile, the scope of the "
         "operands, or the loop that the pragma is on."),
 ]
