@@ -24,6 +24,7 @@ from lathe.isa.instructions import (
     moves_rows,
     runs_micro_ops,
 )
+from lathe.isa.layout import Layout
 from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.microops import decode_uops
 from lathe.isa.operands import Usage, cells_of, operands_of, usage_of
@@ -84,6 +85,12 @@ def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]
     return run.used()
 
 
+def _packed(layout: Layout, bits: int) -> NDArray[np.int8]:
+    """The bytes of an input all of whose values have these bits."""
+    given = np.full(layout.shape, bits, np.int8).astype(layout.dtype)
+    return np.ascontiguousarray(layout.pack(given)).reshape(-1).view(np.int8)
+
+
 class _Run:
     def __init__(self, program: Program) -> None:
         self.program, config = program, program.config
@@ -96,6 +103,10 @@ class _Run:
             elif segment.name in program.images:
                 self.dram.known[cells] = True
                 self.dram.value[cells] = program.images[segment.name].view(np.int8)[: segment.nbytes]
+            elif segment.role == "input" and segment.layout is not None:
+                packed = [_packed(segment.layout, bits) for bits in (0, -1)]
+                self.dram.known[cells] = packed[0] == packed[1]  # what is the same whatever the input is: padding
+                self.dram.value[cells] = packed[0]
         self.scratchpads = {
             "inp": _Cells.of((config.inp_depth, config.batch, config.block_in)),
             "wgt": _Cells.of((config.wgt_depth, config.block_out, config.block_in)),

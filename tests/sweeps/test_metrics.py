@@ -174,8 +174,10 @@ def test_shared_programs_are_as_quick_as_those_of_each_point(tmp_path):
     alone = [measure(point) for point in sweep.points()]
     assert {row.status for row in rows} == {"ok"}
     for row, own in zip(rows, alone, strict=True):
-        assert row.numbers["cycles"] <= 1.05 * own.numbers["cycles"]
+        assert row.numbers["cycles"] <= 1.1 * own.numbers["cycles"]  # of some 4,000, among which one LOAD tells
         assert row.numbers["bound_cycles"] == own.numbers["bound_cycles"]
+    together, each_alone = (sum(each.numbers["cycles"] for each in measured) for measured in (rows, alone))
+    assert together <= 1.01 * each_alone
     cycles = {(row.point.workload, *row.point.changes.values()): row.numbers["cycles"] for row in rows}
     for (workload, bus, latency), count in cycles.items():
         assert count <= 1.01 * cycles[workload, 64, latency]  # a bus of twice the width makes nothing worse

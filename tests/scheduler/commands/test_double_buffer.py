@@ -21,9 +21,13 @@ def places(result: Result) -> list[int]:
 
 
 def places_in_acc(result: Result) -> tuple[int, int]:
-    """In how many places tiles are reset, by their micro-ops, and from how many they are stored."""
+    """In how many places tiles are reset, by their micro-ops, and from how many they are stored.
+
+    But for the end of the stream, where the last tile is made and stored in parts.
+    """
     assert result.trace is not None
     stream = result.trace.stream
+    stream = stream[: max(n for n, each in enumerate(stream) if isinstance(each, Load) and each.x_size)]
     resets = {each.uop_bgn for each in stream if isinstance(each, Gemm) and each.reset}
     return len(resets), len({each.sram_base for each in stream if isinstance(each, Store)})
 
