@@ -76,7 +76,7 @@ class ScheduleState:
     @cached_property
     def tables(self) -> Tables:
         """Makers, readers and guests of the stages; what is as it was in a state before is taken from there."""
-        before: Tables | None = self.__dict__.pop("tables before", None)
+        before: Tables | None = self.__dict__.pop("_tables_before", None)
         return Tables(self.stages) if before is None or len(self.stages) < MANY else before.then(self.stages)
 
     def is_as(self, other: "ScheduleState") -> bool:
@@ -98,7 +98,7 @@ class ScheduleState:
             if name in MAPPINGS:
                 new.__dict__[name] = read_only(new.__dict__[name])
         if "stages" in changes and "tables" in self.__dict__:
-            new.__dict__["tables before"] = new.__dict__.pop("tables")
+            new.__dict__["_tables_before"] = new.__dict__.pop("tables")
         if "constants" in changes:
             _protect(new.constants)
         return new

@@ -8,7 +8,6 @@ An element of weights holds as many values as its shorter side has. Where a bloc
 one of the data, several elements fill it, from as many of the data; where it has fewer, each takes a part of the data.
 """
 
-from collections.abc import Mapping
 from math import prod
 
 from lathe.configs import HardwareConfig
@@ -18,6 +17,7 @@ from lathe.scheduler.state.memories import DATA, DRAM, WEIGHTS
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, whole_elements
 from lathe.scheduler.target.products import (
+    KnownLanes,
     Makers,
     Product,
     Walked,
@@ -33,7 +33,7 @@ def diagonal_product(
     computation: Computation,
     config: HardwareConfig,
     schedule: Makers,
-    known: Mapping[Tensor, Lanes],
+    known: KnownLanes,
     made: Lanes | None,
     walked: Walked,
 ) -> Product | None:

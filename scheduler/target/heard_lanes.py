@@ -7,7 +7,7 @@ lanes of the others anew. (This is incremental attribute evaluation, as in T. Re
 analysis for syntax-directed editors", 1982: what has changed is heard in order, and spreads to who looked at it.)
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from heapq import heappop, heappush
 from operator import attrgetter, is_
@@ -16,8 +16,7 @@ from typing import Protocol
 from lathe.frontend import Tensor
 from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes, StageId, StageState
-from lathe.scheduler.target.lane_obstacles import KnownLanes
-from lathe.scheduler.target.products import Product
+from lathe.scheduler.target.products import KnownLanes, Product
 
 HEARD = attrgetter("computation", "tensors", "scope", "lanes", "walked", "on_alu", "pragma")
 """All of a stage that what it says, and what others say because of it, depends on."""
@@ -55,7 +54,7 @@ class StagesInOrder:
 
 @dataclass(frozen=True)
 class Changes:
-    """StagesInOrder before and now: ``others`` are in other states or new, ``were`` have been in others or are gone."""
+    """Stages before and now: ``others`` are in other states or new, ``were`` have been in others or are gone."""
 
     before: StagesInOrder
     now: StagesInOrder
@@ -82,32 +81,25 @@ class Known(KnownLanes, Protocol):
         """Say what the lanes of tensors are."""
 
 
-class Heard(Mapping[Tensor, Lanes]):
+class Heard:
     """Lanes as a stage finds them: as given, as stages before it have said, and as it has said itself since."""
 
     def __init__(self, hearing: "Hearing", said: dict[Tensor, Lanes]) -> None:
         self._hearing = hearing
         self.said = said
 
-    def get(self, tensor: Tensor, default: Lanes | None = None) -> Lanes | None:  # type: ignore[override]
+    def get(self, tensor: Tensor) -> Lanes | None:
         """The lanes of a tensor, if they are known."""
         own = self.said.get(tensor)
-        return own if own is not None else self._hearing.known(tensor) or default
+        return own if own is not None else self._hearing.known(tensor)
 
     def __getitem__(self, tensor: Tensor) -> Lanes:
         found = self.get(tensor)
-        if found is None:
-            raise KeyError(tensor)
+        assert found is not None, f"nothing is known of {tensor.name}"
         return found
 
     def __contains__(self, tensor: object) -> bool:
         return isinstance(tensor, Tensor) and self.get(tensor) is not None
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(tensor for tensor in self._hearing.stages.makers if tensor in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
     def update(self, more: Mapping[Tensor, Lanes]) -> None:
         """Say what the lanes of tensors are."""

@@ -1,25 +1,15 @@
 """What stands in the way of lanes: reads of an element-wise stage that do not lead neighbours through as neighbours."""
 
 from functools import lru_cache
-from typing import Protocol
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine, walk
 from lathe.frontend.nodes import Axis, Binary, Compare, ReadAccess, Select, axes_of
 from lathe.frontend.operand import Expr
-from lathe.scheduler.state.stage import Lanes, StageState
+from lathe.scheduler.state.stage import StageState
 from lathe.scheduler.target.element import Element
+from lathe.scheduler.target.products import KnownLanes
 from lathe.scheduler.target.rescaling import is_in_the_way, own_operands
-
-
-class KnownLanes(Protocol):
-    """Lanes of tensors, as far as they are known."""
-
-    def get(self, tensor: Tensor, /) -> Lanes | None:
-        """The lanes of a tensor, if they are known."""
-
-    def __getitem__(self, tensor: Tensor, /) -> Lanes:
-        """The lanes of a tensor that are known."""
 
 
 def obstacles_of(state: StageState, known: KnownLanes, element: Element, config: HardwareConfig) -> list[Tensor]:

@@ -1,6 +1,6 @@
 """Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
@@ -17,6 +17,16 @@ from lathe.scheduler.target.element import element_of, whole_elements
 
 AGAINST = 1e-3
 """What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+
+
+class KnownLanes(Protocol):
+    """Lanes of tensors, as far as they are known."""
+
+    def get(self, tensor: Tensor, /) -> Lanes | None:
+        """The lanes of a tensor, if they are known."""
+
+    def __getitem__(self, tensor: Tensor, /) -> Lanes:
+        """The lanes of a tensor that are known."""
 
 
 class Makers(Protocol):
@@ -89,7 +99,7 @@ def matrix_product(
     computation: Computation,
     config: HardwareConfig,
     schedule: Makers | None = None,
-    known: Mapping[Tensor, Lanes] | None = None,
+    known: KnownLanes | None = None,
     made: Lanes | None = None,
     walked: Walked = Walked(),
 ) -> Product | None:

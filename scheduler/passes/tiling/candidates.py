@@ -64,7 +64,7 @@ def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
         alike = {stage: sizes[min(number, len(sizes) - 1)] for stage, sizes in sizes_of.items()}
         found.append(alike)
         found += [{**alike, stage: n} for stage, sizes in sizes_of.items() for n in sizes if n != alike[stage]]
-    return found
+    return list({tuple(ways.values()): ways for ways in found}.values())
 
 
 def has_given_reduction(model: TilingModel) -> bool:
