@@ -10,7 +10,7 @@ from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.host_copies import HostCopy, host_copies
 from lathe.isa.instructions import Alu, Finish, Gemm, Instruction, Load, Rescale, Store, unit_of
 from lathe.isa.layout import Layout, PhysicalAxis
-from lathe.isa.layout_steps import Diagonal, Filling, Reordering, Reversing, Widening
+from lathe.isa.layout_steps import Diagonal, Filling, Reordering, Repeating, Reversing, Widening
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import Program, Segment
@@ -46,6 +46,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Reordering",
+    "Repeating",
     "Rescale",
     "Reversing",
     "Segment",

@@ -17,12 +17,10 @@ from lathe.configs.integers import integer
 from lathe.configs.notebook import repr_html
 from lathe.isa.errors import LayoutError
 from lathe.isa.layout_steps import (
-    Diagonal,
-    Filling,
     LayoutStep,
     Reordering,
     Reversing,
-    Widening,
+    shape_after,
     step_from_list,
     step_to_list,
 )
@@ -133,18 +131,7 @@ class Layout:
 
     def _reordered(self) -> tuple[int, ...]:
         """The shape that the last reordering leaves."""
-        match self.reorderings[-1:]:
-            case (Reordering(shape=shape),):
-                return shape
-            case (Widening(view=view, widths=widths),):
-                return tuple(n + sum(width) for n, width in zip(view, widths, strict=True))
-            case (Filling(size=size),):
-                return (size,)
-            case (Reversing(view=view),):
-                return view
-            case (Diagonal(shape=shape),):
-                return shape
-        return self.shape
+        return shape_after(self.reorderings[-1]) if self.reorderings else self.shape
 
     def _digits(self, logical: int) -> list[PhysicalAxis]:
         """The physical axes of a logical one that tell indices apart, least significant first."""

@@ -2,7 +2,8 @@
 
 A map such as ``[(i + 2) // 8, (i + 2) % 8]`` widens the axis, cuts it into digits and puts these in order. What the
 added cells hold is a constant, a copy of other cells, or nothing that anybody relies on. Kernels of a depthwise
-convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own.
+convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own; where lanes hold
+images, each has the same weight, so many times.
 """
 
 from dataclasses import dataclass
@@ -163,7 +164,47 @@ class Diagonal:
         return (prod(self.view), prod(self.shape)) if possible else (-1, -1)
 
 
-LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal
+@dataclass(frozen=True, slots=True)
+class Repeating:
+    """The elements seen as ``view``, ``count`` times, along a new dimension before all others."""
+
+    view: tuple[int, ...]
+    count: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return self.count, *self.view
+
+    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array so many times; a view of it, to be read only."""
+        return np.broadcast_to(array.reshape(self.view), self.shape)
+
+    def undo(self, array: NDArray[Any]) -> NDArray[Any]:
+        """What stands there first; a view."""
+        first: NDArray[Any] = array.reshape(self.shape)[0]
+        return first
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many elements go in and come out; −1 where there would be none."""
+        return (prod(self.view), self.count * prod(self.view)) if self.count > 0 else (-1, -1)
+
+
+LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal | Repeating
+
+
+def shape_after(step: LayoutStep) -> tuple[int, ...]:
+    """The shape of what a step leaves."""
+    match step:
+        case Widening(view, widths):
+            return tuple(n + sum(width) for n, width in zip(view, widths, strict=True))
+        case Filling(size):
+            return (size,)
+        case Reversing(view):
+            return view
+        case Reordering(shape=shape) | Diagonal(shape=shape) | Repeating(shape=shape):
+            return shape
 
 
 def step_to_list(step: LayoutStep) -> list[Any]:
@@ -179,6 +220,8 @@ def step_to_list(step: LayoutStep) -> list[Any]:
             return ["reverse", list(view), list(axes)]
         case Diagonal(view, dim, rows, cols):
             return ["diagonal", list(view), dim, rows, cols]
+        case Repeating(view, count):
+            return ["repeat", list(view), count]
 
 
 def step_from_list(values: list[Any]) -> LayoutStep:
@@ -192,5 +235,7 @@ def step_from_list(values: list[Any]) -> LayoutStep:
             return Reversing(tuple(view), tuple(axes))
         case ["diagonal", view, dim, rows, cols]:
             return Diagonal(tuple(view), dim, rows, cols)
+        case ["repeat", view, count]:
+            return Repeating(tuple(view), count)
     view, order, shape = values
     return Reordering(tuple(view), tuple(order), tuple(shape))

@@ -11,12 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lathe.configs import HardwareConfig
 from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
 from lathe.isa.instructions import MicroOpInstruction, loads_micro_ops, runs_micro_ops
 from lathe.isa.operands import usage_of
-from lathe.isa.table import MEMORIES
-from lathe.scheduler.emission.footprints import Cells, Footprints, meet
+from lathe.scheduler.emission.footprints import Cells, Footprints, beats_of, meet
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 
 Entries = list[tuple[Entry, Origin]]
@@ -94,17 +92,12 @@ def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
             yield _Step(place, each, origin, (*touches, ("uop", own)), cycles)
         elif loads_micro_ops(each) and each.y_size == 1:
             own = slice(each.sram_base, each.sram_base + each.x_size)
-            yield _Step(place, each, origin, (("uop", own),), _beats(each, config), moves=True)
+            yield _Step(place, each, origin, (("uop", own),), beats_of(each, config), moves=True)
         elif isinstance(each, Load):
             moves = len(touches) == 1 and each.memory_type is MemoryType.PAR
-            yield _Step(place, each, origin, touches, _beats(each, config), moves)
+            yield _Step(place, each, origin, touches, beats_of(each, config), moves)
         else:
             yield _Step(place, each, origin, touches, 0)
-
-
-def _beats(load: Load, config: HardwareConfig) -> int:
-    size = MEMORIES[load.memory_type].element_bytes(config)
-    return load.y_size * -(-load.x_size * size // config.bus_bytes) * config.memory.cycles_per_beat
 
 
 def _joined(order: list[_Step], step: _Step, most: int) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from lathe.isa import Gemm, Load, Unit, unit_of
 from lathe.isa.instructions import runs_micro_ops
 from lathe.scheduler.emission.first_reads import FirstReads
-from lathe.scheduler.emission.footprints import Footprints
+from lathe.scheduler.emission.footprints import Footprints, beats_of
 from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import Entry, Marker, Origin
 
@@ -24,6 +24,10 @@ WINDOW = 256
 """Instructions from the first product on that are looked at: what comes later hides behind what has begun."""
 MOST_PARTS = 96
 """Of one LOAD: each takes the load unit some cycles more."""
+WAITING = 2
+"""How many times the beats of a LOAD its parts may wait for the memory: more is never won."""
+HANDLING = 4
+"""Cycles that a LOAD takes besides the memory's latency, while a few others wait for it, too."""
 ENOUGH = 256
 """Steps of the first products behind which what their chunk reads later may be loaded; then twice as many each time."""
 NOT_SEEN = WINDOW
@@ -108,7 +112,8 @@ class _Uses:
         self.entries = entries
         self._moving: set[int] = set()
         self.begin = begin
-        reads, brought = FirstReads(footprints.config), {}
+        self.config = footprints.config
+        reads, brought = FirstReads(self.config), {}
         time, chunk, work, enough = 0, -1, 0, ENOUGH
         first = next((origin.chunk for each, origin in entries[begin:] if _is_product(each)), -1)
         for n, (each, origin) in enumerate(entries):
@@ -142,7 +147,9 @@ class _Uses:
         padded = load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1
         dense = load.y_size == 1 or load.x_stride == load.x_size
         rows = not any(edge % load.x_size for edge in edges)  # each part is some of the rows
-        if n not in self._moving or padded or not (dense or rows) or not 2 < len(edges) <= MOST_PARTS + 1:
+        waiting = (len(edges) - 2) * (self.config.memory.latency + HANDLING) / self.config.timing.dma_pending
+        worth = 2 < len(edges) <= MOST_PARTS + 1 and waiting <= WAITING * beats_of(load, self.config)
+        if n not in self._moving or padded or not (dense or rows) or not worth:
             yield _Part(load, n, 0 if n not in self._moving else int(first.min()))
             return
         for begin, end in pairwise(edges):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import UOP_FORMAT
-from lathe.isa import Instruction, MemoryType, decode_uops
+from lathe.isa import Instruction, Load, MemoryType, decode_uops
 from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
 from lathe.isa.operands import Operand, usage_of
 from lathe.isa.table import MEMORIES, TABLE
@@ -173,3 +173,9 @@ def elements_of(load: RowsInstruction) -> int:
     """Elements that a LOAD writes."""
     rows = load.y_pad_0 + load.y_size + load.y_pad_1
     return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
+
+
+def beats_of(each: RowsInstruction, config: HardwareConfig) -> int:
+    """Cycles that what an instruction moves takes the bus."""
+    size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
+    return each.y_size * -(-each.x_size * size // config.bus_bytes) * config.memory.cycles_per_beat

@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, Unit, unit_of
-from lathe.isa.instructions import RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.instructions import moves_rows, runs_micro_ops
 from lathe.isa.operands import usage_of
-from lathe.isa.table import MEMORIES
-from lathe.scheduler.emission.footprints import Cells, Footprints, elements_of
+from lathe.scheduler.emission.footprints import Cells, Footprints, beats_of, elements_of
 from lathe.scheduler.emission.last_uses import NONE
 from lathe.scheduler.state.memories import DRAM, OPERANDS
 from lathe.scheduler.state.signals import Entry, Marker, Origin
@@ -230,7 +229,7 @@ def _cuts(entries: Entries, config: HardwareConfig) -> dict[int, _Cut]:
 def _cut_of(load: Load, config: HardwareConfig) -> _Cut:
     edges = _edges(load, elements_of(load), config)
     counts = np.diff(edges)
-    beats = np.asarray(counts * (_beats(load, config) / edges[-1]), np.float64)
+    beats = np.asarray(counts * (beats_of(load, config) / edges[-1]), np.float64)
     part_of = np.repeat(np.arange(len(counts)), counts)
     return _Cut(edges, np.asarray(edges[:-1]), beats, reduce(add, beats.tolist()), part_of)
 
@@ -241,15 +240,9 @@ def _edges(load: Load, count: int, config: HardwareConfig) -> list[int]:
     if load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1:
         return [0, count]
     unit = 1 if dense else load.x_size
-    beats = _beats(load, config) / (count // unit)
+    beats = beats_of(load, config) / (count // unit)
     step = unit * max(ceil(PART / beats), ceil(count / unit / MOST_PARTS))
     return [*range(0, count, step), count]
-
-
-def _beats(each: RowsInstruction, config: HardwareConfig) -> float:
-    """Cycles that an instruction's data take the bus."""
-    size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
-    return each.y_size * ceil(each.x_size * size / config.bus_bytes) * config.memory.cycles_per_beat
 
 
 class _Times:
@@ -268,10 +261,10 @@ class _Times:
                 if runs_micro_ops(each):
                     now += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).steps
                 elif moves_rows(each) and each.x_size:
-                    now += _beats(each, config) + config.memory.latency
+                    now += beats_of(each, config) + config.memory.latency
                 self.end[place] = now
             elif unit is Unit.STORE and moves_rows(each):
-                stored = max(stored, now) + _beats(each, config) + self.latency
+                stored = max(stored, now) + beats_of(each, config) + self.latency
                 self.end[place] = stored
         self.begin[-1] = self.end[-1] = now
 

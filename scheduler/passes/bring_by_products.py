@@ -108,6 +108,8 @@ def _brought(schedule: Edit, stage: EditedStage, target: Target) -> list[_Brough
         found, stage_of_product = product
         along = _along(stage_of_product, found)
         offsets = _offsets(schedule, found.data.tensor, read.tensor)
+        if read.tensor.shape[along] == 1:
+            continue  # one channel is no diagonal: the ALU would multiply it
         if not _is_shorter(target, read.tensor.shape[along], in_place=not rescaled):
             continue
         if offsets is not None:

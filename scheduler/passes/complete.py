@@ -18,6 +18,7 @@ from lathe.scheduler.passes.compute_again import compute_again
 from lathe.scheduler.passes.compute_at_readers import compute_at_readers
 from lathe.scheduler.passes.drop_unread import drop_unread
 from lathe.scheduler.passes.fill_domains import fill_domains
+from lathe.scheduler.passes.fill_lanes import fill_lanes
 from lathe.scheduler.passes.fill_padding import fill_padding
 from lathe.scheduler.passes.fit_lanes import fit_lanes
 from lathe.scheduler.passes.fold_constants import fold_constants
@@ -86,6 +87,7 @@ PASSES = (
     Pass("split-axes", split_axes, (given.NO_RESHAPES,), (given.SPLIT_AXES,)),
     Pass("read-parts", read_parts, (given.SPLIT_AXES,)),
     Pass("drop-unread", drop_unread, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)),
+    Pass("fill-lanes", fill_lanes, (given.ALL_READ,)),
     Pass("compute-again", compute_again, (given.WIDE_SUMS, given.ALL_READ)),
     Pass("pack-remainders", pack_remainders, (given.ALL_READ,)),
     Pass("shift-inputs", shift_inputs, (given.ALL_READ,)),

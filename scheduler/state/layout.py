@@ -19,7 +19,7 @@ from lathe.configs.notebook import repr_html
 from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.nodes import AxisRef, Binary, Const
 from lathe.frontend.operand import Expr
-from lathe.isa.layout_steps import LayoutStep
+from lathe.isa.layout_steps import LayoutStep, shape_after
 from lathe.scheduler.algorithm.index_maps import IndexMap, index_map
 from lathe.scheduler.algorithm.padding import AddedCells, layout_steps
 from lathe.scheduler.errors import ScheduleError
@@ -46,6 +46,8 @@ class TensorLayout:
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the axes in which the tensor is laid out."""
+        if self.spread:
+            return shape_after(self.spread[-1])
         return self.maps[-1].shape if self.maps else self.tensor.shape
 
     @property

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lathe.isa import Diagonal, Layout, LayoutError, PhysicalAxis, Reordering, Reversing
+from lathe.isa import Diagonal, Layout, LayoutError, PhysicalAxis, Reordering, Repeating, Reversing
 from lathe.isa.layout import BROADCAST
 
 
@@ -144,6 +144,20 @@ def test_a_dimension_along_diagonals(dim: int, rows: int, cols: int) -> None:
     assert layout.nbytes == -(-view[dim] // min(rows, cols)) * (array.size // view[dim]) * rows * cols
 
 
+def test_the_same_elements_so_many_times() -> None:
+    """All of them stand in DRAM, what comes back are the first; and as plain values."""
+    step = Repeating((7, 6), 3)
+    axes = tuple(PhysicalAxis(n, 1, extent) for n, extent in enumerate(step.shape))
+    layout = Layout((42,), "int8", axes, reorderings=(step,))
+    array = np.arange(42, dtype=np.int8)
+    packed = layout.pack(array)
+    assert packed.tolist() == [array.reshape(7, 6).tolist()] * 3
+    packed[1:] = 0
+    assert layout.unpack(packed).tolist() == array.tolist()
+    assert Layout.from_dict(layout.to_dict()) == layout
+    assert layout.nbytes == 126
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -151,9 +165,11 @@ def test_a_dimension_along_diagonals(dim: int, rows: int, cols: int) -> None:
         Reversing((6, 81), (0,)),
         *(Diagonal((6, 80), *form) for form in ((2, 4, 4), (-1, 4, 4), (1, 0, 4))),
         Diagonal((6, 81), 1, 4, 4),
+        Repeating((6, 80), 0),
+        Repeating((6, 81), 2),
     ],
 )
-def test_dimensions_that_are_none_are_refused(step: Reversing | Diagonal) -> None:
+def test_dimensions_that_are_none_are_refused(step: Reversing | Diagonal | Repeating) -> None:
     with pytest.raises(LayoutError) as caught:
         Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
     assert str(caught.value) == (

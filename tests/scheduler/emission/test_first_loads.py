@@ -83,6 +83,20 @@ def test_the_same_elements_are_loaded_in_fewer_cycles(in_parts, monkeypatch):
     assert cycles[0] < cycles[1]
 
 
+def test_a_load_stays_whole_where_its_parts_would_wait_longer_for_the_memory(in_parts):
+    s, inputs = in_parts
+    slow = VTA.with_(name="slow", **{"memory.latency": 2000})
+    loads, whole = (
+        [each for each in run(s, config, inputs).instructions if _of_weights(each)] for config in (VTA, slow)
+    )
+    assert len(whole) < len(loads)
+    assert elements(whole, MemoryType.WGT) == elements(loads, MemoryType.WGT)
+
+
+def _of_weights(each: Instruction) -> bool:
+    return isinstance(each, Load) and each.memory_type is MemoryType.WGT
+
+
 def test_a_stream_with_tokens_by_hand_stays_as_it_is(in_parts, monkeypatch):
     s, inputs = in_parts
     s.barrier_at(s[s.outputs[0]], s[s.outputs[0]].leaf_axis[0])

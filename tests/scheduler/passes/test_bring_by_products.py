@@ -104,5 +104,13 @@ def test_a_few_pixels_do_not_send_it_to_the_alu():
         built(shortcut(3, shape=(1, 4, 3, 16)), config.with_(extensions=extensions, **{"memory.bus_bits": 64}))
 
 
+@pytest.mark.parametrize("images", [1, 5])
+def test_one_channel_is_no_product(images):
+    """There is no diagonal for it: a block of one channel was refused, its ones in `acc`."""
+    output = shortcut(3, shape=(images, 9, 9, 1))
+    for config in (VTA, TINY):
+        assert "ones.1" not in {each.name for each in built(output, config).segments}
+
+
 def test_on_the_rtl():
     on_rtl(lt.create_schedule(shortcut(3, shape=(1, 5, 6, 8))))
