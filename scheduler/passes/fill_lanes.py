@@ -54,7 +54,6 @@ class _Led:
     """
 
     extent: int
-    dims: Mapping[Tensor, int]
     repeated: Mapping[Tensor, Tensor]
     reading: Mapping[EditedStage, Computation]
     plan: LanePlan
@@ -91,7 +90,7 @@ def _as_planned(schedule: Edit, stages: list[EditedStage], target: Target) -> fl
 
 
 def _connected(schedule: Edit) -> list[list[EditedStage]]:
-    """The stages that are connected by what some make and others read, in their order."""
+    """The stages that are connected by what some make and others read, the last of each part at its end."""
     parts: list[list[EditedStage]] = []
     for stage in schedule.stages:
         read = {access.tensor for access in stage.state.computation.reads}
@@ -186,7 +185,7 @@ def _with_weights(
     if any(each not in reading for tensor in repeated for each in schedule.readers(tensor)):
         return None
     lanes = {stage.tensor: Lanes(None, dims[stage.tensor]) for stage in axes}
-    return _Led(extent, dims, repeated, reading, LanePlan(lanes, products))
+    return _Led(extent, repeated, reading, LanePlan(lanes, products))
 
 
 def _reading(computation: Computation, tensor: Tensor, repeated: Tensor, axis: Axis) -> Computation:
