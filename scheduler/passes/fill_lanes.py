@@ -94,7 +94,7 @@ def _connected(schedule: Edit) -> list[list[EditedStage]]:
     parts: list[list[EditedStage]] = []
     for stage in schedule.stages:
         read = {access.tensor for access in stage.state.computation.reads}
-        mine = [part for part in parts if any(each.tensor in read for each in part)]
+        mine = [part for part in parts if any(not read.isdisjoint(each.state.tensors) for each in part)]
         parts = [part for part in parts if part not in mine]
         parts.append([*(each for part in mine for each in part), stage])
     return parts

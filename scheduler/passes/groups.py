@@ -107,6 +107,8 @@ def groups_of(schedule: Edit, target: Target) -> list[StageGroup]:
         stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
     ]
     pads = {stage: readers for stage in open_stages if (readers := _loaded_for(schedule, target, stage, open_stages))}
+    placed = [stage for stage in open_stages if is_loaded_for_placed(schedule, target, stage)]
+    open_stages = [stage for stage in open_stages if stage not in placed]
     while True:
         groups, sink_of = _groups_without(schedule, open_stages, pads)
         apart = [pad for pad, readers in pads.items() if len({sink_of[reader] for reader in readers}) > 1]
@@ -119,8 +121,15 @@ def groups_of(schedule: Edit, target: Target) -> list[StageGroup]:
     return [groups[stage] for stage in open_stages if stage in groups]
 
 
+def is_loaded_for_placed(schedule: Edit, target: Target, stage: EditedStage) -> bool:
+    """Whether an open stage is loaded with padding for a reduction that somebody has placed, and for nothing else."""
+    readers = schedule.readers(stage.tensor) if is_left_open(stage) else []
+    placed = len(readers) == 1 and readers[0].state.scope == target.near.name and not readers[0].state.copies
+    return placed and target.computes(readers[0].state.pragma) and bool(_loaded_for(schedule, target, stage, readers))
+
+
 def _loaded_for(
-    schedule: Edit, target: Target, stage: EditedStage, open_stages: list[EditedStage]
+    schedule: Edit, target: Target, stage: EditedStage, open_stages: Sequence[EditedStage]
 ) -> Sequence[EditedStage]:
     """The reductions for which a stage is loaded with padding; none where it is not."""
     readers = schedule.readers(stage.tensor)

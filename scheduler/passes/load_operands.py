@@ -7,7 +7,7 @@ from lathe.frontend.indices.plain import plain_axis
 from lathe.frontend.nodes import Read, ReadAccess, axes_of
 from lathe.scheduler.algorithm.rewrite import copy_of, reads_redirected
 from lathe.scheduler.nest.cycles import circles
-from lathe.scheduler.passes.groups import StageGroup, is_copy
+from lathe.scheduler.passes.groups import StageGroup, is_copy, is_loaded_for_placed
 from lathe.scheduler.passes.load_once import load_once
 from lathe.scheduler.passes.tiling.problem import LoadedOperand
 from lathe.scheduler.state.edit import Edit, EditedStage
@@ -33,7 +33,7 @@ def load_operands(schedule: Edit, target: Target) -> None:
 
 
 def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[EditedStage]:
-    """Caches for what a stage in acc, placed by the user, still reads from DRAM: loaded just outside its chunks."""
+    """What loads for a stage in acc, placed by the user, what it still reads from DRAM: just outside its chunks."""
     if is_copy(stage):
         return []
     state = stage.state
@@ -43,7 +43,9 @@ def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[E
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         place = Attachment(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
     product = plan_lanes(schedule, target.config).products[stage.tensor]
-    operands = operands_of(schedule, target, stage, product, StageGroup(stage, [], []), [])
+    makers = [schedule.maker(read.tensor) for read in state.computation.reads]
+    pads = [maker for maker in makers if maker is not None and is_loaded_for_placed(schedule, target, maker)]
+    operands = operands_of(schedule, target, stage, product, StageGroup(stage, [], pads), [])
     for operand in operands:
         operand.stage.change(attachment=place)
     load_inside(schedule, operands)
