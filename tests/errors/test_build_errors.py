@@ -117,7 +117,7 @@ CASES = [
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
         "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
         "fit-lanes, fold-constants, split-outputs, separate-lookups, join-lookups, widen-sums, merge-reshapes, "
-        "merge-groups, split-axes, read-parts, drop-unread, compute-again, pack-remainders, shift-inputs, "
+        "merge-groups, split-axes, read-parts, drop-unread, fill-lanes, compute-again, pack-remainders, shift-inputs, "
         "join-by-products, mask-conditions, bring-by-products, sum-by-products, choose-units, gather-reads, "
         "agree-on-lanes, turn-elements, store-joined, tile-groups, load-operands, "
         "adjoin-elements, choose-rules), not 'assembly'."),
