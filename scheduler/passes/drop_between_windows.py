@@ -11,13 +11,16 @@ The first window may begin before the first element, and the last end behind the
 nobody reads it. What is read for it beyond the end of another tensor is zeros of a border.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lathe.frontend import Axis, Computation, Tensor, as_affine
+import numpy as np
+
+from lathe.frontend import Axis, Computation, Tensor, as_affine, evaluate
 from lathe.frontend.arithmetic import select
+from lathe.frontend.indices.conditions import guards_of
 from lathe.frontend.indices.simplify import simplified_index
-from lathe.frontend.nodes import AxisRef, Read, ReadAccess
+from lathe.frontend.nodes import AxisRef, Guard, Read, ReadAccess, axes_of, reads_data
 from lathe.frontend.operand import Expr
 from lathe.scheduler.algorithm.read_elements import over_axes
 from lathe.scheduler.algorithm.rewrite import reads_redirected, rewrite, rewrite_indices, rewrite_reads
@@ -155,13 +158,16 @@ def _put_border(schedule: Edit, stage: EditedStage, access: ReadAccess, beyond: 
         own = maker.state.computation
         moved: Mapping[Axis, Expr] = dict(zip(own.axes, places, strict=True))
         bodies = own.mapped(lambda expr: rewrite_indices(rewrite(expr, axes=moved), simplified_index)).bodies
+        known = [part for access in own.reads for guard in access.guards for part in guards_of(*guard)]
+        guards = [
+            guard
+            for axis, guard, added in _inside(axes, old, beyond)
+            if not _are_zeros(own.axes[axes.index(axis)], known, added)
+        ]
+        bodies = (_under(guards, bodies[0]),)
         name = own.name
     else:
-        guards = list(_inside(axes, old, beyond))
-        condition = guards[0]
-        for each in guards[1:]:
-            condition = condition & each
-        bodies = (select(condition, Read(old, places), 0),)
+        bodies = (_under([guard for _, guard, _ in _inside(axes, old, beyond)], Read(old, places)),)
         name = fresh_name(schedule, f"{old.name}.border")
     new = Computation(name, axes, (), bodies)
     border = new.outputs[0]
@@ -185,12 +191,37 @@ def _read_instead(stage: EditedStage, node: Read, instead: Read) -> None:
     stage.put(restated(again, stage.state.tensors))
 
 
-def _inside(axes: tuple[Axis, ...], tensor: Tensor, beyond: list[tuple[int, int]]) -> Iterator[Expr]:
+def _under(guards: list[Expr], value: Expr) -> Expr:
+    """A value where conditions hold, and zero elsewhere."""
+    if not guards:
+        return value
+    condition = guards[0]
+    for each in guards[1:]:
+        condition = condition & each
+    return select(condition, value, 0)
+
+
+def _inside(
+    axes: tuple[Axis, ...], tensor: Tensor, beyond: list[tuple[int, int]]
+) -> Iterator[tuple[Axis, Expr, range]]:
+    """Axes along which a border is added, the conditions that leave it out, and the indices of the tensor there."""
     for axis, extent, (before, behind) in zip(axes, tensor.shape, beyond, strict=True):
         if before:
-            yield AxisRef(axis) >= before
+            yield axis, AxisRef(axis) >= before, range(-before, 0)
         if behind:
-            yield AxisRef(axis) < extent + before
+            yield axis, AxisRef(axis) < extent + before, range(extent, extent + behind)
+
+
+def _are_zeros(axis: Axis, conditions: Sequence[Guard], added: range) -> bool:
+    """Whether conditions on an axis by itself leave out all of a border.
+
+    Those of a range do; every other pixel is there beyond the ends, too.
+    """
+    left = np.asarray(added)
+    for condition, holds in conditions:
+        if axes_of(condition) == (axis,) and not reads_data(condition):
+            left = left[np.broadcast_to(np.asarray(evaluate(condition, {axis: left})) == holds, left.shape)]
+    return not len(left)
 
 
 __all__ = ["drop_between_windows", "put_borders"]

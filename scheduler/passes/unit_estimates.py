@@ -14,6 +14,7 @@ from lathe.scheduler.state.schedule import ScheduleView, StageView
 from lathe.scheduler.state.stage import Lanes
 from lathe.scheduler.target.element import element_of, loaded_bytes
 from lathe.scheduler.target.elements import Physical
+from lathe.scheduler.target.led_lanes import lanes_read
 from lathe.scheduler.target.products import Product, is_computed, lanes_of_operand
 from lathe.scheduler.target.turns import steps_of_span, turns_needed
 
@@ -67,12 +68,12 @@ def _turning(stage: StageView, product: Product, config: HardwareConfig) -> int:
     Each loads the data, multiplies and stores them; loads and stores share the bus.
     """
     turns, schedule = turns_needed(config), stage.schedule
-    read = _stored_for(stage, product)
-    if not turns or read is None or not _is_made_by_a_product(schedule, read.tensor):
+    stored = _stored_for(stage, product, config)
+    if not turns or stored is None or not _is_made_by_a_product(schedule, stored[0]):
         return 0
     near = element_of(config, NEAR)
-    lanes = lanes_of_operand(product, DATA, config)
-    cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
+    tensor, lanes = stored
+    cells = Physical(tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
     steps = cells * steps_of_span(config) * near.cols // near.span
     beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
     return ceil(turns * max(steps, beats) * ALONE)
@@ -83,28 +84,31 @@ def _filling(stage: StageView, product: Product, config: HardwareConfig) -> int:
 
     Channels that fill one stored element are followed by elements of any values, and each is a burst of its own.
     """
-    read, near = _stored_for(stage, product), element_of(config, NEAR)
+    stored, near = _stored_for(stage, product, config), element_of(config, NEAR)
     loaded = element_of(config, DATA)
-    if read is None or turns_needed(config) or loaded.cols <= near.cols:
+    if stored is None or turns_needed(config) or loaded.cols <= near.cols:
         return 0
-    lanes = lanes_of_operand(product, DATA, config)
-    cells = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
+    tensor, lanes = stored
+    cells = Physical(tensor.shape, Lanes(lanes.rows, lanes.cols), near).count
     together = -(-cells * near.lanes // config.bus_bytes)
-    apart = Physical(read.tensor.shape, Lanes(lanes.rows, lanes.cols), loaded).count * (loaded.cols // near.cols)
+    apart = Physical(tensor.shape, Lanes(lanes.rows, lanes.cols), loaded).count * (loaded.cols // near.cols)
     return max(apart * -(-near.lanes // config.bus_bytes) - together, 0) * config.memory.cycles_per_beat
 
 
-def _stored_for(stage: StageView, product: Product) -> Read | None:
-    """What stages make and store of the data of a product, through borders around it, if no other product reads it."""
-    schedule, read = stage.schedule, product.data
+def _stored_for(stage: StageView, product: Product, config: HardwareConfig) -> tuple[Tensor, Lanes] | None:
+    """What stages make and store of the data of a product, through borders around it, if no other product reads it.
+
+    And the lanes in which the product wants it: a border may have other dimensions.
+    """
+    schedule, read, lanes = stage.schedule, product.data, lanes_of_operand(product, DATA, config)
     maker = schedule.maker(read.tensor)
     while maker is not None and is_padding(maker) and schedule.readers(read.tensor) == [stage]:
         stage, (access,) = maker, maker.state.computation.reads
-        read = access.node
+        read, lanes = access.node, lanes_read(maker.state.computation, access, lanes, config)
         maker = schedule.maker(read.tensor)
     others = (each for each in schedule.readers(read.tensor) if each is not stage)
     wanted = any(factors(each.state.computation) is not None or is_padding(each) for each in others)
-    return None if wanted or not is_computed(read.tensor, schedule) else read
+    return None if wanted or not is_computed(read.tensor, schedule) else (read.tensor, lanes)
 
 
 def _rows(product: Product, config: HardwareConfig) -> int:

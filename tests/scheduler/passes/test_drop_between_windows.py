@@ -48,6 +48,32 @@ def test_a_border_that_is_there_becomes_wider():
     assert "first.pad.border" not in found
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_border_of_a_stretched_image_reads_nothing_beyond_it(first):
+    """Every other pixel is one: of a row before the first, too, if nothing says that there is none."""
+    image_ = image((1, 9, 9, 3))
+    stretched = lt.compute(
+        (1, 19, 19, 3),
+        lambda n, y, x, c: (
+            lt.select((y % 2 == first) & (x % 2 == first), image_[n, y // 2, x // 2, c], 0)
+            if first
+            else lt.select((y % 2 == 0) & (x % 2 == 0) & (y < 18) & (x < 18), image_[n, y // 2, x // 2, c], 0)
+        ),
+        name="stretched",
+    )
+    output = conv(conv(stretched, 3, filters=8, name="first"), 2, filters=8, stride=3, padding=1, name="second")
+    made(output)
+    assert not lt.verify(lt.build(output, [*lt.frontend.placeholders([output]), output], VTA))
+
+
+def test_channels_by_themselves_behind_windows_that_are_stored():
+    """The border has a dimension more than what is stored, whose lanes the estimate of turns asks for."""
+    first = conv(image((1, 4, 2, 4)), 1, filters=4, name="first")
+    weights = lt.placeholder((4, 2, 2, 1), "int8", name="weights")
+    output = lt.conv2d(first, weights, stride=3, padding=1, groups=4, name="second")
+    run(lt.create_schedule(output), machine(2, 8, 16), random_inputs([output], seed=1))
+
+
 def test_depthwise_and_maxima():
     first = depthwise(image((2, 20, 21, 16)), padding=1, name="first")
     pool = lt.max_pool2d(first, 2, stride=2, name="pool")
