@@ -14,6 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.notebook import repr_html
 from lathe.frontend import Computation, Tensor
 from lathe.frontend.nodes import Axis, ReadAccess
+from lathe.scheduler.algorithm.patterns import is_elementwise
 from lathe.scheduler.passes.complete import up_to
 from lathe.scheduler.reports.bound_bytes import any_lanes, beats, bytes_loaded, bytes_stored, loaded_anywhere
 from lathe.scheduler.reports.bound_lanes import SharedLanes
@@ -177,10 +178,10 @@ class _Program:
     def bound(self) -> Bound:
         """The bound of the program."""
         self._need()
-        stages = self._stages()
         outputs = {
             tensor.name: bytes_stored(tensor, self._made(tensor), self.config) for tensor in self.schedule.outputs
         }
+        stages = self._stages(sum(beats(size, self.config) for size in outputs.values()))
         loads: dict[str, dict[str, int]] = {kind: {} for kind in ("inputs", "weights", "parameters")}
         for tensor, (size, scope) in self.loads.items():
             loads[KINDS.get(scope, "inputs")][tensor.name] = size
@@ -247,16 +248,30 @@ class _Program:
         stage = self.schedule.maker(tensor)
         return None if stage is None else stage.state.computation
 
-    def _stages(self) -> tuple[StageBound, ...]:
-        """The best ways to compute the stages, in the lanes that they share."""
+    def _stages(self, stored: int) -> tuple[StageBound, ...]:
+        """The best ways to compute the stages, in the lanes that they share; ``stored``: beats of what leaves them."""
         axes = {stage: self._axes(stage) for stage in self.schedule.stages}
         loads = {stage: _Loads(self, stage, axes[stage]) for stage in self.schedule.stages}
         ways = {
             stage: StageWays(stage.state.computation, axes[stage], self._maker, self.config)
             for stage in self.schedule.stages
         }
-        chosen = SharedLanes(self.schedule, ways, lambda stage, way: loads[stage].cycles(way)).best()
+        lanes = SharedLanes(self.schedule, ways, lambda stage, way: loads[stage].cycles(way))
+        chosen = min(lanes.choices(), key=lambda each: self._cycles(each, loads, stored))
         return tuple(self._stage(stage, chosen[stage], loads[stage]) for stage in self.schedule.stages)
+
+    def _cycles(
+        self, chosen: Mapping[StageView, Way], loads: "Mapping[StageView, _Loads]", stored: int
+    ) -> tuple[int, int]:
+        """Cycles of stages computed in these ways, of their steps or of what is moved; then steps."""
+        steps, read = 0, dict[Tensor, int]()
+        for stage, way in chosen.items():
+            steps += way.steps
+            for tensor, (size, _) in loads[stage].of(way).items():
+                read[tensor] = max(read.get(tensor, 0), size)
+        moved, memory = sum(beats(size, self.config) for size in read.values()), self.config.memory
+        busy = moved + stored if memory.shared_bandwidth else max(moved, stored)
+        return max(steps, busy * memory.cycles_per_beat), steps
 
     def _stage(self, stage: StageView, way: Way, loads: "_Loads") -> StageBound:
         """A stage's part, computed in this way."""
@@ -319,7 +334,8 @@ class _Loads:
             if way.operands and scope == NEAR:
                 continue
             masks = united(parts)
-            if way.unit == "copy":
+            brought = scope == NEAR and is_elementwise(self.stage.state.computation)  # by products with ones
+            if way.unit == "copy" or brought:
                 size = loaded_anywhere(tensor, masks, config)
             else:
                 size = bytes_loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config)

@@ -5,9 +5,9 @@ same axes in rows and columns, up to the stage that narrows them; or such a tens
 each after the first shifted down, and put together again in other lanes, each shifted up and added.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from lathe.frontend import as_affine
 from lathe.frontend.nodes import Axis, ReadAccess
@@ -19,8 +19,43 @@ from lathe.scheduler.target.steps import steps_of_alu
 MOVED = 3 * (2 * steps_of_alu(AluOp.SHR, immediate=True) + steps_of_alu(AluOp.ADD, immediate=False))
 """Steps of the ALU for each vector of 32 bits that comes into other lanes through memory."""
 
+MOST = 64
+"""Ways of all stages so far that are kept, of those of which none has both fewer steps and less to load."""
+
 Class: TypeAlias = int
 Chosen: TypeAlias = dict[StageView, Way]
+
+
+class _Ways(NamedTuple):
+    """Ways of stages: those of two others together, and ``own``, which stand for what these say of the same stages."""
+
+    steps: int
+    loads: int
+    own: Chosen
+    first: "_Ways | None" = None
+    second: "_Ways | None" = None
+
+
+def _parts(ways: _Ways) -> Iterator[Chosen]:
+    """The ways of stages; of two of one stage the one that counts comes later."""
+    waiting = [ways]
+    found: list[Chosen] = []
+    while waiting:
+        each = waiting.pop()
+        found.append(each.own)
+        waiting += [part for part in (each.second, each.first) if part is not None]
+    return reversed(found)
+
+
+def _least(ways: list[_Ways]) -> list[_Ways]:
+    """Those of which none other has both fewer steps and less to load; of many, some throughout."""
+    found: list[_Ways] = []
+    for each in sorted(ways, key=lambda way: (way.steps, way.loads)):
+        if not found or each.loads < found[-1].loads:
+            found.append(each)
+    if len(found) > MOST:
+        found = [found[n * (len(found) - 1) // (MOST - 1)] for n in range(MOST)]
+    return found
 
 
 class SharedLanes:
@@ -50,16 +85,18 @@ class SharedLanes:
                 if maker is not None and maker is not stage and read.tensor.dtype == "int32":
                     self._tie(stage, maker, read)
 
-    def best(self) -> Chosen:
-        """The best way of each stage. Where loads take longer than steps, those with the least to load."""
-        found: Chosen = {}
-        for group in {id(group): group for group in self.group.values()}.values():
-            choices = [each for places in self._places(group) if (each := self._at(places)) is not None]
-            if len(group) > 1:
-                choices.append(self._moved(group))
-            assert choices, f"no way to compute {group[0].name}"
-            found |= self._quickest(choices)
-        return found
+    def choices(self) -> Iterator[Chosen]:
+        """Ways of all stages, of which others have more steps or more to load."""
+        groups = {id(group): group for group in self.group.values()}.values()
+        for found in self._together(map(self._of_group, groups)):
+            yield {stage: way for part in _parts(found) for stage, way in part.items()}
+
+    def _of_group(self, group: Sequence[StageView]) -> list[_Ways]:
+        choices = [each for places in self._places(group) for each in self._at(places)]
+        if len(group) > 1:
+            choices += self._moved(group)
+        assert choices, f"no way to compute {group[0].name}"
+        return _least(choices)
 
     def _places(self, group: Sequence[StageView]) -> Iterator[dict[StageView, BoundPlace]]:
         """The lanes that a group may have, each as those of its stages."""
@@ -71,34 +108,35 @@ class SharedLanes:
         for classes in found:
             yield {stage: BoundPlace(*(self._axis_of(stage, each) for each in classes)) for stage in group}
 
-    def _moved(self, group: Sequence[StageView]) -> Chosen:
+    def _moved(self, group: Sequence[StageView]) -> list[_Ways]:
         """Each stage in whatever lanes, and one tensor between them moved, the smallest."""
-        apart: Chosen = {}
-        for stage in group:
-            alone = [each for place in self.ways[stage].places if (each := self._at({stage: place})) is not None]
-            assert alone, f"no way to compute {stage.name}"
-            apart |= self._quickest(alone)
         fewest = {s: min(map(self.ways[s].vectors, self.ways[s].places)) for s in group if s in self.read_wide}
         moved = min(fewest, key=lambda stage: fewest[stage])
-        return apart | {moved: replace(apart[moved], alu=apart[moved].alu + MOVED * fewest[moved])}
+        apart: list[list[_Ways]] = []
+        for stage in group:
+            alone = [each for place in self.ways[stage].places for each in self._of_stage(stage, place)]
+            assert alone, f"no way to compute {stage.name}"
+            apart.append(_least(alone))
+        steps = MOVED * fewest[moved]
+        return [
+            _Ways(each.steps + steps, each.loads, {moved: replace(way, alu=way.alu + steps)}, each)
+            for each in self._together(apart)
+            for way in [next(part[moved] for part in _parts(each) if moved in part)]
+        ]
 
-    def _at(self, places: Mapping[StageView, BoundPlace]) -> Chosen | None:
-        """The best ways of stages in these lanes; None if one of them cannot be computed so."""
-        found: Chosen = {}
-        for stage, place in places.items():
-            choices = [{stage: way} for way in self.ways[stage].at(place)]
-            if not choices:
-                return None
-            found |= self._quickest(choices)
+    def _at(self, places: Mapping[StageView, BoundPlace]) -> list[_Ways]:
+        """The ways of stages in these lanes; none if one of them cannot be computed so."""
+        return self._together(self._of_stage(stage, place) for stage, place in places.items())
+
+    def _of_stage(self, stage: StageView, place: BoundPlace) -> list[_Ways]:
+        return [_Ways(way.steps, self.loading(stage, way), {stage: way}) for way in self.ways[stage].at(place)]
+
+    def _together(self, fronts: Iterable[list[_Ways]]) -> list[_Ways]:
+        """The ways of several stages or groups, each in one of its own."""
+        found = [_Ways(0, 0, {})]
+        for front in fronts:
+            found = _least([_Ways(a.steps + b.steps, a.loads + b.loads, {}, a, b) for a in found for b in front])
         return found
-
-    def _quickest(self, choices: Sequence[Chosen]) -> Chosen:
-        return min(choices, key=self._cost)
-
-    def _cost(self, chosen: Chosen) -> tuple[int, int]:
-        """Cycles, of the steps or of the loads; then steps."""
-        steps = sum(way.steps for way in chosen.values())
-        return max(steps, sum(self.loading(stage, way) for stage, way in chosen.items())), steps
 
     def _class_of(self, stage: StageView, axis: Axis | None) -> Class | None:
         return None if axis is None else self.of_axis[stage, axis]

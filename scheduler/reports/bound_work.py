@@ -225,7 +225,10 @@ class StageWays:
             for column in columns or [None]:
                 for inner in inners or [None]:
                     yield Product(data, weight, row, column, inner)
-            for column in (axis for axis in shared if axis.kind == "data"):
+            along = [axis for axis in shared if axis.kind == "data"]
+            if self.maker(weight.tensor) is None:  # the host repeats them along what only the data have
+                along += [axis for axis in only_in(computation.axes, data, weight, step=1) if axis is not row]
+            for column in along:
                 yield Product(data, weight, row, column, column, diagonal=True)
 
     def _of_data(self, product: Product) -> tuple[Lanes, ...]:

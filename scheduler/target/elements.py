@@ -118,8 +118,7 @@ class Physical:
         if self.lanes.turns is not None:
             axes += digits(self.element, self.lanes)
             return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
-        if self.positions:
-            assert self.lanes.cols is not None, f"no elements of {self} have numbers"
+        if self.positions and self.lanes.cols is not None:
             bits = sorted(range(len(self.positions)), key=lambda bit: -self.positions[bit])
             axes += [PhysicalAxis(self.lanes.cols, self.block(self.lanes.cols) << bit, 2) for bit in bits]
         elif self.group > 1:

@@ -347,3 +347,48 @@ def test_sums_may_go_through_memory_into_other_lanes() -> None:
     found = lt.bound(lt.compute(taps.shape, polynomial, name="far"), MACHINES["vta"])
     steps = {each.name: each.steps for each in found.stages}
     assert steps == {"taps.pad": 0, "taps": (3 * 8 - 2) ** 2 + 64 + 12 * 64, "far": 40 * 8}
+
+
+@pytest.mark.parametrize("bus", [64, 512])
+@pytest.mark.parametrize("machine", ["vta", "lathe16", "wide", "batch4"])
+@pytest.mark.parametrize("kind", ["depthwise", "1×1", "shortcut", "3×3 and depthwise"])
+def test_few_channels_of_many_images_are_above_it(kind: str, machine: str, bus: int) -> None:
+    """Images fill lanes: along the diagonals of weights that are repeated, or as weights themselves."""
+    config = MACHINES[machine].with_(**{"memory.bus_bits": bus})
+    for channels in (1, 3):
+        data = image(9, channels, images=16)
+        kernels = lt.placeholder((3, 3, channels), "int8", name="kernels")
+        match kind:
+            case "depthwise":
+                output = lt.requantise(lt.depthwise_conv2d(data, kernels, padding=1, name="deep"), 7, name="output")
+            case "1×1":
+                output = convolution(9, channels, channels, 1, images=16)
+            case "shortcut":
+                weights = lt.placeholder((channels, 1, 1, channels), "int8", name="weights")
+                branch = lt.requantise(lt.conv2d(data, weights, name="conv"), 7, name="branch")
+                output = lt.requantise(lt.add(branch, data, name="added"), 1, name="sum")
+            case _:
+                before = convolution(9, channels, channels, 3, images=16)
+                output = lt.requantise(lt.depthwise_conv2d(before, kernels, padding=1, name="deep"), 7, name="last")
+        check(output, config)
+
+
+def test_what_is_added_is_loaded_once_in_the_narrowest_elements() -> None:
+    """A product reads it, and brings it to the accumulators, too, whose elements are four times as wide."""
+    config = MACHINES["vta"].with_(
+        name="uneven", batch=4, block_in=8, block_out=32, inp_buffer_bytes=131072, wgt_buffer_bytes=8192,
+        acc_buffer_bytes=524288, uop_buffer_bytes=4096, **{"memory.bus_bits": 128, "memory.cycles_per_beat": 2},
+    )  # fmt: skip
+    data, weights = image(7, 8, images=4, name="data"), lt.placeholder((8, 1, 1, 8), "int8", name="weights")
+    branch = lt.requantise(lt.conv2d(data, weights, name="conv"), 7, name="branch")
+    output = lt.requantise(lt.add(branch, data, name="added"), 1, name="sum")
+    bound = lt.bound(output, config)
+    assert bound.inputs["data"] == 49 * 4 * 8
+    check(output, config)
+
+
+def test_ways_are_chosen_for_the_whole_program() -> None:
+    """Images as weights are more to load, and save steps of all that is computed of their products."""
+    config = MACHINES["wide"].with_(**{"memory.bus_bits": 512})
+    bound = lt.bound(convolution(14, 3, 3, 1, images=32), config)
+    assert bound.cycles == 14 * 14 * 3 * 6
