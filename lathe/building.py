@@ -107,9 +107,10 @@ def build(
         message = f"check of build must be True, False or 'passes', not {shown(check)}."
         raise BuildError(message, kind="argument")
     check = check or _AT_LEAST.get()
+    candidates = checked_budget(budget, "build")
     _tell(program, config, parameters)
-    if budget != 1:
-        return _searched(program, tensors, config, constants, parameters, budget, cache, check)
+    if candidates != 1:
+        return _searched(program, tensors, config, constants, parameters, candidates, cache, check)
     return _built(program, tensors, config, constants, parameters, check).program
 
 
@@ -153,7 +154,7 @@ def _searched(
         kept = None  # the key does not know what the user's rules do
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    key = "" if kept is None else program_key(schedule.program, config, checked_budget(budget, "build"), constants)
+    key = "" if kept is None else program_key(schedule.program, config, budget, constants)
     if kept is not None and not check and not _COLLECTORS.get():
         before = read_program(kept, key)
         if before is not None:

@@ -132,11 +132,13 @@ def test_programs_are_exported_with_their_schedules(cache, tmp_path, monkeypatch
     assert searched == []
 
 
-@pytest.mark.parametrize("budget", [0, -1, 2.5, "many", None])
-def test_a_budget_must_be_a_number_of_candidates(budget):
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("budget", [0, -1, 2.5, "many", None, True, False, np.True_])
+def test_a_budget_must_be_a_number_of_candidates(budget, begun):
     output, tensors = layer()
+    program = lt.create_schedule(output) if begun else output  # nothing is kept of a begun one, nor looked up
     with pytest.raises(lt.BuildError) as refused:
-        lt.build(output, tensors, VTA, budget=budget)
+        lt.build(program, tensors, VTA, budget=budget)
     assert str(refused.value) == (
         f"budget of build must be a number of candidates, at least 1, not {budget!r}. With 1, only the default "
         "schedule is tried."
