@@ -26,9 +26,9 @@ from lathe.commands.options import (
 )
 from lathe.commands.summaries import (
     bytes_table,
-    counters_table,
     labels_dict,
     labels_table,
+    print_result,
     result_dict,
     told_efficiency,
     units_table,
@@ -98,8 +98,9 @@ def run(
 
     SCRIPT is a Python file. If it defines main(cfg), that is called with the machine of -c; otherwise the script runs
     as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
-    lt.simulate returned, or the script has it in a variable "result", its cycles and bytes are printed, -o writes its
-    trace, and --result itself. A script that builds only for other machines than a given -c is refused.
+    lt.simulate returned, or the script has it in a variable "result", its cycles, where they went by layer, and bytes
+    are printed, -o writes its trace, and --result itself. A script that builds only for other machines than a given -c
+    is refused.
 
     MODEL.onnx is compiled for the machine, run with the arrays of INPUTS.npz, by name, or with random ones, and
     compared with onnxruntime. Layers between QuantizeLinear and DequantizeLinear run on the NPU, where the machine has
@@ -190,14 +191,8 @@ def show_script(
         if as_json:
             print_json(result_dict(result))
             return
-        out = console()
-        for each in (
-            counters_table(result.counters, result.program),
-            bytes_table(result.counters),
-            units_table(result.counters),
-        ):
-            out.print()
-            out.print(each)
+        console().print()  # apart from what the script has printed
+        print_result(result)
     elif as_json or trace_path is not None or result_path is not None:
         raise ScriptError(
             f"The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from lathe import engines
-from lathe.attribution import cycles_by_label
 from lathe.commands.comparison import DIFFERENT, agreement_dict, engines_of, prepare, print_agreement
 from lathe.commands.network_simulate import network_inputs, network_of, run_network_program
 from lathe.commands.options import (
@@ -20,7 +19,7 @@ from lathe.commands.options import (
     trace_option,
     wave_option,
 )
-from lathe.commands.summaries import bytes_table, counters_table, labels_dict, labels_table, result_dict, units_table
+from lathe.commands.summaries import print_result, result_dict
 from lathe.commands.terminal import console, print_json
 from lathe.configs import load_config
 from lathe.configs.archives import write_arrays
@@ -32,7 +31,6 @@ from lathe.isa import Program
 from lathe.networks.files import holds_network
 from lathe.networks.program import NetworkProgram
 from lathe.reports.result_file import write_result
-from lathe.sim import Result
 
 MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {DEFAULT_CONFIG}]"
 
@@ -124,22 +122,12 @@ def simulate(
     if result_path is not None:
         write_result(result_path, loaded, [result])
     if as_json:
-        layers = labels_dict(cycles_by_label(result))
         compared = {} if ran is None else agreement_dict(ran)
-        print_json({**compared, **result_dict(result), "layers": layers})
+        print_json({**compared, **result_dict(result)})
     else:
         print_result(result)
+        console().print()
         if ran is not None:
             print_agreement(ran)
     if ran is not None and not ran.agree:
         ctx.exit(DIFFERENT)
-
-
-def print_result(result: Result) -> None:
-    """The result as tables."""
-    out = console()
-    counters = result.counters
-    costs = labels_table(cycles_by_label(result), result.cycles, 1)
-    for each in (counters_table(counters, result.program), costs, units_table(counters), bytes_table(counters)):
-        out.print(each)
-        out.print()

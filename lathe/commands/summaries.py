@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
-from lathe.attribution import ACTIVITIES, UNITS, LabelCycles
-from lathe.commands.terminal import grouped, percent, table
+from lathe.attribution import ACTIVITIES, UNITS, LabelCycles, cycles_by_label
+from lathe.commands.terminal import console, grouped, percent, table
 from lathe.configs import HardwareConfig
 from lathe.isa import Program
 from lathe.sim import Counters, Result
@@ -33,6 +33,8 @@ LEGEND = (
 )
 """What the columns of the table of layers mean."""
 
+NO_MAP = "Where the cycles of the launch went is not known: simulate with trace=True, and a table of layers says so."
+
 
 def told_efficiency(efficiency: float | None) -> str:
     """The efficiency of a launch for people."""
@@ -47,8 +49,24 @@ def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]
 
 
 def result_dict(result: Result) -> dict[str, Any]:
-    """The same of a program, with its efficiency."""
-    return {**counters_dict(result.program.config, result.counters), "efficiency": result.efficiency}
+    """The same of a program, with its efficiency and the map of its cycles, which is None without a recorded trace."""
+    counters = counters_dict(result.program.config, result.counters)
+    layers = None if result.trace is None else labels_dict(cycles_by_label(result))
+    return {**counters, "efficiency": result.efficiency, "layers": layers}
+
+
+def print_result(result: Result) -> None:
+    """A launch of a program as tables; without a recorded trace it says why there is no map of the cycles."""
+    out, counters = console(), result.counters
+    out.print(counters_table(counters, result.program))
+    out.print()
+    if result.trace is None:
+        out.print(NO_MAP, soft_wrap=True, markup=False)
+    else:
+        out.print(labels_table(cycles_by_label(result), result.cycles, 1))
+    for each in (units_table(counters), bytes_table(counters)):
+        out.print()
+        out.print(each)
 
 
 def counters_table(counters: Counters, program: Program | None = None) -> Table:

@@ -185,6 +185,25 @@ def test_json_is_all_that_a_script_puts_on_standard_output(tmp_path):
     assert result.stderr == "on vta\n"
 
 
+def test_a_result_of_a_script_is_shown_as_simulate_shows_it(tmp_path):
+    path, program = script(tmp_path, GOOD.replace("RETURNED", "result")), tmp_path / "p.npz"
+    lathe("compile", path, "-o", program)
+    assert json.loads(run(path, "--json").stdout) == json.loads(
+        lathe("simulate", program, "--timing-only", "--json").stdout
+    )
+    shown = lathe("simulate", program, "--timing-only").stdout
+    assert "cycles of a launch went" in shown
+    assert run(path).stdout == f"on vta\n\n{shown.rstrip()}\n"
+
+
+def test_a_result_without_a_trace_says_why_there_is_no_map_of_its_cycles(tmp_path):
+    path = script(tmp_path, FLAT.replace("timing_only=True", "timing_only=True, trace=False"))
+    assert json.loads(run(path, "--json").stdout)["layers"] is None
+    shown = run(path).stdout
+    assert "Where the cycles of the launch went is not known: simulate with trace=True" in shown
+    assert "ALU operations" in shown
+
+
 def test_json_of_a_script_needs_its_result(tmp_path):
     path = script(tmp_path, "def main(cfg): return 3")
     result = run(path, "--json")
