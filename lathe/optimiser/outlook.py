@@ -57,20 +57,19 @@ def explain(
 
 def _outlook(found: FoundSchedule, begun: bool, config: HardwareConfig) -> Outlook:
     counters = _counters(found, config)
-    assert counters is not None, "what has been found fits"
     ran = [each for each in found.tried if each.cycles is not None]
     best = min(ran, key=lambda each: each.cycles or 0)
     others = sorted((each for each in ran if each is not best), key=lambda each: each.cycles or 0)
-    more = [(resource, _with_more(found, begun, config, resource)) for resource in _resources(config)]
+    more = [(each, *_with_more(found, begun, config, each)) for each in _resources(config)]
     busy = _busy(counters)
     return Outlook(
         best.what,
         counters.cycles,
         bound(list(found.program), config).cycles,
-        _limit(counters.cycles, busy, more),
+        _limit(counters.cycles, busy, [(resource, cycles) for resource, cycles, _ in more]),
         busy,
         tuple(Alternative(each.what, each.cycles) for each in others[:MOST]),
-        tuple(Alternative(resource.more, cycles) for resource, cycles in more),
+        tuple(Alternative(resource.more, cycles, reason) for resource, cycles, reason in more),
     )
 
 
@@ -84,24 +83,39 @@ def _limit(cycles: int, busy: Shares, more: "Sequence[tuple[_Resource, int | Non
     return max(busy, key=lambda each: each[1])[0]
 
 
-def _with_more(found: FoundSchedule, begun: bool, config: HardwareConfig, resource: "_Resource") -> int | None:
-    """The cycles with twice a resource: of a schedule that was begun, completed for it, or else of the better one."""
+def _with_more(
+    found: FoundSchedule, begun: bool, config: HardwareConfig, resource: "_Resource"
+) -> tuple[int | None, str]:
+    """The cycles with twice a resource, or why there are none.
+
+    They are those of a schedule that was begun, completed for that machine, or else of the better one.
+    """
     try:
         machine = config.with_(**resource.change)
-    except ConfigError:
-        return None
+    except ConfigError as error:
+        return None, _in_short(error)
     programs: list[Schedule | Sequence[Tensor]] = [found] if begun else [found, list(found.program)]
-    ran = [known.cycles for each in programs if (known := _counters(each, machine)) is not None]
-    return min(ran, default=None)
+    ran, refused = [], ""
+    for each in programs:
+        try:
+            ran.append(_counters(each, machine).cycles)
+        except LatheError as error:
+            refused = _in_short(error)
+    return min(ran, default=None), "" if ran else refused
 
 
-def _counters(program: Schedule | Sequence[Tensor], config: HardwareConfig) -> Counters | None:
-    """What a program does on a machine, by its schedule or the default one; None where it does not fit."""
+def _in_short(error: LatheError) -> str:
+    """What an error says, without the file or machine it says it of, and without the remedy."""
+    fault = error.fault if isinstance(error, ConfigError) else None
+    if fault is not None:
+        return f"{fault.thing} must be {fault.contract}"
+    return str(error).splitlines()[0].split(". ")[0].removesuffix(".")
+
+
+def _counters(program: Schedule | Sequence[Tensor], config: HardwareConfig) -> Counters:
+    """What a program does on a machine, by its schedule or the default one. Raises what ``build`` does."""
     outputs = list(program.program) if isinstance(program, Schedule) else list(program)
-    try:
-        made = build_compiled(program, [*placeholders(outputs), *outputs], config)
-    except LatheError:
-        return None
+    made = build_compiled(program, [*placeholders(outputs), *outputs], config)
     return simulate(made.program, timing_only=True).counters
 
 

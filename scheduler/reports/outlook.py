@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Alternative:
-    """A schedule or a machine that was tried: its cycles, None where it does not fit, or is no legal machine."""
+    """A schedule or a machine that was tried: its cycles, None where it does not fit, or is no legal machine.
+
+    ``reason`` says why there are no cycles, in a few words.
+    """
 
     what: str
     cycles: int | None
+    reason: str = ""
 
     def compared(self, cycles: int) -> str:
         """The cycles beside others, as text."""
         if self.cycles is None:
-            return "not possible"
+            return f"not possible: {self.reason}" if self.reason else "not possible"
         return f"{self.cycles:,} cycles ({self.cycles / cycles - 1:+.1%})"
 
 

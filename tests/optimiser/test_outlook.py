@@ -1,6 +1,7 @@
 """What ``explain`` tells with a budget: the winner, what bounds it, and machines with more of one resource."""
 
 import json
+from importlib import import_module
 
 import pytest
 
@@ -8,6 +9,7 @@ import lathe as lt
 from lathe.scheduler.reports.outlook import Alternative, Outlook
 
 VTA = lt.load_config("vta")
+outlook_module = import_module("lathe.optimiser.outlook")
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +61,33 @@ def test_more_of_a_resource_is_built_and_timed():
     }  # fmt: skip
 
 
+def test_of_a_machine_that_cannot_be_the_reason_is_told():
+    told = {each.what: each for each in outlook(layer(), budget=1).more}
+    for memory, over in (("inp", 2), ("wgt", 2), ("acc", 2), ("uop", 4)):
+        with pytest.raises(lt.ConfigError) as refused:
+            VTA.with_(**{f"{memory}_buffer_bytes": 2 * getattr(VTA, f"{memory}_buffer_bytes")})
+        fault = refused.value.fault
+        assert told[f"twice the {memory}"].reason == f"{fault.thing} must be {fault.contract}"
+        assert told[f"twice the {memory}"].compared(1000) == (
+            f"not possible: {fault.thing} must be within the 128 bits it has, not {over} bits over"
+        )
+        assert fault.thing.endswith(" of the gemm encoding")
+    assert all(each.reason == "" for each in told.values() if each.cycles is not None)
+
+
+def test_of_a_machine_that_does_not_fit_the_program_the_reason_is_told(monkeypatch):
+    built = outlook_module.build_compiled
+
+    def without_blocks(program, tensors, config):
+        if config.block_in != VTA.block_in:
+            raise lt.CapacityError("acc must hold the tile. Make it smaller.", kind="capacity")
+        return built(program, tensors, config)
+
+    monkeypatch.setattr(outlook_module, "build_compiled", without_blocks)
+    told = {each.what: each.compared(1000) for each in outlook(layer(), budget=1).more}
+    assert told["twice the block_in"] == "not possible: acc must hold the tile"
+
+
 def test_what_waits_for_the_bus_is_bound_by_it_and_what_multiplies_is_not():
     assert outlook(layer()).limit == "the bus"
     data, weights = lt.placeholder((64, 1024), "int8", name="data"), lt.placeholder((64, 1024), "int8", name="w")
@@ -91,14 +120,16 @@ def test_the_text():
     told = Outlook(
         "default schedule", 1000, 800, "the bus", (("GEMM", 0.5), ("ALU and loads of compute", 0.25)),
         (Alternative("C: tiling 2", 1100),),
-        (Alternative("a bus of 128 bits", 900), Alternative("twice the acc", None)),
+        (Alternative("a bus of 128 bits", 900), Alternative("twice the acc", None, "a field is 1 bit over"),
+         Alternative("twice the inp", None)),
     )  # fmt: skip
     assert list(told.lines()) == [
         "schedule: default schedule, 1,000 cycles, of which the bound is 80.0%",
         "bound by the bus; of the cycles GEMM 50.0%, ALU and loads of compute 25.0%",
         "  or C: tiling 2: 1,100 cycles (+10.0%)",
         "  with a bus of 128 bits: 900 cycles (-10.0%)",
-        "  with twice the acc: not possible",
+        "  with twice the acc: not possible: a field is 1 bit over",
+        "  with twice the inp: not possible",
     ]
 
 
