@@ -53,6 +53,17 @@ class _Command:
     after: tuple[_View, ...]
 
 
+@dataclass(frozen=True)
+class Given:
+    """A command that a schedule has been given; ``before``: what the schedule was then, by which loops are named."""
+
+    owner: EditedStage | None  # None for a command of the schedule
+    name: str
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    before: ScheduleState
+
+
 @dataclass
 class Recording:
     """The commands of a schedule since it was created, to which it adds; ``typical``: the values that it works with."""
@@ -70,6 +81,8 @@ class Recorded(Edit):
     """The commands so far, where the program has parameters that are not bound."""
     guarded = False
     """Whether only commands may change it: a user's schedule is, a fork of it, on which something is tried, is not."""
+    given: list[Given] | None = None
+    """The commands since it was created; None of a fork, which anything may have changed."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         program = tuple(outputs)
@@ -80,6 +93,7 @@ class Recorded(Edit):
             _run_together(self)
         self.recording = start_recording(self)
         self.guarded = True
+        self.given = []
 
     def put(self, changes: Mapping[S, StageState]) -> None:
         """Let stages be others, as commands do. Raises ScheduleError for anybody else."""
@@ -145,8 +159,13 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
         schedule.guarded = False
         try:
             if recording is None or recording.busy:
-                return function(*given, **keywords)
-            return _noted(function, method, schedule, recording, given, keywords)
+                result = function(*given, **keywords)
+            else:
+                result = _noted(function, method, schedule, recording, given, keywords)
+            if guarded and schedule.given is not None:  # else it is part of another command
+                stage = None if owner is schedule else owner
+                schedule.given.append(Given(stage, method, _copied(given[1:]), _copied(keywords), before))
+            return result
         except BaseException:
             schedule.become(before)
             raise
@@ -155,6 +174,13 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
 
     setattr(run, COMMAND, True)
     return run
+
+
+def _copied(value: Any) -> Any:
+    """Arguments as they are now: a list may be changed by whoever has given it."""
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
 
 
 def _noted(

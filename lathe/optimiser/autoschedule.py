@@ -54,7 +54,8 @@ def autoschedule(
     content, the machine's, the budget and the version of Lathe, and its commands are checked again when they are read.
     Begun schedules are not kept.
 
-    The schedule prints as a script of public commands. Raises BuildError for a budget below 1, a program with
+    The schedule prints as a script of public commands, those that it was begun with first; where one of these cannot be
+    printed, the script goes on from the begun schedule. Raises BuildError for a budget below 1, a program with
     parameters that are not bound or an output that is not computed, and what ``build`` does where not even the default
     schedule fits (CapacityError says which memory lacks how much).
 
@@ -122,6 +123,8 @@ def _found(
 ) -> FoundSchedule:
     found = FoundSchedule(given.program)
     Edit.become(found, given.state)  # from where steps, which are commands, go on
+    found.given = None if given.given is None else list(given.given)
+    found.begun = None if given.given is None else tuple(given.given)
     Runner(found).run(steps)
     found.steps, found.cycles, found.tried, found.machine = tuple(steps), cycles, tuple(tried), config.name
     least = bound(list(given.program), config)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from lathe.optimiser.steps import Step, script_of
+from lathe.optimiser.script import script_of
+from lathe.optimiser.steps import Step
 from lathe.scheduler import Schedule
+from lathe.scheduler.history import Given
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class FoundSchedule(Schedule):
     the cycles that no schedule can be quicker than (``lt.bound``), and ``limit`` which of compute and memory that is.
     """
 
+    begun: tuple[Given, ...] | None
+    """The commands of the schedule that it completes; None where they are not known."""
     steps: tuple[Step, ...]
     cycles: int
     tried: tuple[Tried, ...]
@@ -30,13 +34,17 @@ class FoundSchedule(Schedule):
 
     @property
     def script(self) -> str:
-        """A Python function that makes this schedule of the program's outputs."""
+        """A Python function that makes this schedule of the program's outputs.
+
+        It begins with the commands of a schedule that was begun by hand, as far as all of them can be printed. Where
+        one cannot, which takes a Python function, say, or of a fork, it goes on from the begun schedule, its argument.
+        """
         share = self.bound / self.cycles
         heading = (
             f"Found for machine {self.machine!r} among {len(self.tried)} candidates: {self.cycles:,} cycles, of which "
             f"the bound, by {self.limit}, is {share:.1%}."
         )
-        return script_of(self.steps, heading)
+        return script_of(self.steps, self.begun, heading)
 
     def __str__(self) -> str:
         return self.script

@@ -1,4 +1,4 @@
-"""Commands of a schedule as data: carried out on a schedule, kept as JSON, and printed as a script.
+"""Commands of a schedule as data: carried out on a schedule, and kept as JSON.
 
 A step names stages by the names of their tensors, and loops by how they came about: an axis of a stage by its number,
 or what an earlier step has made of one. Carrying steps out calls the commands themselves, which check all of it again.
@@ -6,7 +6,6 @@ or what an earlier step has made of one. Carrying steps out calls the commands t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from keyword import iskeyword
 from typing import Any, TypeAlias
 
 from lathe.configs import LatheError
@@ -180,73 +179,3 @@ _RUN = {
     "reorder": Runner.reorder,
     "compute_at": Runner.compute_at,
 }
-
-
-def script_of(steps: Sequence[Step], heading: str) -> str:
-    """The steps as a Python function that makes the schedule of a program's outputs, to be edited and run."""
-    printer = _Printer()
-    made = {step.makes for step in steps} - {""}
-    named = [step.about for step in steps if step.command not in ("cache_read", "tile_for")]
-    given = dict.fromkeys(name for name in named if name not in made)
-    lines = [f"# {heading}", "import lathe as lt", "", "", "def schedule(*outputs):"]
-    lines.append("    s = lt.create_schedule(outputs)")
-    if given:
-        lines.append("    stages = {each.name: each for each in s.stages}")
-        lines += [f"    {printer.stage(name)} = stages[{name!r}]" for name in given]
-    if any(step.command == "cache_read" for step in steps):
-        lines.append("    tensors = {read.tensor.name: read.tensor for each in s.stages for read in each.op.reads}")
-    lines += [f"    {printer.line(step)}" for step in steps]
-    return "\n".join([*lines, "    return s", ""])
-
-
-class _Printer:
-    """Names variables of a script."""
-
-    def __init__(self) -> None:
-        self.names: dict[object, str] = {}
-
-    def variable(self, thing: object, wanted: str) -> str:
-        """The variable of a thing, a new one the first time."""
-        if thing not in self.names:
-            name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in wanted)
-            name = f"_{name}" if not name or name[0].isdigit() or iskeyword(name) else name
-            while name in self.names.values() or name in _TAKEN:
-                name += "_"
-            self.names[thing] = name
-        return self.names[thing]
-
-    def stage(self, name: str) -> str:
-        return self.variable(name, name)
-
-    def loop(self, stage: str, loop: Loop) -> str:
-        kind = "axis" if loop.kind == "data" else "reduce_axis"
-        if not loop.part:
-            return f"{self.stage(stage)}.{kind}[{loop.number}]"
-        return self.variable((stage, loop), f"{stage}_{kind}{loop.number}_{loop.part}")
-
-    def line(self, step: Step) -> str:
-        about = step.about
-        loops = [self.loop(step.host or about, loop) for loop in step.loops]
-        match step.command:
-            case "cache_write":
-                made = f"s.cache_write({self.stage(about)}.tensor, {step.scope!r})"
-                return f"{self.stage(step.makes)} = s[{made}]"
-            case "cache_read":
-                readers = ", ".join(map(self.stage, step.readers))
-                gathered = f", gathered={list(step.gathered)}" if step.gathered else ""
-                made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}]{gathered})"
-                return f"{self.stage(step.makes)} = s[{made}]"
-            case "tile_for":
-                return f"s.tile_for(scratchpads={step.factor}, memory={about!r})"
-            case "set_scope":
-                return f"{self.stage(about)}.set_scope({step.scope!r})"
-            case "split":
-                (loop,) = step.loops
-                parts = [self.loop(about, Loop(loop.kind, loop.number, part)) for part in ("outer", "inner")]
-                return f"{', '.join(parts)} = {self.stage(about)}.split({loops[0]}, {step.factor})"
-            case "reorder":
-                return f"{self.stage(about)}.reorder({', '.join(loops)})"
-        return f"{self.stage(about)}.compute_at({self.stage(step.host)}, {loops[0]})"
-
-
-_TAKEN = ("lt", "s", "stages", "tensors", "outputs", "schedule", "each", "read")
