@@ -18,7 +18,8 @@ from lathe.frontend.binding import program_parameters
 from lathe.optimiser.forms import form_of
 from lathe.optimiser.found import FoundSchedule, Tried
 from lathe.optimiser.groups import TiledGroup, tiled_groups
-from lathe.optimiser.kept import Kept, ScheduleCache, key_of
+from lathe.optimiser.kept import ScheduleCache, key_of
+from lathe.optimiser.kept_rows import Kept
 from lathe.optimiser.steps import Runner, Step
 from lathe.scheduler import BuildError, Schedule, bound, create_schedule
 from lathe.scheduler.build import check_outputs

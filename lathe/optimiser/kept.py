@@ -1,9 +1,9 @@
 """Schedules that have been found, kept in an SQLite file by the content of program, machine and compiler.
 
 A row holds commands as data (``steps.py``): nothing in it is executed but by the commands themselves, which check it.
-Programs that were built of them are kept beside (``kept_programs.py``), with a digest of their bytes. A file that is
-damaged, or of another version, is set aside and begun anew; another program's database is refused; one that is locked
-is left alone, and the search goes on without it.
+Programs that were built of them are kept beside (``kept_programs.py``). Each row has a digest (``kept_rows.py``), and
+one that it does not fit counts as none. A file that is damaged, or of another version, is set aside and begun anew;
+another program's database is refused; one that is locked is left alone, and the search goes on without it.
 """
 
 import contextlib
@@ -16,36 +16,37 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.archive_headers import bytes_of_file, loaded_from_bytes
 from lathe.configs.cache_folder import user_cache_folder
 from lathe.configs.errors import shown
 from lathe.frontend import Tensor, format_program
-from lathe.optimiser.found import Tried
-from lathe.optimiser.steps import Step, step_from_json
+from lathe.optimiser.kept_rows import (
+    TABLES,
+    Kept,
+    ProgramRow,
+    ScheduleRow,
+    content_of,
+    kept_of,
+    program_row,
+    schedule_row,
+)
 
 Loaded = TypeVar("Loaded")
 
 APPLICATION = 0x4C415448  # "LATH"
-VERSION = 2
+VERSION = 3
 SECONDS = 5.0
 """How long a writer waits for another."""
 ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "optimiser")
 """What a schedule and its cycles depend on."""
 NAME = "schedules.db"
 
-_TABLES = (
-    """create table if not exists schedules (
-    key text primary key, steps text not null, cycles integer not null, tried text not null
-) without rowid""",
-    "create table if not exists programs (key text primary key, digest text not null, content blob not null)",
-)
-
-
-_Schedule: TypeAlias = tuple[str, str, int, str]
-_Program: TypeAlias = tuple[str, str, bytes]
+_SCHEDULE, _PROGRAM = "key, steps, cycles, tried, digest", "key, digest, content"
+_KEEP_SCHEDULE = f"insert or replace into schedules ({_SCHEDULE}) values (?, ?, ?, ?, ?)"
+_KEEP_PROGRAM = f"insert or replace into programs ({_PROGRAM}) values (?, ?, ?)"
 
 
 class ScheduleCacheError(LatheError):
@@ -54,15 +55,6 @@ class ScheduleCacheError(LatheError):
 
 class _OtherVersionError(ScheduleCacheError):
     """A file of Lathe's that another version has written."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What was found: the steps, their cycles, and what was tried."""
-
-    steps: tuple[Step, ...]
-    cycles: int
-    tried: tuple[Tried, ...]
 
 
 @dataclass(frozen=True)
@@ -88,8 +80,8 @@ class ScheduleCache:
 
         Raises ScheduleCacheError for another program's database.
         """
-        row = self._one("select steps, cycles, tried from schedules where key = ?", key)
-        return None if row is None else _kept(*row)
+        row = self._one(f"select {_SCHEDULE} from schedules where key = ?", key)
+        return None if row is None else kept_of(*row)
 
     def write(self, key: str, kept: Kept) -> None:
         """Keep something; a file that cannot be written to, or is locked for long, is left as it is.
@@ -97,15 +89,15 @@ class ScheduleCache:
         Raises ScheduleCacheError for another program's database.
         """
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
-            connection.execute("insert or replace into schedules values (?, ?, ?, ?)", (key, *_row(kept)))
+            connection.execute(_KEEP_SCHEDULE, schedule_row(key, kept))
 
     def read_bytes(self, key: str) -> bytes | None:
         """The bytes that are kept under a key; None if there are none, or others than were written.
 
         Raises ScheduleCacheError for another program's database.
         """
-        row = self._one("select digest, content from programs where key = ?", key)
-        return row[1] if row is not None and _digest(row[1]) == row[0] else None
+        row = self._one(f"select {_PROGRAM} from programs where key = ?", key)
+        return None if row is None else content_of(*row)
 
     def _one(self, query: str, key: str) -> tuple[Any, ...] | None:
         """The row that a query finds; None where there is none, or no file that can be read."""
@@ -122,7 +114,7 @@ class ScheduleCache:
     def write_bytes(self, key: str, content: bytes) -> None:
         """Keep bytes, as ``write`` does."""
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
-            connection.execute("insert or replace into programs values (?, ?, ?)", (key, _digest(content), content))
+            connection.execute(_KEEP_PROGRAM, program_row(key, content))
 
     def read_file(self, key: str, load: Callable[[Path], Loaded]) -> Loaded | None:
         """What ``load`` makes of the file that is kept under a key; None if there is none, or none that it reads."""
@@ -163,29 +155,29 @@ class ScheduleCache:
             raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other.path)!r}.")
         return self._add(*other._rows())
 
-    def _rows(self) -> tuple[list[_Schedule], list[_Program]]:
+    def _rows(self) -> tuple[list[ScheduleRow], list[ProgramRow]]:
         if not self.path.exists():
             return [], []
         try:
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
-                rows = connection.execute("select key, steps, cycles, tried from schedules order by key").fetchall()
-                programs = connection.execute("select key, digest, content from programs order by key").fetchall()
+                rows = connection.execute(f"select {_SCHEDULE} from schedules order by key").fetchall()
+                programs = connection.execute(f"select {_PROGRAM} from programs order by key").fetchall()
         except (sqlite3.Error, OSError) as error:
             raise ScheduleCacheError(
                 f"File of schedules must be a database that Lathe has written, and {str(self.path)!r} cannot be read: "
                 f"{error}."
             ) from None
-        whole = [row for row in programs if _digest(row[2]) == row[1]]
-        return [row for row in rows if _kept(*row[1:]) is not None], whole
+        whole = [row for row in programs if content_of(*row) is not None]
+        return [row for row in rows if kept_of(*row) is not None], whole
 
-    def _add(self, rows: Sequence[_Schedule], programs: Sequence[_Program]) -> int:
+    def _add(self, rows: Sequence[ScheduleRow], programs: Sequence[ProgramRow]) -> int:
         try:
             if self.path.exists():
                 _check(self.path)
             with self._open() as connection:
-                connection.executemany("insert or replace into schedules values (?, ?, ?, ?)", rows)
-                connection.executemany("insert or replace into programs values (?, ?, ?)", programs)
+                connection.executemany(_KEEP_SCHEDULE, rows)
+                connection.executemany(_KEEP_PROGRAM, programs)
         except (sqlite3.Error, OSError) as error:
             raise ScheduleCacheError(
                 f"File of schedules must be one that can be written, and {str(self.path)!r} cannot: {error}."
@@ -215,8 +207,8 @@ class ScheduleCache:
             connection.execute("begin immediate")
             if connection.execute("pragma user_version").fetchone()[0] != VERSION:
                 connection.execute(f"pragma application_id = {APPLICATION}")
-                for table in _TABLES:
-                    connection.execute(table)
+                for table in TABLES.values():
+                    connection.execute(f"create table if not exists {table}")
                 connection.execute(f"pragma user_version = {VERSION}")
             yield connection
             connection.execute("commit")  # closing without it rolls back, and with the rows the tables
@@ -236,25 +228,6 @@ def _check(path: Path) -> None:
             f"File of schedules {str(path)!r} must be Lathe's, of version {VERSION}, not of application "
             f"{application:#x} and version {version}. Name another file."
         )
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else ""
-
-
-def _row(kept: Kept) -> tuple[str, int, str]:
-    steps = json.dumps([step.to_json() for step in kept.steps])
-    return steps, kept.cycles, json.dumps([[each.what, each.cycles] for each in kept.tried])
-
-
-def _kept(steps: object, cycles: object, tried: object) -> Kept | None:
-    """What a row says; None where it is not what ``_row`` writes."""
-    try:
-        found = tuple(step_from_json(each) for each in json.loads(str(steps)))
-        others = tuple(Tried(str(what), None if n is None else int(n)) for what, n in json.loads(str(tried)))
-        return Kept(found, int(str(cycles)), others) if int(str(cycles)) > 0 else None
-    except (LatheError, ValueError, TypeError):
-        return None
 
 
 def key_of(outputs: Sequence[Tensor], config: HardwareConfig, budget: int) -> str:

@@ -1,0 +1,99 @@
+"""Files of schedules that somebody has altered: what does not fit is searched anew, and never a wrong program."""
+
+import sqlite3
+from contextlib import closing
+from importlib import import_module
+
+import pytest
+
+import lathe as lt
+from lathe.optimiser.kept_rows import digest_of
+
+VTA = lt.load_config("vta")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return lt.ScheduleCache(tmp_path / "schedules.db")
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Grows by one for each search that begins."""
+    count = []
+    module = import_module("lathe.optimiser.autoschedule")  # the package has a function of that name
+    run = module._Search.run
+
+    def counted(search):
+        count.append(1)
+        run(search)
+
+    monkeypatch.setattr(module._Search, "run", counted)
+    return count
+
+
+def shifted(bits, rows=16):
+    data = lt.placeholder((rows, 16), "int8", name="data")
+    output = lt.requantise(
+        lt.compute((rows, 16), lambda y, x: data[y, x].astype("int32") + 1, name="c"), bits, name="o"
+    )
+    return output, [data, output]
+
+
+def build(cache, bits=1, **options):
+    output, tensors = shifted(bits)
+    return lt.build(output, tensors, VTA, budget=2, cache=cache, **options)
+
+
+def same(one, other):
+    return one.instructions == other.instructions and one.header() == other.header()
+
+
+def carried_out(cache, *statements):
+    with closing(sqlite3.connect(cache.path)) as connection, connection:
+        for statement, *given in statements:
+            connection.execute(statement, given)
+
+
+def sealed(cache, **columns):
+    """Let all rows of schedules say something else, with the digest that belongs to it."""
+    with closing(sqlite3.connect(cache.path)) as connection, connection:
+        rows = connection.execute("select key, steps, cycles, tried from schedules").fetchall()
+        for row in rows:
+            values = {**dict(zip(("key", "steps", "cycles", "tried"), row, strict=True)), **columns}
+            connection.execute(
+                "update schedules set steps = ?, cycles = ?, tried = ?, digest = ? where key = ?",
+                (values["steps"], values["cycles"], values["tried"], digest_of(*values.values()), row[0]),
+            )
+
+
+def test_rows_that_are_exchanged_between_keys_are_made_again(cache, searches):
+    """Each is whole, and another program's."""
+    right = [build(cache, bits) for bits in (1, 3)]
+    for table, columns in (("programs", "digest, content"), ("schedules", "steps, cycles, tried, digest")):
+        with closing(sqlite3.connect(cache.path)) as connection, connection:
+            rows = connection.execute(f"select key, {columns} from {table}").fetchall()
+            for (key, *_), (_, *other) in zip(rows, rows[::-1], strict=True):
+                names = columns.split(", ")
+                set_to = ", ".join(f"{name} = ?" for name in names)
+                connection.execute(f"update {table} set {set_to} where key = ?", (*other, key))
+    assert cache.export(cache.path.with_name("exported.db")) == 0
+    assert len(searches) == 2
+    for _ in range(2):
+        assert all(same(build(cache, bits), program) for bits, program in zip((1, 3), right, strict=True))
+        assert len(searches) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["steps = '[]'", "cycles = 1", "cycles = 'many'", "tried = '[[\"default schedule\", 1]]'", "digest = ''"],
+)
+def test_rows_of_schedules_that_are_altered_are_searched_anew(change, cache, searches):
+    output, _ = shifted(1, 512)
+    right = lt.autoschedule(output, VTA, budget=6, cache=cache)
+    assert right.steps
+    carried_out(cache, (f"update schedules set {change}",))
+    for _ in range(2):
+        found = lt.autoschedule(output, VTA, budget=6, cache=cache)
+        assert (found.steps, found.cycles, found.tried) == (right.steps, right.cycles, right.tried)
+        assert len(searches) == 2
