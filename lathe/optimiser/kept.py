@@ -66,8 +66,16 @@ class ScheduleCache:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
             object.__setattr__(self, "path", Path(path))
+            can_be = b"\0" not in os.fsencode(self.path)
         except TypeError:
             raise ScheduleCacheError(f"Path of a schedule cache must be a file's, not {shown(path)}.") from None
+        except UnicodeEncodeError:
+            can_be = False
+        if not can_be:
+            raise ScheduleCacheError(
+                f"Path of a schedule cache must be one that files can have, not {shown(path)}. Leave out null "
+                "characters and halves of surrogate pairs."
+            )
 
     @classmethod
     def default(cls) -> "ScheduleCache | None":
@@ -101,9 +109,9 @@ class ScheduleCache:
 
     def _one(self, query: str, key: str) -> tuple[Any, ...] | None:
         """The row that a query finds; None where there is none, or no file that can be read."""
-        if not self.path.exists():
-            return None
         try:
+            if not self.path.exists():
+                return None
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
                 row: tuple[Any, ...] | None = connection.execute(query, (key,)).fetchone()
@@ -151,14 +159,14 @@ class ScheduleCache:
     def include(self, path: str | os.PathLike[str]) -> int:
         """Add what an exported file holds; how many schedules. Raises ScheduleCacheError for any other file."""
         other = ScheduleCache(path)
-        if not other.path.is_file():
+        if not os.path.isfile(other.path):  # of the path it raises nothing, as for a name that is too long
             raise ScheduleCacheError(f"File of schedules must be one that there is, not {str(other.path)!r}.")
         return self._add(*other._rows())
 
     def _rows(self) -> tuple[list[ScheduleRow], list[ProgramRow]]:
-        if not self.path.exists():
-            return [], []
         try:
+            if not self.path.exists():
+                return [], []
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
                 rows = connection.execute(f"select {_SCHEDULE} from schedules order by key").fetchall()

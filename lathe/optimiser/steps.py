@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lathe.configs import LatheError
+from lathe.configs.errors import shown
 from lathe.scheduler import Schedule
 from lathe.scheduler.schedule import Stage
 from lathe.scheduler.state.loops import LoopAxis
@@ -71,22 +72,22 @@ class Step:
 def step_from_json(data: object) -> Step:
     """The step that ``to_json`` has written. Raises StepError for anything else."""
     if not isinstance(data, dict):
-        raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.")
+        raise StepError(f"A step of a schedule must be a command and what it is about, not {shown(data)}.")
     try:
-        loops = tuple(Loop(str(kind), int(number), str(part)) for kind, number, part in data.get("loops", ()))
+        loops = tuple(Loop(_text(kind), _number(number), _text(part)) for kind, number, part in data.get("loops", ()))
         step = Step(
-            str(data["command"]),
-            str(data["about"]),
-            str(data.get("scope", "")),
-            tuple(map(str, data.get("readers", ()))),
+            _text(data["command"]),
+            _text(data["about"]),
+            _text(data.get("scope", "")),
+            tuple(map(_text, data.get("readers", ()))),
             loops,
-            int(data.get("factor", 0)),
-            str(data.get("host", "")),
-            str(data.get("makes", "")),
-            tuple(map(int, data.get("gathered", ()))),
+            _number(data.get("factor", 0)),
+            _text(data.get("host", "")),
+            _text(data.get("makes", "")),
+            tuple(map(_number, data.get("gathered", ()))),
         )
     except (KeyError, TypeError, ValueError):
-        raise StepError(f"A step of a schedule must be a command and what it is about, not {data!r}.") from None
+        raise StepError(f"A step of a schedule must be a command and what it is about, not {shown(data)}.") from None
     if step.command not in _RUN:
         raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
     if step.command in ("split", "compute_at") and len(step.loops) != 1:
@@ -94,6 +95,19 @@ def step_from_json(data: object) -> Step:
     if step.command == "cache_read" and not step.readers:
         raise StepError("Step 'cache_read' must have readers, not none.")
     return step
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _number(value: object) -> int:
+    """A whole number as it is: one that is made of 2.5, or of the infinity that JSON knows, would be another one."""
+    if type(value) is not int:
+        raise TypeError("no whole number")
+    return value
 
 
 class Runner:

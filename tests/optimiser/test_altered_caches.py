@@ -97,3 +97,55 @@ def test_rows_of_schedules_that_are_altered_are_searched_anew(change, cache, sea
         found = lt.autoschedule(output, VTA, budget=6, cache=cache)
         assert (found.steps, found.cycles, found.tried) == (right.steps, right.cycles, right.tried)
         assert len(searches) == 2
+
+
+SPLIT = '[{"command": "split", "about": "o", "loops": [["data", %s, %s]], "factor": %s}]'
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"steps": SPLIT % ("1e400", '""', "2")},
+        {"steps": SPLIT % ("0", '""', "Infinity")},
+        {"steps": SPLIT % ("0", '""', "2.5")},
+        {"steps": SPLIT % ("0", "3", "2")},
+        {"steps": '[{"command": "set_scope", "about": null, "scope": "acc"}]'},
+        {"steps": "[" * 100000},
+        {"steps": b"[]"},
+        {"tried": '[["a", 1e999]]'},
+        {"tried": '[["a", -1]]'},
+        {"tried": "[" * 100000},
+        {"cycles": 0},
+        {"cycles": 2.5},
+    ],
+    ids=lambda columns: " ".join(f"{name} {str(value)[-30:]}" for name, value in columns.items()),
+)
+def test_rows_that_say_something_senseless_are_searched_anew(columns, cache, searches):
+    """Numbers without end, and lists that are nested too deeply, are what JSON knows and a schedule does not."""
+    output, _ = shifted(1)
+    right = lt.autoschedule(output, VTA, budget=2, cache=cache)
+    sealed(cache, **columns)
+    for _ in range(2):
+        found = lt.autoschedule(output, VTA, budget=2, cache=cache)
+        assert (found.steps, found.cycles, found.tried) == (right.steps, right.cycles, right.tried)
+        assert len(searches) == 2
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+def test_a_path_that_no_file_can_have(path):
+    with pytest.raises(lt.ScheduleCacheError) as refused:
+        lt.ScheduleCache(path)
+    assert str(refused.value) == (
+        f"Path of a schedule cache must be one that files can have, not {path!r}. Leave out null characters and halves "
+        "of surrogate pairs."
+    )
+
+
+def test_a_path_that_is_too_long_is_left_alone():
+    """As is any other file that cannot be opened."""
+    cache = lt.ScheduleCache("a" * 5000)
+    assert build(cache).instructions
+    with pytest.raises(lt.ScheduleCacheError, match="must be a database that Lathe has written, and 'aaa"):
+        cache.export("b")
+    with pytest.raises(lt.ScheduleCacheError, match="must be one that there is, not 'aaa"):
+        lt.ScheduleCache("b").include("a" * 5000)
