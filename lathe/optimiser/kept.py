@@ -53,8 +53,8 @@ class ScheduleCacheError(LatheError):
     """A file that cannot hold schedules, or holds something else."""
 
 
-class _OtherVersionError(ScheduleCacheError):
-    """A file of Lathe's that another version has written."""
+class _SetAsideError(ScheduleCacheError):
+    """A file of Lathe's that another version has written, or whose tables somebody has altered."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ScheduleCache:
             _check(self.path)
             with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
                 row: tuple[Any, ...] | None = connection.execute(query, (key,)).fetchone()
-        except (sqlite3.Error, OSError, _OtherVersionError):
+        except (sqlite3.Error, OSError, _SetAsideError):
             return None  # whoever writes sets it aside
         return row
 
@@ -199,39 +199,61 @@ class ScheduleCache:
         One transaction, and no journal mode of its own: a file half made would be taken for another version's and set
         aside, and a change of mode is refused at once while another process has the file open.
 
-        A damaged file, or one of another version, is set aside first, with its log, which would else be the new one's.
+        A damaged file, one of another version or with other tables is set aside first. Of one whose damage is found
+        only within the block, nothing is kept this time.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             try:
                 _check(self.path)
-            except (_OtherVersionError, sqlite3.DatabaseError) as error:
+            except (_SetAsideError, sqlite3.DatabaseError) as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise  # locked, or no file at all
-                for part in ("", "-journal", "-wal", "-shm"):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
-        with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS, isolation_level=None)) as connection:
-            connection.execute("begin immediate")
-            if connection.execute("pragma user_version").fetchone()[0] != VERSION:
-                connection.execute(f"pragma application_id = {APPLICATION}")
-                for table in TABLES.values():
-                    connection.execute(f"create table if not exists {table}")
-                connection.execute(f"pragma user_version = {VERSION}")
-            yield connection
-            connection.execute("commit")  # closing without it rolls back, and with the rows the tables
+                self._set_aside()
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS, isolation_level=None)) as connection:
+                connection.execute("begin immediate")
+                if connection.execute("pragma user_version").fetchone()[0] != VERSION:
+                    connection.execute(f"pragma application_id = {APPLICATION}")
+                    for table in TABLES.values():
+                        connection.execute(f"create table if not exists {table}")
+                    connection.execute(f"pragma user_version = {VERSION}")
+                yield connection
+                connection.execute("commit")  # closing without it rolls back, and with the rows the tables
+        except sqlite3.DatabaseError as error:
+            if _code(error) == sqlite3.SQLITE_CORRUPT:
+                self._set_aside()  # pages that only the rows are in
+            raise
+
+    def _set_aside(self) -> None:
+        """Rename a file that cannot be used, with its log, which would else be the new one's."""
+        for part in ("", "-journal", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """What SQLite says it is, without the details; 0 for what Python's module says."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _check(path: Path) -> None:
-    """Raises ScheduleCacheError for a file of another program or version, sqlite3.Error for a damaged one."""
+    """Raises ScheduleCacheError for a file of another program, version or form, sqlite3.Error for a damaged one."""
     with contextlib.closing(sqlite3.connect(path, timeout=SECONDS, isolation_level=None)) as connection:
         connection.execute("begin")  # one look: between two, another process may make the tables
         application, version = (
             connection.execute(f"pragma {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
-    if tables and (application, version) != (APPLICATION, VERSION):
-        kind = _OtherVersionError if application == APPLICATION else ScheduleCacheError
+        tables = dict(connection.execute("select name, sql from sqlite_master").fetchall())
+    if (application, version) == (APPLICATION, VERSION):
+        for name, made in TABLES.items():
+            if tables.get(name) != f"CREATE TABLE {made}":
+                raise _SetAsideError(
+                    f"Table {name!r} of {str(path)!r} must be as Lathe makes it, not "
+                    f"{shown(tables[name]) if name in tables else 'missing'}. Name another file."
+                )
+    elif tables:
+        kind = _SetAsideError if application == APPLICATION else ScheduleCacheError
         raise kind(
             f"File of schedules {str(path)!r} must be Lathe's, of version {VERSION}, not of application "
             f"{application:#x} and version {version}. Name another file."

@@ -149,3 +149,48 @@ def test_a_path_that_is_too_long_is_left_alone():
         cache.export("b")
     with pytest.raises(lt.ScheduleCacheError, match="must be one that there is, not 'aaa"):
         lt.ScheduleCache("b").include("a" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("statements", "name", "found"),
+    [
+        (["drop table programs"], "programs", "missing"),
+        (["drop table programs", "drop table schedules"], "schedules", "missing"),
+        (
+            ["alter table programs drop column digest"],
+            "programs",
+            "'CREATE TABLE programs (key text primary key, content blo...",
+        ),
+        (
+            ["drop table schedules", "create table schedules (key, steps, cycles, tried, digest)"],
+            "schedules",
+            "'CREATE TABLE schedules (key, steps, cycles, tried, digest)'",
+        ),
+    ],
+    ids=["no programs", "no table", "no column", "another table"],
+)
+def test_a_file_whose_tables_are_altered_is_begun_anew(statements, name, found, cache, searches):
+    right = build(cache)
+    carried_out(cache, *((statement,) for statement in statements))
+    with pytest.raises(lt.ScheduleCacheError) as refused:
+        lt.ScheduleCache(cache.path.with_name("other.db")).include(cache.path)
+    assert str(refused.value) == (
+        f"Table {name!r} of {str(cache.path)!r} must be as Lathe makes it, not {found}. Name another file."
+    )
+    for _ in range(2):
+        assert same(build(cache), right)
+        assert len(searches) == 2
+    assert cache.path.with_name("schedules.db.unreadable").is_file()
+
+
+def test_a_file_of_which_pages_are_damaged_is_begun_anew(cache, searches):
+    """Its head is whole, so that only who reads or writes rows finds out; what was found then is not kept."""
+    right = build(cache)
+    with closing(sqlite3.connect(cache.path)) as connection:
+        (size,) = connection.execute("pragma page_size").fetchone()
+    content = cache.path.read_bytes()
+    cache.path.write_bytes(content[:size] + b"\xff" * (len(content) - size))
+    for _ in range(4):
+        assert same(build(cache), right)
+    assert len(searches) < 4
+    assert cache.path.with_name("schedules.db.unreadable").is_file()
