@@ -12,11 +12,11 @@ from lathe.configs.errors import shown
 from lathe.configs.host_memory import within_memory
 from lathe.frontend import Tensor
 from lathe.isa import Program
-from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget
+from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget, made_of
 from lathe.optimiser.kept import ScheduleCache
 from lathe.optimiser.kept_programs import program_key, read_program, write_program
 from lathe.scheduler import BuildError, Schedule, create_schedule
-from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors
+from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors, checked_constants
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.rules import RULES, is_own
@@ -154,13 +154,14 @@ def _searched(
         kept = None  # the key does not know what the user's rules do
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    key = "" if kept is None else program_key(schedule.program, config, budget, constants)
+    given = checked_constants(schedule, {} if constants is None else constants)
+    key = "" if kept is None else program_key(schedule.program, config, budget, given)
     if kept is not None and not check and not _COLLECTORS.get():
         before = read_program(kept, key)
         if before is not None:
             return before
     found = autoschedule(program, config, budget=budget, cache=cache)
-    made = _built(found, tensors, config, constants, None, check).program
+    made = made_of(found, config, budget, kept, lambda each: _built(each, tensors, config, given, None, check).program)
     if kept is not None:
         write_program(kept, key, made)
     return made

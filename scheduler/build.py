@@ -57,7 +57,7 @@ def build_compiled(
     program, tensors = bound_arguments(program, tensors, parameters, "build")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
-    given = _checked_constants(schedule, {} if constants is None else constants)
+    given = checked_constants(schedule, {} if constants is None else constants)
     watch = NestCheck(schedule, given) if check_passes else None
     return compiled(schedule, config, given, watch, products_of(schedule.program))
 
@@ -114,7 +114,8 @@ def check_outputs(schedule: Schedule) -> None:
             )
 
 
-def _checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
+def checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
+    """The constants as arrays of what their inputs are. Raises BuildError for any other."""
     if not isinstance(constants, Mapping):
         raise BuildError(
             f"constants of build must be arrays by the names of inputs, not {shown(constants)}.", kind="argument"

@@ -7,7 +7,8 @@ what is quicker is kept. The simulator counts the cycles of each, in timing-only
 many cores there are: ``budget`` counts candidates.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
@@ -29,6 +30,8 @@ from lathe.scheduler.state.edit import Edit
 from lathe.scheduler.state.less import ALL_THERE_IS, MEMORIES, Less
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.wanted_extensions import check_extensions
+
+Made = TypeVar("Made")
 
 DEFAULT_BUDGET = 16
 WITH_LESS = tuple(
@@ -52,7 +55,8 @@ def autoschedule(
     touched stay as they are, and the schedule given is not changed.
 
     What has been found for a program is kept (``ScheduleCache``; ``cache=False``: neither read nor written), by its
-    content, the machine's, the budget and the version of Lathe, and its commands are checked again when they are read.
+    content, the machine's, the budget and the version of Lathe, and its commands are checked again when they are read;
+    that they map to instructions, when they are built (``lt.build`` with a budget searches anew where they do not).
     Begun schedules are not kept.
 
     The schedule prints as a script of public commands, those that it was begun with first; where one of these cannot be
@@ -73,15 +77,36 @@ def autoschedule(
         )
     check_outputs(given)
     kept = cache_for(program, cache, "autoschedule")
-    key = "" if kept is None else key_of(given.program, config, number)
-    before = None if kept is None else kept.read(key)
-    if before is not None:
-        found = _from_cache(given, config, before)
-        if found is not None:
-            return found
-    search = _Search(given, config, number)
+    before = None if kept is None else kept.read(key_of(given.program, config, number))
+    found = None if before is None else _from_cache(given, config, before)
+    return _searched(given, config, number, kept) if found is None else found
+
+
+def made_of(
+    found: FoundSchedule,
+    config: HardwareConfig,
+    budget: int,
+    kept: ScheduleCache | None,
+    make: Callable[[FoundSchedule], Made],
+) -> Made:
+    """What ``make`` makes of a schedule that ``autoschedule`` has returned.
+
+    Commands are legal before they map: a schedule that was read, and is refused now, is searched anew, and kept.
+    """
+    try:
+        return make(found)
+    except LatheError:
+        if not found.was_kept:
+            raise
+    return make(_searched(create_schedule(found.program), config, budget, kept))
+
+
+def _searched(given: Schedule, config: HardwareConfig, budget: int, kept: ScheduleCache | None) -> FoundSchedule:
+    """What a search finds, kept in place of what was kept before."""
+    search = _Search(given, config, budget)
     search.run()
     if kept is not None:
+        key = key_of(given.program, config, budget)
         kept.write(key, Kept(tuple(search.steps()), search.best, tuple(search.tried)))
     return _found(given, config, search.steps(), search.best, search.tried)
 
@@ -112,11 +137,18 @@ def cache_for(program: object, cache: ScheduleCache | bool, where: str) -> Sched
 
 
 def _from_cache(given: Schedule, config: HardwareConfig, kept: Kept) -> FoundSchedule | None:
-    """The schedule that was found before; None where its commands are refused, which is then looked for anew."""
+    """The schedule that was found before; None where its commands are refused, which is then looked for anew.
+
+    So is one with other cycles than the quickest of those tried, which no search has.
+    """
+    if kept.cycles != min((each.cycles for each in kept.tried if each.cycles is not None), default=0):
+        return None
     try:
-        return _found(given, config, kept.steps, kept.cycles, kept.tried)
+        found = _found(given, config, kept.steps, kept.cycles, kept.tried)
     except LatheError:
         return None
+    found.was_kept = True
+    return found
 
 
 def _found(

@@ -21,6 +21,7 @@ class FoundSchedule(Schedule):
 
     ``steps`` are the commands, ``cycles`` what the simulator takes for it, ``tried`` all candidates in order, ``bound``
     the cycles that no schedule can be quicker than (``lt.bound``), and ``limit`` which of compute and memory that is.
+    ``was_kept``: it has been read from a cache, and not been built since.
     """
 
     begun: tuple[Given, ...] | None
@@ -31,6 +32,7 @@ class FoundSchedule(Schedule):
     machine: str
     bound: int
     limit: str
+    was_kept: bool = False
 
     @property
     def script(self) -> str:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lathe.configs import ConfigError, HardwareConfig, LatheError, load_config
 from lathe.engines import simulate
 from lathe.frontend import Tensor, placeholders
-from lathe.optimiser.autoschedule import autoschedule
+from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget, made_of
 from lathe.optimiser.found import FoundSchedule
 from lathe.scheduler import Explanation, Schedule, bound
 from lathe.scheduler import explain as explained
@@ -51,8 +51,14 @@ def explain(
     if not given.maps:
         return given
     machine = load_config(given.machine) if config is None else config
-    found = autoschedule(bound_program, machine, budget=budget)
-    return replace(explained(found, machine), outlook=_outlook(found, isinstance(program, Schedule), machine))
+    found, begun = autoschedule(bound_program, machine, budget=budget), isinstance(program, Schedule)
+    return made_of(
+        found,
+        machine,
+        checked_budget(budget, "explain"),
+        cache_for(bound_program, True, "explain"),
+        lambda each: replace(explained(each, machine), outlook=_outlook(each, begun, machine)),
+    )
 
 
 def _outlook(found: FoundSchedule, begun: bool, config: HardwareConfig) -> Outlook:

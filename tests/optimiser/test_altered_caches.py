@@ -194,3 +194,52 @@ def test_a_file_of_which_pages_are_damaged_is_begun_anew(cache, searches):
         assert same(build(cache), right)
     assert len(searches) < 4
     assert cache.path.with_name("schedules.db.unreadable").is_file()
+
+
+UNMAPPED = '[{"command": "set_scope", "about": "c", "scope": "inp"}]'
+"""A legal command for what no instruction computes."""
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_kept_schedules_that_do_not_map_are_searched_anew_when_they_are_built(check, cache, searches):
+    right = build(cache)
+    sealed(cache, steps=UNMAPPED)
+    carried_out(cache, ("delete from programs",))
+    output, tensors = shifted(1)
+    with pytest.raises(lt.EmitError):
+        lt.build(lt.autoschedule(output, VTA, budget=2, cache=cache), tensors, VTA)
+    assert len(searches) == 1
+    assert same(build(cache, check=check), right)
+    assert len(searches) == 2
+    carried_out(cache, ("delete from programs",))
+    assert same(build(cache), right)
+    assert len(searches) == 2
+
+
+def test_kept_schedules_that_do_not_map_are_searched_anew_when_they_are_explained(cache, searches, monkeypatch):
+    monkeypatch.setattr(lt.ScheduleCache, "default", classmethod(lambda _: cache))
+    output, _ = shifted(1)
+    right = str(lt.explain(output, VTA, budget=2))
+    sealed(cache, steps=UNMAPPED)
+    for _ in range(2):
+        assert str(lt.explain(output, VTA, budget=2)) == right
+        assert len(searches) == 2
+
+
+def test_kept_cycles_are_those_of_the_quickest_that_was_tried(cache, searches):
+    output, _ = shifted(1)
+    right = lt.autoschedule(output, VTA, budget=2, cache=cache)
+    for columns in ({"cycles": 1}, {"tried": "[]"}):
+        sealed(cache, **columns)
+        assert lt.autoschedule(output, VTA, budget=2, cache=cache).report() == right.report()
+    assert len(searches) == 3
+
+
+def test_constants_are_checked_before_the_search(cache, searches):
+    """What is wrong with them is no fault of a kept schedule, and nothing is searched anew for it."""
+    output, tensors = shifted(1)
+    with pytest.raises(lt.BuildError, match="constants of build must be inputs of the program"):
+        lt.build(output, tensors, VTA, budget=2, cache=cache, constants={"x": 1})
+    with pytest.raises(lt.BuildError, match="constants of build must be arrays by the names of inputs, not 3"):
+        lt.build(output, tensors, VTA, budget=2, cache=cache, constants=3)
+    assert searches == []
