@@ -15,6 +15,7 @@ from lathe.isa import Program
 from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget, made_of
 from lathe.optimiser.kept import ScheduleCache
 from lathe.optimiser.kept_programs import program_key, read_program, write_program
+from lathe.optimiser.waiting import one_wait
 from lathe.scheduler import BuildError, Schedule, create_schedule
 from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors, checked_constants
 from lathe.scheduler.emission.compiled import Compiled
@@ -136,6 +137,7 @@ def _tell(
             watcher(program, config, parameters)
 
 
+@one_wait()
 def _searched(
     program: Schedule | Tensor | Sequence[Tensor],
     tensors: Sequence[Tensor],

@@ -45,6 +45,7 @@ from lathe.networks.steps import HostNode, HostStep, LayerOfProgram, NpuStep, St
 from lathe.networks.streams import UnmappedLayer, streams_of
 from lathe.optimiser.autoschedule import cache_for
 from lathe.optimiser.kept import ScheduleCache
+from lathe.optimiser.waiting import one_wait
 from lathe.scheduler import Bound, bound
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.rules import RULES, is_own
@@ -84,6 +85,7 @@ class Network:
         layers = with_parts_folded(found.layers, self.model.types, outside, self._named)
         return replace(found, layers=with_clips_folded(layers, outside, self._named))
 
+    @one_wait()
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
 

@@ -22,6 +22,7 @@ from lathe.optimiser.groups import TiledGroup, tiled_groups
 from lathe.optimiser.kept import ScheduleCache, key_of
 from lathe.optimiser.kept_rows import Kept
 from lathe.optimiser.steps import Runner, Step
+from lathe.optimiser.waiting import one_wait
 from lathe.scheduler import BuildError, Schedule, bound, create_schedule
 from lathe.scheduler.build import check_outputs
 from lathe.scheduler.compile import emitted
@@ -41,6 +42,7 @@ WITH_LESS = tuple(
 machine with twice of something tries what the one without does."""
 
 
+@one_wait()
 def autoschedule(
     program: Schedule | Tensor | Sequence[Tensor],
     config: HardwareConfig,

@@ -33,13 +33,14 @@ from lathe.optimiser.kept_rows import (
     program_row,
     schedule_row,
 )
+from lathe.optimiser.waiting import code_of, connected
 
 Loaded = TypeVar("Loaded")
 
 APPLICATION = 0x4C415448  # "LATH"
 VERSION = 3
 SECONDS = 5.0
-"""How long a writer waits for another."""
+"""How long one process waits for another, in vain once in a build (``waiting.py``)."""
 ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "optimiser")
 """What a schedule and its cycles depend on."""
 NAME = "schedules.db"
@@ -113,7 +114,7 @@ class ScheduleCache:
             if not self.path.exists():
                 return None
             _check(self.path)
-            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+            with connected(self.path, SECONDS) as connection:
                 row: tuple[Any, ...] | None = connection.execute(query, (key,)).fetchone()
         except (sqlite3.Error, OSError, _SetAsideError):
             return None  # whoever writes sets it aside
@@ -168,7 +169,7 @@ class ScheduleCache:
             if not self.path.exists():
                 return [], []
             _check(self.path)
-            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS)) as connection:
+            with connected(self.path, SECONDS) as connection:
                 rows = connection.execute(f"select {_SCHEDULE} from schedules order by key").fetchall()
                 programs = connection.execute(f"select {_PROGRAM} from programs order by key").fetchall()
         except (sqlite3.Error, OSError) as error:
@@ -211,7 +212,7 @@ class ScheduleCache:
                     raise  # locked, or no file at all
                 self._set_aside()
         try:
-            with contextlib.closing(sqlite3.connect(self.path, timeout=SECONDS, isolation_level=None)) as connection:
+            with connected(self.path, SECONDS) as connection:
                 connection.execute("begin immediate")
                 if connection.execute("pragma user_version").fetchone()[0] != VERSION:
                     connection.execute(f"pragma application_id = {APPLICATION}")
@@ -221,7 +222,7 @@ class ScheduleCache:
                 yield connection
                 connection.execute("commit")  # closing without it rolls back, and with the rows the tables
         except sqlite3.DatabaseError as error:
-            if _code(error) == sqlite3.SQLITE_CORRUPT:
+            if code_of(error) == sqlite3.SQLITE_CORRUPT:
                 self._set_aside()  # pages that only the rows are in
             raise
 
@@ -232,14 +233,9 @@ class ScheduleCache:
                 os.replace(f"{self.path}{part}", f"{self.path}.unreadable{part}")
 
 
-def _code(error: sqlite3.Error) -> int:
-    """What SQLite says it is, without the details; 0 for what Python's module says."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
 def _check(path: Path) -> None:
     """Raises ScheduleCacheError for a file of another program, version or form, sqlite3.Error for a damaged one."""
-    with contextlib.closing(sqlite3.connect(path, timeout=SECONDS, isolation_level=None)) as connection:
+    with connected(path, SECONDS) as connection:
         connection.execute("begin")  # one look: between two, another process may make the tables
         application, version = (
             connection.execute(f"pragma {name}").fetchone()[0] for name in ("application_id", "user_version")

@@ -13,6 +13,7 @@ from lathe.engines import simulate
 from lathe.frontend import Tensor, placeholders
 from lathe.optimiser.autoschedule import autoschedule, cache_for, checked_budget, made_of
 from lathe.optimiser.found import FoundSchedule
+from lathe.optimiser.waiting import one_wait
 from lathe.scheduler import Explanation, Schedule, bound
 from lathe.scheduler import explain as explained
 from lathe.scheduler.build import build_compiled
@@ -30,6 +31,7 @@ IDLE = 0.05
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 
 
+@one_wait()
 def explain(
     program: Schedule | Tensor | Sequence[Tensor],
     config: HardwareConfig | None = None,

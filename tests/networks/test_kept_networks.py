@@ -1,6 +1,7 @@
 """Compiled networks in the cache: read where nothing has changed, and compiled anew where something has."""
 
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -89,3 +90,22 @@ def test_a_cache_is_one():
     with pytest.raises(lt.BuildError) as caught:
         lt.from_onnx(model()).build(LATHE16, cache="schedules.db")
     assert str(caught.value) == "cache of build must be a ScheduleCache, True or False, not 'schedules.db'."
+
+
+def test_a_locked_file_is_waited_for_once(cache, compiled, monkeypatch):
+    """Reading, keeping and forgetting all look at the file."""
+    cache.write_bytes("program x", b"something")
+    waits = []
+    connect = sqlite3.connect
+
+    def noted(path, **options):
+        waits.append(options["timeout"])
+        return connect(path, **options)
+
+    with closing(connect(cache.path, isolation_level=None)) as holder:
+        holder.execute("begin exclusive")
+        monkeypatch.setattr("lathe.optimiser.kept.SECONDS", 0.02)
+        monkeypatch.setattr("lathe.optimiser.waiting.sqlite3.connect", noted)
+        lt.from_onnx(model()).build(LATHE16, cache=cache)
+    assert compiled
+    assert waits == [0.02, 0, 0]
