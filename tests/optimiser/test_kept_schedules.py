@@ -10,6 +10,7 @@ import pytest
 
 import lathe as lt
 from lathe.optimiser.kept import APPLICATION, VERSION, Kept, key_of
+from lathe.optimiser.kept_rows import digest_of
 
 VTA = lt.load_config("vta")
 
@@ -144,7 +145,9 @@ def test_commands_are_checked_when_they_are_read(cache, steps, monkeypatch):
     """A row that says something illegal or senseless is found anew, never a wrong schedule."""
     right = lt.autoschedule(product(), VTA, budget=3, cache=cache)
     with sqlite3.connect(cache.path) as connection:
-        connection.execute("update schedules set steps = ?", (json.dumps(steps),))
+        key, cycles, tried = connection.execute("select key, cycles, tried from schedules").fetchone()
+        digest = digest_of(key, json.dumps(steps), cycles, tried)  # or else the commands are not looked at
+        connection.execute("update schedules set steps = ?, digest = ?", (json.dumps(steps), digest))
     connection.close()
     count = searches(monkeypatch)
     found = lt.autoschedule(product(), VTA, budget=3, cache=cache)
