@@ -1,6 +1,7 @@
 """Which elements chunks make, and which of these are whole afterwards."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +33,22 @@ def elements_of(chunk: MadeChunk) -> Ints:
     return np.flatnonzero(made)
 
 
-def final_elements(chunks: Sequence[MadeChunk], order: Sequence[int]) -> dict[int, Ints]:
+@dataclass(frozen=True)
+class Final:
+    """The elements that are whole after a part of reductions; ``goes_on``: whether parts of others are to come."""
+
+    elements: Ints
+    goes_on: bool
+
+
+def final_elements(chunks: Sequence[MadeChunk], order: Sequence[int]) -> dict[int, Final]:
     """For chunks that add parts of reductions, by number: the elements that are whole afterwards.
 
     ``order`` has the numbers of the chunks in the order in which they are through. An element is whole after the last
     part that is added before it is begun again.
     """
     more: dict[Tensor, NDArray[np.bool_]] = {}
-    finals: dict[int, Ints] = {}
+    finals: dict[int, Final] = {}
     for number in reversed(order):
         chunk = chunks[number]
         if chunk.role in ("map", "reduce") and chunk.tensor not in more:
@@ -47,6 +56,6 @@ def final_elements(chunks: Sequence[MadeChunk], order: Sequence[int]) -> dict[in
         elements = elements_of(chunk)
         open_ = more.setdefault(chunk.tensor, np.zeros(int(np.prod(chunk.tensor.shape)), np.bool_))
         if chunk.role == "update":
-            finals[number] = elements[~open_[elements]]
+            finals[number] = Final(elements[~open_[elements]], bool(open_.any()))
         open_[elements] = chunk.role == "update"
     return finals

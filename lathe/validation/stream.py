@@ -11,6 +11,7 @@ operands in place of proofs.
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +25,12 @@ from lathe.scheduler.emission.made_chunks import MadeChunk
 from lathe.scheduler.state.memories import NEAR, OPERANDS, SCRATCHPADS, TABLES
 from lathe.scheduler.target.gaps import gaps_of, without_cells
 from lathe.scheduler.target.lanes import plan_lanes
-from lathe.validation.chunk_elements import elements_of, final_elements
+from lathe.validation.chunk_elements import Final, elements_of, final_elements
 from lathe.validation.expected import Expectation, Made
 from lathe.validation.forms import forms_of, in_form
 from lathe.validation.machine import SampledMachine, Written
 from lathe.validation.needs import needed
+from lathe.validation.replaced import Replaced
 from lathe.validation.report import Report, element_text
 from lathe.validation.sampling import Ints, Sampler
 from lathe.validation.stored_bytes import output_bytes, stored_bytes
@@ -56,6 +58,7 @@ class _Making:
     made: Made
     elements: Ints
     written: Sequence[Written]
+    goes_on: bool  # whether parts of other elements, begun together with these, are still to come
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class _Validation:
         self.order: list[int] = []  # chunks by when they are through
         self.begun: dict[Tensor, list[Written]] = {}  # reductions: where they have been begun and added to
         self.ended: set[Tensor] = set()  # of these, those of which elements are whole since they were begun
+        self.replaced = Replaced()  # by new values
         self.starts: dict[Tensor, deque[int]] = {}  # starts of reductions that take no instruction, by number
 
     def run(self) -> None:
@@ -98,16 +102,35 @@ class _Validation:
         for number, chunk in enumerate(self.compiled.chunks):
             if chunk.role == "init" and number not in last:
                 self.starts.setdefault(chunk.tensor, deque()).append(number)
-        finals = final_elements(self.compiled.chunks, self.order)
+        finals = final_elements(self.compiled.chunks, self._with_starts())
         written: dict[int, list[Written]] = {chunk: [] for chunk in last}
         for number, (instruction, origin) in enumerate(zip(self.compiled.program.instructions, origins, strict=True)):
-            found = self.machine.run(number, instruction)
+            with self._old_values(origin.chunk):
+                found = self.machine.run(number, instruction)
             if origin.chunk >= 0:
                 through = last[origin.chunk] == number
                 written[origin.chunk] += found if through else map(self._kept, found)
                 if through:
                     self._check(origin.chunk, number, finals.get(origin.chunk), written.pop(origin.chunk))
         self._check_outputs()
+
+    def _with_starts(self) -> list[int]:
+        """The order of chunks with those that take no instruction, each before the first that adds to it."""
+        found: list[int] = []
+        starts = {tensor: deque(numbers) for tensor, numbers in self.starts.items()}
+        for number in self.order:
+            waiting = starts.get(self.compiled.chunks[number].tensor)
+            while waiting and waiting[0] < number:
+                found.append(waiting.popleft())
+            found.append(number)
+        return found
+
+    def _old_values(self, chunk: int) -> AbstractContextManager[None]:
+        """What a step of a reduction finds in lanes of it that hold new values."""
+        made = self.compiled.chunks[chunk] if chunk >= 0 else None
+        if made is None or made.role != "update" or made.tensor not in self.replaced.lanes:
+            return nullcontext()
+        return self.replaced.put_back(made.tensor, self.machine.cells(self.scope[made.tensor]))
 
     def _kept(self, written: Written) -> Written:
         """With what has been loaded for products: other loads may take its place before all of the chunk is loaded."""
@@ -128,7 +151,7 @@ class _Validation:
                 content = [segment.layout.pack(array).reshape(-1).view(np.uint8) for array in arrays]
                 self.machine.put(segment.address, np.stack(content))
 
-    def _check(self, number: int, instruction: int, finals: Ints | None, written: Sequence[Written]) -> None:
+    def _check(self, number: int, instruction: int, final: Final | None, written: Sequence[Written]) -> None:
         """Look for what a chunk makes, unless it is only begun, or parts of it are still to come."""
         chunk = self.compiled.chunks[number]
         starts = self.starts.get(chunk.tensor)
@@ -139,15 +162,18 @@ class _Validation:
         if chunk.role == "init":
             return
         made = self.expectation.made[chunk.tensor]
-        elements = elements_of(chunk) if finals is None else finals
+        elements = elements_of(chunk) if final is None else final.elements
         elements = elements[~made.free[elements]]
         if chunk.tensor in self.gaps:
             elements = elements[~self.gaps[chunk.tensor][elements]]
-        making = _Making(number, instruction, chunk, made, elements, written)
+        making = _Making(number, instruction, chunk, made, elements, written, final is not None and final.goes_on)
         if not len(elements):
             return
         if self.scope[chunk.tensor] in SCRATCHPADS:
-            self._check_cells(making)
+            with self._old_values(number):
+                self._check_cells(making)
+            if not making.goes_on:
+                self.replaced.forget(chunk.tensor)
         elif chunk.tensor in self.stored:
             self._check_bytes(making)
 
@@ -182,12 +208,13 @@ class _Validation:
             known_lanes = np.any([same for same, _ in matches], axis=0)
             self._refuse_cells(making, int(lost[0]), content, known_lanes)
         if made.onward is not made.values:
-            self._renew(made, elements, content, matches)
+            self._renew(making, elements, content, matches)
 
     def _renew(
-        self, made: Made, elements: Ints, content: _Content, matches: Sequence[tuple[NDArray[np.bool_], Ints]]
+        self, making: _Making, elements: Ints, content: _Content, matches: Sequence[tuple[NDArray[np.bool_], Ints]]
     ) -> None:
         """Replace values that have been found by new ones, in the form in which they are there."""
+        made = making.made
         columns = content.columns.copy()
         taken = np.zeros(columns.shape[1], np.bool_)
         for form, (same, place) in enumerate(matches):
@@ -196,7 +223,12 @@ class _Validation:
             new = made.onward[:, elements[place[lanes]]].astype(np.int64)
             columns[:, lanes] = in_form(form, new, columns[:, lanes], DTYPES[made.tensor.dtype].bits)
         cells = self.machine.cells(content.memory)
+        before = cells[:, content.elements].reshape(self.sampler.samples, -1)
         cells[:, content.elements] = columns.reshape(self.sampler.samples, -1, content.lanes).astype(cells.dtype)
+        if making.goes_on:
+            after = cells[:, content.elements].reshape(self.sampler.samples, -1)
+            places = (content.elements[:, None] * content.lanes + np.arange(content.lanes)).reshape(-1)
+            self.replaced.note(made.tensor, places[taken], before[:, taken], after[:, taken])
 
     def _content(self, memory: str, written: Sequence[Written]) -> _Content:
         """What has been written in a scratchpad, lane by lane."""

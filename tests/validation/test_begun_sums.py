@@ -10,6 +10,7 @@ from lathe.scheduler.build import build_compiled
 from lathe.scheduler.emission.compiled import Compiled
 from lathe.validation.expected import Expectation
 from lathe.validation.machine import SampledMachine
+from lathe.validation.replaced import Replaced
 from lathe.validation.sampling import Sampler
 from lathe.validation.stream import SAMPLES, _Validation, validate_stream
 
@@ -59,3 +60,12 @@ def test_a_sum_that_adds_to_what_was_there_is_found(which):
     with pytest.raises(lt.ValidationError) as caught:
         validate_stream(broken)
     assert "must leave C.acc[" in str(caught.value)
+
+
+def test_of_sums_that_end_together_no_old_values_are_kept(monkeypatch):
+    """Though no instruction says that those which begin with their first products are others."""
+    noted = []
+    monkeypatch.setattr(Replaced, "note", lambda *given: noted.append(given))
+    for config in (BEGINS, lt.load_config("tiny")):
+        validate_stream(tiles(config))
+    assert not noted
