@@ -43,24 +43,24 @@ class _View:
 
 
 @dataclass(frozen=True)
-class _Command:
+class _Call:
     owner: EditedStage | None  # None for a command of the schedule
     name: str
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Command(_Call):
     text: str
     result: object
     after: tuple[_View, ...]
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(_Call):
     """A command that a schedule has been given; ``before``: what the schedule was then, by which loops are named."""
 
-    owner: EditedStage | None  # None for a command of the schedule
-    name: str
-    arguments: tuple[Any, ...]
-    keywords: Mapping[str, Any]
     before: ScheduleState
 
 

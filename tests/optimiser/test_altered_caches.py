@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from importlib import import_module
 
 import pytest
 
@@ -10,26 +9,6 @@ import lathe as lt
 from lathe.optimiser.kept_rows import digest_of
 
 VTA = lt.load_config("vta")
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return lt.ScheduleCache(tmp_path / "schedules.db")
-
-
-@pytest.fixture
-def searches(monkeypatch):
-    """Grows by one for each search that begins."""
-    count = []
-    module = import_module("lathe.optimiser.autoschedule")  # the package has a function of that name
-    run = module._Search.run
-
-    def counted(search):
-        count.append(1)
-        run(search)
-
-    monkeypatch.setattr(module._Search, "run", counted)
-    return count
 
 
 def shifted(bits, rows=16):

@@ -12,11 +12,6 @@ from lathe.scheduler.target.rules import RULES
 VTA = lt.load_config("vta")
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return lt.ScheduleCache(tmp_path / "schedules.db")
-
-
 def layer() -> tuple[lt.Tensor, list[lt.Tensor]]:
     data, weights = lt.placeholder((1, 12, 12, 32), "int8", name="data"), lt.placeholder((64, 32), "int8", name="w")
     flat = lt.reshape(data, (144, 32), name="flat")

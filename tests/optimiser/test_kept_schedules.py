@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from importlib import import_module
 from threading import Barrier
 
 import pytest
@@ -20,40 +19,19 @@ def product(rows=64):
     return lt.requantise(lt.matmul(data, weights, transpose_b=True, name="product"), 8, name="output")
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return lt.ScheduleCache(tmp_path / "schedules.db")
-
-
-def searches(monkeypatch):
-    """Counts how often a search begins."""
-    count = []
-    module = import_module("lathe.optimiser.autoschedule")  # the package has a function of that name
-    run = module._Search.run
-
-    def counted(search):
-        count.append(1)
-        run(search)
-
-    monkeypatch.setattr(module._Search, "run", counted)
-    return count
-
-
-def test_what_was_found_is_read_again(cache, monkeypatch):
-    count = searches(monkeypatch)
+def test_what_was_found_is_read_again(cache, searches):
     first, second = (lt.autoschedule(product(), VTA, budget=5, cache=cache) for _ in range(2))
-    assert len(count) == 1
+    assert len(searches) == 1
     assert (first.steps, first.cycles, first.tried) == (second.steps, second.cycles, second.tried)
     assert first.script == second.script
 
 
-def test_another_program_machine_or_budget_is_another_search(cache, monkeypatch):
-    count = searches(monkeypatch)
+def test_another_program_machine_or_budget_is_another_search(cache, searches):
     lt.autoschedule(product(), VTA, budget=3, cache=cache)
     lt.autoschedule(product(48), VTA, budget=3, cache=cache)
     lt.autoschedule(product(), VTA.with_(**{"memory.latency": 5}), budget=3, cache=cache)
     lt.autoschedule(product(), VTA, budget=2, cache=cache)
-    assert len(count) == 4
+    assert len(searches) == 4
     assert key_of([product()], VTA, 3) == key_of([product()], VTA, 3)
 
 
@@ -72,12 +50,11 @@ def test_nothing_is_written_without_a_cache(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content", [b"no database at all" * 300, b"SQLite format 3\0" + b"\xff" * 5000], ids=["text", "torn"]
 )
-def test_a_damaged_file_is_set_aside_and_begun_anew(cache, content, monkeypatch):
+def test_a_damaged_file_is_set_aside_and_begun_anew(cache, content, searches):
     cache.path.write_bytes(content)
-    count = searches(monkeypatch)
     for _ in range(2):
         lt.autoschedule(product(), VTA, budget=2, cache=cache)
-    assert len(count) == 1
+    assert len(searches) == 1
     assert (cache.path.parent / "schedules.db.unreadable").read_bytes() == content
 
 
@@ -141,7 +118,7 @@ def test_a_locked_file_is_left_alone(cache, monkeypatch):
     ],
     ids=["illegal", "no stage", "no command", "no loop", "no reader", "no steps"],
 )
-def test_commands_are_checked_when_they_are_read(cache, steps, monkeypatch):
+def test_commands_are_checked_when_they_are_read(cache, steps, searches):
     """A row that says something illegal or senseless is found anew, never a wrong schedule."""
     right = lt.autoschedule(product(), VTA, budget=3, cache=cache)
     with sqlite3.connect(cache.path) as connection:
@@ -149,9 +126,9 @@ def test_commands_are_checked_when_they_are_read(cache, steps, monkeypatch):
         digest = digest_of(key, json.dumps(steps), cycles, tried)  # or else the commands are not looked at
         connection.execute("update schedules set steps = ?, digest = ?", (json.dumps(steps), digest))
     connection.close()
-    count = searches(monkeypatch)
+    searches.clear()
     found = lt.autoschedule(product(), VTA, budget=3, cache=cache)
-    assert len(count) == 1
+    assert len(searches) == 1
     assert (found.steps, found.cycles) == (right.steps, right.cycles)
     assert cache.read(key_of([product()], VTA, 3)).steps == right.steps
 
@@ -183,15 +160,15 @@ def test_a_new_file_is_made_by_whoever_writes_first(tmp_path):
         assert list(tmp_path.glob("*unreadable*")) == []
 
 
-def test_export_and_include(cache, tmp_path, monkeypatch):
+def test_export_and_include(cache, tmp_path, searches):
     for rows in (32, 64):
         lt.autoschedule(product(rows), VTA, budget=2, cache=cache)
     assert cache.export(tmp_path / "exported.db") == 2
     other = lt.ScheduleCache(tmp_path / "other.db")
     assert other.include(tmp_path / "exported.db") == 2
-    count = searches(monkeypatch)
+    searches.clear()
     lt.autoschedule(product(32), VTA, budget=2, cache=other)
-    assert count == []
+    assert searches == []
 
 
 def test_files_that_hold_something_else_are_refused(cache, tmp_path):

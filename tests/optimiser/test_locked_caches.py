@@ -12,11 +12,6 @@ SECONDS = 0.02
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return lt.ScheduleCache(tmp_path / "schedules.db")
-
-
-@pytest.fixture
 def waits(monkeypatch):
     """How long each connection waits, in order."""
     found = []

@@ -1,5 +1,6 @@
 """Elements of memories: their lanes, and the bytes that they are loaded from."""
 
+import numpy as np
 import pytest
 
 import lathe as lt
@@ -7,7 +8,8 @@ from lathe.isa import MemoryType
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.state.memories import PARAMETERS, SCRATCHPADS
 from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.element import element_of, loaded_bytes
+from lathe.scheduler.target.element import Element, element_of, loaded_bytes
+from lathe.scheduler.target.elements import Physical
 
 MACHINES = [lt.load_config("vta"), lt.load_config("tiny").with_(batch=2), lt.load_config("tiny").with_(block_in=2)]
 
@@ -33,3 +35,13 @@ def test_lanes_of_two_dimensions_are_all_that_differ():
     assert list(one.possible_lanes(range(2))) == [Lanes(None, 1), Lanes(None, 0), Lanes(None, None)]
     columns = [(None, 1), (0, 1), (None, 0), (1, 0), (None, None), (0, None), (1, None)]
     assert [(lanes.rows, lanes.cols) for lanes in two.possible_lanes(range(2))] == columns
+
+
+def test_elements_of_a_group_without_columns_hold_the_same():
+    """They lie in any order, then: to ask for their numbers ended in an AssertionError."""
+    element = Element(2, 4, span=16, grain=4)
+    form = Physical((2, 3), Lanes(0, None), element, group=4, positions=(2, 1))
+    values = np.arange(6, dtype=np.int8).reshape(2, 3)
+    packed = form.layout(lt.placeholder((2, 3), "int8", name="T"), "").pack(values).reshape(3, 4, 2, 4)
+    for column, group in enumerate(packed):
+        assert group.tolist() == [[[row] * 4 for row in values[:, column].tolist()]] * 4
