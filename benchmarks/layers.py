@@ -1,4 +1,4 @@
-"""ResNet-18's convolutions (He et al., 2015) by the default schedule, against their bound (docs/performance.md).
+"""ResNet-18's convolutions (He et al., 2015) by the default schedule, against their bound (docs/lower-bound.md).
 
 Its eleven shapes on `vta`, brought to 8 bits by a shift and clipped, and on `lathe16`, by a bias and a factor for each
 channel: cycles with a memory latency of 0 and of 64 cycles, and the share of them that the bound is. `all` is the sum
@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import products
 from by_hand import BY_HAND, scheduled
+from compile_time import sixteen_convolutions
 from figures import Figure, at_least, at_most, one_core, report, seconds
-from growth import sixteen_convolutions
 from quantised import CONVOLUTIONS, layer, name_of
 
 import lathe as lt

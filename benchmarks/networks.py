@@ -24,7 +24,7 @@ from network_models import CASES, MEASURED
 from quantised_products import left_to_the_host
 
 import lathe as lt
-from lathe.frontend.onnx.host import run_on_host
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.networks.comparison import compared, compared_with_onnxruntime
 from lathe.networks.layer_comparison import layers_compared
 

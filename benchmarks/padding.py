@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import Figure, at_most, one_core, report
 
 import lathe as lt
-from lathe.scheduler.target.rules import RULES
+from lathe.scheduler.isel.rules import RULES
 
 POOLS = [(112, 64, 2), (28, 256, 1), (14, 512, 1)]  # pixels, channels, stride; windows of 3 by 3
 CONVOLUTIONS = [(56, 64), (14, 256)]  # pixels, channels in and out; kernels of 3 by 3

@@ -17,10 +17,10 @@ from figures import Figure, at_least, at_most, report
 from playwright.sync_api import sync_playwright
 
 import lathe as lt
-from lathe.building import collected_builds
+from lathe.builder import capture_builds
 from lathe.networks.digits.network import digits_network
-from lathe.reports.launches import run_of_results
-from lathe.reports.pair_page import pair_page
+from lathe.reports.comparison_page import pair_page
+from lathe.reports.run_model import run_of_results
 from lathe.reports.run_page import run_page
 
 IMAGES = 7740  # of one launch of the digits network: a little more than 100,000 instructions
@@ -94,7 +94,7 @@ def frames_of_zooming(browser: Any, path: Path) -> tuple[list[float], float]:
 def main() -> None:
     network = digits_network(IMAGES)
     made = []
-    with collected_builds(made.append):
+    with capture_builds(made.append):
         program = lt.build(network.logits, network.tensors, lt.load_config("vta"), constants=network.constants)
     result = lt.simulate(program, timing_only=True)
     alone, with_schedule = (run_of_results("digits", [result], known) for known in ({}, {id(program): made[-1]}))

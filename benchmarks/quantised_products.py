@@ -1,7 +1,7 @@
 """Multiply-accumulates of a model's quantised products: of such as read nothing but 8 bits, or numbers of such."""
 
 import lathe as lt
-from lathe.frontend.onnx.product_counts import quantised_products
+from lathe.frontend.onnx.mac_counts import quantised_products
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 

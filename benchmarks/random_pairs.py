@@ -1,4 +1,6 @@
-"""Random programs and machines for `pairs.py`, and the least that the layers of one move in tiles on the other."""
+"""Random programs and machines for `distance_to_bound.py`, and the least that the layers of one move in tiles on the
+other.
+"""
 
 from dataclasses import dataclass, field
 from math import ceil, inf, prod

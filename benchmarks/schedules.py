@@ -16,11 +16,11 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from end_to_end import by_hand, convolution
 from figures import Figure, at_most, one_core, report, seconds
-from spine import by_hand, convolution
 
 import lathe as lt
-from lathe.scheduler.history import COMMAND
+from lathe.scheduler.schedule_trace import COMMAND
 
 RUNS = 5
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from end_to_end import convolution
 from figures import Figure, at_most, one_core, report, seconds
-from spine import convolution
 
 import lathe as lt
-from lathe.building import build
+from lathe.builder import build
 from lathe.scheduler.build import build_compiled
 from lathe.validation import validate
-from lathe.validation.stream import validate_stream
+from lathe.validation.stream_validator import validate_stream
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lathe.configs.arrays import InputError
+from lathe.configs.array_args import InputError
 
 
 class MemoryLimitError(InputError):

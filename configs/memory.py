@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+from lathe.configs.html_repr import repr_html
 from lathe.configs.integers import hold_plain_integers
-from lathe.configs.notebook import repr_html
 
 PAGE_BYTES = 4096
 """AXI4's 4 KiB, whose multiples no burst crosses; images of sparse memories come in pages of as many bytes."""
 
-# Registers that every machine has, in cycles, for simulator and RTL; docs/timing.md says where each counts. The
+# Registers that every machine has, in cycles, for simulator and RTL; docs/timing-model.md says where each counts. The
 # registers themselves stand in the RTL's modules: another number here is another machine there.
 DECODE_STAGES = 3
 """Stages in which a command is decoded between its queue's head and the unit."""
@@ -63,7 +63,7 @@ class TimingConfig:
     for a burst only when its FIFO has room for all of it, so both hold at least one burst. ``write_latency``: cycles
     from the write of a load's last element to its tokens. ``response_latency``: cycles from the end of a write burst's
     service to the store unit's receipt of the response. ``dma_pending``: loads (and stores) that one unit may have
-    started and not finished. docs/timing.md says what each does to time.
+    started and not finished. docs/timing-model.md says what each does to time.
     """
 
     command_queue_depth: int = 512

@@ -10,7 +10,7 @@ from lathe.configs.memory import MemoryConfig, TimingConfig
 class MachineParameters:
     """Parameters as they are given, and what would follow from them.
 
-    :class:`lathe.configs.hardware.HardwareConfig` says what they are, and checks them.
+    :class:`lathe.configs.hardware_config.HardwareConfig` says what they are, and checks them.
     """
 
     name: str

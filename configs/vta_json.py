@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lathe.configs.errors import ConfigError, Fault
-from lathe.configs.hardware import HardwareConfig
+from lathe.configs.hardware_config import HardwareConfig
 from lathe.configs.memory import MemoryConfig
-from lathe.configs.validation import nearest
+from lathe.configs.validate_config import nearest
 
 _REQUIRED = (
     "LOG_INP_WIDTH",

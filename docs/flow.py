@@ -2,8 +2,8 @@
 
     python docs/flow.py
 
-draws it anew, as ``docs/pictures/flow.svg``. A test compares it. It shows the first program of ``docs/start.md``, as it
-is scheduled by hand there, on `vta`.
+draws it anew, as ``docs/pictures/flow.svg``. A test compares it. It shows the first program of
+``docs/getting-started.md``, as it is scheduled by hand there, on `vta`.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ BOXES = (
 
 def shown_result() -> Any:
     """What the program of the page returns when its schedule by hand is simulated."""
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "getting-started.md").read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

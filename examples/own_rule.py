@@ -13,7 +13,7 @@ import numpy as np
 
 import lathe as lt
 from lathe.isa import Alu, AluOp, Gemm
-from lathe.scheduler.target.chunk import vectors
+from lathe.scheduler.isel.chunk import vectors
 
 
 @lt.emit_rule("leaky_relu")

@@ -24,7 +24,7 @@ from drawn_text import page, pixels_of
 from packaged import DETECTOR, packaged
 
 import lathe as lt
-from lathe.frontend.onnx.host import run_on_host
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 
 PIXELS = 192
 Box = tuple[int, int, int, int]

@@ -1,15 +1,16 @@
 """Tensor programs: expressions, operators and their NumPy meaning."""
 
-import lathe.frontend.language  # noqa: F401 - operators mean nothing without it
-from lathe.frontend.arithmetic import const, max, min, prod, rounding_shift, select, sum
-from lathe.frontend.computation_arrays import evaluate_computation
-from lathe.frontend.compute import compute, placeholder, reduce_axis
-from lathe.frontend.cycles import Cycle, cycles
-from lathe.frontend.errors import CausalityError, DomainError, InputError, ParameterError, TensorError
-from lathe.frontend.evaluation import evaluate
-from lathe.frontend.indices.affine import Affine, as_affine
-from lathe.frontend.indices.intervals import interval
-from lathe.frontend.nodes import (
+import lathe.frontend.tensor.operator_hooks  # noqa: F401 - operators mean nothing without it
+from lathe.frontend.arith.affine import Affine, as_affine
+from lathe.frontend.arith.intervals import interval
+from lathe.frontend.arith.parameters import parameter
+from lathe.frontend.arith.polyhedra import access_of, domain_of, is_exact, shape_of
+from lathe.frontend.arith.substitution import substitute
+from lathe.frontend.expr.arithmetic import const, max, min, prod, rounding_shift, select, sum
+from lathe.frontend.expr.errors import CausalityError, DomainError, InputError, ParameterError, TensorError
+from lathe.frontend.expr.evaluation import evaluate
+from lathe.frontend.expr.expr_base import Expr, Operand, walk
+from lathe.frontend.expr.nodes import (
     Axis,
     AxisRef,
     Binary,
@@ -27,15 +28,14 @@ from lathe.frontend.nodes import (
     axes_of,
     reads_data,
 )
-from lathe.frontend.operand import Expr, Operand, walk
-from lathe.frontend.parameters import parameter
-from lathe.frontend.polyhedra import access_of, domain_of, is_exact, shape_of
-from lathe.frontend.programs import format_program, placeholders, topological
-from lathe.frontend.reference import checked_input, checked_inputs, reference
-from lathe.frontend.rescale_parameters import rescale_parameters, rescaled_add_parameters
-from lathe.frontend.states import State, define, recurrence, state
-from lathe.frontend.substitution import substitute
-from lathe.frontend.text import format_computation, format_expr
+from lathe.frontend.expr.text import format_computation, format_expr
+from lathe.frontend.interpreter.computation_arrays import evaluate_computation
+from lathe.frontend.interpreter.reference import checked_input, checked_inputs, reference
+from lathe.frontend.tensor.compute import compute, placeholder, reduce_axis
+from lathe.frontend.tensor.programs import format_program, placeholders, topological
+from lathe.frontend.tensor.recurrence_state import State, define, recurrence, state
+from lathe.frontend.tensor.recurrences import Cycle, cycles
+from lathe.frontend.tensor.rescale_parameters import rescale_parameters, rescaled_add_parameters
 
 __all__ = [
     "Affine",

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, UOP_BITS, Placement
 from lathe.configs.errors import shown
-from lathe.configs.hardware import check_machine
-from lathe.isa.conditions import InstructionReader
+from lathe.configs.hardware_config import check_machine
 from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
+from lathe.isa.expression_readers import InstructionReader
+from lathe.isa.instruction_diagnostics import beyond
 from lathe.isa.instructions import CLASS_OF, CODES, FLAGS, Instruction
-from lathe.isa.refused_instructions import beyond
 from lathe.isa.table import Opcode, placements, uop_placements
 
 _DIRECTIVES = (".code", ".uops", ".insn", ".word")

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
-from lathe.configs.hardware import check_machine
-from lathe.isa.columns import Columns
+from lathe.configs.hardware_config import check_machine
+from lathe.isa.columnar_stream import Columns
+from lathe.isa.constraints import BEYOND, WORDS
 from lathe.isa.encoding import encode_columns, extract_columns
 from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction, unit_of
-from lathe.isa.legality import BEYOND, WORDS
 from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.program import UOPS, Program
 from lathe.isa.table import Opcode

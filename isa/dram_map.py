@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.dram_rows import Ranges
-from lathe.isa.paged_memory import PagedMemory
 from lathe.isa.program import ROLES, UOPS, Program, Segment
+from lathe.isa.sparse_memory import PagedMemory
 
 
 class DramMap(Protocol):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.isa.columns import Columns, Ints
+from lathe.isa.columnar_stream import Columns, Ints
 from lathe.isa.table import MEMORIES, Kind, MemoryType
 
 

@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES, WORD_BITS
-from lathe.isa.columns import Columns
-from lathe.isa.conditions import ColumnsReader
+from lathe.isa.columnar_stream import Columns
+from lathe.isa.constraints import WORDS, first_broken
 from lathe.isa.errors import EncodingError, NoInstructionError
+from lathe.isa.expression_readers import ColumnsReader
+from lathe.isa.instruction_diagnostics import misfit
 from lathe.isa.instructions import Instruction
-from lathe.isa.legality import WORDS, first_broken
-from lathe.isa.refused_instructions import misfit
 from lathe.isa.table import Opcode, placements
 
 

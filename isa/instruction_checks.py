@@ -4,20 +4,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
-from lathe.isa.columns import Ints
-from lathe.isa.conditions import ColumnsReader
+from lathe.isa.columnar_stream import Ints
+from lathe.isa.constraints import At, Check
+from lathe.isa.diagnostics import FindingKind
 from lathe.isa.dram_rows import Ranges
+from lathe.isa.expression_readers import ColumnsReader
 from lathe.isa.fault import FaultCode
-from lathe.isa.findings import FindingKind
-from lathe.isa.legality import At, Check
-from lathe.isa.subject import Subject
+from lathe.isa.reserved_bits import unused_bits
 from lathe.isa.table import AluOp, MemoryType, Opcode, placements
-from lathe.isa.unused_bits import unused_bits
+from lathe.isa.verification_context import VerificationContext
 
 _MOST_SHIFT = 31
 
 
-def check_fields(subject: Subject) -> None:
+def check_fields(subject: VerificationContext) -> None:
     """Values that their fields do not hold; only instructions that were never encoded can have them."""
     columns = subject.columns
     for opcode in Opcode:
@@ -35,20 +35,20 @@ def check_fields(subject: Subject) -> None:
                 subject.report(FindingKind.FIELD, int(rows[place]), name, "", contract)
 
 
-def check_unused_bits(subject: Subject, encoded: NDArray[np.uint8]) -> None:
+def check_unused_bits(subject: VerificationContext, encoded: NDArray[np.uint8]) -> None:
     """Bits of the stream as it stands in memory that the machine has no field for: something else was meant by it."""
     for found in unused_bits(subject.config, encoded):
         subject.report(FindingKind.UNUSED_BITS, found.instruction, found.field, "", found.contract)
 
 
-def check_instructions(subject: Subject) -> None:
+def check_instructions(subject: VerificationContext) -> None:
     """What a machine refuses whatever the data, immediate shift amounts, and DRAM out of range."""
     _check_rules(subject)
     _check_shift_amounts(subject)
     _check_dram(subject)
 
 
-def _check_rules(subject: Subject) -> None:
+def _check_rules(subject: VerificationContext) -> None:
     config, columns = subject.config, subject.columns
     for rule, broken in subject.refused:
         kind = FindingKind.SRAM_RANGE if rule.check is Check.START else FindingKind.ILLEGAL
@@ -60,7 +60,7 @@ def _check_rules(subject: Subject) -> None:
             subject.report(kind, index, rule.field, rule.cell(at), contract, cells=rule.cells(at), code=rule.code)
 
 
-def _check_shift_amounts(subject: Subject) -> None:
+def _check_shift_amounts(subject: VerificationContext) -> None:
     columns = subject.columns
     immediate = (columns.opcode == Opcode.ALU) & (columns["use_imm"] > 0) & (columns["alu_opcode"] == AluOp.SHR)
     for index in _where(immediate & (np.abs(columns["imm"]) > _MOST_SHIFT)):
@@ -69,7 +69,7 @@ def _check_shift_amounts(subject: Subject) -> None:
         subject.report(FindingKind.SHIFT_AMOUNT, index, "imm", "", contract)
 
 
-def _check_dram(subject: Subject) -> None:
+def _check_dram(subject: VerificationContext) -> None:
     rows = subject.rows
     is_store = subject.columns.stores[rows.instruction]
     for which, allowed, contract in (
@@ -84,7 +84,11 @@ def _check_dram(subject: Subject) -> None:
 
 
 def _report_outside(
-    subject: Subject, which: np.ndarray[tuple[int], np.dtype[np.bool_]], allowed: Ranges, kind: FindingKind, rule: str
+    subject: VerificationContext,
+    which: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    allowed: Ranges,
+    kind: FindingKind,
+    rule: str,
 ) -> None:
     rows = subject.rows.chosen(which)
     outside = allowed.first_outside(rows.start, rows.end)
@@ -96,7 +100,7 @@ def _report_outside(
         subject.report(kind, index, "dram_base", f"DRAM {address:#x}", contract)
 
 
-def _check_stream(subject: Subject, is_store: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+def _check_stream(subject: VerificationContext, is_store: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
     """The stream itself must stay as it is, for fetch reads ahead."""
     if subject.insn_addr is None or not subject.instructions:
         return
@@ -111,7 +115,7 @@ def _check_stream(subject: Subject, is_store: np.ndarray[tuple[int], np.dtype[np
         subject.report(FindingKind.STREAM_WRITE, index, "dram_base", cell, contract, code=FaultCode.STREAM_WRITE)
 
 
-def _check_uop_sources(subject: Subject, loads: Ints, stores: Ints) -> None:
+def _check_uop_sources(subject: VerificationContext, loads: Ints, stores: Ints) -> None:
     """Micro-ops must be known before the run: from an image, and not from memory that the stream writes."""
     rows = subject.rows
     written = Ranges.union(rows.start[stores], rows.end[stores])

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs.errors import shown
+from lathe.configs.html_repr import repr_html
 from lathe.configs.integers import integer
-from lathe.configs.notebook import repr_html
 from lathe.isa.errors import LayoutError
 from lathe.isa.layout_steps import (
     LayoutStep,

@@ -8,9 +8,9 @@ from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.atomic import write_text
 from lathe.configs.encoding import UOP_FORMAT, Format, Placement
 from lathe.configs.extensions import EXTENSIONS
+from lathe.isa.constraints import EXPLAINED, RULES, Rule
 from lathe.isa.fault import FaultCode
-from lathe.isa.launch_rules import LAUNCH_RULES
-from lathe.isa.legality import EXPLAINED, RULES, Rule
+from lathe.isa.launch_checks import LAUNCH_RULES
 from lathe.isa.operands import LATE, OPERANDS
 from lathe.isa.table import (
     MEMORIES,

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from lathe.configs import HardwareConfig
-from lathe.configs.expressions import Expression, FieldValue
+from lathe.configs.field_expressions import Expression, FieldValue
 from lathe.configs.instructions.row import ALWAYS, NEVER, Block, MicroOpIndex, MicroOpInstruction
-from lathe.isa.conditions import depth_of
+from lathe.isa.expression_readers import depth_of
 from lathe.isa.fault import FaultCode
 from lathe.isa.table import MEMORIES, TABLE, Kind, MemoryType, Opcode
 

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
+from lathe.configs.html_repr import repr_html
 from lathe.configs.integers import integer
-from lathe.configs.notebook import repr_html
-from lathe.isa.columns import Columns
+from lathe.isa.columnar_stream import Columns
 from lathe.isa.encoding import decode, encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
 from lathe.isa.program_file import read_archive, write_archive
+from lathe.isa.reserved_bits import unused_bits
 from lathe.isa.table import MOST_TOKENS
-from lathe.isa.unused_bits import unused_bits
 
 UOPS = "uop"
 """Role and name of the segment of micro-ops."""

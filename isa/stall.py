@@ -1,4 +1,6 @@
-"""Why a unit waits: the causes of docs/timing.md, with the numbers that traces and the trace port have for them."""
+"""Why a unit waits: the causes of docs/timing-model.md, with the numbers that traces and the trace port have for
+them.
+"""
 
 from enum import IntEnum
 
@@ -9,7 +11,7 @@ TRACK_NAMES = (*(unit.name.lower() for unit in Unit), "fetch")
 
 
 class StallCause(IntEnum):
-    """Causes of waiting, as docs/timing.md defines them; ``str()`` gives the name used in counters and traces."""
+    """Causes of waiting, as docs/timing-model.md defines them; ``str()`` gives the name used in counters and traces."""
 
     NONE = 0
     EMPTY = 1

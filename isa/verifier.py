@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import shown
-from lathe.isa.access_checks import check_accesses
-from lathe.isa.columns import Columns
+from lathe.isa.columnar_stream import Columns
+from lathe.isa.diagnostics import Finding, FindingKind, VerificationError
 from lathe.isa.dram_map import ProgramMap, RawMap
 from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.fault import FaultCode
-from lathe.isa.findings import Finding, FindingKind, VerificationError
 from lathe.isa.instruction_checks import check_fields, check_instructions, check_unused_bits
 from lathe.isa.instructions import Instruction
-from lathe.isa.launch_rules import unreachable_message
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.launch_checks import unreachable_message
 from lathe.isa.program import Program
-from lathe.isa.subject import Subject
+from lathe.isa.race_checks import check_accesses
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF, Opcode, TokenQueue, Unit
-from lathe.isa.token_counts import overflows
-from lathe.isa.undefined_values import loads_used_undefined
+from lathe.isa.token_overflow import overflows
+from lathe.isa.undef_propagation import loads_used_undefined
+from lathe.isa.verification_context import VerificationContext
 
 
 def verify(program: Program) -> list[Finding]:
@@ -35,7 +35,7 @@ def verify(program: Program) -> list[Finding]:
     """
     if not isinstance(program, Program):
         raise ProgramError(f"The program to verify must be a Program, not {shown(program)}. It is what build returns.")
-    subject = Subject(
+    subject = VerificationContext(
         program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in, program.insn_addr
     )
     check_fields(subject)
@@ -79,7 +79,7 @@ def verify_stream(
     columns = Columns.of(instructions)
     if insn_addr is not None and (message := unreachable_message(config, insn_addr, len(instructions))) is not None:
         raise ProgramError(message)
-    subject = Subject(config, instructions, columns, RawMap(memory), _four("tokens", tokens), insn_addr)
+    subject = VerificationContext(config, instructions, columns, RawMap(memory), _four("tokens", tokens), insn_addr)
     check_fields(subject)
     if insn_addr is not None and not subject.findings:
         with_stream = PagedMemory.of(list(memory.pages), list(memory.pages.values()))
@@ -90,7 +90,9 @@ def verify_stream(
 
 
 def _verify(
-    subject: Subject, tokens_after: tuple[int, int, int, int] | None, encoded: NDArray[np.uint8] | None = None
+    subject: VerificationContext,
+    tokens_after: tuple[int, int, int, int] | None,
+    encoded: NDArray[np.uint8] | None = None,
 ) -> list[Finding]:
     if subject.findings:  # no machine could be given these instructions, so there is nothing to follow
         return sorted(subject.findings, key=lambda finding: finding.instruction)
@@ -113,7 +115,7 @@ def _four(name: str, tokens: Sequence[int]) -> tuple[int, int, int, int]:
     return counts[0], counts[1], counts[2], counts[3]
 
 
-def _check_tokens(subject: Subject, tokens_after: tuple[int, int, int, int] | None) -> None:
+def _check_tokens(subject: VerificationContext, tokens_after: tuple[int, int, int, int] | None) -> None:
     _check_overflows(subject)
     order = subject.order
     for index, queues in order.blocked.values():
@@ -146,7 +148,7 @@ def _check_tokens(subject: Subject, tokens_after: tuple[int, int, int, int] | No
             _report_unbalanced(subject, queue, surplus)
 
 
-def _check_overflows(subject: Subject) -> None:
+def _check_overflows(subject: VerificationContext) -> None:
     depth = subject.config.timing.command_queue_depth
     for queue, index in overflows(subject.columns, subject.order, subject.tokens, depth).items():
         subject.report(
@@ -159,13 +161,13 @@ def _check_overflows(subject: Subject) -> None:
         )
 
 
-def _token_field(subject: Subject, index: int, queue: TokenQueue, verb: str) -> str:
+def _token_field(subject: VerificationContext, index: int, queue: TokenQueue, verb: str) -> str:
     """The field with which an instruction pops from a queue or pushes to it."""
     names = (f"{verb}_prev", f"{verb}_next")
     return next(name for name in names if QUEUE_OF.get((Unit(int(subject.columns.unit[index])), name)) == queue)
 
 
-def _report_unbalanced(subject: Subject, queue: TokenQueue, surplus: int) -> None:
+def _report_unbalanced(subject: VerificationContext, queue: TokenQueue, surplus: int) -> None:
     """Name the last instruction that pushes to (or, when tokens are missing, pops from) a queue."""
     verb = "push" if surplus > 0 else "pop"
     columns = subject.columns

@@ -11,8 +11,8 @@
 3072
 """
 
-from lathe.attribution import LabelCycles, cycles_by_label
-from lathe.building import build
+from lathe.autotune import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
+from lathe.builder import build
 from lathe.configs import (
     ConfigError,
     HardwareConfig,
@@ -26,6 +26,7 @@ from lathe.configs import (
 from lathe.configs.atomic import FileError
 from lathe.configs.host_memory import MemoryLimitError
 from lathe.cosimulation import Cosimulation, CosimulationError, cosimulate, cosimulate_stream
+from lathe.cycle_attribution import LabelCycles, cycles_by_label
 from lathe.engines import EngineError, replay
 from lathe.frontend import (
     Axis,
@@ -102,14 +103,13 @@ from lathe.isa import (
     host_copies,
     verify,
 )
-from lathe.networks.dispatch import reference, simulate
 from lathe.networks.network import Network, from_onnx
+from lathe.networks.overloads import reference, simulate
 from lathe.networks.program import NetworkProgram
-from lathe.networks.quantising import quantize
-from lathe.networks.running import LayerRow, NetworkResult
-from lathe.optimiser import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
+from lathe.networks.quantize import quantize
+from lathe.networks.run import LayerRow, NetworkResult
 from lathe.reports import notebooks as _notebooks  # noqa: F401 - says how notebooks show all these
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,
     Answer,
@@ -151,8 +151,8 @@ from lathe.scheduler import (
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, OutputError, ReplayResult, Result, StreamError, TraceError
+from lathe.sweeps.api import sweep
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.front import sweep
 
 __version__ = "0.1.0"
 

@@ -32,7 +32,7 @@ USER_ERROR = 2
 atexit.register(gc.freeze)
 
 
-class Reporting(click.Group):
+class ErrorReportingGroup(click.Group):
     """A group of commands that prints a LatheError as a paragraph on standard error, without its traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -76,7 +76,9 @@ def _of_fault(fault: MachineFault) -> str:
     return f"(Fault {fault.code.value}, {fault.code.name}{when}{which}.)"
 
 
-@click.group(cls=Reporting, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="lathe-npu", prog_name="lathe")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:

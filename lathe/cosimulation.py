@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
+from lathe.configs.html_repr import repr_html
 from lathe.configs.memory import PAGE_BYTES
-from lathe.configs.notebook import repr_html
-from lathe.differences import fault_differences, memory_differences, output_differences, time_differences
 from lathe.engines import check_program, check_wave, engine_named, replay
 from lathe.isa import BusError, MachineFault, Program
+from lathe.result_diff import fault_differences, memory_differences, output_differences, time_differences
 from lathe.sim import ReplayResult, Result
 from lathe.sim.dram import FlatMemory
 from lathe.sim.simulate import memory_end, memory_of, token_counts, unpacked

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import check_writable
 from lathe.configs.errors import shown
-from lathe.configs.hardware import check_machine
+from lathe.configs.hardware_config import check_machine
 from lathe.configs.host_memory import within_memory
 from lathe.configs.integers import integer
-from lathe.hardware_engines import prepare, replay_with, runner_named, simulate_with
 from lathe.isa import BusError, Program
+from lathe.rtl_engine import prepare, replay_with, runner_named, simulate_with
 from lathe.sim import InputError, ReplayResult, Result, simulate_program
 from lathe.sim import replay as replay_stream
 

@@ -8,9 +8,9 @@ from lathe.rtl.arbiter import ReadArbiter
 from lathe.rtl.command_queue import CommandQueue
 from lathe.rtl.compute import Compute
 from lathe.rtl.control import Control
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.fault import FaultCode, fault_signal, first_fault
 from lathe.rtl.fetch import Fetch
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.load import Load
 from lathe.rtl.ports import BusPorts, HostPorts, TracePorts
 from lathe.rtl.scratchpad import Scratchpad
@@ -23,7 +23,7 @@ class Accelerator(Elaboratable):
     """The machine of a configuration. `bus` is its AXI4 manager, `host` its AXI4-Lite subordinate.
 
     `trace` tells what each unit does in each cycle; left open, it costs nothing. Raises
-    :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
+    :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built.
     """
 
     def __init__(self, config: HardwareConfig) -> None:

@@ -4,8 +4,8 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl import ShapeLike, Value
 
 from lathe.isa.table import AluOp, alu_operations
-from lathe.rtl.combining import Combining
-from lathe.rtl.lanes import joined
+from lathe.rtl.banking import joined
+from lathe.rtl.execute_stage import ExecuteStage
 
 VALUE_BITS = 32
 HALF = VALUE_BITS // 2
@@ -87,7 +87,7 @@ class Alu(Elaboratable):
         return low + ((crosses[0] + crosses[1])[:HALF] << HALF)
 
 
-def alu_in(m: Module, place: Combining) -> Value:
+def alu_in(m: Module, place: ExecuteStage) -> Value:
     """The ALU in the compute pipeline, and its results: of all steps that are of no other unit."""
     config, holding, combining = place.geometry.config, place.holding, place.combining
     m.submodules.core_alu = alu = Alu(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from amaranth import Cat, Elaboratable, Module, Signal
 from amaranth.hdl import Value
 
-from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.read_master import ReadPort
-from lathe.rtl.tally import Tally
+from lathe.rtl.up_down_counter import UpDownCounter
 
 
 class ReadArbiter(Elaboratable):
@@ -33,7 +33,7 @@ class ReadArbiter(Elaboratable):
         self.r_last = Signal()
         self.error = Signal()
         self.idle = Signal()
-        self.inflight = Tally(geometry.config.memory.outstanding_reads, "inflight")
+        self.inflight = UpDownCounter(geometry.config.memory.outstanding_reads, "inflight")
         self.held = Signal()  # an address is shown that the bus did not take at once
         self.latest = Signal(
             len(self.ports), init=1 << (len(self.ports) - 1)

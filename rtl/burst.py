@@ -6,7 +6,7 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.configs.memory import PAGE_BYTES
-from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.derived_widths import Geometry, log2
 
 CHAIN_BITS = 16
 

@@ -8,7 +8,7 @@ from typing import IO
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import FileError
 from lathe.configs.cache_folder import user_cache_folder
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 
 # Parameters that the hardware does not depend on: the memory's behind the bus.
 OUTSIDE = {

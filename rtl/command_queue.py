@@ -6,7 +6,7 @@ from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.configs.memory import DECODE_STAGES
 from lathe.rtl.fifo import Fifo
 from lathe.rtl.stall import CommandPort
-from lathe.rtl.tally import Tally
+from lathe.rtl.up_down_counter import UpDownCounter
 
 
 class CommandQueue(Elaboratable):
@@ -32,7 +32,7 @@ class CommandQueue(Elaboratable):
         m = Module()
         port = self.port
         m.submodules.fifo = fifo = self.fifo
-        waiting = Tally(self.depth, "waiting")
+        waiting = UpDownCounter(self.depth, "waiting")
         # What the first stage cannot take steps aside, so that the queue need not know in time whether it can.
         aside = Signal()
         kept = Signal(INSTRUCTION_BITS, reset_less=True)

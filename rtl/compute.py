@@ -5,17 +5,17 @@ from amaranth import Elaboratable, Module, Mux, Signal
 from lathe.configs.memory import WRITE_BACK
 from lathe.isa.table import MemoryType, Opcode, Unit
 from lathe.rtl.accumulators import Accumulators
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.dma_descriptor import TransferDecoder
 from lathe.rtl.fault import FaultCode, fault_signal
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import StageReader, instruction_view
 from lathe.rtl.pipeline import Pipeline
+from lathe.rtl.pipeline_payload import step_of, travelling
 from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.scratchpad import LookupTables, Scratchpad
 from lathe.rtl.sequencer import Sequencer
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
-from lathe.rtl.step import step_of, travelling
-from lathe.rtl.structure import structured
-from lathe.rtl.transfer import TransferDecoder
+from lathe.rtl.struct_signal import structured
 
 
 class Compute(Elaboratable):

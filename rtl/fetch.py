@@ -4,12 +4,12 @@ from amaranth import Cat, Elaboratable, Module, Mux, Signal
 
 from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES
 from lathe.isa.table import Unit
-from lathe.rtl.address_side import BurstRequests
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.instruction import Decoder
 from lathe.rtl.read_master import ReadPort
+from lathe.rtl.read_requests import BurstRequests
 from lathe.rtl.stall import Activity, Cause
 
 COUNT_BITS = 32

@@ -10,7 +10,7 @@ from amaranth.lib import data
 
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BITS, UOP_BITS, Placement
-from lathe.isa.legality import DECODING, WORDS
+from lathe.isa.constraints import DECODING, WORDS
 from lathe.isa.table import (
     MEMORIES,
     TABLE,

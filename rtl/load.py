@@ -3,12 +3,12 @@
 from amaranth import Elaboratable, Module, Signal
 
 from lathe.isa.table import Opcode, Unit
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.dma_descriptor import TransferDecoder
 from lathe.rtl.fault import FaultCode, fault_signal
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
 from lathe.rtl.read_master import ReadMaster
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
-from lathe.rtl.transfer import TransferDecoder
 
 
 class Load(Elaboratable):

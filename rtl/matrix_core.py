@@ -3,7 +3,7 @@
 from amaranth import Elaboratable, Module, Signal, signed
 from amaranth.hdl import Value
 
-from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.derived_widths import Geometry, log2
 
 PRODUCT_BITS = 16
 

@@ -7,7 +7,7 @@ from amaranth.hdl import Value
 
 from lathe.configs.encoding import PAD_VALUE
 from lathe.isa.table import MemoryType
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.ram import replicated
 
 BITS = 9  # pad_value, and pad_limit above it

@@ -11,18 +11,18 @@ from lathe.isa.operands import Operand, operands_of, trailing_steps
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS
-from lathe.rtl.combining import Combining
+from lathe.rtl.derived_widths import Geometry, log2
+from lathe.rtl.execute_stage import ExecuteStage
 from lathe.rtl.fault import FaultCode, fault_signal
-from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.functional_units import UNITS
 from lathe.rtl.instruction import uop_view
-from lathe.rtl.late_writes import CHECK, WRITING, LateWrites
 from lathe.rtl.matrix_core import MatrixCore
+from lathe.rtl.pipeline_payload import StepReader, step_of
 from lathe.rtl.scratchpad import LookupTables, Scratchpad
 from lathe.rtl.sequencer import OPERANDS, Sequencer
 from lathe.rtl.stall import delayed
-from lathe.rtl.step import StepReader, step_of
-from lathe.rtl.structure import structured
-from lathe.rtl.units import UNITS
+from lathe.rtl.struct_signal import structured
+from lathe.rtl.write_hazards import CHECK, WRITING, LateWrites
 
 
 class Pipeline(Elaboratable):
@@ -188,7 +188,7 @@ class Pipeline(Elaboratable):
         from_combining, from_writing = delayed(m, 1, writes[0] if late is None else writes[0] & ~late.holds, writes[1])
         value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
-        place = Combining(self.geometry, self.pads, self.tables, self.indices, stages, value)
+        place = ExecuteStage(self.geometry, self.pads, self.tables, self.indices, stages, value)
         in_time = [each for each in self.opcodes if each in UNITS and (late is None or each is not late.opcode)]
         begins = "begin" in combining.of.gemm.shape().members
         addend = Mux(combining.of.gemm.begin, 0, value) if begins else value

@@ -8,13 +8,13 @@ from lathe.isa.table import Opcode
 from lathe.rtl.arbiter import ReadArbiter
 from lathe.rtl.compute import Compute
 from lathe.rtl.control import Control
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.fetch import Fetch
-from lathe.rtl.geometry import Geometry, log2
 from lathe.rtl.load import Load
-from lathe.rtl.operations import FIRST, OPERATIONS
 from lathe.rtl.registers import ADDRESS_BITS
 from lathe.rtl.stall import UNIT_NAMES, Activity
 from lathe.rtl.store import Store
+from lathe.rtl.trace_opcodes import FIRST, OPERATIONS
 from lathe.rtl.write_channel import WriteChannel
 
 BUS_ADDRESS_BITS = 64

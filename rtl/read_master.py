@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from amaranth import Elaboratable, Module, Signal
 
 from lathe.isa.table import MemoryType
-from lathe.rtl.address_side import AddressSide
-from lathe.rtl.data_side import BeatWrite, DataSide
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry
-from lathe.rtl.structure import structured
+from lathe.rtl.read_data import BeatWrite, DataSide
+from lathe.rtl.read_requests import AddressSide
+from lathe.rtl.struct_signal import structured
 
 
 class ReadPort:

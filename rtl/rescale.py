@@ -8,16 +8,16 @@ from amaranth.lib import data
 
 from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa.table import MemoryType, Opcode
-from lathe.rtl.combining import Combining
-from lathe.rtl.geometry import Geometry
-from lathe.rtl.late_writes import CHECK
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.execute_stage import ExecuteStage
+from lathe.rtl.pipeline_payload import travelling
 from lathe.rtl.ram import replicated
 from lathe.rtl.rounding import RESULT_BITS, SHIFT_BITS
 from lathe.rtl.scaling import MANTISSA_BITS, SUM, VALUE_BITS, Scaling
 from lathe.rtl.scratchpad import LookupTables
 from lathe.rtl.stall import delayed
-from lathe.rtl.step import travelling
-from lathe.rtl.structure import structured
+from lathe.rtl.struct_signal import structured
+from lathe.rtl.write_hazards import CHECK
 
 BYTE = 8
 PARAMETERS = data.StructLayout({"bias": signed(VALUE_BITS), "shift": SHIFT_BITS, "mantissa": signed(MANTISSA_BITS)})
@@ -108,7 +108,7 @@ def _extended(value: Value) -> Value:
     return Cat(value, replicated(value[-1], VALUE_BITS - len(value)))
 
 
-def rescale_in(m: Module, place: Combining) -> Value:
+def rescale_in(m: Module, place: ExecuteStage) -> Value:
     """The unit in the compute pipeline, and its results: of the values that were combined some cycles ago."""
     reading, holding, combining = place.reading, place.holding, place.combining
     pad = place.pads[MemoryType.PAR]

@@ -3,7 +3,7 @@
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl import Value
 
-from lathe.rtl.lanes import select
+from lathe.rtl.banking import select
 from lathe.rtl.ram import replicated
 from lathe.rtl.stall import delayed
 

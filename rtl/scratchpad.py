@@ -4,11 +4,11 @@ from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.table import MemoryType
-from lathe.rtl.data_side import BeatWrite
-from lathe.rtl.geometry import Geometry, log2
-from lathe.rtl.lanes import Banking, LaneMap, select
+from lathe.rtl.banking import Banking, LaneMap, select
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.padding import in_scratchpad
 from lathe.rtl.ram import Ram, replicated
+from lathe.rtl.read_data import BeatWrite
 
 
 class Scratchpad(Elaboratable):

@@ -5,10 +5,10 @@ from typing import Any
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
-from lathe.isa.legality import IDLE, STARTING
+from lathe.isa.constraints import IDLE, STARTING
 from lathe.isa.operands import operands_of, trailing_steps
 from lathe.isa.table import TABLE, MemoryType, Opcode, placements
-from lathe.rtl.geometry import Geometry, log2
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.instruction import StageReader, instruction_view, issued
 from lathe.rtl.stall import CommandPort
 

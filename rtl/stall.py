@@ -18,7 +18,7 @@ CAUSE_NAMES = {cause: str(cause) for cause in Cause}
 
 
 class Activity:
-    """What a unit does in a cycle, for counters and traces; see docs/timing.md.
+    """What a unit does in a cycle, for counters and traces; see docs/timing-model.md.
 
     `start` and `end` of an instruction; `busy`: a step; `stall` with `cause`: waiting for an instruction to start;
     `wait`: waiting for the memory within an instruction; `retire`: the last step of an instruction.

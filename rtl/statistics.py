@@ -10,7 +10,7 @@ from amaranth.back import rtlil
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.accelerator import Accelerator
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.verilog import TOP
 from lathe.rtl.yosys import yosys
 

@@ -6,15 +6,15 @@ from amaranth import Const, Elaboratable, Module, Mux, Signal
 
 from lathe.configs.memory import PACK
 from lathe.isa.table import MemoryType, Opcode, Unit
-from lathe.rtl.address_side import BurstRequests
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.dma_descriptor import TransferDecoder
 from lathe.rtl.fault import FaultCode, fault_signal
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.instruction import instruction_view
+from lathe.rtl.read_requests import BurstRequests
+from lathe.rtl.self_modify_guard import StreamGuard
 from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
-from lathe.rtl.stream_guard import StreamGuard
-from lathe.rtl.tally import Tally
-from lathe.rtl.transfer import TransferDecoder
+from lathe.rtl.up_down_counter import UpDownCounter
 from lathe.rtl.write_channel import WriteChannel
 
 STORE_MEMORIES = (MemoryType.OUT,)
@@ -51,7 +51,7 @@ class Store(Elaboratable):
         m.submodules.guard = self.guard
         m.submodules.decoder = decoder = TransferDecoder(geometry, Opcode.STORE, STORE_MEMORIES, command)
         fields = instruction_view(geometry.config, Opcode.STORE, command.word)
-        under_way = Tally(self.pending, "under_way")
+        under_way = UpDownCounter(self.pending, "under_way")
         under_way.counts(m, command.take, activity.end)
         cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, under_way.full)])
         packing = Signal()
@@ -188,7 +188,9 @@ class Store(Elaboratable):
             channel.beats.eq(count),
         ]
 
-    def _ends(self, m: Module, decoder: TransferDecoder, under_way: Tally, packing: Signal, begins: Signal) -> None:
+    def _ends(
+        self, m: Module, decoder: TransferDecoder, under_way: UpDownCounter, packing: Signal, begins: Signal
+    ) -> None:
         """Ends in order: stores that wait, and of those that moved something, the number of their last burst."""
         activity, channel, command = self.activity, self.channel, self.command
         transfer = decoder.transfer

@@ -65,7 +65,7 @@ def verilog(config: HardwareConfig) -> str:
 
     Its ports are `clk`, `rst` (synchronous, active high, for two cycles at least), `m_axi_*` (AXI4 manager), `s_axi_*`
     (AXI4-Lite subordinate), `interrupt`, and `trace_*`, which may be left open. Raises
-    :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built, and without Yosys.
+    :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built, and without Yosys.
     """
     found = yosys("The Verilog of a machine")  # before modules are made
     top = Top(config)

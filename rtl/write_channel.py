@@ -3,8 +3,8 @@
 from amaranth import Cat, Elaboratable, Module, Signal
 
 from lathe.configs.memory import PACK
+from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry, log2
 
 # Bursts whose address waits for the bus. With a bus that is always ready only one ever waits.
 ADDRESSES = 5

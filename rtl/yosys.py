@@ -3,7 +3,7 @@
 from typing import Any
 
 from lathe.rtl.amaranth_netlist import YosysError, find_yosys
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 
 # Amaranth asks for the same version for its Verilog.
 OLDEST = (0, 40)

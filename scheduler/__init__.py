@@ -1,10 +1,7 @@
 """From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""
 
-from lathe.scheduler.algorithm.padding import undef
-from lathe.scheduler.answers import Answer
-from lathe.scheduler.asking import bound, explain, interpret, lower
+from lathe.scheduler.api import bound, explain, interpret, lower
 from lathe.scheduler.build import build
-from lathe.scheduler.commands.transform_layout import AXIS_SEPARATOR
 from lathe.scheduler.errors import (
     BuildError,
     CapacityError,
@@ -18,27 +15,31 @@ from lathe.scheduler.errors import (
     ValidationError,
     Witness,
 )
-from lathe.scheduler.history import bind
+from lathe.scheduler.inspect.counts import Counts
+from lathe.scheduler.inspect.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
+from lathe.scheduler.inspect.redundant_compute import StageCount
+from lathe.scheduler.isel import rules as _rules  # noqa: F401 - registers the built-in emission rules
+from lathe.scheduler.isel.chunk import BufferView, Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.isel.match_failures import RuleMismatch
+from lathe.scheduler.isel.rules.rule import emit_rule
+from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.legality.dependences import Dependence
-from lathe.scheduler.legality.padding_needs import PaddingNeeded
-from lathe.scheduler.reports.bound import Bound, StageBound
-from lathe.scheduler.reports.counts import Counts
-from lathe.scheduler.reports.coverage import StageCount
-from lathe.scheduler.reports.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
+from lathe.scheduler.legality.required_pad_values import PaddingNeeded
+from lathe.scheduler.lower_bound.bound import Bound, StageBound
+from lathe.scheduler.primitives.transform_layout import AXIS_SEPARATOR
+from lathe.scheduler.query_results import Answer
+from lathe.scheduler.rewriting.padding import undef
 from lathe.scheduler.schedule import Schedule, Stage, create_schedule
-from lathe.scheduler.state.layout import TensorLayout
-from lathe.scheduler.state.storage import StorageBuffer
-from lathe.scheduler.target import rules as _rules  # noqa: F401 - registers the built-in emission rules
-from lathe.scheduler.target.chunk import Chunk, ChunkLoop, Index, Operand, Place
-from lathe.scheduler.target.mismatches import RuleMismatch
-from lathe.scheduler.target.rules.rule import emit_rule
-from lathe.scheduler.target.statement import Statement
+from lathe.scheduler.schedule_ir.layout import TensorLayout
+from lathe.scheduler.schedule_ir.storage import StorageBuffer
+from lathe.scheduler.schedule_trace import bind
 
 __all__ = [
     "AXIS_SEPARATOR",
     "Answer",
     "Bound",
     "BufferUse",
+    "BufferView",
     "BuildError",
     "CapacityError",
     "Chunk",
@@ -56,7 +57,6 @@ __all__ = [
     "PaddingNeeded",
     "PaddingWitness",
     "ParallelismError",
-    "Place",
     "Refusal",
     "RuleMismatch",
     "Schedule",

@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.arrays import array_of
+from lathe.configs.array_args import array_of
 from lathe.frontend import Tensor, placeholders
-from lathe.frontend.errors import shown
+from lathe.frontend.expr.errors import shown
 from lathe.isa import Program
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.compile import compiled
-from lathe.scheduler.emission.compiled import Compiled
 from lathe.scheduler.errors import BuildError
-from lathe.scheduler.history import with_numbers
-from lathe.scheduler.reports.products import products_of
-from lathe.scheduler.reports.self_check import NestCheck
+from lathe.scheduler.inspect.nest_difftest import NestCheck
+from lathe.scheduler.lower_bound.mac_counts import products_of
 from lathe.scheduler.schedule import Schedule, create_schedule
+from lathe.scheduler.schedule_trace import with_numbers
 from lathe.scheduler.target.machine import check_machine
 
 

@@ -6,20 +6,20 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.garbage import rarely_collected
-from lathe.scheduler.emission.assemble import compile_schedule
-from lathe.scheduler.emission.compiled import Compiled
-from lathe.scheduler.passes.complete import Watch, complete
-from lathe.scheduler.state.schedule import ScheduleView
-from lathe.scheduler.target.wanted_extensions import check_extensions
+from lathe.configs.gc_pause import with_gc_relaxed
+from lathe.scheduler.codegen.compiled_program import Compiled
+from lathe.scheduler.codegen.driver import compile_schedule
+from lathe.scheduler.passes.pipeline import PassInstrument, run_pipeline
+from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.target.required_extensions import check_extensions
 
 
-@rarely_collected()
+@with_gc_relaxed()
 def compiled(
     schedule: ScheduleView,
     config: HardwareConfig,
     constants: Mapping[str, NDArray[Any]],
-    watch: Watch | None = None,
+    watch: PassInstrument | None = None,
     products: int | None = None,
 ) -> Compiled:
     """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass.
@@ -27,10 +27,10 @@ def compiled(
     ``products`` are those that the program makes, if anybody has counted them.
     """
     check_extensions(schedule, config)
-    return emitted(complete(schedule, config, watch=watch), config, constants, products)
+    return emitted(run_pipeline(schedule, config, watch=watch), config, constants, products)
 
 
-@rarely_collected()
+@with_gc_relaxed()
 def emitted(
     completed: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
 ) -> Compiled:

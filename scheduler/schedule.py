@@ -4,61 +4,61 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from lathe.configs import HardwareConfig, load_config
-from lathe.configs.notebook import repr_html
+from lathe.configs.html_repr import repr_html
 from lathe.frontend import Computation, Tensor
-from lathe.frontend.programs import as_outputs
-from lathe.scheduler.commands.after import after
-from lathe.scheduler.commands.barrier_at import barrier_at
-from lathe.scheduler.commands.before import before
-from lathe.scheduler.commands.between import between
-from lathe.scheduler.commands.branch import branch, reduce_extent
-from lathe.scheduler.commands.cache import cache_read, cache_write
-from lathe.scheduler.commands.compute_at import compute_at, compute_root
-from lathe.scheduler.commands.copy_at import copy_at
-from lathe.scheduler.commands.distribute import distribute
-from lathe.scheduler.commands.double_buffer import double_buffer
-from lathe.scheduler.commands.emit_insn import emit_insn
-from lathe.scheduler.commands.fuse import fuse
-from lathe.scheduler.commands.host_copies import device_to_host, host_to_device
-from lathe.scheduler.commands.inline import inline
-from lathe.scheduler.commands.inline_elementwise import inline_elementwise
-from lathe.scheduler.commands.interchange import interchange
-from lathe.scheduler.commands.merge_adjacent import merge_adjacent
-from lathe.scheduler.commands.overcompute import overcompute
-from lathe.scheduler.commands.parallelize import parallelize
-from lathe.scheduler.commands.remove_dead_stores import remove_dead_stores
-from lathe.scheduler.commands.reorder import reorder
-from lathe.scheduler.commands.reorder_to_buffer import reorder_to_buffer
-from lathe.scheduler.commands.reuse_at import keep_at, reuse_at
-from lathe.scheduler.commands.reverse import reverse
-from lathe.scheduler.commands.send import receive, send
-from lathe.scheduler.commands.separate import separate
-from lathe.scheduler.commands.set_schedule import set_schedule
-from lathe.scheduler.commands.set_scope import set_scope
-from lathe.scheduler.commands.shift import shift
-from lathe.scheduler.commands.skew import skew
-from lathe.scheduler.commands.split import split
-from lathe.scheduler.commands.store_in import allocate_at, buffer, store_in
-from lathe.scheduler.commands.then import then
-from lathe.scheduler.commands.tile import tile
-from lathe.scheduler.commands.tile_for import tile_for
-from lathe.scheduler.commands.transform_layout import transform_layout, transform_layout_of
-from lathe.scheduler.commands.unroll import unroll
-from lathe.scheduler.commands.vectorize import vectorize
-from lathe.scheduler.commands.vthread import vthread
-from lathe.scheduler.history import Recorded, command, numbered
+from lathe.frontend.tensor.programs import as_outputs
+from lathe.scheduler.inspect.counts import count
+from lathe.scheduler.inspect.explain import explanation_of
+from lathe.scheduler.inspect.explanation import Explanation
+from lathe.scheduler.inspect.queries import is_legal, is_parallel, parallel_skew, smallest_shift
 from lathe.scheduler.legality.dependences import dependences
-from lathe.scheduler.legality.padding_needs import padding_needed, solve_padding
-from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.reports.counts import count
-from lathe.scheduler.reports.explain import explanation_of
-from lathe.scheduler.reports.explanation import Explanation
-from lathe.scheduler.reports.questions import is_legal, is_parallel, parallel_skew, smallest_shift
-from lathe.scheduler.state.edit import EditedStage
-from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.schedule import StageView
-from lathe.scheduler.state.stage import StageId, StageState
-from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.legality.required_pad_values import padding_needed, solve_padding
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.primitives.after import after
+from lathe.scheduler.primitives.barrier_at import barrier_at
+from lathe.scheduler.primitives.before import before
+from lathe.scheduler.primitives.between import between
+from lathe.scheduler.primitives.branch import branch, reduce_extent
+from lathe.scheduler.primitives.cache import cache_read, cache_write
+from lathe.scheduler.primitives.compute_at import compute_at, compute_root
+from lathe.scheduler.primitives.copy_at import copy_at
+from lathe.scheduler.primitives.distribute import distribute
+from lathe.scheduler.primitives.double_buffer import double_buffer
+from lathe.scheduler.primitives.emit_insn import emit_insn
+from lathe.scheduler.primitives.fuse import fuse
+from lathe.scheduler.primitives.host_copies import device_to_host, host_to_device
+from lathe.scheduler.primitives.inline import inline
+from lathe.scheduler.primitives.inline_elementwise import inline_elementwise
+from lathe.scheduler.primitives.interchange import interchange
+from lathe.scheduler.primitives.merge_adjacent import merge_adjacent
+from lathe.scheduler.primitives.overcompute import overcompute
+from lathe.scheduler.primitives.parallelize import parallelize
+from lathe.scheduler.primitives.remove_dead_stores import remove_dead_stores
+from lathe.scheduler.primitives.reorder import reorder
+from lathe.scheduler.primitives.reorder_to_buffer import reorder_to_buffer
+from lathe.scheduler.primitives.reuse_at import keep_at, reuse_at
+from lathe.scheduler.primitives.reverse import reverse
+from lathe.scheduler.primitives.send import receive, send
+from lathe.scheduler.primitives.separate import separate
+from lathe.scheduler.primitives.set_schedule import set_schedule
+from lathe.scheduler.primitives.set_scope import set_scope
+from lathe.scheduler.primitives.shift import shift
+from lathe.scheduler.primitives.skew import skew
+from lathe.scheduler.primitives.split import split
+from lathe.scheduler.primitives.store_in import allocate_at, buffer, store_in
+from lathe.scheduler.primitives.then import then
+from lathe.scheduler.primitives.tile import tile
+from lathe.scheduler.primitives.tile_for import tile_for
+from lathe.scheduler.primitives.transform_layout import transform_layout, transform_layout_of
+from lathe.scheduler.primitives.unroll import unroll
+from lathe.scheduler.primitives.vectorize import vectorize
+from lathe.scheduler.primitives.vthread import vthread
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import LoopAxis
+from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.stage import StageId, StageState
+from lathe.scheduler.schedule_ir.storage import StorageBuffer
+from lathe.scheduler.schedule_trace import TracedSchedule, command, numbered
 from lathe.scheduler.target.machine import check_machine
 
 
@@ -141,7 +141,7 @@ class Stage(EditedStage):
     emit_insn = command(emit_insn)
 
 
-class Schedule(Recorded):
+class Schedule(TracedSchedule):
     """The order in which the values of ``outputs`` are computed; ``s[C]`` is the stage that computes tensor ``C``.
 
     A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the

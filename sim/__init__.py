@@ -1,6 +1,6 @@
 """The simulator: machine state, unit models, event engine, trace and counters."""
 
-from lathe.configs.arrays import InputError
+from lathe.configs.array_args import InputError
 from lathe.isa import MachineFault
 from lathe.isa.stall import StallCause
 from lathe.sim.counters import Counters, UnitCounters

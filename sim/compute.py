@@ -1,16 +1,16 @@
 """The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators that fetch ahead of it."""
 
 from lathe.isa.table import Kind
-from lathe.sim.port import NEVER
-from lathe.sim.reader import Reader
-from lathe.sim.stall import DRAIN
+from lathe.sim.memory_port import NEVER
+from lathe.sim.read_dma import Reader
+from lathe.sim.stall_accounting import DRAIN
 from lathe.sim.timeline import COMPUTE, Timeline
 
 ISSUE, TRANSFER, FINISH = Kind.ISSUE, Kind.TRANSFER, Kind.FINISH
 
 
 class ComputeUnit:
-    """docs/timing.md, "Compute". ``advance`` starts instructions as far as their cycles are known."""
+    """docs/timing-model.md, "Compute". ``advance`` starts instructions as far as their cycles are known."""
 
     def __init__(self, timeline: Timeline, reader: Reader, pipeline: int, write_latency: int) -> None:
         self.timeline = timeline

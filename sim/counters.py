@@ -11,9 +11,9 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import AluOp, Columns, MemoryType, Opcode
 from lathe.isa.stall import StallCause
 from lathe.isa.table import TABLE, Kind
-from lathe.sim.commands import element_bytes, elements, micro_ops
 from lathe.sim.engine import Engine
-from lathe.sim.port import READ, WRITE
+from lathe.sim.memory_port import READ, WRITE
+from lathe.sim.timing_ops import element_bytes, elements, micro_ops
 from lathe.sim.trace import UNIT_NAMES
 
 # Instructions that run micro-ops and are counted among the operations of the ALU by their own names.
@@ -36,7 +36,7 @@ class UnitCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """Counts of one launch; docs/timing.md defines those of cycles.
+    """Counts of one launch; docs/timing-model.md defines those of cycles.
 
     ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out product;
     ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of all others; in

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs.host_memory import MemoryLimitError, check_room
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 
 Bytes = NDArray[np.uint8]
 

@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import END, STAGES, WRITE_BACK
-from lathe.sim.bus_errors import Answer, FaultyMemory, Watch
-from lathe.sim.commands import Commands
+from lathe.sim.bus_fault_injection import Answer, FaultyMemory, Watch
 from lathe.sim.compute import ComputeUnit
 from lathe.sim.fetch import FetchUnit
 from lathe.sim.load import LoadUnit
-from lathe.sim.port import FETCH, LOAD, MASTERS, NEVER, Port
-from lathe.sim.reader import Reader
+from lathe.sim.memory_port import FETCH, LOAD, MASTERS, NEVER, Port
+from lathe.sim.read_dma import Reader
 from lathe.sim.store import StoreUnit
 from lathe.sim.timeline import COMPUTE as COMPUTE_UNIT
 from lathe.sim.timeline import FETCH as FETCH_UNIT
 from lathe.sim.timeline import LOAD as LOAD_UNIT
 from lathe.sim.timeline import STORE as STORE_UNIT
 from lathe.sim.timeline import Timeline
+from lathe.sim.timing_ops import Commands
 
 _BEHIND = tuple(tuple((master + place) % MASTERS for place in range(1, MASTERS + 1)) for master in range(MASTERS))
 """Of each master all masters in the order in which they come behind it, itself last."""

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lathe.configs import HardwareConfig
-from lathe.configs.blas import one_blas_thread
+from lathe.configs.blas_threads import one_blas_thread
 from lathe.isa import Instruction, MachineFault, Opcode
 from lathe.isa.instructions import place
 from lathe.isa.table import TABLE, Kind, Row
 from lathe.sim.dma import Dma
 from lathe.sim.dram import Dram
 from lathe.sim.gemm import Products
-from lathe.sim.in_levels import InLevels
-from lathe.sim.micro_op_plans import IndexFault
+from lathe.sim.levelized_uops import InLevels
 from lathe.sim.micro_ops import Places
 from lathe.sim.scratchpads import Memories, Scratchpads
+from lathe.sim.uop_plan_cache import IndexFault
 
 # Cycles from an instruction's start to the check of its first micro-op's indices (docs/rtl.md, "Compute pipeline").
 INDEX_STAGE = 4

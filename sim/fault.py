@@ -10,12 +10,12 @@ import numpy as np
 from lathe.configs.memory import DECODE, END
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
 from lathe.isa.instructions import place
-from lathe.isa.launch_rules import NO_FINISH_MESSAGE, overflow_message, stream_write_message
+from lathe.isa.launch_checks import NO_FINISH_MESSAGE, overflow_message, stream_write_message
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF
-from lathe.sim.bus_errors import Answer
+from lathe.sim.bus_fault_injection import Answer
 from lathe.sim.engine import Engine
-from lathe.sim.port import NEVER, READ
-from lathe.sim.refusals import Refusals
+from lathe.sim.illegal_instructions import Refusals
+from lathe.sim.memory_port import NEVER, READ
 from lathe.sim.timeline import Timeline
 
 

@@ -4,14 +4,15 @@ from collections import deque
 
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import CUT
-from lathe.sim.port import NEVER, READ, Port, Watcher
-from lathe.sim.stall import MEMORY, QUEUE_CAUSES
+from lathe.sim.memory_port import NEVER, READ, Port, Watcher
+from lathe.sim.stall_accounting import MEMORY, QUEUE_CAUSES
 from lathe.sim.timeline import FETCH, Timeline
 from lathe.sim.transfer import burst_end
 
 
 class FetchUnit:
-    """docs/timing.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER while unknown.
+    """docs/timing-model.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER while
+    unknown.
 
     ``receive`` takes the grant of that burst; ``advance`` dispatches as far as the cycles are known. ``illegal`` is the
     first instruction that is not dispatched but refused, -1 for none, and ``refused`` the cycle of that, NEVER while

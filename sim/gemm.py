@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Gemm
-from lathe.sim.contraction import EXACT_TERMS, Contraction, Values, contractions
-from lathe.sim.micro_op_plans import Plans, require_steps
+from lathe.sim.gemm_blocking import EXACT_TERMS, Contraction, Values, contractions
 from lathe.sim.micro_ops import Ints, Nest, Places, last_writes, run_of
 from lathe.sim.scratchpads import Memories
+from lathe.sim.uop_plan_cache import Plans, require_steps
 
 # Values of the largest operand of a matrix product that are gathered at once, of several samples.
 VALUES_AT_ONCE = 1 << 22
@@ -43,7 +43,7 @@ class Products:
     def run(self, gemm: Gemm, where: Callable[[], str]) -> Sequence[Places]:
         """Carry out one instruction; the accumulators that it writes.
 
-        `where` names it in an :class:`~lathe.sim.micro_op_plans.IndexFault`.
+        `where` names it in an :class:`~lathe.sim.uop_plan_cache.IndexFault`.
         """
         if gemm.reset:
             targets = self.resets.of(gemm, where)

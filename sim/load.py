@@ -1,13 +1,13 @@
 """The load unit: an address side that runs ahead and a data side that writes the scratchpads, both in order."""
 
-from lathe.sim.port import NEVER
-from lathe.sim.reader import Reader
-from lathe.sim.stall import MEMORY
+from lathe.sim.memory_port import NEVER
+from lathe.sim.read_dma import Reader
+from lathe.sim.stall_accounting import MEMORY
 from lathe.sim.timeline import LOAD, Timeline
 
 
 class LoadUnit:
-    """docs/timing.md, "Load". ``advance`` starts instructions as far as their cycles are known."""
+    """docs/timing-model.md, "Load". ``advance`` starts instructions as far as their cycles are known."""
 
     def __init__(self, timeline: Timeline, reader: Reader, pending: int, write_latency: int) -> None:
         self.timeline = timeline

@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import writing
+from lathe.configs.html_repr import repr_html
 from lathe.configs.memory import PAGE_BYTES
-from lathe.configs.notebook import repr_html
 from lathe.isa import BusError, Columns
 from lathe.isa.encoding import decode_columns, extract_columns
 from lathe.isa.errors import NoInstructionError
-from lathe.sim.bus_errors import FaultyMemory
+from lathe.sim.bus_fault_injection import FaultyMemory
 from lathe.sim.counters import Counters
 from lathe.sim.dram import SparseMemory
-from lathe.sim.launch import launch
-from lathe.sim.refusals import Refusal, blanked
+from lathe.sim.illegal_instructions import Refusal, blanked
+from lathe.sim.run_launch import launch
 from lathe.sim.stream import RawStream, stream_for
 from lathe.sim.trace import Trace
 

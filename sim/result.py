@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lathe.configs import LatheError
 from lathe.configs.errors import shown
-from lathe.configs.notebook import repr_html
+from lathe.configs.html_repr import repr_html
 from lathe.isa import Program
 from lathe.sim.counters import Counters
 from lathe.sim.trace import Trace, TraceError

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs.arrays import InputError, array_of
+from lathe.configs.array_args import InputError, array_of
 from lathe.configs.errors import shown
 from lathe.isa import Program, Segment
 from lathe.isa.table import MOST_TOKENS
-from lathe.sim.bus_errors import FaultyMemory
+from lathe.sim.bus_fault_injection import FaultyMemory
 from lathe.sim.dram import FlatMemory
-from lathe.sim.launch import launch
 from lathe.sim.result import Result
+from lathe.sim.run_launch import launch
 
 
 def simulate_program(

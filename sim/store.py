@@ -8,8 +8,8 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from lathe.configs.memory import CUT, PACK
-from lathe.sim.port import NEVER, WRITE, Port, Watcher
-from lathe.sim.stall import MEMORY
+from lathe.sim.memory_port import NEVER, WRITE, Port, Watcher
+from lathe.sim.stall_accounting import MEMORY
 from lathe.sim.timeline import STORE, Timeline
 from lathe.sim.transfer import Transfer
 
@@ -33,7 +33,7 @@ their number."""
 
 
 class StoreUnit:
-    """docs/timing.md, "Store". ``request`` is the cycle in which the oldest packed burst's address is accepted.
+    """docs/timing-model.md, "Store". ``request`` is the cycle in which the oldest packed burst's address is accepted.
 
     ``stream`` are the bytes [first, end) that the stream lies in, ``stream_write`` the first burst that touches them.
 

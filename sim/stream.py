@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
-from lathe.configs.arrays import array_of
+from lathe.configs.array_args import array_of
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa.launch_rules import unreachable_message
+from lathe.isa.launch_checks import unreachable_message
 from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")

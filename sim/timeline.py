@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from lathe.configs.memory import DECODE
 from lathe.isa.stall import StallCause
-from lathe.sim.commands import Commands
-from lathe.sim.port import NEVER
-from lathe.sim.stall import EMPTY, MEMORY, NONE, TOKEN_CAUSES, attribute
+from lathe.sim.memory_port import NEVER
+from lathe.sim.stall_accounting import EMPTY, MEMORY, NONE, TOKEN_CAUSES, attribute
+from lathe.sim.timing_ops import Commands
 
 UNITS = 3
 LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3

@@ -36,7 +36,7 @@ class Trace:
     pushed in ``end``; fetch's entries start and end with the dispatch), ``cause`` (a :class:`StallCause`) and
     ``stalled`` (cycles that the unit had nothing to do before this entry), ``waited`` (cycles within that it waited
     for the memory).
-    docs/timing.md defines each.
+    docs/timing-model.md defines each.
     """
 
     unit: Ints

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lathe.scheduler.target.rules import RULES
+from lathe.scheduler.isel.rules import RULES
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"

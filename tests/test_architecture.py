@@ -6,11 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from every_file import ROOMS, files_of, page, sentence_of
+from gen_file_index import ROOMS, files_of, page, sentence_of
 
-from lathe.scheduler.passes.complete import PASSES
-from lathe.scheduler.passes.properties import LEGAL
-from lathe.scheduler.state.memories import SCRATCHPADS
+from lathe.scheduler.passes.invariants import LEGAL
+from lathe.scheduler.passes.pipeline import PASSES
+from lathe.scheduler.schedule_ir.memories import SCRATCHPADS
 
 ROOT = Path(__file__).parent.parent
 BLOCK_SIZES = {"batch", "block_in", "block_out"}
@@ -62,7 +62,7 @@ def test_at_most_twelve_files_lie_flat_in_the_scheduler():
 
 
 def test_every_file_is_listed_with_the_first_sentence_of_its_docstring():
-    assert page() == PAGE, "run `python docs/every_file.py`"
+    assert page() == PAGE, "run `python docs/gen_file_index.py`"
 
 
 def test_every_file_says_what_it_is_for():

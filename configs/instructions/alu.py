@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lathe.configs.alu_operations import AluOp
 from lathe.configs.encoding import ACC, Field, Format, bits
-from lathe.configs.expressions import Expression, FieldValue, Number
+from lathe.configs.field_expressions import Expression, FieldValue, Number
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.fields import HEAD, LOOPS, RESET
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row

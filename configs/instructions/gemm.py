@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lathe.configs.encoding import GEMM_BEGIN, INP, WGT, Field, Format, bits_with
-from lathe.configs.expressions import FieldValue
+from lathe.configs.field_expressions import FieldValue
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.fields import HEAD, LOOPS, RESET
 from lathe.configs.instructions.row import Kind, MicroOpIndex, Row

@@ -16,7 +16,7 @@ from lathe.configs.encoding import (
     bits_with,
 )
 from lathe.configs.encoding import RESCALE as EXTENSION
-from lathe.configs.expressions import FieldValue, MachineNumber
+from lathe.configs.field_expressions import FieldValue, MachineNumber
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.fields import HEAD, LOOPS
 from lathe.configs.instructions.row import Block, Kind, MicroOpIndex, Row

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from lathe.configs.encoding import Format
-from lathe.configs.expressions import Expression, Number
+from lathe.configs.field_expressions import Expression, Number
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 
 ALWAYS, NEVER = Number(1), Number(0)

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import NodeGroup, Operands, greatest_sum, weights_of
-from lathe.frontend.onnx.layers import Conv, ConvTranspose, Layer
-from lathe.frontend.onnx.quantised_values import Constant
+from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands, greatest_sum, weights_of
+from lathe.frontend.onnx.qdq_values import Constant
+from lathe.frontend.onnx.quant_graph import Conv, ConvTranspose, Layer
 from lathe.frontend.onnx.reading import attributes_of
-from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.onnx.windows import as_pair, windows_of
 
 
@@ -20,7 +20,7 @@ def _conv(of: Operands, group: NodeGroup) -> Layer:
     weights = _weights(of, node.input[1])
     scale = weights.scale_along(0)
     if scale is None:
-        raise Unfit("its weights have scales along another dimension than that of filters")
+        raise NotOffloadable("its weights have scales along another dimension than that of filters")
     values = weights.values
     check_groups(attributes.get("group", 1), values.shape[1:2], of.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, of.shape(node.input[0]), values.shape[2:])
@@ -35,13 +35,13 @@ def _conv(of: Operands, group: NodeGroup) -> Layer:
 def check_groups(groups: int, depth: Sequence[int], shape: Sequence[int], whole: int) -> None:
     """Raise Unfit unless data have as many channels as all groups of weights together."""
     if groups < 1 or len(shape) < 3 or not depth or depth[0] * groups != shape[1] or whole % groups:
-        raise Unfit(f"its weights in {groups} groups do not have the channels of its data")
+        raise NotOffloadable(f"its weights in {groups} groups do not have the channels of its data")
 
 
 def _weights(of: Operands, name: str) -> Constant:
     weights = of.values.constant_behind(name)
     if weights is None:
-        raise Unfit("its weights are no constants of 8 bits")
+        raise NotOffloadable("its weights are no constants of 8 bits")
     return weights
 
 
@@ -61,16 +61,16 @@ def _conv_transpose(of: Operands, group: NodeGroup) -> Layer:
     filters = weights.values.shape[1] * groups
     scale = weights.scale_along(1)
     if scale is None or (groups > 1 and weights.scale.size > 1):
-        raise Unfit("its weights have scales along another dimension than that of filters")
+        raise NotOffloadable("its weights have scales along another dimension than that of filters")
     kernel, shape, made = weights.values.shape[2:], of.shape(data), of.shape(group.output)
     if len(kernel) not in (1, 2):
-        raise Unfit(f"its windows have {len(kernel)} dimensions, not 1 or 2")
+        raise NotOffloadable(f"its windows have {len(kernel)} dimensions, not 1 or 2")
     rank = len(kernel)
     strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     reaches = [(taps - 1) * apart + 1 for taps, apart in zip(kernel, dilations, strict=True)]
     more = tuple(attributes.get("output_padding", (0,) * rank))
     if any(each >= max(pair) for each, pair in zip(more, zip(strides, dilations, strict=False), strict=False)):
-        raise Unfit("it adds more rows or columns than a step or the distance of taps leaves room for")
+        raise NotOffloadable("it adds more rows or columns than a step or the distance of taps leaves room for")
     before = _left_out(attributes, shape[2:], made[2:], reaches, strides)
     scale = np.full(filters, scale[0]) if groups > 1 else scale
     turned = _turned(weights.values, groups)

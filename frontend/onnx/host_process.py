@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lathe.configs.errors import shown
-from lathe.frontend.onnx import child
+from lathe.frontend.onnx import host_worker
 from lathe.frontend.onnx.errors import ModelError
 
 GIBIBYTES, SECONDS = "LATHE_HOST_GIBIBYTES", "LATHE_HOST_SECONDS"
@@ -94,7 +94,7 @@ class HostProcess:
         where = {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
         self.gibibytes = gibibytes
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(Path(child.__file__)), str(int(gibibytes * 2**30))],
+            [sys.executable, "-P", str(Path(host_worker.__file__)), str(int(gibibytes * 2**30))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
             env={**os.environ, **one_thread, **where},
         )  # fmt: skip
@@ -132,7 +132,7 @@ class HostProcess:
 
     def call(self, path: str, name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         """What a function of a file gives in the process, which keeps no models then. Raises EndedError."""
-        return self._asked(lambda: (child.CALL, path, name, dict(arguments)))
+        return self._asked(lambda: (host_worker.CALL, path, name, dict(arguments)))
 
     def _asked(self, request: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         seconds = limit(SECONDS)
@@ -153,8 +153,8 @@ class HostProcess:
             timer.daemon = True
             timer.start()
             try:
-                child.send(process.stdin, request())
-                while (found := child.receive(process.stdout))[0] == child.AT:
+                host_worker.send(process.stdin, request())
+                while (found := host_worker.receive(process.stdout))[0] == host_worker.AT:
                     node = found[1], found[2]
             except (EOFError, OSError):
                 crowded = len(self.known) > 1

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.groups import NodeGroup, Operands
-from lathe.frontend.onnx.layers import AveragePool, Layer, MaxPool, Mean
-from lathe.frontend.onnx.moves import requantised
+from lathe.frontend.onnx.data_movement import requantised
+from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands
+from lathe.frontend.onnx.quant_graph import AveragePool, Layer, MaxPool, Mean
 from lathe.frontend.onnx.reading import attributes_of
-from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.onnx.windows import Windows, as_pair, wide_enough, windows_of
 
 
@@ -19,7 +19,7 @@ def _max_pool(of: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, how = of.operand(node.input[0])
     if len(node.output) > 1 and node.output[1]:
-        raise Unfit("it says where the greatest values are")
+        raise NotOffloadable("it says where the greatest values are")
     windows = _windows(attributes, of.shape(data))
     pads = windows.pads
     if attributes.get("ceil_mode", 0):
@@ -35,7 +35,7 @@ def _global_average(of: Operands, group: NodeGroup) -> Layer:
     data, how = of.operand(group.core.input[0])
     size = of.shape(data)[2:]
     if len(size) not in (1, 2):
-        raise Unfit("it is no average of an image")
+        raise NotOffloadable("it is no average of an image")
     return AveragePool(
         group.name, (data,), group.output, (how,), group.how, as_pair(size, 1), (1, 1), relu=group.relu,
         nodes=group.numbers,
@@ -51,9 +51,9 @@ def _average(of: Operands, group: NodeGroup) -> Layer:
     pads = wide_enough(windows, made) if attributes.get("ceil_mode", 0) else windows.pads
     taps = windows.kernel[0] * windows.kernel[1]
     if counted.min() < 1:
-        raise Unfit("one of its windows is empty")
+        raise NotOffloadable("one of its windows is empty")
     if lcm(*np.unique(counted).tolist()) * 255 >= 2**31:
-        raise Unfit("its windows have numbers of values with too large a multiple in common")
+        raise NotOffloadable("its windows have numbers of values with too large a multiple in common")
     return AveragePool(
         group.name, (data,), group.output, (how,), group.how, windows.kernel, windows.strides, pads, group.relu,
         None if np.all(counted == taps) else counted, windows.dilations, nodes=group.numbers,
@@ -68,9 +68,9 @@ def _windows(attributes: Mapping[str, Any], shape: Sequence[int]) -> Windows:
     windows = windows_of(attributes, shape, attributes["kernel_shape"])
     same = attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
     if same and not windows.plain:
-        raise Unfit("its auto_pad is not defined with dilations")
+        raise NotOffloadable("its auto_pad is not defined with dilations")
     if same and any(taps < step for taps, step in zip(windows.kernel, windows.strides, strict=True)):
-        raise Unfit("its auto_pad takes away from the image")
+        raise NotOffloadable("its auto_pad takes away from the image")
     return windows
 
 
@@ -95,7 +95,7 @@ def _mean(of: Operands, group: NodeGroup) -> Layer:
     if axes is None and len(node.input) > 1 and node.input[1]:
         held = of.model.constant(node.input[1])
         if held is None:
-            raise Unfit("the dimensions of its average are no constants")
+            raise NotOffloadable("the dimensions of its average are no constants")
         axes = held.tolist()
     if not axes and attributes.get("noop_with_empty_axes", 0):
         axes = []

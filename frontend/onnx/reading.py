@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
 from lathe.frontend.onnx.binding import bind
-from lathe.frontend.onnx.child import names_read
+from lathe.frontend.onnx.check_model import check_model, words_of
+from lathe.frontend.onnx.check_utf8 import check_texts
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.expansion import check_expansion
-from lathe.frontend.onnx.extra import extra
 from lathe.frontend.onnx.host_process import PROCESS
-from lathe.frontend.onnx.simplifying import simplified
+from lathe.frontend.onnx.host_worker import names_read
+from lathe.frontend.onnx.inline_limits import check_expansion
+from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.simplify import simplified
 from lathe.frontend.onnx.tensor_data import check_data
-from lathe.frontend.onnx.texts import check_texts
-from lathe.frontend.onnx.validity import check_model, words_of
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.optional_imports import extra
 
 Floats = NDArray[Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from lathe.frontend.onnx import inference
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.extra import extra
-from lathe.frontend.onnx.host_tasks import TaskError, run_task
+from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.worker_tasks import TaskError, run_task
 
 MOST_VALUES = 4096
 """Values of constants that shapes may be made of."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.optional_imports import extra
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, bytes_of
 
 MOST_BYTES = (1 << 31) - (1 << 20)

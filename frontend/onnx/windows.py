@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lathe.frontend.onnx.layers import Pair, Sides
-from lathe.frontend.onnx.unfit import Unfit
+from lathe.frontend.onnx.quant_graph import Pair, Sides
+from lathe.frontend.onnx.unsupported import NotOffloadable
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequ
     """The windows of a node on data (N, C, H, W) or (N, C, L), by ``pads`` or ``auto_pad``."""
     rank = len(kernel)
     if rank not in (1, 2) or len(shape) != rank + 2:
-        raise Unfit(f"its windows have {rank} dimensions, not 1 or 2")
+        raise NotOffloadable(f"its windows have {rank} dimensions, not 1 or 2")
     strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     automatic = attributes.get("auto_pad", "NOTSET")
     pads = list(attributes.get("pads", (0,) * 2 * rank))
     written = tuple(attributes.get("kernel_shape", kernel))
     if automatic not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER") or (automatic != "NOTSET" and any(pads)):
-        raise Unfit(f"its auto_pad is {automatic!r} with pads {pads}")
+        raise NotOffloadable(f"its auto_pad is {automatic!r} with pads {pads}")
     if written != tuple(kernel) or any(len(each) != rank for each in (strides, dilations)) or len(pads) != 2 * rank:
-        raise Unfit("its windows, steps and borders are not of its weights' dimensions")
+        raise NotOffloadable("its windows, steps and borders are not of its weights' dimensions")
     before, behind = [0] * rank, [0] * rank
     if automatic == "NOTSET":
         before, behind = pads[:rank], pads[rank:]
@@ -50,10 +50,10 @@ def windows_of(attributes: Mapping[str, Any], shape: Sequence[int], kernel: Sequ
             less, more = missing // 2, missing - missing // 2
             before[axis], behind[axis] = (less, more) if automatic == "SAME_UPPER" else (more, less)
     if min(*before, *behind) < 0:
-        raise Unfit("its borders take away from the image")
+        raise NotOffloadable("its borders take away from the image")
     for axis, (taps, apart) in enumerate(zip(kernel, dilations, strict=True)):
         if shape[2 + axis] + before[axis] + behind[axis] < (taps - 1) * apart + 1:
-            raise Unfit("its windows are larger than the image with its borders")
+            raise NotOffloadable("its windows are larger than the image with its borders")
     return Windows(
         as_pair(shape[2:], 1), as_pair(kernel, 1), as_pair(strides, 1),
         (*as_pair(before, 0), *as_pair(behind, 0)), as_pair(dilations, 1),
@@ -75,7 +75,7 @@ def wide_enough(windows: Windows, made: Sequence[int]) -> Sides:
         as_pair(made, 1), windows.strides, windows.pads[:2], windows.sizes, strict=True
     ):
         if (count - 1) * step >= size + before:
-            raise Unfit("its last window begins behind the image")
+            raise NotOffloadable("its last window begins behind the image")
     behind = [
         max((count - 1) * step + windows.reach(axis) - size - before, least)
         for axis, (size, count, step, before, least) in enumerate(

@@ -3,12 +3,11 @@
 from typing import Literal, TypeAlias
 
 from lathe.configs.integers import integer
-from lathe.frontend.arithmetic import const, sum
-from lathe.frontend.compute import compute, reduce_axis
-from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import (
+from lathe.frontend.expr.arithmetic import const, sum
+from lathe.frontend.expr.errors import TensorError, shown
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import (
     Image,
     ImageLayout,
     Padding,
@@ -22,6 +21,7 @@ from lathe.frontend.operators.arguments import (
     windows,
 )
 from lathe.frontend.operators.padding import pad2d
+from lathe.frontend.tensor.compute import compute, reduce_axis
 
 KernelLayout: TypeAlias = Literal["OHWI", "OIHW", "HWIO"]
 

@@ -1,11 +1,10 @@
 """Two-dimensional depthwise convolution: each channel with kernels of its own."""
 
-from lathe.frontend.arithmetic import const, sum
-from lathe.frontend.compute import compute, reduce_axis
-from lathe.frontend.errors import TensorError
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import (
+from lathe.frontend.expr.arithmetic import const, sum
+from lathe.frontend.expr.errors import TensorError
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import (
     Image,
     ImageLayout,
     Padding,
@@ -19,6 +18,7 @@ from lathe.frontend.operators.arguments import (
     windows,
 )
 from lathe.frontend.operators.padding import pad2d
+from lathe.frontend.tensor.compute import compute, reduce_axis
 
 
 def depthwise_conv2d(

@@ -1,13 +1,13 @@
 """Operators that treat every element alike."""
 
 from lathe.configs.integers import integer
-from lathe.frontend.arithmetic import max, min
-from lathe.frontend.compute import compute
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.errors import TensorError
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import checked_dtypes, checked_rank, checked_tensor
+from lathe.frontend.expr.arithmetic import max, min
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.errors import TensorError
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import checked_dtypes, checked_rank, checked_tensor
+from lathe.frontend.tensor.compute import compute
 
 
 def add(A: Tensor, B: Tensor, *, name: str = "add") -> Tensor:

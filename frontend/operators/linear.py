@@ -1,11 +1,11 @@
 """Matrix products."""
 
-from lathe.frontend.arithmetic import sum
-from lathe.frontend.compute import compute, reduce_axis
-from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operators.arguments import checked_dtypes, checked_rank
+from lathe.frontend.expr.arithmetic import sum
+from lathe.frontend.expr.errors import TensorError, shown
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import checked_dtypes, checked_rank
 from lathe.frontend.operators.elementwise import bias_add
+from lathe.frontend.tensor.compute import compute, reduce_axis
 
 
 def matmul(A: Tensor, B: Tensor, *, transpose_b: bool = False, name: str = "matmul") -> Tensor:

@@ -1,10 +1,10 @@
 """Images with a border around them."""
 
-from lathe.frontend.arithmetic import const, select
-from lathe.frontend.compute import compute
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import Image, ImageLayout, Padding, Sides, image, in_layout, sides
+from lathe.frontend.expr.arithmetic import const, select
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import Image, ImageLayout, Padding, Sides, image, in_layout, sides
+from lathe.frontend.tensor.compute import compute
 
 
 def pad2d(

@@ -6,13 +6,12 @@ from functools import cache
 
 import numpy as np
 
-from lathe.frontend.arithmetic import max, sum
-from lathe.frontend.compute import compute, reduce_axis
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.errors import TensorError
-from lathe.frontend.nodes import Axis, Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import (
+from lathe.frontend.expr.arithmetic import max, sum
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.errors import TensorError
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Axis, Tensor
+from lathe.frontend.operators.argument_checks import (
     Image,
     ImageLayout,
     Padding,
@@ -25,6 +24,7 @@ from lathe.frontend.operators.arguments import (
 )
 from lathe.frontend.operators.padding import pad2d
 from lathe.frontend.operators.requantisation import shifted
+from lathe.frontend.tensor.compute import compute, reduce_axis
 
 
 def max_pool2d(

@@ -1,13 +1,13 @@
 """From accumulators back to 8 bits."""
 
 from lathe.configs.integers import integer
-from lathe.frontend.compute import compute
-from lathe.frontend.errors import TensorError
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import checked_dtypes
+from lathe.frontend.expr.errors import TensorError
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import checked_dtypes
 from lathe.frontend.operators.elementwise import checked_bounds, clipped
 from lathe.frontend.operators.rescaling import rescaled
+from lathe.frontend.tensor.compute import compute
 
 
 def requantise(

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.configs.integers import integer
-from lathe.frontend.arithmetic import rounding_shift
-from lathe.frontend.compute import compute
-from lathe.frontend.dtypes import DTYPES, INDEX
-from lathe.frontend.errors import TensorError, shown
-from lathe.frontend.nodes import Read, Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import checked_dtypes, checked_rank, checked_tensor
+from lathe.frontend.expr.arithmetic import rounding_shift
+from lathe.frontend.expr.dtypes import DTYPES, INDEX
+from lathe.frontend.expr.errors import TensorError, shown
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Read, Tensor
+from lathe.frontend.operators.argument_checks import checked_dtypes, checked_rank, checked_tensor
 from lathe.frontend.operators.elementwise import clipped
-from lathe.frontend.rescale_parameters import SHIFT_BITS
+from lathe.frontend.tensor.compute import compute
+from lathe.frontend.tensor.rescale_parameters import SHIFT_BITS
 
 BYTES = ("int8", "uint8")
 OPERANDS = ("int32", "int8")

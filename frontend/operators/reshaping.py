@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from math import prod
 
-from lathe.frontend.arithmetic import expression
-from lathe.frontend.compute import checked_shape, compute
-from lathe.frontend.errors import TensorError
-from lathe.frontend.nodes import Tensor
-from lathe.frontend.operand import Expr
-from lathe.frontend.operators.arguments import checked_tensor
+from lathe.frontend.expr.arithmetic import expression
+from lathe.frontend.expr.errors import TensorError
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Tensor
+from lathe.frontend.operators.argument_checks import checked_tensor
+from lathe.frontend.tensor.compute import checked_shape, compute
 
 
 def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:

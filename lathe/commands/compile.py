@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import lathe as lt
-from lathe.building import checked_builds
+from lathe.builder import validate_builds
 from lathe.commands.network_compile import compile_model
 from lathe.commands.options import (
     FILE,
@@ -33,7 +33,7 @@ from lathe.scripts import ScriptError, check_machine_of, run_script
 @config_option
 @shape_option
 @click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
-@click.option("--check", is_flag=True, help="Validate the instructions: see docs/validation.md.")
+@click.option("--check", is_flag=True, help="Validate the instructions: see docs/translation-validation.md.")
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
 @json_option
 @click.pass_context
@@ -65,12 +65,12 @@ def compile(
     if script is not None and output.exists() and output.samefile(script):
         raise ScriptError(f"output of lathe compile must be another file than {str(script)!r}, which it reads.")
     if script is not None and is_model(script):
-        with checked_builds(check):
+        with validate_builds(check):
             compile_model(script, shapes, machine, output, as_json)
         return
     check_of_models_only(**{"--shape": shapes})
     # With --json, standard output is for the JSON alone.
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), checked_builds(check):
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), validate_builds(check):
         program = digits_program(machine, batch) if script is None else script_program(script, config_name)
     if script is not None and given(ctx, "config_name"):
         check_machine_of(script, machine, [program.config], "build")

@@ -6,7 +6,7 @@ from lathe.commands.options import json_option
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.extensions import EXTENSIONS
-from lathe.configs.listing import derived_names, derived_values, given_values
+from lathe.configs.parameter_listing import derived_names, derived_values, given_values
 
 SCRATCHPADS = ("uop", "inp", "wgt", "acc")
 

@@ -16,7 +16,7 @@ from lathe.isa import MemoryType, Opcode, PagedMemory, Program, ProgramError, di
 from lathe.isa.encoding import extract_columns
 from lathe.networks.files import holds_network
 from lathe.networks.program import NetworkProgram
-from lathe.networks.steps import HostStep
+from lathe.networks.program_steps import HostStep
 from lathe.sim import RawStream
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import lathe as lt
-from lathe.building import watched_builds
+from lathe.builder import on_build
 from lathe.commands.models import note_float, shapes_of
 from lathe.commands.options import (
     FILE,
@@ -114,7 +114,7 @@ def explanations(
         machines.append(own)
 
     try:
-        with watched_builds(explained):
+        with on_build(explained):
             made = run_script(path, FUNCTIONS, "schedule", config_name)
     except lt.LatheError:
         if not found or found[-1].maps:

@@ -17,8 +17,8 @@ from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.program import NetworkProgram
-from lathe.networks.quantising import is_float
-from lathe.networks.running import NetworkResult
+from lathe.networks.quantize import is_float
+from lathe.networks.run import NetworkResult
 
 LARGEST_INTEGER = 128
 """Random whole numbers are below this."""

@@ -12,7 +12,7 @@ from lathe.isa.dram_rows import Ranges
 from lathe.isa.program import ROLES
 from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
-from lathe.networks.steps import HostStep
+from lathe.networks.program_steps import HostStep
 
 
 def compile_model(path: Path, shapes: tuple[str, ...], machine: HardwareConfig, output: Path, as_json: bool) -> None:

@@ -15,10 +15,10 @@ from lathe.configs import HardwareConfig
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.reading import Model, read_model
 from lathe.networks.comparison import Compared, compared_with_onnxruntime
-from lathe.networks.dispatch import simulate
 from lathe.networks.network import Network
-from lathe.networks.quantising import inputs_of, is_float, quantised, samples_of
-from lathe.networks.running import NetworkResult, checked
+from lathe.networks.overloads import simulate
+from lathe.networks.quantize import inputs_of, is_float, quantised, samples_of
+from lathe.networks.run import NetworkResult, checked
 from lathe.reports.result_file import write_result
 
 

@@ -17,7 +17,7 @@ from lathe.input_values import InputsFileError, read_inputs
 from lathe.networks.cosimulation import NetworkCosimulation, cosimulate_network
 from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
-from lathe.networks.running import NetworkResult, simulate_network
+from lathe.networks.run import NetworkResult, simulate_network
 from lathe.reports.result_file import write_result
 
 

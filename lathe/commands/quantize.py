@@ -11,7 +11,7 @@ from lathe.commands.terminal import console, grouped, notes, table
 from lathe.configs.atomic import check_writable, writing
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.reading import Model, read_model
-from lathe.networks.quantising import Quantised, Sample, inputs_of, quantised, samples_of
+from lathe.networks.quantize import Quantised, Sample, inputs_of, quantised, samples_of
 
 RANDOM_SAMPLES = 8
 """So many samples where none are given."""

@@ -17,7 +17,7 @@ from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
-from lathe.isa.unused_bits import unused_bits
+from lathe.isa.reserved_bits import unused_bits
 from lathe.sim import ReplayResult, read_stream
 from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays, stream_for
 

@@ -17,19 +17,19 @@ from lathe.isa import Program
 from lathe.networks.files import holds_network
 from lathe.networks.network import from_onnx
 from lathe.networks.program import NetworkProgram
+from lathe.reports.comparison_page import pair_page
 from lathe.reports.errors import ReportError
 from lathe.reports.extra import plotting_library
-from lathe.reports.launches import Run
-from lathe.reports.pair_page import pair_page
-from lathe.reports.result_file import holds_result
-from lathe.reports.run_page import run_page
-from lathe.reports.subjects import (
+from lathe.reports.report_inputs import (
     run_of_model,
     run_of_network_program,
     run_of_program,
     run_of_result_file,
     run_of_script,
 )
+from lathe.reports.result_file import holds_result
+from lathe.reports.run_model import Run
+from lathe.reports.run_page import run_page
 from lathe.reports.sweep_page import sweep_page
 from lathe.scripts import check_machine_of
 

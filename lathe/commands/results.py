@@ -13,12 +13,12 @@ import click
 from lathe.commands.options import FILE, json_option
 from lathe.commands.terminal import console, grouped, percent, print_json, table
 from lathe.configs.atomic import check_writable, write_bytes, write_text
+from lathe.sweeps.current_rows import left_out, present_rows
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.pareto import metrics_of, pareto_front
-from lathe.sweeps.present import left_out, present_rows
+from lathe.sweeps.run_sweep import flat_rows
 from lathe.sweeps.store import reading_store
-from lathe.sweeps.sweeping import flat_rows
 from lathe.sweeps.tables import SECONDS, csv_lines, workload_of
 
 WIDTH = 200

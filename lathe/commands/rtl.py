@@ -10,7 +10,7 @@ from lathe.commands.options import FILE, config_option, json_option, required_co
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable, write_text
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 if TYPE_CHECKING:
     from lathe.rtl.fit import Fit

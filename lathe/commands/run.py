@@ -10,8 +10,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
-from lathe.attribution import cycles_by_label
-from lathe.building import watched_builds
+from lathe.builder import on_build
 from lathe.commands.network_run import run_model
 from lathe.commands.options import (
     FILE,
@@ -36,6 +35,7 @@ from lathe.commands.summaries import (
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
 from lathe.configs import HardwareConfig, load_config
 from lathe.configs.atomic import check_writable
+from lathe.cycle_attribution import cycles_by_label
 from lathe.engines import CYCLE_MODEL, engine_named
 from lathe.networks.digits.job import Job, Progress, run_digits
 from lathe.networks.digits.network import DEFAULT_BATCH
@@ -176,7 +176,7 @@ def show_script(
     # With --json, standard output is for the JSON alone.
     with (
         redirect_stdout(sys.stderr) if as_json else nullcontext(),
-        watched_builds(lambda _, machine, __: machines.append(machine)),
+        on_build(lambda _, machine, __: machines.append(machine)),
     ):
         result = run_script(path, ("main",), "result", config_name)
     if isinstance(result, Result):

@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
-from lathe.attribution import ACTIVITIES, UNITS, LabelCycles, cycles_by_label
 from lathe.commands.terminal import console, grouped, percent, table
 from lathe.configs import HardwareConfig
+from lathe.cycle_attribution import ACTIVITIES, UNITS, LabelCycles, cycles_by_label
 from lathe.isa import Program
 from lathe.sim import Counters, Result
 
@@ -29,7 +29,7 @@ LEGEND = (
     "LOADs of compute (micro-ops, accumulators, parameters, tables). compute waits: cycles in which compute waited "
     "before or in one of them, mostly for: an instruction (empty), a token (load->compute, store->compute), the memory "
     "or the end of what runs (drain). share of compute: gemm + alu + transfer + compute waits, of all cycles of the "
-    "launch. See docs/timing.md."
+    "launch. See docs/timing-model.md."
 )
 """What the columns of the table of layers mean."""
 

@@ -16,10 +16,10 @@ from lathe.configs.atomic import check_writable
 from lathe.sweeps.execution import Running, check_of_one_place
 from lathe.sweeps.measurement import DIFFERENT, FAILED, NUMBERS, OK, Row
 from lathe.sweeps.pareto import pareto_front
-from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.parse_sweep import read_sweep
+from lathe.sweeps.run_sweep import run_whole
 from lathe.sweeps.specification import Search, Sweep
 from lathe.sweeps.store import is_store
-from lathe.sweeps.sweeping import run_whole
 from lathe.sweeps.tables import REASON, STATUS, point_columns, values_of
 from lathe.sweeps.workers import RETRIES
 from lathe.sweeps.workloads import WORKLOADS, known_workloads, make
@@ -90,7 +90,7 @@ def sweep(
     simulated, and becomes a row with its cycles, utilisation, efficiency, bytes and energy, and the area and clock of
     its RTL where "hardware" asks for them. Machines that cannot exist, shapes that do not fit each other, and workloads
     that do not map are rows with the reason. What no row could be right with is a mistake in the file, and nothing
-    runs. docs/sweeps.md has all that such a file may say, samples and searches among it.
+    runs. docs/design-space-exploration.md has all that such a file may say, samples and searches among it.
 
     With -o RESULTS.db each row is kept as soon as it is there. The same command goes on where it was stopped or killed,
     and `lathe results` reads the store. With another suffix the rows are CSV.

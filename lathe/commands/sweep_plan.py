@@ -4,9 +4,9 @@ from collections import Counter
 from itertools import islice
 
 from lathe.commands.terminal import console, print_json, table
+from lathe.sweeps.dry_run import COUNTED, Planned, estimate, planned
 from lathe.sweeps.execution import Running
 from lathe.sweeps.measurement import OK
-from lathe.sweeps.planning import COUNTED, Planned, estimate, planned
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.tables import point_columns, values_of_point
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from lathe.configs import HardwareConfig, load_config
-from lathe.frontend.onnx.extra import extra
-from lathe.networks.dispatch import simulate
+from lathe.frontend.onnx.optional_imports import extra
 from lathe.networks.network import from_onnx
-from lathe.networks.running import NetworkResult
+from lathe.networks.overloads import simulate
+from lathe.networks.run import NetworkResult
 
 MACHINE = "lathe16"
 """The machine that models are compiled for, unless ``config`` names another."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.host import run_on_host
 from lathe.frontend.onnx.reading import Model
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 
 Arrays = Mapping[str, NDArray[Any]]
 

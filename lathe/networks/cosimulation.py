@@ -10,7 +10,7 @@ from lathe.cosimulation import Cosimulation, cosimulate
 from lathe.input_values import blank_inputs
 from lathe.isa import Program
 from lathe.networks.program import NetworkProgram
-from lathe.networks.running import NetworkResult, run_network
+from lathe.networks.run import NetworkResult, run_network
 from lathe.sim import Result
 
 

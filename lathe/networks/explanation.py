@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lathe.autotune import explain
 from lathe.configs import HardwareConfig
 from lathe.configs.extensions import PURPOSES
-from lathe.configs.notebook import repr_html
+from lathe.configs.html_repr import repr_html
+from lathe.networks.layer_labels import owners
 from lathe.networks.lowering import Lowered
 from lathe.networks.network import Network
-from lathe.networks.owners import owners
-from lathe.networks.parts import HostPart, NpuPart
-from lathe.optimiser import explain
+from lathe.networks.partition import HostPart, NpuPart
 from lathe.scheduler import Explanation
-from lathe.scheduler.reports.explanation import purpose_of
+from lathe.scheduler.inspect.explanation import purpose_of
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
-from lathe.frontend.onnx.layers import FloatSums
+from lathe.frontend.onnx.quant_graph import FloatSums
 from lathe.isa import Program, ProgramError
-from lathe.networks.ports import Port
-from lathe.networks.steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
-from lathe.networks.windows import Windows
+from lathe.networks.im2col import Windows
+from lathe.networks.io_bindings import IOBinding
+from lathe.networks.program_steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
 
 FORM = ArchiveForm("network", "lathe network", 6)
 
@@ -80,18 +80,18 @@ def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], t
         raise foreign from None
 
 
-def _plain(port: Port) -> list[Any]:
+def _plain(port: IOBinding) -> list[Any]:
     return [*astuple(port)]
 
 
-def _port(plain: list[Any]) -> Port:
+def _port(plain: list[Any]) -> IOBinding:
     tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows, numbers, single = plain
     known = None
     if windows is not None:
         kernel, strides, dilations, pads, border = windows
         known = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), border)
     placed = None if places is None else tuple(places)
-    return Port(
+    return IOBinding(
         tensor,
         name,
         dtype,

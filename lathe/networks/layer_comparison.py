@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import reference
-from lathe.frontend.onnx.extra import extra
-from lathe.frontend.onnx.host import run_on_host
-from lathe.frontend.onnx.layers import Layer
+from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.quant_graph import Layer
 from lathe.frontend.onnx.reading import Model
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.networks.lowering import lowered
 from lathe.networks.network import Network
 

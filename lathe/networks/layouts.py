@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lathe.frontend.onnx.layers import (
+from lathe.frontend.onnx.quant_graph import (
     AveragePool,
     Concat,
     Conv,
@@ -19,7 +19,7 @@ from lathe.frontend.onnx.layers import (
     TensorProduct,
     Times,
 )
-from lathe.networks.values import IMAGE_RANKS, Shape
+from lathe.networks.lowered_values import IMAGE_RANKS, Shape
 
 _IMAGES = (AveragePool, Conv, ConvTranspose, MaxPool, Resize)
 _PLAIN = (Product, TensorProduct)

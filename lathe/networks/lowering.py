@@ -8,38 +8,38 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from lathe.frontend import Tensor, placeholder
-from lathe.frontend.onnx.layers import Conv, Layer
+from lathe.frontend.onnx.quant_graph import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
-from lathe.networks.layer_programs.context import Context, elements_of, plain_in_digits
-from lathe.networks.layer_programs.programs import program_of_layer
-from lathe.networks.layer_programs.zero_points import (
+from lathe.networks.factor_axes import digits_of
+from lathe.networks.im2col_stem import Im2colStem
+from lathe.networks.io_bindings import IOBinding
+from lathe.networks.layer_lowering.context import Context, elements_of, plain_in_digits
+from lathe.networks.layer_lowering.programs import program_of_layer
+from lathe.networks.layer_lowering.zero_points import (
     beside_zero_point,
     channels_of_zero_point,
     has_zero_point,
     without_zero_point,
 )
 from lathe.networks.layouts import read_as_image
-from lathe.networks.making_digits import digits_of
-from lathe.networks.ports import Port
-from lathe.networks.stems import Stem
-from lathe.networks.values import Array, Shape, Value, computed, filled, own_shape
+from lathe.networks.lowered_values import Array, Shape, Value, computed, filled, own_shape
 
-NO_STEMS: Mapping[str, Stem] = MappingProxyType({})
+NO_STEMS: Mapping[str, Im2colStem] = MappingProxyType({})
 
 
 @dataclass(eq=False)
 class Lowered:
     """Layers as one tensor program."""
 
-    inputs: list[Port] = field(default_factory=list)
-    outputs: list[Port] = field(default_factory=list)
+    inputs: list[IOBinding] = field(default_factory=list)
+    outputs: list[IOBinding] = field(default_factory=list)
     placeholders: list[Tensor] = field(default_factory=list)
     made: dict[str, Value] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """Of each stage that ends a layer, the layer's name in the model."""
 
-    def given(self, port: Port, is_image: bool, lanes: int, digits: tuple[Shape, ...] | None = None) -> Value:
+    def given(self, port: IOBinding, is_image: bool, lanes: int, digits: tuple[Shape, ...] | None = None) -> Value:
         """An input, of a port without a width yet; of a plain one perhaps with its dimensions in digits."""
         if digits is not None and not is_image:
             whole = tuple(chain.from_iterable(digits))
@@ -60,7 +60,7 @@ class Lowered:
         known = types[tensor]
         axis = 1 if is_image else len(known.shape) - 1
         shape = tuple(size + extra if n == axis else size for n, size in enumerate(known.shape))
-        port = Port(tensor, names.fresh(tensor), known.dtype, shape, zero_point=zero_point, extra=extra)
+        port = IOBinding(tensor, names.fresh(tensor), known.dtype, shape, zero_point=zero_point, extra=extra)
         return self.given(port, is_image, lanes)
 
     @property
@@ -80,7 +80,7 @@ def lowered(
     outputs: tuple[str, ...],
     types: Mapping[str, TensorType],
     lanes: int = 1,
-    stems: Mapping[str, Stem] = NO_STEMS,
+    stems: Mapping[str, Im2colStem] = NO_STEMS,
 ) -> Lowered:
     """The program of some layers, in which channels of images fill whole blocks of so many ``lanes``.
 
@@ -97,15 +97,15 @@ def lowered(
         known = types[tensor]
         if tensor in stems:
             stem = stems[tensor]
-            port = Port(tensor, names.fresh(tensor), known.dtype, stem.shape, windows=stem.windows)
+            port = IOBinding(tensor, names.fresh(tensor), known.dtype, stem.shape, windows=stem.windows)
             found.made[tensor] = found.given(port, True, lanes)
         elif tensor in points and tensor not in read:
-            port = Port(tensor, names.fresh(tensor), known.dtype, (lanes,), single=True)
+            port = IOBinding(tensor, names.fresh(tensor), known.dtype, (lanes,), single=True)
             found.made[tensor] = found.given(port, False, lanes)
         elif tensor in read:
             is_image = read_as_image(tensor, known.shape, layers)
             found.made[tensor] = found.given(
-                Port(tensor, names.fresh(tensor), known.dtype, known.shape, single=tensor in single),
+                IOBinding(tensor, names.fresh(tensor), known.dtype, known.shape, single=tensor in single),
                 is_image, lanes, digits.of.get(tensor),
             )  # fmt: skip
     extra_of, extended = _room_of_zero_points(layers, inputs, types, lanes), dict[_Extended, Value]()
@@ -150,8 +150,8 @@ def _made_alone(tensor: str, found: Lowered, labels: Mapping[str, str]) -> Value
     return computed(value.shape, elements_of(value), f"{labels[tensor]}.made", 1, is_image=value.is_image)
 
 
-def _output(tensor: str, known: TensorType, made: Value) -> Port:
-    port = Port(tensor, made.tensor.name, known.dtype, known.shape, more=tuple(each.name for each in made.more))
+def _output(tensor: str, known: TensorType, made: Value) -> IOBinding:
+    port = IOBinding(tensor, made.tensor.name, known.dtype, known.shape, more=tuple(each.name for each in made.more))
     if made.is_image:
         return replace(port, width=made.width, places=made.places)
     if made.axes is None:
@@ -199,7 +199,7 @@ def _operands(layer: Layer, found: Lowered, types: Mapping[str, TensorType], con
         known = types[tensor]
         is_image = made is not None and made.is_image and len(known.shape) == len(made.shape)
         whole = own_shape(known.shape, context.lanes, is_image=is_image)
-        port = Port(tensor, "", known.dtype, known.shape, whole[-1] if is_image else 0)
+        port = IOBinding(tensor, "", known.dtype, known.shape, whole[-1] if is_image else 0)
         held = context.constant(f"operand{number}", port.to_machine(layer.held))
         values.append(Value(held, known.shape, is_image))
     return tuple(values)

@@ -7,12 +7,17 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from lathe.building import are_builds_looked_at, build_with_stages
+from lathe.autotune.autoschedule import cache_for
+from lathe.autotune.cache_lock import wait_for_lock_once
+from lathe.autotune.schedule_cache import ScheduleCache
+from lathe.builder import are_builds_looked_at, build_with_stages
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
-from lathe.configs.notebook import repr_html
-from lathe.frontend.onnx.groups import Recognised
-from lathe.frontend.onnx.layers import (
+from lathe.configs.html_repr import repr_html
+from lathe.frontend.onnx.mac_counts import macs_of
+from lathe.frontend.onnx.match_layers import recognise
+from lathe.frontend.onnx.qdq_groups import Recognised
+from lathe.frontend.onnx.quant_graph import (
     Concat,
     Conv,
     ConvTranspose,
@@ -29,26 +34,21 @@ from lathe.frontend.onnx.layers import (
     TensorProduct,
     Transpose,
 )
-from lathe.frontend.onnx.product_counts import macs_of
 from lathe.frontend.onnx.reading import Model, part_of, read_model
-from lathe.frontend.onnx.recognise import recognise
-from lathe.networks.cutting import with_long_parts_cut
-from lathe.networks.folding import with_clips_folded, with_parts_folded, with_tables_joined
-from lathe.networks.kept import keep, network_key, read_kept
+from lathe.networks.fuse_layers import with_clips_folded, with_parts_folded, with_tables_joined
+from lathe.networks.im2col_stem import Im2colStem, stems_of
+from lathe.networks.layer_labels import layers_of_stages
 from lathe.networks.lowering import Lowered, lowered
-from lathe.networks.owners import layers_of_stages
-from lathe.networks.parts import HostPart, NpuPart, Part, parts_of
+from lathe.networks.network_cache import keep, network_key, read_kept
+from lathe.networks.partition import HostPart, NpuPart, Part, parts_of
 from lathe.networks.program import NetworkProgram
-from lathe.networks.sizes import check_sizes
-from lathe.networks.stems import Stem, stems_of
-from lathe.networks.steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.program_steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.size_checks import check_sizes
+from lathe.networks.split_partitions import with_long_parts_cut
 from lathe.networks.streams import UnmappedLayer, streams_of
-from lathe.optimiser.autoschedule import cache_for
-from lathe.optimiser.kept import ScheduleCache
-from lathe.optimiser.waiting import one_wait
 from lathe.scheduler import Bound, bound
+from lathe.scheduler.isel.rules import RULES, is_own
 from lathe.scheduler.target.machine import check_machine
-from lathe.scheduler.target.rules import RULES, is_own
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MOST_BOUNDS = 1 << 12
@@ -85,7 +85,7 @@ class Network:
         layers = with_parts_folded(found.layers, self.model.types, outside, self._named)
         return replace(found, layers=with_clips_folded(layers, outside, self._named))
 
-    @one_wait()
+    @wait_for_lock_once()
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
 
@@ -154,7 +154,7 @@ class Network:
         lanes, stems = max(config.block_in, config.block_out), self._stems(part.layers, config)
         return lowered(part.layers, part.inputs, part.outputs, self.model.types, lanes, stems)
 
-    def _stems(self, layers: Sequence[Layer], config: HardwareConfig) -> Mapping[str, Stem]:
+    def _stems(self, layers: Sequence[Layer], config: HardwareConfig) -> Mapping[str, Im2colStem]:
         return stems_of(layers, self.model.types, config, lambda tensor: tensor not in self.found.layers)
 
     def bound(self, layer: Layer, config: HardwareConfig) -> Bound:

@@ -6,11 +6,11 @@ from os import PathLike
 from typing import Any
 
 from lathe.configs import HardwareConfig
-from lathe.configs.notebook import repr_html
+from lathe.configs.html_repr import repr_html
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.isa import Program
 from lathe.networks.files import read_network, write_network
-from lathe.networks.steps import NpuStep, Step
+from lathe.networks.program_steps import NpuStep, Step
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from lathe.configs import LatheError
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.layers import Layer
-from lathe.networks.parts import NpuPart
-from lathe.networks.steps import NpuStep
+from lathe.frontend.onnx.quant_graph import Layer
+from lathe.networks.partition import NpuPart
+from lathe.networks.program_steps import NpuStep
 
 
 class UnmappedLayer(Exception):  # noqa: N818 - what to do next, which never leaves this room

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from lathe.reports.columns import packed, packed_lines
-from lathe.reports.launches import Run, Stream
 from lathe.reports.markup import Markup, element
 from lathe.reports.page import section
-from lathe.scheduler.nest.text import Line
-from lathe.scheduler.reports.marked_levels import marked_levels, statements_of
+from lathe.reports.run_model import Run, Stream
+from lathe.scheduler.inspect.annotated_levels import marked_levels, statements_of
+from lathe.scheduler.loop_ir.printer import Line
 
 
 def explorer_section(run: Run) -> list[Markup]:

@@ -10,7 +10,7 @@ from lathe.isa.instructions import moves_rows
 from lathe.isa.program import UOPS
 from lathe.isa.table import MEMORIES
 from lathe.reports.occupancy import Occupancy
-from lathe.scheduler.emission.footprints import Cells, Footprints
+from lathe.scheduler.stream.memory_effects import Cells, Footprints
 
 Ints = NDArray[np.int64]
 NEVER = -1

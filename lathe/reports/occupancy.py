@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import ACTIVITIES, UNITS, activity_of, busy_cycles, recorded_trace
+from lathe.cycle_attribution import ACTIVITIES, UNITS, activity_of, busy_cycles, recorded_trace
 from lathe.isa.stall import TRACK_NAMES
 from lathe.sim import Result
 

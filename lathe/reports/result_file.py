@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import recorded_trace
 from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
 from lathe.configs.atomic import writing
 from lathe.configs.errors import LatheError
+from lathe.cycle_attribution import recorded_trace
 from lathe.isa import Program
 from lathe.networks.program import NetworkProgram
 from lathe.reports.errors import ReportError

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.attribution import ACTIVITIES
 from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.cycle_attribution import ACTIVITIES
 from lathe.isa import instruction_text
-from lathe.isa.columns import Columns
+from lathe.isa.columnar_stream import Columns
 from lathe.isa.stall import TRACK_NAMES, StallCause
 from lathe.isa.table import MEMORIES, QUEUE_OF, TOKEN_FIELDS, TokenQueue, Unit
 from lathe.reports.columns import packed, packed_lines
-from lathe.reports.launches import Layer, Run, bytes_per_cycle, dram_bytes
 from lathe.reports.memory_use import memory_use
 from lathe.reports.occupancy import Occupancy, occupancy_of
+from lathe.reports.run_model import Layer, Run, bytes_per_cycle, dram_bytes
 
 Ints = NDArray[np.int64]
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from lathe.reports.explorer import explorer_section, levels_data
-from lathe.reports.launches import Run
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.run_data import run_data
+from lathe.reports.run_model import Run
+from lathe.reports.run_summary import grouped, totals
 from lathe.reports.sections import cycles_by_cause, layer_table, roofline, selected, zoom_buttons
-from lathe.reports.totals import grouped, totals
 
 SCRIPTS = (
     "table.js", "run.js", "lod.js", "timeline.js", "picture.js", "roofline.js", "layers.js", "explorer.js",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import LatheError
-from lathe.configs.listing import given_values
+from lathe.configs.parameter_listing import given_values
 from lathe.reports.columns import packed
 from lathe.reports.units import is_better_great, unit_of
 from lathe.sweeps.machines import OWN_KEYS, changed

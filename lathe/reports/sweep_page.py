@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
+from lathe.reports.run_summary import grouped
 from lathe.reports.sweep_data import sweep_data
-from lathe.reports.totals import grouped
+from lathe.sweeps.current_rows import left_out, present_rows
 from lathe.sweeps.measurement import OK
-from lathe.sweeps.present import left_out, present_rows
 from lathe.sweeps.store import StoredRow, reading_store
 
 SCRIPTS = ("table.js", "sweep.js", "points.js", "front.js", "parallel.js")

@@ -1,7 +1,7 @@
 """Points on a cluster: tasks of an existing Dask scheduler, whose workers have processes measure, as a driver does.
 
 Dask moves tasks of a worker that is gone to another one; a task that ends workers by itself is a row that says so. The
-driver writes the rows, here as everywhere. docs/sweeps.md says how a cluster is started.
+driver writes the rows, here as everywhere. docs/design-space-exploration.md says how a cluster is started.
 """
 
 import re

@@ -14,7 +14,7 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.keys import measure_content
 from lathe.sweeps.measurement import Options, Row, row_of
 from lathe.sweeps.specification import Point
-from lathe.sweeps.workers import Crew
+from lathe.sweeps.workers import WorkerPool
 
 IDLE = 600.0
 """Seconds after which a process without a task ends; the driver may have been killed."""
@@ -22,10 +22,10 @@ REMEDY = "Start fewer Dask workers on each machine."
 
 
 @dataclass(eq=False)
-class _Kept:
+class _WorkerState:
     """The process of one sweep on one thread."""
 
-    crew: Crew
+    crew: WorkerPool
     busy: Any = field(default_factory=threading.Lock)
     timer: threading.Timer | None = None
 
@@ -39,7 +39,7 @@ class _Kept:
 
 
 _LOCK = threading.Lock()
-_KEPT: dict[tuple[str, int], _Kept] = {}
+_KEPT: dict[tuple[str, int], _WorkerState] = {}
 _DISMISSED: set[str] = set()
 
 
@@ -57,13 +57,13 @@ def measure_there(sweep: str, content: tuple[Point, Options], timeout: float | N
             kept.timer.start()
 
 
-def _kept(sweep: str, timeout: float | None, retries: int) -> _Kept:
+def _kept(sweep: str, timeout: float | None, retries: int) -> _WorkerState:
     with _LOCK:
         if sweep in _DISMISSED:
             raise SweepError("A point of a sweep must be measured before it has ended, not after.")
         key = sweep, threading.get_ident()
         if key not in _KEPT:
-            _KEPT[key] = _Kept(Crew(measure_content, 1, timeout, retries))
+            _KEPT[key] = _WorkerState(WorkerPool(measure_content, 1, timeout, retries))
         return _KEPT[key]
 
 

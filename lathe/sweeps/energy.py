@@ -17,7 +17,7 @@ import yaml
 
 from lathe.configs import HardwareConfig
 from lathe.configs.errors import Fault, shown
-from lathe.configs.validation import unknown
+from lathe.configs.validate_config import unknown
 from lathe.configs.yaml_file import YamlFile, line_of, text_of
 from lathe.sim import Counters
 from lathe.sweeps.dram import presets

@@ -6,15 +6,15 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from lathe.configs import LatheError
-from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.cluster import measured_on_cluster
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.keys import measure_content
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import Options, Row, core_of, family_of, row_of
-from lathe.sweeps.sharing import memories_of
+from lathe.sweeps.share_programs import memories_of
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.workers import RETRIES, Crew, Task
+from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.workers import RETRIES, Task, WorkerPool
 
 
 def available_cores() -> int:
@@ -81,7 +81,7 @@ def measured_points(
     count = min(running.jobs or available_cores(), most)
     tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
     backlog = Backlog(tasks) if ahead is None else Backlog(tasks, ahead)
-    crew = Crew(measure_content, max(count, 1), running.timeout, running.retries)
+    crew = WorkerPool(measure_content, max(count, 1), running.timeout, running.retries)
     with closing(crew.run(backlog)) as results:
         for task, result in results:
             yield task.number, row_of(task.content[0], result, "Use fewer processes with --jobs.")

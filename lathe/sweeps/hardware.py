@@ -13,11 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lathe.autotune.schedule_cache import sources_of
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import write_text
-from lathe.optimiser.kept import sources_of
 from lathe.rtl.cache import as_built, cache_folder, held, writing_to
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 
 COUNTS = ("rtl_cells", "rtl_flip_flops", "rtl_memory_bits", "rtl_multipliers")
 """Columns of what Yosys counts in words, before anything is mapped to a technology."""

@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from lathe.autotune.schedule_cache import ROOMS, sources_of
 from lathe.configs import LatheError
-from lathe.optimiser.kept import ROOMS, sources_of
 from lathe.sweeps.energy import OWN
 from lathe.sweeps.hardware import Hardware, tools_of
 from lathe.sweeps.machines import machine_of
-from lathe.sweeps.measurable import Scripted
 from lathe.sweeps.measurement import Options, Row, measure
 from lathe.sweeps.specification import Point
+from lathe.sweeps.workload_types import Scripted
 from lathe.sweeps.workloads import known_workloads, make
 
 MEASURING = (*ROOMS, "networks", "sweeps")

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lathe.networks.program import NetworkProgram
-from lathe.networks.running import layer_rows, shares_of
-from lathe.networks.steps import NpuStep
+from lathe.networks.program_steps import NpuStep
+from lathe.networks.run import layer_rows, shares_of
 from lathe.sim import Result
-from lathe.sweeps.measurable import Compiled
+from lathe.sweeps.workload_types import Compiled
 
 Layers: TypeAlias = Mapping[str, list[Any]]
 """Columns of one length: "layer", "cycles", "bytes", and of networks "bound" and "macs"."""

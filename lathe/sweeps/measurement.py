@@ -11,19 +11,19 @@ import numpy as np
 from lathe.configs import LatheError, MemoryConfig
 from lathe.engines import simulate
 from lathe.isa.stall import CAUSES_OF, TRACK_NAMES
-from lathe.networks.dispatch import simulate as simulate_any
+from lathe.networks.overloads import simulate as simulate_any
 from lathe.networks.program import NetworkProgram
-from lathe.networks.steps import HostStep
+from lathe.networks.program_steps import HostStep
 from lathe.sim import Counters
 from lathe.sweeps.energy import energies, energy_table
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers
 from lathe.sweeps.layers import Layers, layers_of
 from lathe.sweeps.machines import Machine, machine_of
-from lathe.sweeps.measurable import Compiled, Measurable
-from lathe.sweeps.sharing import Shared
+from lathe.sweeps.share_programs import Shared
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workers import Lost
+from lathe.sweeps.workload_types import Compiled, Measurable
 from lathe.sweeps.workloads import make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"

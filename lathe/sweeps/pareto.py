@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lathe.configs.validation import unknown
+from lathe.configs.validate_config import unknown
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.tables import workload_of
 

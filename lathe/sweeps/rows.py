@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lathe.configs.notebook import repr_html
+from lathe.configs.html_repr import repr_html
 
 
 class SweepRows(list[dict[str, Any]]):

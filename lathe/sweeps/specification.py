@@ -18,7 +18,7 @@ The form of the file, with every key that it may have::
       - digits: {batch: 8}
       - onnx: {path: resnet18.onnx}      # and models, layers of SCALE-Sim's topologies, functions in Python
     sample: {points: 100, seed: 0}       # so many points of the grid instead of all; or search:, see `search.py`
-    schedules: each                      # or shared, see `sharing.py`
+    schedules: each                      # or shared, see `share_programs.py`
     budget: 12                           # schedules that are tried for each operator, 1 unless given
     metrics: [cycles, energy_pj]         # the columns of numbers, all unless given
     energy: mine.yaml                    # energies of actions instead of Lathe's own, see `energy.py`

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from lathe.configs.errors import Fault, shown
-from lathe.configs.validation import unknown
+from lathe.configs.validate_config import unknown
 from lathe.configs.yaml_file import NotYamlError, YamlFile, line_of, value_of
 from lathe.sweeps.specification import Axis, Span
 

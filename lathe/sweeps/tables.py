@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from lathe.configs.atomic import FileError, check_writable, unwritable, write_text
-from lathe.configs.validation import all_keys
+from lathe.configs.validate_config import all_keys
 from lathe.sweeps.machines import OWN_KEYS
 from lathe.sweeps.measurement import NUMBERS, Row
 from lathe.sweeps.specification import Point, Sweep

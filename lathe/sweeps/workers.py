@@ -86,7 +86,7 @@ class _Worker:
 
 
 @dataclass(eq=False)
-class Crew:
+class WorkerPool:
     """So many processes that apply ``function`` to tasks' contents.
 
     ``timeout``: seconds that one task may take. ``retries``: how often a task is begun anew whose process has ended.

@@ -12,9 +12,9 @@ from typing import Any, Literal, NewType, TypeAlias, get_args
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend import operators as op
 from lathe.networks.digits.network import DEFAULT_BATCH, digits_network
-from lathe.sweeps.measurable import Measurable, Model, Scripted, TensorProgram
+from lathe.sweeps.scalesim import Convolution, Product, layer_of
 from lathe.sweeps.specification import Parameter
-from lathe.sweeps.topologies import Convolution, Product, layer_of
+from lathe.sweeps.workload_types import Measurable, Model, Scripted, TensorProgram
 
 Border = NewType("Border", int)
 """Rows and columns around an image, which may be none; every other number of a workload is at least 1."""

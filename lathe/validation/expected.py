@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Axis, Computation, Tensor, interval
-from lathe.frontend.computation_arrays import evaluate_computation
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.nodes import AxisRef, Read, Undef
-from lathe.frontend.operand import Expr, walk
-from lathe.frontend.substitution import with_children
-from lathe.scheduler.algorithm.undefined import defined
-from lathe.scheduler.emission.compiled import Compiled
-from lathe.scheduler.state.stage import StageState
-from lathe.scheduler.target.reused_cells import find_aliases
-from lathe.scheduler.target.sums_in_place import begun_sums
+from lathe.frontend.arith.substitution import with_children
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.expr_base import Expr, walk
+from lathe.frontend.expr.nodes import AxisRef, Read, Undef
+from lathe.frontend.interpreter.computation_arrays import evaluate_computation
+from lathe.scheduler.allocation.in_place_aliasing import find_aliases
+from lathe.scheduler.codegen.compiled_program import Compiled
+from lathe.scheduler.layout.accumulate_in_place import begun_sums
+from lathe.scheduler.rewriting.undef import defined
+from lathe.scheduler.schedule_ir.stage import StageState
 from lathe.validation.sampling import Ints, Range, Sampler
 from lathe.validation.sensitivity import Readers, computes, is_wide, telling_octaves
 

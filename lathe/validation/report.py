@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lathe.frontend import Tensor
 from lathe.isa import instruction_text
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.errors import ValidationError
 from lathe.validation.expected import Expectation
 from lathe.validation.sampling import Sampler

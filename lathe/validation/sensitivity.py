@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Computation, Tensor, reads_data
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.evaluation import Evaluator
-from lathe.frontend.nodes import Read, Reduce, Select
-from lathe.frontend.operand import Expr, walk
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.evaluation import Evaluator
+from lathe.frontend.expr.expr_base import Expr, walk
+from lathe.frontend.expr.nodes import Read, Reduce, Select
 
 Readers = dict[Tensor, list[tuple[Computation, tuple[Tensor, ...]]]]
 """For each tensor the computations that read it, with the tensors that they make."""

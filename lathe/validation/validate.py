@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from lathe.frontend import Tensor
 from lathe.isa import verify
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.errors import ValidationError
-from lathe.validation.runs import validate_runs
-from lathe.validation.stream import validate_stream
+from lathe.validation.end_to_end import validate_runs
+from lathe.validation.stream_validator import validate_stream
 
 
 def validate(compiled: Compiled, outputs: Sequence[Tensor], seed: int = 0) -> None:

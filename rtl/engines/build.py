@@ -17,9 +17,9 @@ from pathlib import Path
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
 from lathe.rtl.cache import as_built, cache_folder, held, writing_to
-from lathe.rtl.engines.shared import header
+from lathe.rtl.derived_widths import RtlError
+from lathe.rtl.engines.abi import header
 from lathe.rtl.engines.waveform import verilator_options, without_lanes
-from lathe.rtl.geometry import RtlError
 from lathe.rtl.verilog import TOP, verilog
 
 HERE = Path(__file__).parent

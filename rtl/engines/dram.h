@@ -1,4 +1,4 @@
-// The memory behind the AXI4 port: the DRAM of docs/timing.md, or one with random stalls. lathe.rtl.engines.dram is the
+// The memory behind the AXI4 port: the DRAM of docs/timing-model.md, or one with random stalls. lathe.rtl.engines.dram is the
 // same in Python, and tests/rtl/test_dram.py holds the two together.
 
 #pragma once

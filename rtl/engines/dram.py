@@ -1,4 +1,4 @@
-"""The memory behind the bus, in Python: the DRAM of docs/timing.md, or one with random stalls.
+"""The memory behind the bus, in Python: the DRAM of docs/timing-model.md, or one with random stalls.
 
 `dram.h` is the same for compiled machines; tests/rtl/test_dram.py holds the two, and the simulator's, together.
 """
@@ -8,9 +8,9 @@ from collections import deque
 from lathe.configs import MemoryConfig
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.fault import BusError
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
+from lathe.rtl.engines.axi_checker import Address, ReadBeat, Response, WriteBeat
 from lathe.rtl.engines.launch import BrokenRunError
-from lathe.rtl.engines.protocol import Address, ReadBeat, Response, WriteBeat
 
 OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
 

@@ -1,6 +1,6 @@
 // What surrounds the Verilated accelerator: clock, reset, the host's bus, the memory of dram.h behind the AXI4 port, and
 // the recording of traces and counts. Everything that happens in a cycle happens here; Python calls it for whole
-// launches. shared.h is written by the build (lathe.rtl.engines.shared).
+// launches. shared.h is written by the build (lathe.rtl.engines.abi).
 
 #include <cstdint>
 #include <cstring>

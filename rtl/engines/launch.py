@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa.fault import BusError, FaultCode
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 
 Ints = NDArray[np.int64]
 
@@ -24,7 +24,7 @@ class Launch:
     ``memory`` is not changed. ``insn_addr`` is a byte address; ``count`` instructions; ``tokens`` of the four queues.
     ``memory_end``: accesses at this byte or beyond are answered with an error (None: memory without an end). ``error``:
     an error to inject. ``stalls``: seed of random stalls on every channel, and of read beats of different ids
-    interleaved; None for the memory of docs/timing.md.
+    interleaved; None for the memory of docs/timing-model.md.
     ``reset_at``: the cycle in which to reset the machine, after which the launch begins anew. ``most_cycles``: give up
     after so many. ``trace``: record what each instruction did when. ``wave``: a file for the waveform, by its suffix.
     """
@@ -48,7 +48,7 @@ class Trace:
 
     ``unit``: where it went (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``, ``dispatch_stalled``: the
     cycle of fetch, and how long and why fetch waited before it; ``start``, ``end``, ``cause``, ``stalled``, ``waited``:
-    as docs/timing.md defines them, causes by number.
+    as docs/timing-model.md defines them, causes by number.
     """
 
     unit: Ints

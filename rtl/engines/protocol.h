@@ -1,5 +1,5 @@
-// The rules of the memory port, watched in every cycle, as lathe.rtl.engines.protocol does; see there. The rules'
-// numbers and the bus's constants are in shared.h, which the build writes (lathe.rtl.engines.shared).
+// The rules of the memory port, watched in every cycle, as lathe.rtl.engines.axi_checker does; see there. The rules'
+// numbers and the bus's constants are in shared.h, which the build writes (lathe.rtl.engines.abi).
 
 #pragma once
 

@@ -9,18 +9,18 @@ from amaranth.sim import Simulator
 
 from lathe.configs import HardwareConfig
 from lathe.rtl.cache import as_built
-from lathe.rtl.engines.bench import Bench, Benched
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.engines.compiled.machine import Machine, compiled
 from lathe.rtl.engines.launch import Launch, Outcome
+from lathe.rtl.engines.testbench import Bench, Benched
 from lathe.rtl.engines.waveform import ShownChanges
-from lathe.rtl.geometry import Geometry
 
 
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     """Run launches one after the other on one machine, without a reset between them; each has its own memory.
 
     The machine is its netlist as one Python function; for a waveform, it is Amaranth's own simulator that runs it.
-    Raises :class:`~lathe.rtl.geometry.RtlError` for machines that cannot be built.
+    Raises :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built.
     """
     if any(launch.wave is not None for launch in launches):
         return run_in_amaranth(config, *launches)

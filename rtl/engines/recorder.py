@@ -4,7 +4,7 @@ from collections import Counter
 
 from lathe.isa.table import MemoryType
 from lathe.rtl.engines.launch import Trace
-from lathe.rtl.operations import OPERATIONS
+from lathe.rtl.trace_opcodes import OPERATIONS
 
 
 class _Track:

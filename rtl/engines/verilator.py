@@ -11,17 +11,17 @@ import numpy as np
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import PAGE_BYTES
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.table import MemoryType
+from lathe.rtl.derived_widths import RtlError
+from lathe.rtl.engines.abi import TRACE_COLUMNS, End, LatheCounts, LatheLaunch, LatheTrace
+from lathe.rtl.engines.axi_checker import ProtocolError, Rule
 from lathe.rtl.engines.build import library
 from lathe.rtl.engines.dram import first_state
 from lathe.rtl.engines.host import REPORT, report, settings
 from lathe.rtl.engines.launch import BrokenRunError, Launch, Outcome, Trace
-from lathe.rtl.engines.protocol import ProtocolError, Rule
-from lathe.rtl.engines.shared import TRACE_COLUMNS, End, LatheCounts, LatheLaunch, LatheTrace
-from lathe.rtl.geometry import RtlError
-from lathe.rtl.operations import OPERATIONS
 from lathe.rtl.registers import BY_NAME
+from lathe.rtl.trace_opcodes import OPERATIONS
 
 _BROKEN = {
     End.TOO_LONG: "it did not come to an end within {most} cycles",
@@ -32,7 +32,7 @@ _BROKEN = {
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     """Run launches one after the other on one machine, without a reset between them; each has its own memory.
 
-    Raises :class:`~lathe.rtl.geometry.RtlError` when the machine cannot be built, or not here.
+    Raises :class:`~lathe.rtl.derived_widths.RtlError` when the machine cannot be built, or not here.
     """
     wave = next((launch.wave for launch in launches if launch.wave is not None), None)
     called = _loaded(library(config, None if wave is None else Path(wave).suffix))

@@ -13,10 +13,10 @@ from lathe.configs.atomic import write_text
 from lathe.configs.integers import integer
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.cache import cache_folder, writing_to
+from lathe.rtl.derived_widths import Geometry, RtlError
+from lathe.rtl.fit.lut_multipliers import TO_LUTS, multipliers_of, with_products_of_luts
 from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
-from lathe.rtl.fit.soft_products import TO_LUTS, multipliers_of, with_products_of_luts
 from lathe.rtl.fit.tools import run, versions
-from lathe.rtl.geometry import Geometry, RtlError
 from lathe.rtl.verilog import TOP, Top
 
 

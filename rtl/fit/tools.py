@@ -5,7 +5,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 
 # Package: the module and the function that run the tool.
 PACKAGES = {

@@ -1,8 +1,8 @@
 """What a buffer of the user's must be: in one memory, of one dtype, and allocated in a loop that is there."""
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.schedule import ScheduleView
-from lathe.scheduler.state.stored import storages_of
+from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.user_buffers import storages_of
 
 
 def check_buffers(schedule: ScheduleView, command: str) -> None:

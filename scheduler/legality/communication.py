@@ -2,11 +2,11 @@
 
 from lathe.isa import Unit
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.memories import DRAM
-from lathe.scheduler.state.schedule import StageView
-from lathe.scheduler.state.signals import UNITS, unit_of_stage
-from lathe.scheduler.state.stage import Signal
+from lathe.scheduler.schedule_ir.loops import LoopAxis
+from lathe.scheduler.schedule_ir.memories import DRAM
+from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.stage import SyncOp
+from lathe.scheduler.schedule_ir.sync import UNITS, unit_of_stage
 
 
 def check_communication(stage: StageView, command: str) -> None:
@@ -44,7 +44,7 @@ def _check_loop(stage: StageView, loop: LoopAxis, what: str, cause: str, command
         )
 
 
-def _check_signal(stage: StageView, signal: Signal, command: str) -> None:
+def _check_signal(stage: StageView, signal: SyncOp, command: str) -> None:
     """Raises ScheduleError unless a signal's loop and queue are there."""
     cause = "barrier_at" if signal.kind == "barrier" else signal.kind
     if signal.axis is not None:

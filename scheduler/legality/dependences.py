@@ -5,10 +5,10 @@ from typing import Literal
 
 import islpy as isl
 
-from lathe.configs.notebook import repr_html
-from lathe.frontend.polyhedra import access_of, domain_of, is_exact
-from lathe.scheduler.answers import answerable
-from lathe.scheduler.state.schedule import ScheduleView
+from lathe.configs.html_repr import repr_html
+from lathe.frontend.arith.polyhedra import access_of, domain_of, is_exact
+from lathe.scheduler.query_results import answerable
+from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

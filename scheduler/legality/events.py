@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import evaluate, reads_data
-from lathe.frontend.indices.conditions import guards_of
-from lathe.frontend.indices.linear import LoopVariable
-from lathe.frontend.nodes import Guard, axes_of
-from lathe.frontend.operand import Expr
-from lathe.scheduler.answers import TooHard
-from lathe.scheduler.nest.times import NO_TAG, Occurrence, Tag, values_on
+from lathe.frontend.arith.conditions import guards_of
+from lathe.frontend.arith.linear import LoopVariable
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Guard, axes_of
+from lathe.scheduler.loop_ir.timestamps import NO_TAG, Occurrence, Tag, values_on
+from lathe.scheduler.query_results import QueryBudgetExceeded
 
 Ints = NDArray[np.int64]
 
@@ -166,7 +166,7 @@ class Use:
         return frozenset(found)
 
 
-def _too_many() -> TooHard:
-    return TooHard(
+def _too_many() -> QueryBudgetExceeded:
+    return QueryBudgetExceeded(
         f"with {LARGEST} reads and writes of cells", "Let stages compute less, or give each value a cell of its own."
     )

@@ -5,24 +5,24 @@ iterations update the same accumulator. Cells that several iterations compute ag
 buffers inside a loop belong to one iteration.
 """
 
-from lathe.scheduler.answers import Answer, answerable
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
-from lathe.scheduler.legality.folded_cells import FoldedCells
-from lathe.scheduler.legality.own_cells import OwnCells
-from lathe.scheduler.legality.question import Order, first_lost
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.partition import partition
-from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.nest.placement import Placement
-from lathe.scheduler.nest.times import occurrences_of
-from lathe.scheduler.state.loops import LoopAxis
-from lathe.scheduler.state.schedule import ScheduleView, StageView
-from lathe.scheduler.state.stored import storages_of, values_stay
+from lathe.scheduler.legality.reaching_write_query import Ordering, first_lost
+from lathe.scheduler.legality.reaching_writes import DirectAccesses
+from lathe.scheduler.legality.storage_folding import FoldedAccesses
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.loop_ir.partition import partition
+from lathe.scheduler.loop_ir.stage_region import StageRegion
+from lathe.scheduler.loop_ir.timestamps import occurrences_of
+from lathe.scheduler.query_results import Answer, answerable
+from lathe.scheduler.schedule_ir.loops import LoopAxis
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, storages_of
 
 
 def check_marked_loops(schedule: ScheduleView, command: str) -> None:
     """Raises ParallelismError, with a witness, if a marked loop is parallel no more."""
-    marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.marks.items()]
+    marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.annotations.items()]
     if not marked:
         return
     placed = place_stages(schedule)
@@ -45,7 +45,7 @@ def parallel_loop(
     schedule: ScheduleView,
     stage: StageView,
     loop: LoopAxis,
-    placed: dict[StageView, Placement],
+    placed: dict[StageView, StageRegion],
     *,
     updates_commute: bool = False,
 ) -> Answer:
@@ -57,7 +57,7 @@ def parallel_loop(
     if loop.kind == "reduce" and not updates_commute:
         return _reduction(stage, loop, placed[stage])
     here = placed[stage]
-    order = Order.without(here, loop)
+    order = Ordering.without(here, loop)
     depth = len(order.outside) + len(order.free)
     inside = [each for each in schedule.stages if placed[each].around[:depth] == here.around[:depth]]
     for each in inside if not updates_commute else []:
@@ -72,11 +72,11 @@ def parallel_loop(
     for reader in inside:
         for read in reader.state.computation.reads:
             producer = schedule.maker(read.tensor)
-            if producer not in inside or producer is None or not values_stay(producer):
+            if producer not in inside or producer is None or not outlives_iteration(producer):
                 continue
             with answerable(question):
                 verdict = first_lost(
-                    OwnCells.in_iterations(placed[producer], placed[reader], read, depth, placed), order
+                    DirectAccesses.in_iterations(placed[producer], placed[reader], read, depth, placed), order
                 )
             if verdict is not None:
                 witness = verdict.found
@@ -87,7 +87,7 @@ def parallel_loop(
     return Answer(True, "no iteration reads what another makes", None)
 
 
-def _shared_cell(schedule: ScheduleView, order: Order, placed: dict[StageView, Placement], question: str) -> str:
+def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView, StageRegion], question: str) -> str:
     """A sentence on a cell that two iterations of a loop of a stage use, at least one to write it; "" if none is.
 
     Buffers that are allocated in the loop, or in one inside it, belong to one iteration.
@@ -100,18 +100,18 @@ def _shared_cell(schedule: ScheduleView, order: Order, placed: dict[StageView, P
     for buffer, allocated in stored.items():
         place = schedule.allocations.get(buffer)
         if place is not None:
-            inside = Order.without(placed[schedule.at(place)], place.axis)
+            inside = Ordering.without(placed[schedule.at(place)], place.axis)
             if [*inside.outside, *inside.free][: len(loops)] == loops:
                 continue
         with answerable(question):
-            verdict = first_lost(FoldedCells(schedule, allocated, occurrences, end), order)
+            verdict = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), order)
         if verdict is not None:
             cell = ", ".join(map(str, verdict.cell))
             return f"two iterations use cell {buffer.name}[{cell}], which one of them writes"
     return ""
 
 
-def _reduction(stage: StageView, loop: LoopAxis, placement: Placement) -> Answer:
+def _reduction(stage: StageView, loop: LoopAxis, placement: StageRegion) -> Answer:
     variables = placement.loops.of_leaf[loop]
     if all(variable.extent == 1 for variable in variables):
         return Answer(True, "it has one iteration", None)

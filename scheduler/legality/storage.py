@@ -2,16 +2,16 @@
 
 from functools import partial
 
-from lathe.scheduler.answers import answerable
 from lathe.scheduler.errors import LegalityError, StorageWitness
-from lathe.scheduler.legality.folded_cells import FoldedCells, storage_of
-from lathe.scheduler.legality.question import Order, Verdict, first_lost
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.partition import partition
-from lathe.scheduler.nest.times import occurrences_of
-from lathe.scheduler.state.neighbours import makers_of, reached, readers_of
-from lathe.scheduler.state.schedule import ScheduleView, StageView
-from lathe.scheduler.state.stored import Allocated, storages_of
+from lathe.scheduler.legality.reaching_write_query import Ordering, Violation, first_lost
+from lathe.scheduler.legality.storage_folding import FoldedAccesses, storage_of
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.partition import partition
+from lathe.scheduler.loop_ir.timestamps import occurrences_of
+from lathe.scheduler.query_results import answerable
+from lathe.scheduler.schedule_ir.dataflow_graph import makers_of, reached, readers_of
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 
 def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] | None = None) -> None:
@@ -28,12 +28,12 @@ def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] 
         users = " and ".join(stage.name for stage in allocated.users)
         place = f"in buffer {allocated.buffer.name}"
         with answerable(f"whether values of {users} stay {place} until they are read after {command}"):
-            verdict = first_lost(FoldedCells(schedule, allocated, occurrences, end), Order())
+            verdict = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), Ordering())
         if verdict is not None:
             raise _refusal(schedule, allocated, verdict, command)
 
 
-def _needs_check(schedule: ScheduleView, allocated: Allocated, changed: set[StageView] | None) -> bool:
+def _needs_check(schedule: ScheduleView, allocated: UserBuffer, changed: set[StageView] | None) -> bool:
     stages = allocated.users
     shared = len(stages) > 1 or allocated.buffer in schedule.allocations
     if not shared and not storage_of(stages[0]).folds(allocated.shape):
@@ -41,7 +41,7 @@ def _needs_check(schedule: ScheduleView, allocated: Allocated, changed: set[Stag
     return changed is None or bool(_concerned(schedule, allocated) & changed)
 
 
-def _concerned(schedule: ScheduleView, allocated: Allocated) -> set[StageView]:
+def _concerned(schedule: ScheduleView, allocated: UserBuffer) -> set[StageView]:
     """The stages whose place and loops decide when a buffer's values are written and read."""
 
     def onward(stage: StageView) -> list[StageView]:
@@ -55,7 +55,7 @@ def _concerned(schedule: ScheduleView, allocated: Allocated) -> set[StageView]:
     )  # what is computed inside a stage's loops, or no longer is, orders its statements
 
 
-def _refusal(schedule: ScheduleView, allocated: Allocated, verdict: Verdict, command: str) -> LegalityError:
+def _refusal(schedule: ScheduleView, allocated: UserBuffer, verdict: Violation, command: str) -> LegalityError:
     witness, name = verdict.found, allocated.buffer.name
     if not isinstance(witness, StorageWitness):  # the value itself, from another life of the buffer
         place = schedule.allocations[allocated.buffer]

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import islpy as isl
 
-from lathe.frontend.nodes import Axis, ReadAccess
-from lathe.frontend.polyhedra import access_of, existing_cells
+from lathe.frontend.arith.polyhedra import access_of, existing_cells
+from lathe.frontend.expr.nodes import Axis, ReadAccess
 from lathe.scheduler.errors import StorageWitness, Witness
-from lathe.scheduler.nest.instances import instances, values_of
-from lathe.scheduler.nest.placement import Placement
-from lathe.scheduler.nest.times import Occurrence
-from lathe.scheduler.state.schedule import StageView
+from lathe.scheduler.loop_ir.instances import instances, values_of
+from lathe.scheduler.loop_ir.stage_region import StageRegion
+from lathe.scheduler.loop_ir.timestamps import Occurrence
+from lathe.scheduler.schedule_ir.schedule import StageView
 
 
 def reads_missing(
-    maker: Placement, reader: Placement, reads: Sequence[ReadAccess], iteration: isl.Set, cell: isl.Set
+    maker: StageRegion, reader: StageRegion, reads: Sequence[ReadAccess], iteration: isl.Set, cell: isl.Set
 ) -> Witness:
     """The first instance in an iteration of outer loops of the reader that reads a cell of the maker.
 

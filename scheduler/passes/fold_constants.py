@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from lathe.scheduler.algorithm.folding import folded
-from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.schedule import StageView
-from lathe.scheduler.target.rule_choice import has_own_rule
+from lathe.scheduler.isel.select_rule import has_own_rule
+from lathe.scheduler.rewriting.constant_folding import folded
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.target.target import Target
 
 

@@ -1,8 +1,8 @@
 """Stages of several outputs become one for each: the machine computes one output after the other."""
 
-from lathe.scheduler.commands.one_output import split_by_output, tied_stage
-from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.primitives.split_tuple import split_by_output, tied_stage
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.target.target import Target
 
 
@@ -14,4 +14,4 @@ def split_outputs(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one
             continue
         stages, changes = split_by_output(schedule, stage, 0)
         schedule.put(changes)
-        schedule.arrange(stages)
+        schedule.reorder_stages(stages)

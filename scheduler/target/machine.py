@@ -1,7 +1,7 @@
 """What is a machine."""
 
 from lathe.configs import HardwareConfig
-from lathe.frontend.errors import shown
+from lathe.frontend.expr.errors import shown
 from lathe.scheduler.errors import BuildError
 
 

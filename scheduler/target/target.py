@@ -6,13 +6,13 @@ from functools import cached_property
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
-from lathe.frontend.nodes import Computation, Read
+from lathe.frontend.expr.nodes import Computation, Read
 from lathe.isa import Unit
-from lathe.scheduler.state.memories import DATA, NEAR, SCRATCHPADS, UNIT_OF_SCOPE, WEIGHTS
-from lathe.scheduler.target.element import Element, depth_of, element_of
-from lathe.scheduler.target.products import Product
-from lathe.scheduler.target.rescaling import own_operands
-from lathe.scheduler.target.rules import RULES
+from lathe.scheduler.isel.rules import RULES
+from lathe.scheduler.layout.match_gemm import GemmMatch
+from lathe.scheduler.layout.rescaling import own_operands
+from lathe.scheduler.layout.vector_type import VectorType, depth_of, element_of
+from lathe.scheduler.schedule_ir.memories import ACC, INP, SCRATCHPADS, UNIT_OF_SCOPE, WGT
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Scratchpad:
     """A scratchpad of ``depth`` elements that instructions of ``unit`` write."""
 
     name: str
-    element: Element
+    element: VectorType
     depth: int
     unit: Unit
 
@@ -48,29 +48,29 @@ class Target:
     @property
     def near(self) -> Scratchpad:
         """The memory in which results are computed."""
-        return self.memories[NEAR]
+        return self.memories[ACC]
 
     @property
     def data(self) -> Scratchpad:
         """The memory from which products read data."""
-        return self.memories[DATA]
+        return self.memories[INP]
 
     @property
     def weights(self) -> Scratchpad:
         """The memory from which products read weights."""
-        return self.memories[WEIGHTS]
+        return self.memories[WGT]
 
-    def memory_of(self, product: Product | None, read: Read, computation: Computation | None = None) -> Scratchpad:
+    def memory_of(self, product: GemmMatch | None, read: Read, computation: Computation | None = None) -> Scratchpad:
         """The memory in which what a computation reads must be: a matrix product, or None for any other.
 
         Of any other, the parameters and tables of a ``computation`` that is a rescaling are in memories of their own.
         """
         if product is None:
             own = {} if computation is None else own_operands(computation, self.config)
-            return self.memories[own.get(read, NEAR)]
+            return self.memories[own.get(read, ACC)]
         return self.data if read is product.data else self.weights
 
-    def element_in(self, scope: str) -> Element:
+    def element_in(self, scope: str) -> VectorType:
         """The shape of the elements of a memory; those in DRAM are stored from where they are computed."""
         return element_of(self.config, scope)
 

@@ -90,7 +90,7 @@ def verdicts(result):
 
 
 def test_the_first_programs_of_the_manual(tmp_path):
-    text = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     (tmp_path / "s.py").write_text("".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
     result = run("s.py")
     assert result.exit_code == 0

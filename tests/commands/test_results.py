@@ -100,7 +100,7 @@ def test_a_parameter_that_is_also_a_machines_has_a_column_of_its_own(tmp_path):
 
 def test_the_rows_of_another_version_are_measured_again(store, tmp_path, monkeypatch):
     before = json.loads(run("results", store, "--json").stdout)
-    monkeypatch.setattr("lathe.sweeps.sweeping.measuring_sources", lambda _: "other sources")
+    monkeypatch.setattr("lathe.sweeps.run_sweep.measuring_sources", lambda _: "other sources")
     assert run("sweep", tmp_path / "sweep.yaml", "-o", store, "--jobs", 1).exit_code == 0
     after = json.loads(run("results", store, "--json").stdout)
     assert len(after) == 12

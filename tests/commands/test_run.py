@@ -9,7 +9,7 @@ import pytest
 from invoked import lathe
 
 import lathe as lt
-from lathe.attribution import UNITS, cycles_by_label
+from lathe.cycle_attribution import UNITS, cycles_by_label
 from lathe.networks.digits import job as job_module
 from lathe.networks.digits.job import run_digits
 

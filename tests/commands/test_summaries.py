@@ -14,7 +14,7 @@ COLUMNS = ("load", "gemm", "alu", "transfer", "store", "compute waits", "mostly 
 
 def test_every_column_is_explained_beneath_the_table_and_in_the_document():
     assert all(re.search(rf"\b{column}\b", LEGEND) for column in COLUMNS)
-    text = (Path(lt.__file__).resolve().parents[1] / "docs" / "timing.md").read_text(encoding="utf-8")
+    text = (Path(lt.__file__).resolve().parents[1] / "docs" / "timing-model.md").read_text(encoding="utf-8")
     defined = text.split("| column | meaning |")[1].split("\n\n")[0]
     assert all(f"`{column}`" in defined for column in COLUMNS)
     assert all(column in [each.header for each in labels_table([], 1, 1).columns] for column in COLUMNS)

@@ -14,7 +14,7 @@ import lathe.sweeps.measurement as measurement_module
 from lathe.command_line import main
 from lathe.configs import load_config
 from lathe.sweeps.execution import run_sweep
-from lathe.sweeps.reading import read_sweep, shipped_sweeps
+from lathe.sweeps.parse_sweep import read_sweep, shipped_sweeps
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import WORKLOADS, known_workloads
 

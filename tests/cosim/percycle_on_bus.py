@@ -1,4 +1,4 @@
-"""The per-cycle model of docs/timing.md behind a memory that may stall and interleave: what takes how long then.
+"""The per-cycle model of docs/timing-model.md behind a memory that may stall and interleave: what takes how long then.
 
 The memory is the one of the RTL's bench, and does the same with the same seed, so that every cycle can be compared. The
 rest is as in the model, with what the document leaves open, since its memory never stalls: a request stays until the
@@ -11,7 +11,7 @@ from percycle import END, PACK, PerCycle
 from percycle_memory import Burst
 
 from lathe.isa import unit_of
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.stall import StallCause
 from lathe.rtl.engines.dram import Bytes, Dram
 

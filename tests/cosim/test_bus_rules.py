@@ -11,7 +11,7 @@ from random_streams import stream_of_data
 import lathe as lt
 from lathe.rtl import accelerator, store
 from lathe.rtl.engines import build, dram, pysim, verilator
-from lathe.rtl.engines.protocol import ProtocolError
+from lathe.rtl.engines.axi_checker import ProtocolError
 
 TINY = lt.load_config("tiny")
 # By the rule that they break, machines with a fault: module, expression, what it becomes, and the class that is changed
@@ -101,7 +101,7 @@ MEMORIES = {
 @pytest.mark.parametrize("rule", list(MEMORIES))
 def test_a_memory_that_breaks_a_rule_is_told_of_it(monkeypatch, rule):
     changed = mutant(dram, *MEMORIES[rule])
-    monkeypatch.setattr("lathe.rtl.engines.bench.Dram", changed.Dram)
+    monkeypatch.setattr("lathe.rtl.engines.testbench.Dram", changed.Dram)
     assert broken(pysim) == (rule, "memory")
 
 

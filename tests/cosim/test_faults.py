@@ -23,9 +23,9 @@ from lathe.isa import (
     Store,
     verify_stream,
 )
-from lathe.isa.meaning import MachineState
-from lathe.isa.meaning import run as run_plainly
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.semantics import MachineState
+from lathe.isa.semantics import run as run_plainly
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.sim import replay
 

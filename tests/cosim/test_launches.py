@@ -10,7 +10,7 @@ from random_streams import stream_of_data
 
 import lathe as lt
 from lathe.isa import MemoryType
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.rtl.engines.launch import Launch
 from lathe.sim.simulate import memory_of

@@ -10,7 +10,7 @@ from random_streams import buildable, legal_machine, other_memory, random_machin
 
 from lathe.configs import load_config, shipped_configs
 from lathe.isa import verify_stream
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.sim import replay
 

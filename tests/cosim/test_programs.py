@@ -8,7 +8,7 @@ from random_programs import random_inputs
 import lathe as lt
 from lathe.configs.memory import PAGE_BYTES
 from lathe.frontend.operators import conv2d
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.rtl.engines import pysim, verilator
 from lathe.rtl.engines.launch import Launch
 from lathe.sim import simulate_program

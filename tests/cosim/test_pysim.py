@@ -10,9 +10,9 @@ from random_streams import buildable, legal_machine, random_machine, stream_of_d
 from lathe.configs import load_config
 from lathe.rtl.amaranth_netlist import prepared
 from lathe.rtl.engines import pysim
-from lathe.rtl.engines.bench import Bench, Benched
 from lathe.rtl.engines.compiled.function import NAME, Function
 from lathe.rtl.engines.compiled.netlist import Netlist
+from lathe.rtl.engines.testbench import Bench, Benched
 from lathe.sim import replay
 
 

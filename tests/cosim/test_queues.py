@@ -109,7 +109,7 @@ def test_a_token_received_before_it_is_sent():
         s.cache_read(w, "wgt", [m])
     first = ["A0.inp", "W0.wgt", "A1.inp"]
     s = s.fork()  # no command puts loads in another order
-    s.arrange(sorted(s.stages, key=lambda stage: first.index(stage.name) if stage.name in first else len(first)))
+    s.reorder_stages(sorted(s.stages, key=lambda stage: first.index(stage.name) if stage.name in first else len(first)))
     s[made[0]].send("load")
     s[loaded[1]].receive("compute")
     generator = np.random.default_rng(1)

@@ -6,7 +6,7 @@ from comparison import data_differences, time_differences
 
 from lathe.configs import load_config
 from lathe.isa import decode
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.rtl.engines import verilator
 from lathe.rtl.engines.launch import Launch
 from lathe.sim import replay

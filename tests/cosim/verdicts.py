@@ -6,8 +6,8 @@ from comparison import data_differences, drain, fault_of, told_fault
 
 from lathe.isa import FaultCode, FindingKind, MachineFault, PagedMemory, Unit, unit_of, verify_stream
 from lathe.isa.dispatch import Dispatch
-from lathe.isa.meaning import MachineState, step
-from lathe.isa.meaning import run as run_plainly
+from lathe.isa.semantics import MachineState, step
+from lathe.isa.semantics import run as run_plainly
 from lathe.isa.table import QUEUE_OF
 from lathe.sim import replay
 

@@ -46,8 +46,8 @@ SHOWN = {
     "a command of Lathe": "```console\n$ lathe configs nothing\nError: all is well.\n```\n",
     "more than it prints": "```console\n$ python -c 'print(1)'\n1\n...\n2\n```\n",
     "less than it prints": "```console\n$ python -c 'print(1, 2)'\n1\n```\n",
-    "an excerpt": "```python from=docs/every_file.py\nimport nothing\n```\n",
-    "an excerpt in another order": "```python from=docs/every_file.py\nimport re\nimport ast\n```\n",
+    "an excerpt": "```python from=docs/gen_file_index.py\nimport nothing\n```\n",
+    "an excerpt in another order": "```python from=docs/gen_file_index.py\nimport re\nimport ast\n```\n",
 }
 
 

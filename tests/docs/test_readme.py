@@ -7,12 +7,12 @@ import yaml
 from blocks import DOCS, ROOT, blocks_of
 
 from lathe.command_line import main
-from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.parse_sweep import read_sweep
 from lathe.sweeps.workloads import known_workloads
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-START = (DOCS / "start.md").read_text(encoding="utf-8")
-SWEEPS = (DOCS / "sweeps.md").read_text(encoding="utf-8")
+START = (DOCS / "getting-started.md").read_text(encoding="utf-8")
+SWEEPS = (DOCS / "design-space-exploration.md").read_text(encoding="utf-8")
 
 
 def run_python(page):

@@ -126,12 +126,14 @@ def build(folder: Path, page: str) -> subprocess.CompletedProcess[str]:
 
 def test_files_in_code_quotes_lead_to_their_source(tmp_path):
     done = build(
-        tmp_path, "# Page\n\nSee `scheduler/nest/place.py`. In **`sim/`**: `trace.py`. Run `python docs/flow.py`.\n"
+        tmp_path,
+        "# Page\n\nSee `scheduler/loop_ir/compute_locations.py`. In **`sim/`**: `trace.py`. Run "
+        "`python docs/flow.py`.\n",
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert problems(tmp_path / "out") == []
     page = (tmp_path / "out" / "index.html").read_text()
-    for path in ("scheduler/nest/place.py", "sim/trace.py", "docs/flow.py"):
+    for path in ("scheduler/loop_ir/compute_locations.py", "sim/trace.py", "docs/flow.py"):
         assert f'href="source/{path}.html"' in page
         assert (tmp_path / "out" / "source" / f"{path}.html").exists()
 

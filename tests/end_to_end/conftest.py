@@ -16,7 +16,7 @@ import pytest
 from machines import ALL, ODD
 
 import lathe as lt
-from lathe.building import checked_builds
+from lathe.builder import validate_builds
 
 RUNNERS = {"check_program", "simulate", "run_path"}
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What `lt.simulate` does within the test."""
     if getattr(request, "param", "sim") == "sim":
-        with checked_builds():
+        with validate_builds():
             yield
         return
     compared = 0

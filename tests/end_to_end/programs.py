@@ -7,7 +7,7 @@ from typing import Any
 from checking import Product
 
 import lathe as lt
-from lathe.frontend.operand import Expr
+from lathe.frontend.expr.expr_base import Expr
 
 
 def multiplied(rows: int, inner: int, columns: int, *, transpose_b: bool) -> tuple[lt.Tensor, list[Product]]:

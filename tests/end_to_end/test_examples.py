@@ -60,7 +60,7 @@ def test_the_own_rule_fires_on_body_and_tail(
     ]
 
 
-@pytest.mark.parametrize("benchmark", ["spine.py", pytest.param("schedules.py", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("benchmark", ["end_to_end.py", pytest.param("schedules.py", marks=pytest.mark.slow)])
 def test_benchmarks_print_their_figures_in_the_common_form(benchmark: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / benchmark), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -9,10 +9,10 @@ from shaped_machines import machine
 
 import lathe as lt
 from lathe.frontend import placeholders
-from lathe.scheduler.passes import complete
-from lathe.scheduler.passes.complete import Pass
-from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.stage import Lanes
+from lathe.scheduler.passes import pipeline
+from lathe.scheduler.passes.pipeline import Pass
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.target.target import Target
 
 
@@ -79,12 +79,12 @@ def test_what_is_read_in_other_lanes_is_loaded_again(monkeypatch, shape):
         def run(schedule: Edit, target: Target) -> None:
             right.run(schedule, target)
             for stage in schedule.stages:
-                stage.change(lanes=Lanes(None, None))
+                stage.change(lanes=VectorLayout(None, None))
 
         return replace(right, run=run)
 
-    passes = tuple(bare(each) if each.name == "agree-on-lanes" else each for each in complete.PASSES)
-    monkeypatch.setattr(complete, "PASSES", passes)
+    passes = tuple(bare(each) if each.name == "resolve-layout-conflicts" else each for each in pipeline.PASSES)
+    monkeypatch.setattr(pipeline, "PASSES", passes)
     data = lt.placeholder((1, 4, 4, 16), "int8", name="data")
     weights = lt.placeholder((16, 1, 1, 16), "int8", name="weights")
     output = lt.requantise(lt.add(lt.conv2d(data, weights, name="sums"), data, name="added"), 8, name="output")

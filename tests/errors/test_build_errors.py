@@ -115,12 +115,16 @@ CASES = [
         "list."),
     Mistake("lower_to_an_unknown_level", lambda: lower(C, [A, C], VTA, "assembly"), BuildError,
         "stage of lower must be one of algorithm, order, data, communication, loops, chunks, or a pass "
-        "(note-early-loads, keep-parts-near, fill-domains, fill-padding, store-in-loops, compute-at-readers, "
-        "fit-lanes, fold-constants, split-outputs, separate-lookups, join-lookups, widen-sums, merge-reshapes, "
-        "merge-groups, split-axes, read-parts, drop-unread, fill-lanes, compute-again, pack-remainders, shift-inputs, "
-        "join-by-products, mask-conditions, bring-by-products, sum-by-products, choose-units, gather-reads, "
-        "agree-on-lanes, turn-elements, store-joined, tile-groups, load-operands, "
-        "adjoin-elements, choose-rules), not 'assembly'."),
+        "(mark-speculatable-loads, assign-memory-scopes, legalize-domains, overcompute-padding, insert-writeback, "
+        "normalize-compute-at, "
+        "fit-layout-to-storage, fold-constants, split-outputs, outline-lookups, fuse-lookups-into-rescale, "
+        "widen-accumulators, fold-reshapes, "
+        "merge-conv-groups, delinearize-axes, fold-slices, eliminate-dead-elements, vectorize-outer-dim, "
+        "rematerialize, space-to-depth-inputs, align-input-slices, "
+        "lower-concat-to-gemm, if-convert, load-residual-via-gemm, lower-sum-to-gemm, select-execution-units, "
+        "compact-strided-loads, "
+        "resolve-layout-conflicts, insert-layout-conversions, elide-concat, tile-and-fuse, insert-cache-reads, "
+        "coalesce-loads, select-instructions), not 'assembly'."),
     Mistake("constant_of_an_unknown_name", lambda: build(C, [A, C], VTA, constants={"B": np.zeros(64, np.int8)}),
         BuildError, "constants of build must be inputs of the program (A), not 'B'."),
     Mistake("constant_of_another_shape", lambda: build(C, [A, C], VTA, constants={"A": np.zeros(60, np.int8)}),

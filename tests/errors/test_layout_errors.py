@@ -8,7 +8,7 @@ import pytest
 from refused_commands import Refused, check_refused
 
 from lathe.frontend import Axis, Tensor, compute, placeholder
-from lathe.frontend.polyhedra import limited_operations
+from lathe.frontend.arith.polyhedra import limited_operations
 from lathe.scheduler import AXIS_SEPARATOR, Schedule, ScheduleError, create_schedule
 
 A = placeholder((8, 12), "int8", "A")
@@ -171,7 +171,7 @@ def test_an_index_outside_the_tensor():
 
 
 def test_a_map_too_hard_is_refused_with_the_limit(monkeypatch):
-    monkeypatch.setattr("lathe.scheduler.algorithm.index_maps.limited_operations", partial(limited_operations, 10))
+    monkeypatch.setattr("lathe.scheduler.rewriting.index_maps.limited_operations", partial(limited_operations, 10))
     s = create_schedule(C)
     with pytest.raises(ScheduleError) as caught:
         s.transform_layout(B, lambda i, j: [i, (i + j) % 12])

@@ -27,9 +27,9 @@ from refused_commands import (
 )
 
 from lathe.frontend import compute
-from lathe.frontend.polyhedra import limited_operations
+from lathe.frontend.arith.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
-from lathe.scheduler.history import commands_of
+from lathe.scheduler.schedule_trace import commands_of
 
 COMMANDS = commands_of(Stage)
 
@@ -192,7 +192,7 @@ def test_message_and_schedule_unchanged(case):
 
 
 def test_a_question_that_takes_too_long_is_refused_with_the_limit(monkeypatch):
-    monkeypatch.setattr("lathe.scheduler.answers.limited_operations", partial(limited_operations, 10))
+    monkeypatch.setattr("lathe.scheduler.query_results.limited_operations", partial(limited_operations, 10))
     s = create_schedule(D)
     with pytest.raises(ScheduleError) as caught:
         s.dependences()

@@ -3,7 +3,7 @@
 import pytest
 
 import lathe as lt
-from lathe.scheduler.target.rescaling import rescaling_wanted
+from lathe.scheduler.layout.rescaling import rescaling_wanted
 
 VTA, LATHE16 = lt.load_config("vta"), lt.load_config("lathe16")
 X, P = lt.placeholder((4, 16), "int32", name="X"), lt.placeholder((16, 2), "int32", name="P")

@@ -8,7 +8,7 @@ import pytest
 from refused_commands import ELSEWHERE, A, B, C, D, E, M, Refused, X, check_refused, half, high, low, steps, text_of
 
 from lathe.frontend import Tensor, compute, placeholder
-from lathe.frontend.polyhedra import limited_operations
+from lathe.frontend.arith.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule
 
 
@@ -154,7 +154,7 @@ def test_message_and_schedule_unchanged(case):
 
 
 def test_a_question_too_hard_is_refused_with_the_limit(monkeypatch):
-    monkeypatch.setattr("lathe.scheduler.answers.limited_operations", partial(limited_operations, 10))
+    monkeypatch.setattr("lathe.scheduler.query_results.limited_operations", partial(limited_operations, 10))
     s = create_schedule(D)
     before = text_of(s)
     with pytest.raises(ScheduleError) as caught:

@@ -5,7 +5,7 @@ import pytest
 from refused_commands import P2, A, B, C, D, Refused, check_refused, low, steps, text_of
 
 from lathe.frontend import Tensor, compute, placeholder
-from lathe.frontend.dtypes import DTYPES
+from lathe.frontend.expr.dtypes import DTYPES
 from lathe.scheduler import Schedule, ScheduleError, StorageBuffer, create_schedule
 
 X = placeholder((8, 6), "int8", "X")

@@ -5,7 +5,7 @@ from lying import Words, kept_in_order
 from transfers import is_legal
 
 from lathe.configs import load_config
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 
 class Steps:

@@ -6,7 +6,7 @@ from claims import proved
 
 from lathe.configs import load_config
 from lathe.rtl import arbiter
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.read_master import ReadPort
 
 MASTERS = 3

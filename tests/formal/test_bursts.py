@@ -13,7 +13,7 @@ from cutting import PAGE, Cut
 
 from lathe.configs import load_config
 from lathe.rtl import burst
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 # Of bits and beats: bursts that the limit cuts, or the page, and one that only the page does.
 SHORT = [(8, 2), (8, 256), (64, 3), (64, 16), (64, 256), (256, 16)]

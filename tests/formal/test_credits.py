@@ -7,7 +7,7 @@ import pytest
 from amaranth import Mux, Signal
 from claims import proved
 
-from lathe.rtl import address_side
+from lathe.rtl import read_requests
 from lathe.rtl.fifo import Fifo
 
 # Beats of the FIFO, and of the longest burst: the shipped machines', a FIFO no longer than a burst, and odd ones.
@@ -34,7 +34,7 @@ def spoken_for(claim, rtl, beats, most):
 
 @pytest.mark.parametrize(("beats", "most"), SIZES)
 @proved(
-    address_side,
+    read_requests,
     ("returned.eq(gone + 1)", "returned.eq(gone)"),
     ("used + taken - returned", "used + taken - self.beat"),
     induction=1,
@@ -48,7 +48,7 @@ def test_credits_come_back_with_the_last_beat_of_their_burst_and_none_is_lost(cl
 
 
 @pytest.mark.parametrize(("beats", "most"), SIZES)
-@proved(address_side, ("used + self.wanted <= self.beats", "used + self.wanted < self.beats"), induction=1)
+@proved(read_requests, ("used + self.wanted <= self.beats", "used + self.wanted < self.beats"), induction=1)
 def test_a_burst_fits_exactly_when_the_beats_it_wants_are_free(claim, rtl, beats, most):
     credits, left = spoken_for(claim, rtl, beats, most)
     claim.assume(~credits.beat | (left != 0))
@@ -57,7 +57,7 @@ def test_a_burst_fits_exactly_when_the_beats_it_wants_are_free(claim, rtl, beats
 
 @pytest.mark.parametrize(("beats", "most"), SIZES)
 @proved(
-    address_side,
+    read_requests,
     ("used + self.wanted <= self.beats", "used <= self.beats"),
     ("returned.eq(gone + 1)", "returned.eq(gone + 2)"),
     induction=1,

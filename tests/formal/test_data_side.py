@@ -5,7 +5,7 @@ from claims import proved
 from stepping import Steps
 
 from lathe.isa.table import Unit
-from lathe.rtl import data_side
+from lathe.rtl import read_data
 
 
 def taken_in_order(claim, rtl, bus_bits, loads, pending):
@@ -29,7 +29,7 @@ def taken_in_order(claim, rtl, bus_bits, loads, pending):
     ("bus_bits", "loads"), [(64, Unit.LOAD), (64, Unit.COMPUTE), pytest.param(256, Unit.LOAD, marks=pytest.mark.slow)]
 )
 @proved(
-    data_side,
+    read_data,
     ("chain_ends.eq(rest + offset <= 2 * bus)", "chain_ends.eq(rest + offset < 2 * bus)"),
     ("address.eq(address + write.size), offset.eq(0)", "address.eq(address + bus), offset.eq(0)"),
     ("self.last.eq((pads == 1) & (chains == 0))", "self.last.eq(pads == 1)"),
@@ -43,7 +43,7 @@ def test_steps_follow_each_other_as_the_manual_says(claim, rtl, bus_bits, loads)
 
 
 @proved(
-    data_side,
+    read_data,
     ("m.d.sync += pads.eq(now.tail)", "m.d.sync += pads.eq(now.gap)"),
     ("self.last.eq(now.tail == 0)", "self.last.eq(1)"),
     ("address.eq(address + element)", "address.eq(address + 1)"),
@@ -62,7 +62,7 @@ def test_a_beat_of_one_byte_is_of_one_chain(claim, rtl):
     [(16, Unit.COMPUTE, 2), pytest.param(64, Unit.LOAD, 3, marks=pytest.mark.slow), (64, Unit.LOAD, 4)],
 )
 @proved(
-    data_side,
+    read_data,
     ("with m.If(self.last | ~here):", "with m.If(~here):"),
     ("self.start & ~advance", "self.start & ~self.last"),
     ("advance = self.last | ~here", "advance = self.step | ~here"),

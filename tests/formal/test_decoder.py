@@ -18,9 +18,9 @@ from lathe.configs import load_config, shipped_configs
 from lathe.configs.encoding import INSTRUCTION_BITS
 from lathe.configs.extensions import EXTENSIONS
 from lathe.isa.table import Opcode, Unit, alu_operations, placements
-from lathe.rtl import instruction, transfer
+from lathe.rtl import dma_descriptor, instruction
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.fault import FaultCode
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import STORE_MEMORIES
 
@@ -172,7 +172,7 @@ blocks = pytest.mark.parametrize(
 
 @blocks
 @proved(
-    transfer,
+    dma_descriptor,
     ("[ranges[kind] for", "[ranges[kind] & (fields.y_size != 1) for"),
     (
         "second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[1])",
@@ -192,7 +192,7 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
 
 @blocks
 @proved(
-    transfer,
+    dma_descriptor,
     ("value << self.geometry.shift(kind) for", "(value << self.geometry.shift(kind))[:9] for"),
     ("Mux(reads, fields.x_pad_0, below)", "fields.x_pad_0"),
     ("fields.x_pad_1 + below", "(fields.x_pad_1 + below)[:5]"),
@@ -238,7 +238,7 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name,
 @units
 @sizes
 @proved(
-    transfer,
+    dma_descriptor,
     ("made.nothing.eq(~moves | (elements == 0))", "made.nothing.eq(~moves)"),
     ('known["in_dram"], Mux(merged', "1, Mux(merged"),
     depth=5,

@@ -13,8 +13,8 @@ from transfers import is_legal
 
 from lathe.configs import load_config
 from lathe.isa.table import Unit
-from lathe.rtl import address_side, data_side, read_master
-from lathe.rtl.geometry import Geometry
+from lathe.rtl import read_data, read_master, read_requests
+from lathe.rtl.derived_widths import Geometry
 
 
 def touched(begin, size, bus):
@@ -26,7 +26,7 @@ def touched(begin, size, bus):
     ("bus_bits", "loads"), [pytest.param(64, Unit.LOAD, marks=pytest.mark.slow), (16, Unit.COMPUTE)]
 )
 @proved(
-    data_side,
+    read_data,
     ("chain_ends.eq(rest + offset <= 2 * bus)", "chain_ends.eq(rest <= bus)"),
     ("offset.eq(next_offset),\n                        first", "offset.eq(0),\n                        first"),
     ("write.en.eq(1), self.take.eq(1)", "write.en.eq(1), self.take.eq(offset == 0)"),
@@ -52,7 +52,7 @@ def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits
 
 @pytest.mark.parametrize(("bus_bits", "limit"), [pytest.param(64, 16, marks=pytest.mark.slow), (16, 3)])
 @proved(
-    address_side,
+    read_requests,
     ("self.beats.eq(cutter.beats)", "self.beats.eq(cutter.beats - cutter.last)"),
     ("with m.Elif(self.take):", "with m.Elif(self.take & ~self.last):"),
     ("(~self.valid | self.take)", "1"),
@@ -130,7 +130,7 @@ class Answered:
 
 @pytest.mark.parametrize(("pending", "fifo_beats"), [pytest.param(1, 2, marks=pytest.mark.slow), (2, 3)])
 @proved(
-    data_side,
+    read_data,
     ("chain_ends.eq(now.chain_bytes + next_offset <= bus)", "chain_ends.eq(now.chain_bytes <= bus)"),
     ("chain_ends.eq(following.chain_bytes + following.address[: log2(bus)] <= bus)", "chain_ends.eq(1)"),
     ("self.step.eq(1), write.en.eq(1), self.take.eq(1)", "self.step.eq(1), write.en.eq(1), self.take.eq(rest != 1)"),

@@ -6,14 +6,14 @@ from cutting import Cut
 
 from lathe.configs import load_config
 from lathe.isa.table import Unit
-from lathe.rtl import address_side, fetch
-from lathe.rtl.geometry import Geometry
+from lathe.rtl import fetch, read_requests
+from lathe.rtl.derived_widths import Geometry
 
 TINY = Geometry(load_config("tiny"))
 
 
 @proved(
-    address_side,
+    read_requests,
     ("with m.Elif(self.take):", "with m.Else():"),
     ("(~self.valid | self.take)", "1"),
     induction=1,

@@ -12,7 +12,7 @@ from transfers import is_legal
 from lathe.configs import load_config
 from lathe.configs.memory import PACK
 from lathe.rtl import store
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 
 class Packed:

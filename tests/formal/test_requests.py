@@ -7,7 +7,7 @@ from amaranth import Cat, Mux, Signal
 from claims import proved
 from cutting import Cut
 
-from lathe.rtl import address_side
+from lathe.rtl import read_requests
 
 # Bytes of a bus word, beats of the longest burst and of the FIFO: the shipped machines', and odd ones.
 SIZES = [(8, 16, 32), (1, 1, 3), (8, 3, 5)]
@@ -57,7 +57,7 @@ INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
 
 @sizes
 @proved(
-    address_side,
+    read_requests,
     ("cutter.valid & credits.fits & (", "cutter.valid & ("),
     ("credits.take.eq(moves)", "credits.take.eq(self.take)"),
     ("(~self.valid | self.take)", "1"),
@@ -76,7 +76,7 @@ def test_no_burst_is_asked_for_without_room_in_the_fifo(claim, rtl, bus, limit, 
 
 @sizes
 @proved(
-    address_side,
+    read_requests,
     ("cutter.take.eq(moves)", "cutter.take.eq(moves & ~cutter.last)"),
     ("self.end.eq(cutter.end)", "self.end.eq(cutter.address)"),
     ("self.idle.eq(cutter.idle & ~self.valid)", "self.idle.eq(cutter.idle)"),

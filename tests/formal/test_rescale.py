@@ -8,7 +8,7 @@ from amaranth.lib import data
 from claims import proved
 
 from lathe.isa.table import Opcode
-from lathe.rtl import late_writes, rounding, scaling
+from lathe.rtl import rounding, scaling, write_hazards
 
 
 def ago(claim, value, cycles):
@@ -102,7 +102,7 @@ class Steps(Elaboratable):
 
 @pytest.mark.parametrize(("stages", "steps"), [(7, 2), (7, 5), (9, 2), (9, 6)])
 @proved(
-    late_writes,
+    write_hazards,
     ("[: self.steps]", "[: self.steps - 1]"),
     ("[: self.steps]", "[: self.steps + 1]"),
     ("return step.valid & step[self.name] & met", "return step.valid & met"),

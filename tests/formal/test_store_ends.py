@@ -9,7 +9,7 @@ from lying import Words, kept_in_order
 from lathe.configs import load_config
 from lathe.isa.table import QUEUE_OF, Unit
 from lathe.rtl import store
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 # Far more bursts than a write channel has without response, see `test_write_channel.py`.
 MOST = 1 << (store.SERIAL_BITS - 1)

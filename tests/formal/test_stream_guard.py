@@ -4,12 +4,12 @@ from amaranth import Signal
 from claims import proved
 
 from lathe.configs import load_config
-from lathe.rtl import stream_guard
-from lathe.rtl.geometry import Geometry
+from lathe.rtl import self_modify_guard
+from lathe.rtl.derived_widths import Geometry
 
 
 @proved(
-    stream_guard,
+    self_modify_guard,
     ("(self.burst_address >> shift) < end", "(self.burst_address >> shift) <= end"),
     ("self.burst_end > begin << shift", "self.burst_end >= begin << shift"),
     ("(self.address >> shift) + self.count)", "(self.address >> shift) + self.count[:16])"),

@@ -4,7 +4,7 @@ import pytest
 from amaranth import Elaboratable, Module, Signal
 from claims import proved
 
-from lathe.rtl import tally
+from lathe.rtl import up_down_counter
 
 
 class Tallied(Elaboratable):
@@ -22,7 +22,7 @@ class Tallied(Elaboratable):
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
 @proved(
-    tally,
+    up_down_counter,
     ("self.count + enter - leave", "self.count + (enter & ~leave) - leave"),
     ("self.most - 1", "self.most"),
     ("Mux(leave, self.full, before)", "before"),

@@ -12,7 +12,7 @@ from lying import Words
 from lathe.configs import load_config
 from lathe.configs.memory import PACK
 from lathe.rtl import write_channel
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 
 NUMBER = 6  # bits that count bursts; more than there can be under way
 

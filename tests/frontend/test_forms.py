@@ -10,11 +10,11 @@ import pytest
 from random_indices import points_of_box, random_axes, random_condition, random_index, values
 
 from lathe.frontend import Axis, Expr, as_affine, interval, walk
-from lathe.frontend.indices.conditions import bound_of, is_linear
-from lathe.frontend.indices.in_loops import bound_index, condition_bound, interval_of, linear_index
-from lathe.frontend.indices.linear import Bound, Extremum, Linear, LoopVariable, bound_value, floor_divide
-from lathe.frontend.indices.simplify import simplified_index
-from lathe.frontend.polyhedra import Points, limited_operations
+from lathe.frontend.arith.conditions import bound_of, is_linear
+from lathe.frontend.arith.linear import Bound, Extremum, Linear, LoopVariable, bound_value, floor_divide
+from lathe.frontend.arith.loop_bounds import bound_index, condition_bound, interval_of, linear_index
+from lathe.frontend.arith.polyhedra import Points, limited_operations
+from lathe.frontend.arith.simplify import simplified_index
 
 EXPRESSIONS = 1500
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from lathe.frontend.indices.linear import Linear, LoopVariable, floor_divide
+from lathe.frontend.arith.linear import Linear, LoopVariable, floor_divide
 
 
 def remainder(value: Linear, divisor: int) -> Linear:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 import lathe as lt
 from lathe.configs.errors import shown
 from lathe.frontend import Binary, Const, interval
-from lathe.frontend.text import format_expr
+from lathe.frontend.expr.text import format_expr
 from lathe.isa.arithmetic import shift_right_to_even
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

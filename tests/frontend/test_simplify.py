@@ -4,7 +4,7 @@ import pytest
 from random_indices import points_of_box, values
 
 from lathe.frontend import Axis
-from lathe.frontend.indices.simplify import simplified_index
+from lathe.frontend.arith.simplify import simplified_index
 
 I, J = Axis("i", 6), Axis("j", 20)
 

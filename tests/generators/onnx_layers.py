@@ -39,7 +39,9 @@ class QuantisedLayer:
         return np.clip(rounded, low, limits.max).astype(self.dtype)
 
     def by_factors(self) -> NDArray[Any]:
-        """What docs/quantised.md says: exact sums times factors, mantissa over a power of two, rounded in integers."""
+        """What docs/quantization.md says: exact sums times factors, mantissa over a power of two, rounded in
+        integers.
+        """
         words = self.inputs["P"][:, 1].astype(np.int64)
         mantissa, shift = words >> 6, words & 63
         product = self.sums * mantissa

@@ -11,7 +11,7 @@ from shares import COMMAND, counted
 from lathe.configs import LatheError
 from lathe.frontend import Tensor
 from lathe.scheduler import Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.state.memories import DRAM, NEAR, OPERANDS
+from lathe.scheduler.schedule_ir.memories import ACC, DRAM, OPERANDS
 
 LOOPS = (
     "split",
@@ -107,7 +107,7 @@ def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Comm
             return Command(text, lambda s: s[tensor].reuse_at(of(s), axis, **options))
         text = f"reuse_at({tensor.name}, {stage.name}, {axis.name}, {options})"
         return Command(text, lambda s: s.reuse_at(tensor, of(s), axis, **options))
-    scope = choice.pick((DRAM, *OPERANDS, NEAR))
+    scope = choice.pick((DRAM, *OPERANDS, ACC))
     if kind == "set_scope":
         return Command(f"{stage.name}.set_scope({scope})", lambda s: of(s).set_scope(scope))
     if kind == "cache_write":

@@ -20,7 +20,7 @@ from lathe.frontend import (
     substitute,
     sum,
 )
-from lathe.frontend.nodes import Axis, AxisRef
+from lathe.frontend.expr.nodes import Axis, AxisRef
 
 Condition = Callable[..., Expr]
 

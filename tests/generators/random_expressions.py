@@ -4,8 +4,8 @@ from collections.abc import Callable
 from random import Random
 
 from lathe.frontend import Expr, const, max, min, select
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.nodes import Cast
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.nodes import Cast
 
 OPERATIONS = ("add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod", "square", "narrow")
 

@@ -7,7 +7,7 @@ from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operators import conv2d, matmul, requantise
 from lathe.scheduler import LegalityError, Schedule, Stage, create_schedule
-from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 
 def hand_schedules(choice: Choice, config: HardwareConfig) -> tuple[Schedule, list[str]]:

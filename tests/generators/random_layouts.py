@@ -6,8 +6,8 @@ from math import prod
 from random_commands import Command
 from random_programs import Choice
 
-from lathe.frontend.nodes import Axis, AxisRef, Binary, Const
-from lathe.frontend.operand import Expr
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Axis, AxisRef, Binary, Const
 from lathe.scheduler import Schedule, undef
 
 

@@ -9,7 +9,7 @@ from lathe.configs import ConfigError, HardwareConfig, load_config
 from lathe.configs.encoding import GEMM_BEGIN, LOOKUP, RESCALE, RESCALE_ADD
 from lathe.frontend import Tensor, placeholder, placeholders
 from lathe.frontend.operators import conv2d, dense, lookup, matmul, requantise, rescaled_add
-from lathe.frontend.rescale_parameters import rescale_parameters, rescaled_add_parameters
+from lathe.frontend.tensor.rescale_parameters import rescale_parameters, rescaled_add_parameters
 
 
 def rescaling(config: HardwareConfig, parameters: int = 64, tables: int = 2) -> HardwareConfig:

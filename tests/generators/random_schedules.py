@@ -12,8 +12,8 @@ from seeds import note
 
 from lathe.frontend import format_program
 from lathe.scheduler import Schedule, create_schedule
-from lathe.scheduler.commands.store_in import buffer
-from lathe.scheduler.state.storage import StorageBuffer
+from lathe.scheduler.primitives.store_in import buffer
+from lathe.scheduler.schedule_ir.storage import StorageBuffer
 
 MOST_ON_MACHINE = 4_000
 """Instances of a schedule that is built and simulated: compiling one by one takes long."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lathe.isa import Rescale
-from lathe.isa.reuse import first_reuse
+from lathe.isa.raw_hazards import first_reuse
 
 
 def extended_kinds(cfg):

@@ -9,8 +9,8 @@ from random_programs import Choice
 from lathe.configs import load_config
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Rescale, Store, Unit, encode_uops, unit_of
 from lathe.isa.table import MEMORIES
-from lathe.scheduler.emission.footprints import Footprints
-from lathe.scheduler.state.signals import Entry, Origin
+from lathe.scheduler.schedule_ir.sync import Entry, Origin
+from lathe.scheduler.stream.memory_effects import Footprints
 
 CONFIG = load_config("lathe16")
 UOPS = 64

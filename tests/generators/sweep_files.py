@@ -3,7 +3,7 @@
 import pytest
 
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.parse_sweep import read_sweep
 from lathe.sweeps.workloads import known_workloads, make
 
 

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 import lathe.sweeps.hardware as hardware_module
-import lathe.sweeps.measurable as measurable_module
+import lathe.sweeps.workload_types as measurable_module
 from lathe.frontend import reference
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.derived_widths import RtlError
 from lathe.sweeps.hardware import COUNTS, FITS
 from lathe.sweeps.keys import measure_content
 

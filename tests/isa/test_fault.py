@@ -13,7 +13,7 @@ def test_each_code_has_a_meaning_of_its_own():
 
 
 def test_the_page_on_time_says_of_each_code_when_it_is_noticed():
-    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "timing-model.md").read_text()
     faults = page.split("\n## Faults\n")[1].split("\n## ")[0]
     assert {code for code in FaultCode if f"`{code.name}`" in faults} == set(FaultCode) - {FaultCode.NONE}
 

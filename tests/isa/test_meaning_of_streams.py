@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MemoryType, Store, decode, encode, encode_uops
-from lathe.isa.meaning import MachineState, run
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.semantics import MachineState, run
+from lathe.isa.sparse_memory import PagedMemory
 
 
 @dataclass

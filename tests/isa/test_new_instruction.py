@@ -28,7 +28,7 @@ ROW = [
 
 MEANING = [
     (
-        "isa/micro_op_meanings.py",
+        "isa/uop_semantics.py",
         "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True)",
         "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True), Opcode.CLIP: MicroOpMeaning("
         'lambda clip, of: np.clip(of["dst"], clip.low, clip.high), lanewise=True)',
@@ -37,11 +37,11 @@ MEANING = [
 
 UNIT = [
     (
-        "rtl/units.py",
-        "from lathe.rtl.combining import Combining\n",
-        "from lathe.rtl.clip import clip_in\nfrom lathe.rtl.combining import Combining\n",
+        "rtl/functional_units.py",
+        "from lathe.rtl.execute_stage import ExecuteStage\n",
+        "from lathe.rtl.clip import clip_in\nfrom lathe.rtl.execute_stage import ExecuteStage\n",
     ),
-    ("rtl/units.py", "Opcode.RESCALE: rescale_in", "Opcode.RESCALE: rescale_in, Opcode.CLIP: clip_in"),
+    ("rtl/functional_units.py", "Opcode.RESCALE: rescale_in", "Opcode.RESCALE: rescale_in, Opcode.CLIP: clip_in"),
 ]
 """Besides its gates, ``rtl/clip.py``."""
 

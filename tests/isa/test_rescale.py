@@ -30,8 +30,8 @@ from lathe.isa import (
     instruction_text,
     verify_stream,
 )
-from lathe.isa.meaning import MachineState, execute
 from lathe.isa.operands import trailing_steps
+from lathe.isa.semantics import MachineState, execute
 from lathe.isa.table import Opcode, placements
 
 TINY = load_config("tiny")

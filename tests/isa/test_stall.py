@@ -5,7 +5,7 @@ from pathlib import Path
 from lathe.isa import StallCause, TokenQueue, Unit
 from lathe.isa.stall import QUEUE_CAUSES, TOKEN_CAUSES, TRACK_NAMES
 
-TIMING = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+TIMING = (Path(__file__).parents[2] / "docs" / "timing-model.md").read_text()
 
 
 def test_causes_have_the_names_of_the_page_on_time():

@@ -29,7 +29,7 @@ from lathe.isa import (
     unit_of,
     verify_stream,
 )
-from lathe.isa.ordering import order_of
+from lathe.isa.happens_before import order_of
 from lathe.isa.table import QUEUE_OF
 
 CONFIG = load_config("tiny").with_(

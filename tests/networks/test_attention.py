@@ -9,7 +9,7 @@ from qdq_models import QdqModel
 from transformer_models import transformer_block
 
 import lathe as lt
-from lathe.networks.indices import Index, in_digits, regrouped
+from lathe.networks.mixed_radix import Index, in_digits, regrouped
 
 
 class Centred(QdqModel):

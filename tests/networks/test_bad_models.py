@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.frontend.onnx import child
+from lathe.frontend.onnx import host_worker
 from lathe.frontend.onnx.host_process import PROCESS
 
 
@@ -350,7 +350,7 @@ def test_large_constants_do_not_go_to_shape_inference(monkeypatch):
 
 
 def test_without_the_package(monkeypatch):
-    import lathe.frontend.onnx.extra as extra
+    import lathe.frontend.onnx.optional_imports as extra
 
     def missing(name):
         raise ImportError(f"No module named {name!r}")
@@ -364,7 +364,9 @@ def test_without_the_package(monkeypatch):
 
 def test_without_onnxruntime(monkeypatch):
     """The host's process says that it is not there."""
-    monkeypatch.setattr(PROCESS, "ask", lambda *_: (child.MISSING, "onnxruntime", "No module named 'onnxruntime'"))
+    monkeypatch.setattr(
+        PROCESS, "ask", lambda *_: (host_worker.MISSING, "onnxruntime", "No module named 'onnxruntime'")
+    )
     program = lt.from_onnx(relu(1, 2)).build(lt.load_config("lathe16"))
     with pytest.raises(lt.ModelError) as error:
         lt.simulate(program, {"x": np.zeros((1, 2), np.float32)})

@@ -6,7 +6,7 @@ from networks_checking import LATHE16, where, with_onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import lathe as lt
-from lathe.frontend.onnx.fused_products import MICROSOFT, with_fused_products_apart
+from lathe.frontend.onnx.decompose_fused_ops import MICROSOFT, with_fused_products_apart
 
 TYPES = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 GENERATOR = np.random.default_rng(0)

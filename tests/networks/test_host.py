@@ -16,9 +16,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import lathe as lt
-from lathe.frontend.onnx import child, host_process
-from lathe.frontend.onnx.host import run_on_host
+from lathe.frontend.onnx import host_process, host_worker
 from lathe.frontend.onnx.host_process import PROCESS
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 
 FLAG, ONE = np.array(True), np.zeros(1, np.float32)
 
@@ -205,7 +205,7 @@ def test_results_that_do_not_fit_into_memory_here(monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr(child, "receive", full)
+    monkeypatch.setattr(host_worker, "receive", full)
     relu = model(helper.make_node("Relu", ["x"], ["y"]), inputs=[image("x", 1)])
     assert refusal(relu, x=ONE) == "results of nodes on the host (y) must fit into memory, and do not."
     assert PROCESS.process is None
@@ -214,7 +214,7 @@ def test_results_that_do_not_fit_into_memory_here(monkeypatch):
 SCRIPT = """
 import numpy as np
 from onnx import helper
-from lathe.frontend.onnx.host import run_on_host
+from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.frontend.onnx.host_process import PROCESS
 print("once")
 x = helper.make_tensor_value_info("x", 1, [2])
@@ -242,7 +242,7 @@ def test_nothing_is_left_running_though_it_was_busy(tmp_path):
     script = textwrap.dedent(
         f"""
         import threading, time
-        from lathe.frontend.onnx.host import run_on_host
+        from lathe.frontend.onnx.run_host_nodes import run_on_host
         from lathe.frontend.onnx.host_process import PROCESS
         PROCESS.start()
         print(PROCESS.process.pid, flush=True)

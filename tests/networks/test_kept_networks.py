@@ -9,9 +9,9 @@ from networks_checking import LATHE16, random_inputs
 from qdq_models import QdqModel
 
 import lathe as lt
-import lathe.networks.kept as kept
 import lathe.networks.network as network_module
-from lathe.building import checked_builds
+import lathe.networks.network_cache as kept
+from lathe.builder import validate_builds
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_other_weights_machines_and_checks_are_compiled(cache, compiled):
     lt.from_onnx(model()).build(LATHE16, cache=cache)
     lt.from_onnx(model(2)).build(LATHE16, cache=cache)
     lt.from_onnx(model()).build(LATHE16.with_(**{"memory.latency": 0}), cache=cache)
-    with checked_builds():
+    with validate_builds():
         lt.from_onnx(model()).build(LATHE16, cache=cache)
     lt.from_onnx(model()).build(LATHE16, cache=False)
     assert len(compiled) == 5
@@ -104,8 +104,8 @@ def test_a_locked_file_is_waited_for_once(cache, compiled, monkeypatch):
 
     with closing(connect(cache.path, isolation_level=None)) as holder:
         holder.execute("begin exclusive")
-        monkeypatch.setattr("lathe.optimiser.kept.SECONDS", 0.02)
-        monkeypatch.setattr("lathe.optimiser.waiting.sqlite3.connect", noted)
+        monkeypatch.setattr("lathe.autotune.schedule_cache.SECONDS", 0.02)
+        monkeypatch.setattr("lathe.autotune.cache_lock.sqlite3.connect", noted)
         lt.from_onnx(model()).build(LATHE16, cache=cache)
     assert compiled
     assert waits == [0.02, 0, 0]

@@ -248,7 +248,7 @@ def test_what_is_repeated_is_no_reshape():
 
 
 def test_functions_that_the_host_cannot_tabulate_stay_nodes(monkeypatch):
-    import lathe.frontend.onnx.functions as functions
+    import lathe.frontend.onnx.tabulate_unary as functions
 
     def refuse(*_):
         raise lt.ModelError("nodes on the host must run with onnxruntime, and do not.")

@@ -11,7 +11,7 @@ from qdq_models import QdqModel
 from quantised_products import left_to_the_host
 
 import lathe as lt
-from lathe.frontend.onnx.product_counts import quantised_products
+from lathe.frontend.onnx.mac_counts import quantised_products
 
 VTA = lt.load_config("vta")  # without rescaling, so that layers with 8 bits stay on the host
 

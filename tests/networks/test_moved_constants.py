@@ -8,8 +8,8 @@ from onnx import TensorProto, numpy_helper
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.frontend.onnx.moved_constants import MOVED
 from lathe.frontend.onnx.reading import read_model
+from lathe.frontend.onnx.sink_dq_through_moves import MOVED
 from lathe.frontend.onnx.value_types import TensorType
 
 

@@ -9,7 +9,7 @@ from test_float_results import floats, model, node, weights
 
 import lathe as lt
 from lathe.networks.layer_comparison import layers_compared
-from lathe.networks.layer_programs.rests_of_biases import with_rests
+from lathe.networks.layer_lowering.bias_residuals import with_rests
 
 COARSE = np.float32(0.7717)
 """A scale of results of which a unit of the sums is a large part, as is what rounding a bias takes away."""

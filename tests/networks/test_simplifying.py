@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.frontend.onnx import constants
+from lathe.frontend.onnx import fold_constants
 from lathe.frontend.onnx.reading import read_model
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -117,7 +117,7 @@ def test_what_would_be_large_is_left_alone():
 
 def test_constants_larger_than_small_ones_may_be_turned():
     held = np.random.default_rng(0).standard_normal((700, 600)).astype(np.float32)
-    assert held.nbytes > constants.SMALL
+    assert held.nbytes > fold_constants.SMALL
     nodes = [helper.make_node("Transpose", ["c"], ["t"]), helper.make_node("Add", ["x", "t"], ["y"])]
     assert nodes_left(made(nodes, {"c": held}, shape=(600, 1))) == ["Add"]
 

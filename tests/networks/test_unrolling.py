@@ -11,7 +11,7 @@ from recurrent_models import GATES, RecurrentModel
 
 import lathe as lt
 from lathe.frontend.onnx.reading import read_model
-from lathe.frontend.onnx.unrolling import unrolled
+from lathe.frontend.onnx.unroll_rnn import unrolled
 
 
 def with_onnxruntime(model, inputs):

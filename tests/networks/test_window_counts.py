@@ -11,7 +11,7 @@ from networks_checking import LATHE16, with_onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
 import lathe as lt
-from lathe.networks.ports import Port
+from lathe.networks.io_bindings import IOBinding
 
 BEHIND = {
     "sums": "d = Add (pf, pf)",
@@ -86,7 +86,7 @@ def test_windows_begun_that_count_along_rows_alone():
 
 
 def test_a_shape_that_the_host_computes_otherwise_than_inference_says_is_told():
-    port = Port("pooled", "pooled", "int8", (1, 3, 4, 4), 16)
+    port = IOBinding("pooled", "pooled", "int8", (1, 3, 4, 4), 16)
     with pytest.raises(lt.ModelError) as caught:
         port.to_machine({"pooled": np.zeros((1, 3, 4, 3), np.int8)})
     assert str(caught.value) == (

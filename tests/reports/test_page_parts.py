@@ -11,7 +11,7 @@ import pytest
 from drawn_runs import program_of_script
 
 import lathe as lt
-from lathe.attribution import ACTIVITIES
+from lathe.cycle_attribution import ACTIVITIES
 from lathe.isa.stall import TRACK_NAMES
 from lathe.isa.table import Opcode, Unit
 from lathe.reports import extra

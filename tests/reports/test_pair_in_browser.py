@@ -10,8 +10,8 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.isa import instruction_text
 from lathe.networks.digits.network import digits_network
-from lathe.reports.launches import Layer, Run, run_of_results
-from lathe.reports.pair_page import pair_page
+from lathe.reports.comparison_page import pair_page
+from lathe.reports.run_model import Layer, Run, run_of_results
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

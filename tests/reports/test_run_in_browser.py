@@ -11,7 +11,7 @@ import lathe as lt
 from lathe.command_line import main
 from lathe.isa import Gemm, instruction_text
 from lathe.networks.digits.network import digits_network
-from lathe.reports.launches import Layer, Run, run_of_results
+from lathe.reports.run_model import Layer, Run, run_of_results
 from lathe.reports.run_page import run_page
 
 HOSTILE = (

@@ -8,7 +8,7 @@ import pytest
 from amaranth.sim import Simulator
 
 from lathe.rtl.engines import build
-from lathe.rtl.engines.shared import header
+from lathe.rtl.engines.abi import header
 
 
 @pytest.fixture

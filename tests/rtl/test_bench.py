@@ -3,11 +3,11 @@
 import pytest
 
 from lathe.configs import load_config
-from lathe.isa.paged_memory import PagedMemory
-from lathe.rtl.engines.bench import Bench
+from lathe.isa.sparse_memory import PagedMemory
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.engines.host import settings
 from lathe.rtl.engines.launch import BrokenRunError, Launch
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.engines.testbench import Bench
 from lathe.rtl.ports import WRITE_ID, TracePorts
 
 TINY = load_config("tiny")

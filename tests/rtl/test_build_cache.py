@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lathe.configs import load_config
+from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.engines import build
 from lathe.rtl.engines.verilator import _loaded
-from lathe.rtl.geometry import RtlError
 
 ROOT = Path(__file__).parents[2]
 
@@ -140,7 +140,7 @@ def test_a_build_of_other_sources_is_not_used(name, cache, sources, monkeypatch)
 
 def test_a_build_of_a_source_that_is_no_more_is_not_used(cache, sources, monkeypatch):
     assert built(cache, monkeypatch, "old") == "old"
-    (sources / "rtl" / "lanes.py").rename(sources / "rtl" / "tracks.py")
+    (sources / "rtl" / "banking.py").rename(sources / "rtl" / "tracks.py")
     assert built(cache, monkeypatch, "new") == "new"
 
 

@@ -10,12 +10,12 @@ import pytest
 from lathe.configs import MemoryConfig, load_config
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.fault import BusError
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.sparse_memory import PagedMemory
+from lathe.rtl.derived_widths import log2
+from lathe.rtl.engines.abi import End, LatheCounts, LatheLaunch
 from lathe.rtl.engines.dram import AR, OKAY, Bytes, Dram, first_state
-from lathe.rtl.engines.shared import End, LatheCounts, LatheLaunch
-from lathe.rtl.geometry import log2
 from lathe.rtl.ports import INCREMENTING, WRITE_ID
-from lathe.sim.port import READ, WRITE, Port
+from lathe.sim.memory_port import READ, WRITE, Port
 
 TINY = load_config("tiny")
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from lathe.command_line import main
 from lathe.configs import load_config
 from lathe.rtl.amaranth_netlist import rtlil_of
+from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.fit import DEVICES, PathPart, Resource, fit, flow, report, tools
-from lathe.rtl.fit.soft_products import MARK, multipliers_of, with_products_of_luts
-from lathe.rtl.geometry import RtlError
+from lathe.rtl.fit.lut_multipliers import MARK, multipliers_of, with_products_of_luts
 from lathe.rtl.verilog import TOP, Top
 
 LOG = """Info: Device utilisation:

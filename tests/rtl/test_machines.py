@@ -10,8 +10,8 @@ import pytest
 from lathe.configs import load_config
 from lathe.rtl.accelerator import Accelerator
 from lathe.rtl.cache import as_built
+from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.engines import build
-from lathe.rtl.geometry import RtlError
 from lathe.rtl.manual import register_manual
 from lathe.rtl.registers import ADDRESS_BITS, REGISTERS
 from lathe.rtl.verilog import TOP, verilog

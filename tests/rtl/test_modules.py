@@ -12,16 +12,16 @@ from lathe.configs.memory import DECODE, DECODE_STAGES
 from lathe.isa import AluOp
 from lathe.isa.arithmetic import alu as reference
 from lathe.isa.table import Unit
-from lathe.rtl.address_side import BurstRequests
 from lathe.rtl.alu import Alu
 from lathe.rtl.burst import BurstCutter
 from lathe.rtl.command_queue import CommandQueue
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.fifo import Fifo
-from lathe.rtl.geometry import Geometry
 from lathe.rtl.matrix_core import MatrixCore
+from lathe.rtl.read_requests import BurstRequests
 from lathe.rtl.stall import CommandPort
-from lathe.rtl.tally import Tally
 from lathe.rtl.tokens import TokenCounter
+from lathe.rtl.up_down_counter import UpDownCounter
 
 PAGE = 4096
 
@@ -61,7 +61,7 @@ class Tallied(Elaboratable):
 
     def __init__(self, most):
         self.enter, self.leave = Signal(), Signal()
-        self.tally = Tally(most, "inside")
+        self.tally = UpDownCounter(most, "inside")
 
     def elaborate(self, _platform):
         m = Module()

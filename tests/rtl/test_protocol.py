@@ -8,7 +8,7 @@ from ctypes import POINTER, Structure, byref, c_int32, c_int64, c_uint8, c_uint6
 import pytest
 
 from lathe.configs import load_config
-from lathe.rtl.engines.protocol import Protocol, ProtocolError, Rule
+from lathe.rtl.engines.axi_checker import Protocol, ProtocolError, Rule
 
 BUS = 8
 # Bursts of at most 16 beats of 8 bytes, at most 2 reads in flight.

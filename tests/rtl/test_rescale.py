@@ -12,10 +12,10 @@ from rescaling import rescale_flags
 from lathe.configs import load_config
 from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa import Rescale as Instruction
-from lathe.isa.micro_op_meanings import MEANINGS
 from lathe.isa.table import MemoryType, Opcode, Unit
-from lathe.rtl.data_side import BeatWrite
-from lathe.rtl.geometry import Geometry
+from lathe.isa.uop_semantics import MEANINGS
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.read_data import BeatWrite
 from lathe.rtl.rescale import Rescale
 from lathe.rtl.scaling import SUM, Scaling
 from lathe.rtl.scratchpad import LookupTables

@@ -10,8 +10,8 @@ from lathe.configs import load_config
 from lathe.isa import Load, MemoryType
 from lathe.isa.table import MEMORIES, Unit
 from lathe.rtl.accumulators import Accumulators
-from lathe.rtl.data_side import BeatWrite
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.read_data import BeatWrite
 from lathe.rtl.scratchpad import LookupTables, Scratchpad
 
 

@@ -18,7 +18,7 @@ from lathe.isa.table import (
     instructions_of,
     memories_of,
 )
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.instruction import Decoder
 from lathe.rtl.sequencer import OPERANDS, Sequencer
 from lathe.rtl.stall import CommandPort

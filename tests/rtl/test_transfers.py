@@ -10,17 +10,17 @@ from amaranth import Elaboratable, Module
 from lathe.configs import load_config
 from lathe.isa import Load, MemoryType, Store, encode
 from lathe.isa.arithmetic import wrap
-from lathe.isa.meaning import MachineState, execute
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.semantics import MachineState, execute
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.table import MEMORIES, Opcode, TokenQueue, Unit
 from lathe.rtl.arbiter import ReadArbiter
 from lathe.rtl.command_queue import CommandQueue
-from lathe.rtl.data_side import DataSide
-from lathe.rtl.geometry import Geometry
+from lathe.rtl.derived_widths import Geometry
+from lathe.rtl.dma_descriptor import TransferDecoder
+from lathe.rtl.read_data import DataSide
 from lathe.rtl.read_master import ReadPort
 from lathe.rtl.stall import CommandPort
 from lathe.rtl.store import Store as StoreUnit
-from lathe.rtl.transfer import TransferDecoder
 
 PAGE = 4096
 

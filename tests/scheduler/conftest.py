@@ -13,13 +13,13 @@ import pytest
 from nests import check, levels
 
 from lathe.scheduler import Schedule
-from lathe.scheduler.emission import assemble
+from lathe.scheduler.codegen import driver
 
 
 @pytest.fixture
 def loads_as_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first LOADs stay as they are and where they are."""
-    monkeypatch.setattr(assemble, "first_things_first", lambda entries, _: entries)
+    monkeypatch.setattr(driver, "schedule_prologue", lambda entries, _: entries)
 
 
 @pytest.fixture

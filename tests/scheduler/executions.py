@@ -8,14 +8,14 @@ from math import prod
 import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
-from lathe.frontend.arithmetic import neutral
-from lathe.frontend.indices.conditions import mask_of
-from lathe.frontend.nodes import Binary, Const, Not, ReadAccess, Reduce, Select
-from lathe.frontend.operand import Expr
+from lathe.frontend.arith.conditions import mask_of
+from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Binary, Const, Not, ReadAccess, Reduce, Select
 from lathe.scheduler import Schedule, Witness
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.nodes import Acquire, ChunkNode, Loop, Node, Release, SignalNode, Slide
-from lathe.scheduler.nest.partition import partition
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, SignalNode
+from lathe.scheduler.loop_ir.partition import partition
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
         if isinstance(node, Loop):
             for value in range(node.first, node.last + 1):
                 yield from events(node.body, environment | {node.variable: value})
-        elif isinstance(node, Acquire | Release) and node.stored is not None:
+        elif isinstance(node, Alloc | Free) and node.stored is not None:
             stored = (tensor for user in node.stored.users for tensor in user.state.tensors)
-            yield Gone(tuple(stored), isinstance(node, Acquire))
-        elif isinstance(node, Acquire | Release):
+            yield Gone(tuple(stored), isinstance(node, Alloc))
+        elif isinstance(node, Alloc | Free):
             yield Gone(node.placement.state.tensors)
         elif isinstance(node, SignalNode):
             continue  # changes no values
-        elif isinstance(node, Slide):
+        elif isinstance(node, AdvanceWindow):
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"

@@ -13,8 +13,8 @@ from random_programs import random_inputs
 from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
-from lathe.scheduler.state.storage import StorageBuffer
-from lathe.scheduler.state.stored import Allocated, storages_of
+from lathe.scheduler.schedule_ir.storage import StorageBuffer
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 Value = tuple[str, tuple[int, ...]]
 """A tensor's name and an index of it."""
@@ -86,14 +86,14 @@ def check_stored(s: Schedule) -> None:
         raise AssertionError(f"{lost[0]} at {lost[1]} finds {lost[3]} instead of {lost[2]}")
 
 
-def _names(stored: Allocated) -> list[str]:
+def _names(stored: UserBuffer) -> list[str]:
     return [stage.name for stage in stored.users]
 
 
 @contextmanager
 def unchecked() -> Iterator[None]:
     """Storage is not checked inside: what is refused elsewhere can be executed."""
-    with patch("lathe.scheduler.legality.check.check_storage", lambda *_: None):
+    with patch("lathe.scheduler.legality.verify_schedule.check_storage", lambda *_: None):
         yield
 
 

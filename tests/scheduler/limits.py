@@ -40,8 +40,8 @@ from stated import (
     vary,
 )
 
-from lathe.scheduler.state.loops import Mapped
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.schedule_ir.loops import AffineSchedule
+from lathe.scheduler.schedule_ir.memories import DRAM
 
 S, L = r"(?P<stage>\S+)", r"(?P<loop>\S+)"
 
@@ -121,7 +121,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     (rf"stage of transform_layout must not have its values stored yet, unlike {S}, which is", is_touched),
     (
         rf"stage of compute_at must be one whose loops are for any part of it, not '{S}', whose loops set_schedule",
-        lambda r: any(isinstance(each, Mapped) for each in r.stage().state.relations),
+        lambda r: any(isinstance(each, AffineSchedule) for each in r.stage().state.relations),
     ),
     (
         rf"axis (?P<axis>\S+) of transform_layout of {S} must be an index of its own in \[(?P<indices>.*)\], since",

@@ -7,18 +7,18 @@ from meanings import check_values
 from random_programs import random_inputs
 
 from lathe.frontend import Tensor, evaluate, reads_data
-from lathe.frontend.dtypes import DTYPES
-from lathe.frontend.indices.conditions import conjuncts
-from lathe.frontend.nodes import Read, Reduce, Select, Undef
-from lathe.frontend.operand import walk
+from lathe.frontend.arith.conditions import conjuncts
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.expr_base import walk
+from lathe.frontend.expr.nodes import Read, Reduce, Select, Undef
 from lathe.scheduler import PaddingWitness, Schedule
-from lathe.scheduler.nest.interpret import interpret_padded
+from lathe.scheduler.loop_ir.interpret import interpret_padded
 
 
 def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:
     """Every computed tensor in its layout, executed with other garbage than usual where nobody relies on a value."""
     inputs = random_inputs(list(schedule.program), seed=0) if inputs is None else inputs
-    with patch("lathe.scheduler.nest.interpret.GARBAGE", 0x5A5A5A5A + offset):
+    with patch("lathe.scheduler.loop_ir.interpret.GARBAGE", 0x5A5A5A5A + offset):
         return interpret_padded(schedule, inputs)
 
 
@@ -50,7 +50,7 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
     for offset in (0, 1, 2, 3, 50):
         arrays = {}
         inputs = random_inputs(list(schedule.program), seed=offset)
-        with patch("lathe.scheduler.nest.interpret.GARBAGE", offset * 12345):
+        with patch("lathe.scheduler.loop_ir.interpret.GARBAGE", offset * 12345):
             computed = interpret_padded(schedule, inputs)
         for node in walk(inner):
             if isinstance(node, Read):

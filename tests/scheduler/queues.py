@@ -8,7 +8,7 @@ from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.isa import Gemm, Load
 from lathe.scheduler import Schedule, create_schedule
-from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.sim import Result, simulate_program
 
 TINY = load_config("tiny")

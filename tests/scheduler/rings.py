@@ -8,7 +8,7 @@ from random_programs import random_inputs
 
 from lathe.frontend import Tensor
 from lathe.scheduler import Schedule, interpret
-from lathe.scheduler.nest.place import place_stages
+from lathe.scheduler.loop_ir.compute_locations import place_stages
 
 
 def reads_of(s: Schedule) -> dict[str, int]:

@@ -14,14 +14,14 @@ from lathe.frontend import placeholders
 from lathe.isa import Instruction, Load, Program, verify
 from lathe.isa.table import MEMORIES
 from lathe.scheduler import Schedule, build
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.passes.complete import complete
-from lathe.scheduler.target.allocation import Buffer
-from lathe.scheduler.target.buffers import buffers_of
-from lathe.scheduler.target.chunk import Chunk
-from lathe.scheduler.target.elements import physical_of
-from lathe.scheduler.target.lanes import plan_lanes
-from lathe.scheduler.target.reused_cells import find_aliases
+from lathe.scheduler.allocation.allocate_buffers import buffers_of
+from lathe.scheduler.allocation.allocation import Buffer
+from lathe.scheduler.allocation.in_place_aliasing import find_aliases
+from lathe.scheduler.isel.chunk import Chunk
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.layout.physical_layout import physical_of
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.passes.pipeline import run_pipeline
 from lathe.sim import replay, simulate_program
 
 VTA, TINY = load_config("vta"), load_config("tiny")
@@ -84,8 +84,8 @@ def live_bytes(program: Program, name: str) -> Any:
 
 def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
     """The scratchpad buffers of a schedule, by the name of their first stage."""
-    whole = complete(s, config)
-    known = plan_lanes(whole, config).known
+    whole = run_pipeline(s, config)
+    known = assign_layouts(whole, config).known
     physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
     found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole, config))
     return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}

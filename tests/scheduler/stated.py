@@ -12,10 +12,10 @@ from symbolic_execution import Box, Iteration, IterationsOf, steps, windows
 from unchecked import carry_out
 
 from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
-from lathe.frontend.nodes import Select, axes_of
+from lathe.frontend.expr.nodes import Select, axes_of
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.state.loops import Fuse, LoopAxis, Mapped, Split, made_by, replaced_by
-from lathe.scheduler.state.memories import DRAM
+from lathe.scheduler.schedule_ir.loops import AffineSchedule, Fuse, LoopAxis, Split, made_by, replaced_by
+from lathe.scheduler.schedule_ir.memories import DRAM
 
 
 @dataclass
@@ -71,7 +71,7 @@ def is_touched(r: Refusal) -> bool:
     """The stage has other loops than at first, tags, a place, storage, or other stages in its loops."""
     stage = r.stage()
     state = stage.state
-    tagged = state.unrolled or state.marks or state.threads or state.pragma or state.scope != DRAM
+    tagged = state.unrolled or state.annotations or state.threads or state.pragma or state.scope != DRAM
     changed = state.is_touched or state.attachment is not None or state.storage is not None or state.slots is not None
     return bool(tagged or changed or r.schedule.attached(stage))
 
@@ -245,7 +245,7 @@ def marked(r: Refusal) -> bool:
     """A loop of that name has a mark or threads, and the command replaces it."""
     state = r.stage().state
     signals = [signal.axis for signal in state.signals if signal.axis is not None]
-    return any(loop.name == r.says["loop"] for loop in (*state.marks, *state.threads, *signals))
+    return any(loop.name == r.says["loop"] for loop in (*state.annotations, *state.threads, *signals))
 
 
 def computes_no_padding(r: Refusal) -> bool:
@@ -268,7 +268,7 @@ def has_no_condition(r: Refusal) -> bool:
     if (
         stage.state.attachment is not None
         or stage.op.where is not None
-        or any(isinstance(each, Mapped) for each in stage.state.relations)
+        or any(isinstance(each, AffineSchedule) for each in stage.state.relations)
     ):
         return True
     conditions = [node.condition for body in stage.op.bodies for node in walk(body) if isinstance(node, Select)]

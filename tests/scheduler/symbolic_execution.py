@@ -7,13 +7,13 @@ from itertools import product
 from executions import may_be
 
 from lathe.frontend import Axis, Tensor, evaluate
-from lathe.frontend.indices.conditions import mask_of
-from lathe.frontend.indices.linear import Bound, LoopVariable, bound_value
+from lathe.frontend.arith.conditions import mask_of
+from lathe.frontend.arith.linear import Bound, LoopVariable, bound_value
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.nest.build_nest import build_nest
-from lathe.scheduler.nest.nodes import Guard, Loop, Node, StatementBlock
-from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.state.loops import LoopAxis
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.loop_ir.nodes import Guard, Loop, Node, StatementBlock
+from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 Iteration = tuple[tuple[int, ...], tuple[int, ...]]
 """Values of the loops around a loop, and of the loop itself (two where it was fused)."""

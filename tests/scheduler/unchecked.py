@@ -7,9 +7,9 @@ from unittest import mock
 from random_commands import Command
 
 from lathe.scheduler import Schedule, ScheduleError
-from lathe.scheduler.legality.check import check_schedule
-from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.schedule import ScheduleState
+from lathe.scheduler.legality.verify_schedule import check_schedule
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.schedule import ScheduleState
 
 
 class _EnoughError(Exception):
@@ -29,7 +29,10 @@ def carry_out(command: Command, schedule: Schedule) -> None:
         except ScheduleError:
             kept = changed.state
 
-    with mock.patch("lathe.scheduler.commands.commit.check_schedule", check), suppress(_EnoughError, ScheduleError):
+    with (
+        mock.patch("lathe.scheduler.primitives.transaction.check_schedule", check),
+        suppress(_EnoughError, ScheduleError),
+    ):
         command.run(schedule)
     assert kept is not None, f"{command.text} is not refused on a copy of the schedule"
-    Edit.become(schedule, kept)
+    Edit.reset_to(schedule, kept)

@@ -1,4 +1,5 @@
-"""A slow model of time, written from docs/timing.md alone: every register of every unit, one cycle after the other.
+"""A slow model of time, written from docs/timing-model.md alone: every register of every unit, one cycle after the
+other.
 
 It shares no code with the simulator and knows no closed form. In each cycle, all units look at the state that the
 cycle began with; what they change is there in the next cycle.
@@ -22,7 +23,7 @@ QUEUES = {
     ("store", "pop_prev"): "compute->store",
     ("store", "push_prev"): "store->compute",
 }
-# The registers of docs/timing.md, in cycles.
+# The registers of docs/timing-model.md, in cycles.
 DECODE = 4
 STAGES = 3
 WRITE_BACK = 1

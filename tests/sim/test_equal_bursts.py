@@ -7,9 +7,9 @@ from streams import random_machine
 
 from lathe.configs import load_config
 from lathe.isa import Columns, Finish, Load, MemoryType, Store
-from lathe.sim.bus_errors import FaultyMemory
-from lathe.sim.commands import commands_of
+from lathe.sim.bus_fault_injection import FaultyMemory
 from lathe.sim.engine import Engine
+from lathe.sim.timing_ops import commands_of
 
 
 def rows(rng):

@@ -4,8 +4,8 @@ import numpy as np
 
 from lathe.configs import load_config
 from lathe.isa import Gemm
-from lathe.sim import micro_op_plans
-from lathe.sim.micro_op_plans import Plans
+from lathe.sim import uop_plan_cache
+from lathe.sim.uop_plan_cache import Plans
 
 VTA = load_config("vta")
 GEMM = Gemm(
@@ -42,9 +42,9 @@ def test_plans_are_made_once_for_all_launches():
 
 
 def test_plans_are_given_up_where_they_hold_too_many_indices(monkeypatch):
-    monkeypatch.setattr(micro_op_plans, "MOST_STORED", micro_op_plans._KEPT.stored)
+    monkeypatch.setattr(uop_plan_cache, "MOST_STORED", uop_plan_cache._KEPT.stored)
     assert planned(word=3) == 1  # what was there is given up
     assert planned(word=3) == 0
-    monkeypatch.setattr(micro_op_plans, "MOST_STORED", 1)
+    monkeypatch.setattr(uop_plan_cache, "MOST_STORED", 1)
     assert planned(word=4) == 1
     assert planned(word=3) == 1

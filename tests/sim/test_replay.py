@@ -13,8 +13,8 @@ from lathe.configs import load_config
 from lathe.configs.atomic import FileError
 from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Finish, Load, MemoryType, Store, decode, encode, unit_of
-from lathe.isa.meaning import MachineState, run
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.semantics import MachineState, run
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.sim import StreamError, read_stream, replay
 
 

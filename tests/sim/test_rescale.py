@@ -12,9 +12,9 @@ from lathe.configs import load_config
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa import Columns, FaultCode, Finish, Load, MachineFault, MemoryType, PagedMemory, Rescale, encode_uops
-from lathe.isa.meaning import MachineState, execute
+from lathe.isa.semantics import MachineState, execute
 from lathe.sim import replay
-from lathe.sim.launch import launch
+from lathe.sim.run_launch import launch
 
 TINY = load_config("tiny")
 CONFIGS = [with_extensions(TINY, names) for names in (("rescale", "rescale_add"), tuple(EXTENSIONS))]

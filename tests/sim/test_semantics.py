@@ -1,4 +1,4 @@
-"""The fast semantics against the plain meaning of lathe.isa.meaning, and cases that fast paths could get wrong."""
+"""The fast semantics against the plain meaning of lathe.isa.semantics, and cases that fast paths could get wrong."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from streams import legal_machine, legal_stream
 from lathe.configs import load_config
 from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MachineFault, MemoryType, Store, encode, encode_uops
-from lathe.isa.meaning import MachineState
-from lathe.isa.meaning import execute as execute_plainly
-from lathe.isa.paged_memory import PagedMemory
+from lathe.isa.semantics import MachineState
+from lathe.isa.semantics import execute as execute_plainly
+from lathe.isa.sparse_memory import PagedMemory
 from lathe.sim import replay
 from lathe.sim.dram import SparseMemory
 from lathe.sim.executor import execute
@@ -161,8 +161,8 @@ def test_alu_applies_an_immediate_once_for_each_execution(operation):
 
 
 def test_large_instructions_are_cut_and_exact(monkeypatch):
-    monkeypatch.setattr("lathe.sim.contraction.MOST_VALUES", 40)
-    monkeypatch.setattr("lathe.sim.in_levels.MOST_EXECUTIONS", 7)
+    monkeypatch.setattr("lathe.sim.gemm_blocking.MOST_VALUES", 40)
+    monkeypatch.setattr("lathe.sim.levelized_uops.MOST_EXECUTIONS", 7)
     cfg = load_config("tiny")
     loads, addresses, pages = prepared(cfg, [0, 1, 0, 2, 4], [3, 3, 5, 7, 2], [1, 2, 1, 2, 0])
     instructions = [
@@ -182,7 +182,7 @@ def test_plans_are_remade_when_the_table_in_the_scratchpad_changes():
 
 
 def test_forgotten_plans_are_made_again(monkeypatch):
-    monkeypatch.setattr("lathe.sim.micro_op_plans.MOST_STORED", 10)
+    monkeypatch.setattr("lathe.sim.uop_plan_cache.MOST_STORED", 10)
     cfg = load_config("tiny")
     loads, addresses, pages = prepared(cfg, [0, 1, 2, 3], [3, 4, 5, 6], [1, 2, 3, 4])
     compare(cfg, [*loads, gemm(4), gemm(2), gemm(4), gemm(3), gemm(4)], addresses, pages)

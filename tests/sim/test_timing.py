@@ -12,10 +12,10 @@ from streams import random_machine, random_stream
 from lathe.configs import load_config, memory
 from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Columns, unit_of
-from lathe.sim.commands import commands_of
 from lathe.sim.engine import Engine
-from lathe.sim.stall import StallCause
+from lathe.sim.stall_accounting import StallCause
 from lathe.sim.timeline import FETCH
+from lathe.sim.timing_ops import commands_of
 
 UNITS = ("load", "compute", "store", "fetch")
 
@@ -88,7 +88,7 @@ def test_random_streams_on_shipped_machines_take_the_cycles_of_the_per_cycle_mod
 
 
 def test_the_page_on_time_has_the_cycles_of_the_registers():
-    page = (Path(__file__).parents[2] / "docs" / "timing.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "timing-model.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", page, re.MULTILINE))
     names = {"DECODE", "CUT", "STAGES", "RESCALE_STAGES", "LOOKUP_STAGES", "WRITE_BACK", "PACK", "END"}
     assert rows == {name: str(getattr(memory, name)) for name in names}

@@ -1,4 +1,4 @@
-"""What a LOAD or STORE moves, step by step, as docs/timing.md says: chains, bursts, and the data side's steps."""
+"""What a LOAD or STORE moves, step by step, as docs/timing-model.md says: chains, bursts, and the data side's steps."""
 
 from lathe.isa.table import MEMORIES
 

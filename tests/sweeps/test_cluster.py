@@ -129,7 +129,9 @@ def build(machine, kind, n=0):
 
 def faults(folder, text):
     """A sweep of points that may end their process (1), take long (2) or end the worker that started it (3)."""
-    script = folder / "script" / "faults.py"  # what it writes lies outside of its folder, where all files count
+    script = (
+        folder / "script" / "mutation_testing.py"
+    )  # what it writes lies outside of its folder, where all files count
     script.parent.mkdir()
     script.write_text(FAULTS.format(tried=str(folder / "tried")))
     (folder / "sweep.yaml").write_text(f"workloads:\n  - python: {{path: script/faults.py, {text}}}\n")
@@ -232,8 +234,12 @@ def test_a_worker_keeps_the_process_of_a_sweep_until_it_is_dismissed(monkeypatch
 
 
 def commands_of_the_page():
-    """What docs/sweeps.md says to start an encrypted cluster with, and to sweep on it: a line of shell each."""
-    page = (Path(cluster_module.__file__).resolve().parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    """What docs/design-space-exploration.md says to start an encrypted cluster with, and to sweep on it: a line of
+    shell each.
+    """
+    page = (Path(cluster_module.__file__).resolve().parents[2] / "docs" / "design-space-exploration.md").read_text(
+        encoding="utf-8"
+    )
     block = page.partition("## A cluster")[2].partition("```sh\n")[2].partition("```")[0]
     return [line for line in block.splitlines() if line]
 

@@ -9,7 +9,7 @@ from sweep_files import check_mistake, read
 
 import lathe as lt
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.possible import scattered
+from lathe.sweeps.feasibility import scattered
 
 DRAMS = "ddr3_1600, lpddr3_1600, ddr4_3200, lpddr4_3200, gddr5_8000, gddr6_14000, hbm2"
 # fmt: off

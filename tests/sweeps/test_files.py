@@ -4,7 +4,7 @@ import pytest
 
 from lathe.configs import config_to_yaml, load_config, shipped_configs
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.parse_sweep import read_sweep
 from lathe.sweeps.specification import Parameter
 from lathe.sweeps.workloads import known_workloads, make
 

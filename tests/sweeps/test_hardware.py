@@ -13,8 +13,8 @@ import lathe.rtl.fit.tools as tools_module
 import lathe.sweeps.execution as execution_module
 import lathe.sweeps.hardware as hardware_module
 from lathe.command_line import main
+from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.fit import fit
-from lathe.rtl.geometry import RtlError
 from lathe.rtl.statistics import statistics, within
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers, is_known
 from lathe.sweeps.keys import measuring_sources, point_key

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
+from lathe.sweeps.run_sweep import flat_rows
 from lathe.sweeps.store import reading_store
-from lathe.sweeps.sweeping import flat_rows
 from lathe.sweeps.tables import SECONDS
 
 GRID = """

@@ -13,8 +13,8 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
 from lathe.sweeps.machines import changed
 from lathe.sweeps.measurement import measure
-from lathe.sweeps.reading import read_sweep
-from lathe.sweeps.sharing import memories_of, retimed
+from lathe.sweeps.parse_sweep import read_sweep
+from lathe.sweeps.share_programs import memories_of, retimed
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workloads import known_workloads, make
 

@@ -3,8 +3,8 @@
 import pytest
 from sweep_files import check_mistake, read
 
+from lathe.sweeps.dry_run import planned
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.planning import planned
 from lathe.sweeps.specification import Axis, Grid, Sample, Span
 
 MATMUL = "workloads:\n  - matmul: {m: 16, n: 16, k: 16}\n"

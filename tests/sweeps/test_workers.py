@@ -11,9 +11,9 @@ import pytest
 import sweep_tasks
 
 import lathe.sweeps.workers as workers_module
-from lathe.sweeps.backlog import Backlog
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.workers import Crew, Lost, Task
+from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.workers import Lost, Task, WorkerPool
 
 
 def results(crew, contents, families=None):
@@ -23,36 +23,36 @@ def results(crew, contents, families=None):
 
 
 def test_every_task_has_its_result():
-    found = results(Crew(sweep_tasks.told, 2), range(20))
+    found = results(WorkerPool(sweep_tasks.told, 2), range(20))
     assert {number: content for number, (content, _) in found.items()} == {number: number for number in range(20)}
     assert os.getpid() not in {process for _, process in found.values()}
 
 
 def test_a_task_whose_process_is_killed_is_begun_anew(tmp_path):
     paths = [str(tmp_path / f"{number}") for number in range(4)]
-    assert results(Crew(sweep_tasks.ends_once, 2), paths) == dict(enumerate(paths))
+    assert results(WorkerPool(sweep_tasks.ends_once, 2), paths) == dict(enumerate(paths))
 
 
 def test_a_task_that_ends_every_process_is_lost_and_the_others_are_not():
-    found = results(Crew(sweep_tasks.ends_always, 2, retries=1), ["a", "end", "b", "c"])
+    found = results(WorkerPool(sweep_tasks.ends_always, 2, retries=1), ["a", "end", "b", "c"])
     assert found.pop(1) == Lost(False, "The point's process ended 2 times, at last with status 3")
     assert found == {0: "a", 2: "b", 3: "c"}
 
 
 def test_a_task_that_takes_too_long_is_ended_and_the_others_are_not():
     start = time.monotonic()
-    found = results(Crew(sweep_tasks.sleeps, 2, timeout=0.5), [0, 600, 0, 0.1])
+    found = results(WorkerPool(sweep_tasks.sleeps, 2, timeout=0.5), [0, 600, 0, 0.1])
     assert found == {0: 0, 1: Lost(True, "The point took more than 0.5 seconds"), 2: 0, 3: 0.1}
     assert time.monotonic() - start < 300
 
 
 def test_a_result_that_cannot_be_sent_is_a_lost_task():
-    found = results(Crew(sweep_tasks.cannot_be_sent, 1, retries=0), [0])
+    found = results(WorkerPool(sweep_tasks.cannot_be_sent, 1, retries=0), [0])
     assert found[0] == Lost(False, "The point's process ended 1 times, at last with status 1")
 
 
 def test_no_process_is_left_when_the_results_are_no_longer_wanted():
-    crew = Crew(sweep_tasks.sleeps, 2)
+    crew = WorkerPool(sweep_tasks.sleeps, 2)
     running = crew.run(Backlog(Task(number, 600 * number) for number in range(3)))
     assert next(running)[1] == 0
     processes = [worker.process for worker in crew.workers]
@@ -74,7 +74,7 @@ def is_running(number):
     ("then", "options"), [("wait", {"timeout": 5}), ("end", {"retries": 0})], ids=["too long", "ended"]
 )
 def test_tools_end_with_the_process_that_runs_them(then, options, tmp_path):
-    found = results(Crew(sweep_tasks.runs_a_tool, 1, **options), [(str(tmp_path / "tool"), then)])
+    found = results(WorkerPool(sweep_tasks.runs_a_tool, 1, **options), [(str(tmp_path / "tool"), then)])
     assert isinstance(found[0], Lost)
     tool = int((tmp_path / "tool").read_text())
     until = time.monotonic() + 60
@@ -84,14 +84,14 @@ def test_tools_end_with_the_process_that_runs_them(then, options, tmp_path):
 
 
 def test_nothing_to_do_starts_no_process():
-    crew = Crew(sweep_tasks.told, 2)
+    crew = WorkerPool(sweep_tasks.told, 2)
     assert results(crew, []) == {}
     assert crew.workers == []
 
 
 def test_a_family_stays_with_its_process():
     families = [number % 2 for number in range(12)]
-    found = results(Crew(sweep_tasks.told, 2), range(12), families)
+    found = results(WorkerPool(sweep_tasks.told, 2), range(12), families)
     first, second = ({found[number][1] for number in range(which, 12, 2)} for which in (0, 1))
     # The first process that is ready may be done with its family, and help, before the other one is there.
     assert min(len(first), len(second)) == 1
@@ -123,7 +123,7 @@ def test_a_backlog_looks_ahead_no_further_than_it_may():
 def test_processes_that_do_not_start_are_an_error(monkeypatch):
     monkeypatch.setattr(workers_module, "_work", None)  # a process that does nothing
     with pytest.raises(SweepError) as caught:
-        results(Crew(sweep_tasks.told, 1), [0])
+        results(WorkerPool(sweep_tasks.told, 1), [0])
     assert str(caught.value) == (
         "The processes of a sweep must start, and 3 in a row ended at once (status 0). What they said stands above. "
         "Use fewer of them with --jobs where memory is short."
@@ -132,7 +132,7 @@ def test_processes_that_do_not_start_are_an_error(monkeypatch):
 
 def test_processes_that_are_killed_while_they_begin_are_begun_anew(monkeypatch, tmp_path):
     monkeypatch.setattr(workers_module, "_work", sweep_tasks.begins_at_the_sixth_time)
-    assert results(Crew(str(tmp_path / "starts"), 1), [0]) == {0: "done"}
+    assert results(WorkerPool(str(tmp_path / "starts"), 1), [0]) == {0: "done"}
 
 
 def scripted(folder, text):
@@ -151,10 +151,11 @@ def scripted(folder, text):
 DEAF = """
 from contextlib import closing
 import sweep_tasks
-from lathe.sweeps.backlog import Backlog
-from lathe.sweeps.workers import Crew, Task
+from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.workers import WorkerPool, Task
 if __name__ == "__main__":
-    with closing(Crew(sweep_tasks.began_deaf, 2).run(Backlog(Task(number, number) for number in range(8)))) as found:
+    with closing(WorkerPool(sweep_tasks.began_deaf, 2).run(Backlog(Task(number, number) for number in range(8)))) as
+    found:
         print({result for _, result in found})
 """
 
@@ -187,7 +188,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_in_the_midst_of_a_start_is_heard_after_it(tmp_path):
     source = "Backlog(iter([workers.Task(0, None)]))"
     run = scripted(
-        tmp_path, "from lathe.sweeps.backlog import Backlog\n" + SIGNALS_ITSELF.replace("workers_source", source)
+        tmp_path, "from lathe.sweeps.task_queue import Backlog\n" + SIGNALS_ITSELF.replace("workers_source", source)
     )
     assert (run.stdout, run.stderr) == ("launched\nheard\n", "")
 

@@ -7,14 +7,14 @@ from qdq_models import QdqModel
 
 import lathe as lt
 import lathe.sweeps.energy
-import lathe.sweeps.script_files as script_files
+import lathe.sweeps.script_dependencies as script_files
 from lathe.scripts import functions_of
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.execution import options_of
 from lathe.sweeps.keys import point_key
-from lathe.sweeps.measurable import check_takes
 from lathe.sweeps.measurement import measure
-from lathe.sweeps.reading import read_sweep
+from lathe.sweeps.parse_sweep import read_sweep
+from lathe.sweeps.workload_types import check_takes
 from lathe.sweeps.workloads import known_workloads, make
 
 SCRIPT = """
@@ -67,7 +67,9 @@ def read(folder, text):
 
 
 def test_the_file_in_the_manual_is_one(folder):
-    page = (Path(lathe.sweeps.energy.__file__).resolve().parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    page = (Path(lathe.sweeps.energy.__file__).resolve().parents[2] / "docs" / "design-space-exploration.md").read_text(
+        encoding="utf-8"
+    )
     text = page.partition("```yaml file=everything.yaml\n")[2].partition("```")[0]
     graph = QdqModel()
     model = graph.model(graph.conv(graph.input(1, 3, 224, 224, name="image"), 8))

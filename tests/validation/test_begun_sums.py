@@ -7,12 +7,12 @@ import pytest
 import lathe as lt
 from lathe.isa import Gemm
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.validation.expected import Expectation
+from lathe.validation.fresh_values import Replaced
 from lathe.validation.machine import SampledMachine
-from lathe.validation.replaced import Replaced
 from lathe.validation.sampling import Sampler
-from lathe.validation.stream import SAMPLES, _Validation, validate_stream
+from lathe.validation.stream_validator import SAMPLES, _Validation, validate_stream
 
 BEGINS = lt.load_config("tiny").with_(extensions=("gemm_begin",))
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import lathe as lt
-from lathe.building import checked_builds
-from lathe.frontend.nodes import Binary, Const
+from lathe.builder import validate_builds
+from lathe.frontend.expr.nodes import Binary, Const
 
-completion = import_module("lathe.scheduler.passes.complete")
-allocation = import_module("lathe.scheduler.target.allocation")
+completion = import_module("lathe.scheduler.passes.pipeline")
+allocation = import_module("lathe.scheduler.allocation.allocation")
 
 
 def doubled() -> list[lt.Tensor]:
@@ -30,7 +30,7 @@ def test_a_right_program_is_what_it_is_without_a_check(check):
 
 
 def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
-    (right,) = (each for each in completion.PASSES if each.name == "compute-at-readers")
+    (right,) = (each for each in completion.PASSES if each.name == "normalize-compute-at")
 
     def faulty(schedule, target):
         right.run(schedule, target)
@@ -44,7 +44,8 @@ def test_the_pass_after_which_the_nest_is_another_is_named(monkeypatch):
     with pytest.raises(lt.ValidationError) as caught:
         build(check="passes")
     assert str(caught.value) == (
-        "loop nest after compute-at-readers must make B[0, 0] = -66, as NumPy does, not -65 (random inputs of seed 0). "
+        "loop nest after normalize-compute-at must make B[0, 0] = -66, as NumPy does, not -65 (random inputs of seed "
+        "0). "
         "If nothing that is undefined is used, it is a fault of the compiler."
     )
     with pytest.raises(
@@ -69,7 +70,7 @@ def test_buffers_over_each_other_are_found(monkeypatch):
 
 
 def test_bytes_of_constants_are_those_of_the_program(monkeypatch):
-    build_module = import_module("lathe.scheduler.emission.assemble")
+    build_module = import_module("lathe.scheduler.codegen.driver")
     packed = build_module.packed_bytes
 
     def damaged(segment, array):
@@ -93,9 +94,9 @@ def test_outputs_that_passes_give_other_axes_are_compared():
 
 def test_builds_of_others_can_be_checked_from_outside(monkeypatch):
     asked = []
-    monkeypatch.setattr(import_module("lathe.building"), "validate", lambda *given: asked.append(given))
+    monkeypatch.setattr(import_module("lathe.builder"), "validate", lambda *given: asked.append(given))
     build()
-    with checked_builds():
+    with validate_builds():
         build()
     build()
     assert len(asked) == 1
@@ -122,7 +123,7 @@ def test_the_command_line_checks_what_scripts_build(tmp_path, monkeypatch):
         "    return lt.build(B, [A, B], cfg)\n"
     )
     asked = []
-    monkeypatch.setattr(import_module("lathe.building"), "validate", lambda *given: asked.append(given))
+    monkeypatch.setattr(import_module("lathe.builder"), "validate", lambda *given: asked.append(given))
     for extra in ([], ["--check"]):
         done = CliRunner().invoke(main, ["compile", str(script), "-o", str(tmp_path / "p.npz"), *extra])
         assert done.exit_code == 0, done.output

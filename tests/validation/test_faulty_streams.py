@@ -13,10 +13,10 @@ import pytest
 import lathe as lt
 from lathe.isa import Instruction
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.validation import validate
-from lathe.validation.runs import KINDS, inputs_of
-from lathe.validation.stream import validate_stream
+from lathe.validation.end_to_end import KINDS, inputs_of
+from lathe.validation.stream_validator import validate_stream
 
 KEPT = ("memory_type", "opcode")
 

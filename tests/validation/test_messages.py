@@ -7,9 +7,9 @@ import pytest
 import lathe as lt
 from lathe.isa import Alu, Gemm, Load, MemoryType, Store
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.validation import validate
-from lathe.validation.stream import validate_stream
+from lathe.validation.stream_validator import validate_stream
 
 END = " Numbers are those of random samples (seed 0). The emission rule, or what comes before it, is wrong."
 

@@ -9,8 +9,8 @@ from extended_machines import with_extensions
 import lathe as lt
 from lathe.isa import Load, MemoryType, Rescale
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.emission.compiled import Compiled
-from lathe.validation.stream import validate_stream
+from lathe.scheduler.codegen.compiled_program import Compiled
+from lathe.validation.stream_validator import validate_stream
 
 CONFIG = with_extensions(lt.load_config("tiny"), ("rescale", "rescale_add", "lookup"))
 

@@ -9,10 +9,10 @@ import pytest
 import lathe as lt
 from lathe.isa import Alu, Gemm
 from lathe.scheduler.build import build_compiled
-from lathe.scheduler.emission.compiled import Compiled
+from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.validation import validate
-from lathe.validation.replaced import Replaced
-from lathe.validation.stream import validate_stream
+from lathe.validation.fresh_values import Replaced
+from lathe.validation.stream_validator import validate_stream
 
 
 @cache

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.building import build
+from lathe.builder import build
 from lathe.configs import HardwareConfig, LatheError
-from lathe.differences import output_differences, time_differences
 from lathe.engines import CYCLE_MODEL, engine_named, simulate
 from lathe.frontend import reference
 from lathe.networks.digits.network import DEFAULT_BATCH, Digits, Network, digits_network, load_digits
+from lathe.result_diff import output_differences, time_differences
 from lathe.sim import Result
 
 INPUT, OUTPUT = "images", "logits"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.extra import extra
+from lathe.frontend.onnx.optional_imports import extra
 from lathe.networks.digits.network import CLASSES, IMAGE_SHAPE, LAYERS, load_digits
 
 DIGITS_ONNX = Path(__file__).with_name("digits.onnx")

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from lathe.configs import HardwareConfig, MemoryConfig, TimingConfig
-from lathe.configs.listing import derived_names, derived_values, given_values
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
+from lathe.configs.parameter_listing import derived_names, derived_values, given_values
 from lathe.reports.notebooks.fragments import beside, facts, folded, panel, size, table, told
 
 SCRATCHPADS = ("uop", "inp", "wgt", "acc", "par", "lut")

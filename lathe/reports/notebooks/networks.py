@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.explanation import NetworkExplanation
 from lathe.networks.network import Network
 from lathe.networks.program import NetworkProgram
-from lathe.networks.steps import NpuStep
+from lathe.networks.program_steps import NpuStep
 from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import beside, facts, folded, grouped, panel, table, text_block
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import islice
 
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
 from lathe.isa import Finding, Layout, Program, Segment, instruction_text
 from lathe.reports.markup import Markup
 from lathe.reports.notebooks.fragments import (

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from lathe.attribution import ACTIVITIES, LabelCycles, cycles_by_label
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
 from lathe.cosimulation import Cosimulation
-from lathe.networks.running import LayerRow, NetworkResult
+from lathe.cycle_attribution import ACTIVITIES, LabelCycles, cycles_by_label
+from lathe.networks.run import LayerRow, NetworkResult
 from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import beside, facts, folded, grouped, panel, percent, table
 from lathe.reports.notebooks.pictures import shares_of, timeline_picture, units_picture

@@ -2,10 +2,10 @@
 
 from itertools import chain
 
+from lathe.autotune import FoundSchedule
 from lathe.configs import LatheError, load_config
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
 from lathe.frontend import Computation, Tensor
-from lathe.optimiser import FoundSchedule
 from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, folded, grouped, panel, percent, table, text_block
 from lathe.scheduler import (
@@ -19,8 +19,8 @@ from lathe.scheduler import (
     Stage,
     TensorLayout,
 )
-from lathe.scheduler.nest.place import place_stages
-from lathe.scheduler.reports.levels import level
+from lathe.scheduler.inspect.print_levels import level
+from lathe.scheduler.loop_ir.compute_locations import place_stages
 
 LEVELS = ("order", "loops")
 """Levels that are those of the schedule as it stands, whatever the machine."""
@@ -171,7 +171,7 @@ def _loops(value: Stage) -> str:
     for leaf in state.leaves:
         extents = "×".join(str(each.extent) for each in placed.loops.of_leaf.get(leaf, ()))
         tags = [f"emit_insn {state.pragma}"] if leaf is state.pragma_axis else []
-        tags += [state.marks[leaf]] if leaf in state.marks else []
+        tags += [state.annotations[leaf]] if leaf in state.annotations else []
         tags += ["unroll"] if leaf in state.unrolled else []
         tags += [f"vthread {state.threads[leaf]}"] if leaf in state.threads else []
         tags += ["reduce"] if leaf.kind == "reduce" else []

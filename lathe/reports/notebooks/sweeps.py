@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lathe.configs.notebook import html_of
+from lathe.configs.html_repr import html_of
 from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, panel, table, told
 from lathe.reports.notebooks.pictures import points_picture

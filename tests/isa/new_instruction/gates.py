@@ -4,10 +4,10 @@ from amaranth import Cat, Module, Mux
 from amaranth.hdl import Value
 
 from lathe.rtl.alu import VALUE_BITS
-from lathe.rtl.combining import Combining
+from lathe.rtl.execute_stage import ExecuteStage
 
 
-def clip_in(m: Module, place: Combining) -> Value:  # noqa: ARG001 - in time, it needs no register
+def clip_in(m: Module, place: ExecuteStage) -> Value:  # noqa: ARG001 - in time, it needs no register
     """What CLIP writes, in the cycle in which its accumulator is there."""
     fields, results = place.combining.of.clip, []
     for number in range(len(place.value) // VALUE_BITS):

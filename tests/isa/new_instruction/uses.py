@@ -9,7 +9,7 @@ import numpy as np
 from amaranth.sim import Simulator
 
 import lathe as lt
-from lathe.building import build
+from lathe.builder import build
 from lathe.configs.instructions.clip import Clip
 from lathe.isa import (
     Alu,
@@ -25,11 +25,11 @@ from lathe.isa import (
     instruction_text,
 )
 from lathe.isa.manual import manual
-from lathe.isa.meaning import MachineState, execute
+from lathe.isa.semantics import MachineState, execute
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.instruction import Decoder
-from lathe.scheduler.emission.fresh_zeros import needless_resets
-from lathe.scheduler.target.chunk import vectors
+from lathe.scheduler.isel.chunk import vectors
+from lathe.scheduler.stream.elide_accumulator_init import needless_resets
 from lathe.sim import executor
 from lathe.sim.dram import SparseMemory
 from lathe.sim.scratchpads import Scratchpads

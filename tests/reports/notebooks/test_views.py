@@ -9,7 +9,7 @@ import pytest
 from qdq_models import QdqModel
 
 import lathe as lt
-from lathe.configs.notebook import html_of, repr_html
+from lathe.configs.html_repr import html_of, repr_html
 from lathe.networks.explanation import LayerExplained, NetworkExplanation
 from lathe.reports.notebooks.fragments import MOST_ROWS, panel, table
 from lathe.sweeps.rows import SweepRows

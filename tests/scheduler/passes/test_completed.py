@@ -11,10 +11,10 @@ from small_machine import run
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, min, placeholder, placeholders, recurrence, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, build, create_schedule
-from lathe.scheduler.passes import complete
-from lathe.scheduler.passes.complete import Pass
-from lathe.scheduler.state.edit import Edit
-from lathe.scheduler.state.stage import Attachment
+from lathe.scheduler.passes import pipeline
+from lathe.scheduler.passes.pipeline import Pass
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.stage import ComputeAt
 from lathe.scheduler.target.target import Target
 
 A = placeholder((32, 16), "int32", "A")
@@ -31,8 +31,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], 
 
         return replace(right, run=run)
 
-    passes = tuple(wrong(each) if each.name == name else each for each in complete.PASSES)
-    monkeypatch.setattr(complete, "PASSES", passes)
+    passes = tuple(wrong(each) if each.name == name else each for each in pipeline.PASSES)
+    monkeypatch.setattr(pipeline, "PASSES", passes)
 
 
 def refused(outputs: list[Tensor], schedule: Schedule) -> LegalityError:
@@ -60,9 +60,9 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
 
     def fault(completed: Edit) -> None:
         P, first = completed.stages[0], completed.stages[1]
-        P.change(attachment=Attachment(first.id, first.state.leaves[0]))
+        P.change(attachment=ComputeAt(first.id, first.state.leaves[0]))
 
-    planted(monkeypatch, "fit-lanes", fault)
+    planted(monkeypatch, "fit-layout-to-storage", fault)
     witness = refused(outputs, schedule).witness
     assert (witness.producer_stage, witness.cell) == ("P", (0, 0))
     assert witness.consumer_stage == "second.acc"
@@ -70,7 +70,11 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
 
 def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
-    planted(monkeypatch, "fit-lanes", lambda completed: completed.arrange([*completed.stages[1:], completed.stages[0]]))
+    planted(
+        monkeypatch,
+        "fit-layout-to-storage",
+        lambda completed: completed.reorder_stages([*completed.stages[1:], completed.stages[0]]),
+    )
     witness = refused(outputs, schedule).witness
     assert (witness.producer_stage, witness.cell, witness.consumer_stage) == ("P", (0, 0), "first.acc")
 
@@ -84,7 +88,7 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
             if stage.state.copies is R:
                 stage.change(attachment=None)
 
-    planted(monkeypatch, "load-operands", fault)
+    planted(monkeypatch, "insert-cache-reads", fault)
     witness = refused([R], create_schedule(R)).witness
     assert (witness.producer_stage, witness.consumer_stage) == ("R", "R.acc2")
 
@@ -96,7 +100,7 @@ def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkey
         stored = completed[R]
         stored.change(leaves=stored.state.leaves[::-1])
 
-    planted(monkeypatch, "load-operands", fault)
+    planted(monkeypatch, "insert-cache-reads", fault)
     witness = refused([R], create_schedule(R)).witness
     assert (witness.producer_stage, witness.consumer_stage, witness.producer["t"]) == ("R", "R.acc2", 0)
 

@@ -11,9 +11,9 @@ from lathe.configs import load_config
 from lathe.frontend import Expr, Tensor, compute, max, min, placeholder, placeholders, reduce_axis, select, sum
 from lathe.isa import Instruction
 from lathe.scheduler import build, create_schedule, lower
-from lathe.scheduler.target.chunk import Chunk
-from lathe.scheduler.target.mismatches import RuleMismatch
-from lathe.scheduler.target.rules.rule import RULES, emit_rule
+from lathe.scheduler.isel.chunk import Chunk
+from lathe.scheduler.isel.match_failures import RuleMismatch
+from lathe.scheduler.isel.rules.rule import RULES, emit_rule
 
 VTA = load_config("vta")
 A, B = placeholder((32, 32), "int8", "A"), placeholder((32, 32), "int8", "B")

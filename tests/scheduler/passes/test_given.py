@@ -7,8 +7,8 @@ import pytest
 from small_machine import VTA
 
 import lathe as lt
-from lathe.scheduler.passes.complete import PASSES
-from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.passes.pipeline import PASSES
+from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.target.target import Target
 
 WIDE = VTA.with_(name="wide", block_in=8, block_out=32, wgt_buffer_bytes=65536)
@@ -98,18 +98,18 @@ def wide_elements_at_hand() -> lt.Schedule:
 
 
 LACKING = {
-    "fill-domains": [(domain, VTA)],
+    "legalize-domains": [(domain, VTA)],
     "fold-constants": [(constants, VTA)],
     "split-outputs": [(two_outputs, VTA)],
-    "widen-sums": [(narrow_sum, VTA)],
-    "merge-reshapes": [(reshape, VTA)],
-    "split-axes": [(divided, VTA)],
-    "drop-unread": [(partly_read, VTA)],
-    "mask-conditions": [(choice_by_data, VTA), (index_as_data, VTA), (conditional_product, VTA)],
-    "bring-by-products": [(shortcut, VTA)],
-    "choose-units": [(small_depthwise, VTA)],
-    "adjoin-elements": [(wide_elements_at_hand, WIDE)],
-    "choose-rules": [(divided, VTA)],
+    "widen-accumulators": [(narrow_sum, VTA)],
+    "fold-reshapes": [(reshape, VTA)],
+    "delinearize-axes": [(divided, VTA)],
+    "eliminate-dead-elements": [(partly_read, VTA)],
+    "if-convert": [(choice_by_data, VTA), (index_as_data, VTA), (conditional_product, VTA)],
+    "load-residual-via-gemm": [(shortcut, VTA)],
+    "select-execution-units": [(small_depthwise, VTA)],
+    "coalesce-loads": [(wide_elements_at_hand, WIDE)],
+    "select-instructions": [(divided, VTA)],
 }
 """Programs, with machines, by the pass that gives what they lack."""
 
@@ -132,22 +132,29 @@ def test_without_the_pass_there_is_a_counterexample(name, program, machine):
 
 
 ORDERED = [
-    ["keep-parts-near", "store-in-loops", "compute-at-readers", "agree-on-lanes"],
+    ["assign-memory-scopes", "insert-writeback", "normalize-compute-at", "resolve-layout-conflicts"],
     [
-        "fill-domains",
-        "fill-padding",
+        "legalize-domains",
+        "overcompute-padding",
         "fold-constants",
-        "merge-reshapes",
-        "split-axes",
-        "drop-unread",
-        "mask-conditions",
+        "fold-reshapes",
+        "delinearize-axes",
+        "eliminate-dead-elements",
+        "if-convert",
     ],
-    ["mask-conditions", "bring-by-products", "choose-units", "agree-on-lanes", "turn-elements", "tile-groups"],
-    ["tile-groups", "load-operands", "adjoin-elements"],
-    ["split-outputs", "separate-lookups", "join-lookups"],
-    ["split-outputs", "widen-sums", "sum-by-products"],
-    ["split-axes", "sum-by-products"],
-    ["load-operands", "choose-rules"],
+    [
+        "if-convert",
+        "load-residual-via-gemm",
+        "select-execution-units",
+        "resolve-layout-conflicts",
+        "insert-layout-conversions",
+        "tile-and-fuse",
+    ],
+    ["tile-and-fuse", "insert-cache-reads", "coalesce-loads"],
+    ["split-outputs", "outline-lookups", "fuse-lookups-into-rescale"],
+    ["split-outputs", "widen-accumulators", "lower-sum-to-gemm"],
+    ["delinearize-axes", "lower-sum-to-gemm"],
+    ["insert-cache-reads", "select-instructions"],
 ]
 """Passes of which each needs what the one before gives, so that the two cannot change places."""
 

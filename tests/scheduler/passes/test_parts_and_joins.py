@@ -5,7 +5,7 @@ import pytest
 
 import lathe as lt
 from lathe.configs import load_config
-from lathe.scheduler.passes.complete import up_to
+from lathe.scheduler.passes.pipeline import run_until
 
 
 def convolved(data, name, weights, filters, size=3):
@@ -97,9 +97,9 @@ def test_each_value_is_stored_once():
 
 def test_what_is_joined_says_where_its_parts_begin():
     outputs, tensors = joined(16)
-    schedule = up_to(lt.create_schedule(outputs), load_config("lathe16"), "store-joined")
+    schedule = run_until(lt.create_schedule(outputs), load_config("lathe16"), "elide-concat")
     (both,) = [stage for stage in schedule.stages if stage.name == "both"]
-    assert [(tensor.name, first) for tensor, first in both.state.joined] == [("one", 0), ("other", 16)]
+    assert [(tensor.name, first) for tensor, first in both.state.concat_of] == [("one", 0), ("other", 16)]
 
 
 def test_what_is_joined_may_be_the_second_operand():
@@ -118,5 +118,5 @@ def test_a_part_within_a_block_stays_a_stage(first, stays):
     """Its values would come to other lanes than hold them."""
     wide = convolved(lt.placeholder((1, 6, 6, 16), "int8", name="x"), "wide", [], 48)
     some = lt.compute((1, 4, 4, 16), lambda n, y, x, c: wide[n, y, x, c + first], name="some")
-    schedule = up_to(lt.create_schedule([convolved(some, "made", [], 16)]), load_config("lathe16"), "read-parts")
+    schedule = run_until(lt.create_schedule([convolved(some, "made", [], 16)]), load_config("lathe16"), "fold-slices")
     assert ("some" in [stage.name for stage in schedule.stages]) == stays

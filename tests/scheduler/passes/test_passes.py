@@ -10,9 +10,9 @@ from seeds import check_each, event, note
 from lathe.configs import HardwareConfig, LatheError, load_config
 from lathe.frontend import compute, format_program, placeholder
 from lathe.scheduler import Schedule, create_schedule, lower
-from lathe.scheduler.passes.complete import PASSES
-from lathe.scheduler.passes.properties import LEGAL, Property
-from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.passes.invariants import LEGAL, Invariant
+from lathe.scheduler.passes.pipeline import PASSES
+from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.target.target import Target
 
 
@@ -29,7 +29,7 @@ def test_passes_have_names_of_their_own():
 
 def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
     """All that passes have given so far holds, and every read finds its value; the state before is as it was."""
-    state, given, target = schedule.state, dict[Property, str](), Target(config)
+    state, given, target = schedule.state, dict[Invariant, str](), Target(config)
     for each in PASSES:
         before = state, dict(state.stages)
         try:
@@ -77,7 +77,7 @@ def test_lower_shows_a_schedule_after_each_pass():
     A = placeholder((4, 16), "int8", "A")
     C = compute((4, 16), lambda i, j: A[i, j] + 1, "C", where=lambda i, j: i >= 1 + j * 0)
     texts = {each.name: lower(C, [A, C], load_config("vta"), each.name) for each in PASSES}
-    assert "C[i, j] = A[i, j] + 1 while" in texts["keep-parts-near"]
-    assert "C[i, j] = select(" in texts["fill-domains"]
-    assert "C.acc" not in texts["agree-on-lanes"]
-    assert "C.acc" in texts["tile-groups"]
+    assert "C[i, j] = A[i, j] + 1 while" in texts["assign-memory-scopes"]
+    assert "C[i, j] = select(" in texts["legalize-domains"]
+    assert "C.acc" not in texts["resolve-layout-conflicts"]
+    assert "C.acc" in texts["tile-and-fuse"]

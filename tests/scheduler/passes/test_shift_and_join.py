@@ -8,7 +8,7 @@ from small_machine import TINY, VTA, on_rtl, run
 import lathe as lt
 from lathe.frontend import placeholders
 from lathe.isa import Gemm
-from lathe.scheduler.passes.complete import up_to
+from lathe.scheduler.passes.pipeline import run_until
 
 IDEAL = lt.load_config("lathe16").with_(**{"memory.latency": 0})
 BATCH = lt.load_config("batch4")
@@ -152,7 +152,7 @@ def test_products_are_left_where_nothing_moves():
     """Parts that begin with blocks are joined without a product."""
     data = image(16)
     output = joined(conv(data, 16, "one", 1), conv(data, 16, "other", 1))
-    names = [stage.name for stage in up_to(lt.create_schedule(output), VTA, "join-by-products").stages]
+    names = [stage.name for stage in run_until(lt.create_schedule(output), VTA, "lower-concat-to-gemm").stages]
     assert not any("placed" in name for name in names)
     program = lt.build(output, [*placeholders([output]), output], VTA)
     assert sum(isinstance(each, Gemm) and not each.reset for each in program.instructions) <= 4

@@ -5,7 +5,7 @@ import pytest
 from messages import refusal
 from random_programs import random_inputs
 
-from lathe.building import build as build_checked
+from lathe.builder import build as build_checked
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, max, placeholder, placeholders, reduce_axis, reference, sum
 from lathe.isa import verify

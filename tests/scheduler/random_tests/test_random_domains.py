@@ -17,7 +17,7 @@ from shares import BUILD, COMMAND, Shares, check_shares
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, evaluate, format_program, placeholders, reference, topological
-from lathe.frontend.reference import checked_inputs
+from lathe.frontend.interpreter.reference import checked_inputs
 from lathe.scheduler import create_schedule
 
 

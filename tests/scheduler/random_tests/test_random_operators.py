@@ -94,7 +94,7 @@ def test_values_are_moved_from_lane_to_lane_where_that_is_cheaper_than_doing_wit
     assert identities(program) == ["identity48"]
     assert "identity48" in program.images
     cycles = lt.simulate(program, timing_only=True).cycles
-    with mock.patch("lathe.scheduler.passes.agree_on_lanes.LARGEST_IDENTITY", 0):
+    with mock.patch("lathe.scheduler.passes.resolve_layout_conflicts.LARGEST_IDENTITY", 0):
         without = check_default_schedule(both, config)
     assert identities(without) == []
     assert cycles < lt.simulate(without, timing_only=True).cycles

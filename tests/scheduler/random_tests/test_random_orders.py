@@ -10,8 +10,8 @@ from small_machine import TINY, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import placeholder, reduce_axis
-from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 MACHINES = ("vta", "batch4", "wide", "lathe16")
 
@@ -95,8 +95,8 @@ def test_columns_go_where_no_loop_cuts_them():
     for stage in (made, C):
         s[stage].compute_at(s[D], outer)
     run(s, lt.load_config("vta"), random_inputs([D], seed=1))
-    assert plan_lanes(s, lt.load_config("vta")).known[D] == Lanes(None, 1)
-    assert plan_lanes(lt.create_schedule(D), lt.load_config("vta")).known[D] == Lanes(None, 0)
+    assert assign_layouts(s, lt.load_config("vta")).known[D] == VectorLayout(None, 1)
+    assert assign_layouts(lt.create_schedule(D), lt.load_config("vta")).known[D] == VectorLayout(None, 0)
 
 
 def test_a_store_that_loops_cut_runs_on_the_rtl():
@@ -114,4 +114,4 @@ def test_lanes_of_a_long_program_are_planned():
         made = lt.requantise(total, 6, name=f"narrow{n}")
     s = lt.create_schedule(made)
     s[made].split(s[made].axis[0], factor=3)
-    assert len(plan_lanes(s, lt.load_config("vta")).known) == 500
+    assert len(assign_layouts(s, lt.load_config("vta")).known) == 500

@@ -18,7 +18,7 @@ from small_machine import loaded_early, memory_of, run
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, format_program, placeholder, recurrence, reduce_axis, reference, sum
 from lathe.isa import Store, verify
-from lathe.isa.findings import FindingKind
+from lathe.isa.diagnostics import FindingKind
 from lathe.scheduler import build, create_schedule, undef
 from lathe.scheduler.schedule import Stage
 

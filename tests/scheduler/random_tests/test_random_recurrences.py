@@ -35,7 +35,7 @@ def plain_meaning(outputs, inputs):
     from itertools import product
 
     from lathe.frontend import cycles, evaluate, topological
-    from lathe.frontend.nodes import Reduce
+    from lathe.frontend.expr.nodes import Reduce
 
     values = {tensor: inputs[tensor.name] for tensor in placeholders(outputs)}
     order = topological(outputs)
@@ -86,7 +86,7 @@ def check_random_circle(seed: int, most_commands: int) -> None:
         for error in command.attempt(schedule):
             assert [(stage, stage.state) for stage in schedule.stages] == states
             if isinstance(error, LegalityError) and not isinstance(error, ParallelismError):
-                with mock.patch("lathe.scheduler.commands.commit.check_schedule"):
+                with mock.patch("lathe.scheduler.primitives.transaction.check_schedule"):
                     command.run(before)
                 if "may be carried out in any order" not in str(error):  # execution takes them in one that may be right
                     confirm(error.witness, before)

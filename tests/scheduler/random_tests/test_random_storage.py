@@ -19,7 +19,7 @@ from lathe.scheduler import (
     create_schedule,
 )
 from lathe.scheduler.errors import StorageWitness
-from lathe.scheduler.state.edit import Edit
+from lathe.scheduler.schedule_ir.edit import Edit
 
 
 def program(random: Random, channels: int | None = None) -> tuple[list[Tensor], Tensor]:
@@ -152,7 +152,7 @@ def check(seed: int) -> None:
         elif outcome == "lost":
             refused = True
             check_lost(do, s)
-            Edit.become(s, before)
+            Edit.reset_to(s, before)
     check_stored(s)
     if accepted:
         event("folded")
@@ -207,7 +207,7 @@ def outcomes(seed: int) -> list[str]:
 
 
 def test_one_slice_tells_for_all_that_live_alike():
-    with patch("lathe.scheduler.legality.folded_cells.alike_dimensions", lambda *_: []):
+    with patch("lathe.scheduler.legality.storage_folding.alike_dimensions", lambda *_: []):
         expected = [outcomes(seed) for seed in range(3000, 3100)]
     assert [outcomes(seed) for seed in range(3000, 3100)] == expected
     assert any("accepted" in each for each in expected)

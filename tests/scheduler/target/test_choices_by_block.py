@@ -5,8 +5,8 @@ from random_programs import random_inputs
 from small_machine import TINY, VTA, run
 
 import lathe as lt
-from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.lanes import plan_lanes
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
 def joined(*channels: int, order: str = "lt") -> tuple[lt.Tensor, list[lt.Tensor]]:
@@ -39,7 +39,7 @@ def test_channels_stay_in_the_lanes(channels, order):
     for config in (VTA, TINY):
         run(schedule, config, random_inputs([output], seed=1))
     stage = lt.create_schedule(output)[output]
-    assert plan_lanes(stage.schedule, VTA).known[stage.tensor] == Lanes(None, 3)
+    assert assign_layouts(stage.schedule, VTA).known[stage.tensor] == VectorLayout(None, 3)
     narrow = lt.requantise(lt.conv2d(output, lt.placeholder((8, 1, 1, sum(channels)), "int8", name="w")), 7, name="o")
     program = run(lt.create_schedule(narrow), VTA, random_inputs([narrow], seed=1))
     assert not any("turned" in label for label in program.labels)

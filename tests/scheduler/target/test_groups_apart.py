@@ -7,9 +7,9 @@ from small_machine import TINY, VTA, on_rtl, run
 import lathe as lt
 from lathe.isa import Load, MemoryType
 from lathe.scheduler import create_schedule
-from lathe.scheduler.passes.complete import complete
-from lathe.scheduler.state.stage import Lanes
-from lathe.scheduler.target.elements import outside_of
+from lathe.scheduler.layout.physical_layout import outside_of
+from lathe.scheduler.passes.pipeline import run_pipeline
+from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
 def grouped(data: lt.Tensor, groups: int, filters: int, name: str) -> lt.Tensor:
@@ -55,11 +55,11 @@ def test_stored_elements_that_are_turned_lie_in_one_order_for_all():
 
 def test_only_the_axis_of_the_columns_is_split():
     layer = grouped(lt.placeholder((1, 5, 5, 64), "int8", name="data"), 4, 64, "first")
-    schedule = complete(create_schedule(layer), VTA)
-    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, 4)) == (3,)
-    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, 1)) == ()
-    assert outside_of(schedule, (1, 5, 5, 4, 16), Lanes(None, None)) == ()
-    assert outside_of(schedule, (1, 5, 5, 64), Lanes(None, 3)) == ()
+    schedule = run_pipeline(create_schedule(layer), VTA)
+    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 4)) == (3,)
+    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 1)) == ()
+    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, None)) == ()
+    assert outside_of(schedule, (1, 5, 5, 64), VectorLayout(None, 3)) == ()
 
 
 def test_groups_on_the_rtl():

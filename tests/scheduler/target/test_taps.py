@@ -7,7 +7,7 @@ from small_machine import TINY, VTA, on_rtl, run
 
 import lathe as lt
 from lathe.frontend import placeholders
-from lathe.scheduler.target.data_cells import cells_within, data_cells, share_with_data
+from lathe.scheduler.layout.nonzero_analysis import cells_within, data_cells, share_with_data
 from lathe.sim import Counters
 
 BEGINS = TINY.with_(extensions=("gemm_begin",))

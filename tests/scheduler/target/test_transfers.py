@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lathe.isa import Instruction, Load, MemoryType
-from lathe.scheduler.target.rules.transfers import DmaLoop, load_rows
+from lathe.scheduler.isel.rules.transfers import DmaLoop, load_rows
 
 PADDING = -1
 

@@ -1,0 +1,286 @@
+"""Faults of the simulator in when: steps, tokens, queues, bus and memory, and when a fault is told."""
+
+from mutations.fault import faults_of
+
+fault = faults_of("lathe")
+
+FAULTS = (
+    fault(
+        "an ALU micro-op with an operand takes one step",
+        "sim.timing_ops",
+        "row.steps.on(reader), steps)",
+        "1, steps)",
+    ),
+    fault(
+        "MUL takes as long as the other operations",
+        "sim.timing_ops",
+        "row.steps.on(reader), steps)",
+        'np.minimum(row.steps.on(reader), 2 - columns["use_imm"]), steps)',
+    ),
+    fault(
+        "RESCALE has no steps at its end",
+        "sim.timing_ops",
+        "np.where(executed, _trailing(cfg, columns), 0)",
+        "np.where(executed, 0, 0)",
+    ),
+    fault(
+        "RESCALE of no micro-ops has steps at its end, too",
+        "sim.timing_ops",
+        "np.where(executed, _trailing(cfg, columns), 0)",
+        "_trailing(cfg, columns)",
+    ),
+    fault(
+        "an accumulator is there a step early",
+        "isa.raw_hazards",
+        "(usage.steps - 1) > late:",
+        "(usage.steps - 1) >= late:",
+    ),
+    fault(
+        "an added operand may be one that is not there yet",
+        "isa.raw_hazards",
+        "or operand not in usage.read:",
+        "or operand is not usage.written:",
+    ),
+    fault(
+        "accumulators of the outer iteration before are not looked for",
+        "isa.raw_hazards",
+        "(numbers >= distance) &",
+        "(numbers % (count * inner) >= distance) &",
+    ),
+    fault("rows with pads between them are one chain", "sim.timing_ops", "(stride == x) & (gap == 0)", "stride == x"),
+    fault(
+        "pads to the left take no steps",
+        "sim.timing_ops",
+        "np.where(reads, left, bottom * row)",
+        "np.where(reads, 0, bottom * row)",
+    ),
+    fault(
+        "an instruction of no micro-ops takes no step",
+        "sim.timing_ops",
+        "np.where(executed, _trailing(cfg, columns), 0), 1)",
+        "np.where(executed, _trailing(cfg, columns), 0), 0)",
+    ),
+    fault(
+        "a token is there a cycle early",
+        "sim.timeline",
+        "self.tokens[queue].append(end + 1)",
+        "self.tokens[queue].append(end)",
+    ),
+    fault(
+        "a token is pushed twice",
+        "sim.timeline",
+        "self.tokens[queue].append(end + 1)",
+        "self.tokens[queue].extend([end + 1] * 2)",
+    ),
+    fault(
+        "the second token of an instruction is lost",
+        "sim.timeline",
+        "in self.commands[instruction].pushes:",
+        "in self.commands[instruction].pushes[:1]:",
+    ),
+    fault(
+        "a command is there a cycle early",
+        "sim.timeline",
+        "self.dispatch[instruction] + 1 + DECODE",
+        "self.dispatch[instruction] + DECODE",
+    ),
+    fault("GEMM is done a cycle late", "sim.compute", "last_step + self.pipeline,", "last_step + self.pipeline + 1,"),
+    fault("the pipeline is drained a cycle early", "sim.compute", "self.drained = end + 1", "self.drained = end"),
+    fault(
+        "LOAD acc does not wait for the pipeline",
+        "sim.compute",
+        "first_step = max(start + 1, self.drained)",
+        "first_step = start + 1",
+    ),
+    fault(
+        "LOAD acc does not fetch ahead",
+        "sim.compute",
+        "self.load_free if kind is TRANSFER else self.boundary",
+        "self.boundary",
+    ),
+    fault("LOAD acc starts beside another", "sim.compute", "self.load_free = end", "pass"),
+    fault(
+        "FINISH does not wait for the pipeline",
+        "sim.compute",
+        "(DRAIN, self.drained) if kind is FINISH else None",
+        "None",
+    ),
+    fault(
+        "one load more than may be is under way",
+        "sim.load",
+        "if self.next >= self.pending:",
+        "if self.next > self.pending:",
+    ),
+    fault(
+        "a load's first step does not wait for the one before",
+        "sim.load",
+        "first_step = max(start, boundary) + 1",
+        "first_step = start + 1",
+    ),
+    fault("a load ends with its last step", "sim.load", "last_step + self.write_latency)", "last_step)"),
+    fault(
+        "a command queue is one deeper",
+        "sim.fetch",
+        "behind = len(queue) - self.queue_depth",
+        "behind = len(queue) - self.queue_depth - 1",
+    ),
+    fault(
+        "a place in a command queue is free a cycle early",
+        "sim.fetch",
+        "room = starts[behind] + 1",
+        "room = starts[behind]",
+    ),
+    fault("fetch asks for bursts as long as its FIFO", "sim.fetch", "max(1, fifo_beats // 2)", "fifo_beats"),
+    fault(
+        "one read more is in flight",
+        "sim.memory_port",
+        "self.reads = memory.outstanding_reads",
+        "self.reads = memory.outstanding_reads + 1",
+    ),
+    fault(
+        "the memory's latency is one more",
+        "sim.memory_port",
+        "start = accepted + self.latency",
+        "start = accepted + self.latency + 1",
+    ),
+    fault(
+        "writes never hold up reads",
+        "sim.memory_port",
+        "if self.shared:\n            self.free[1 - direction] = end",
+        "if False:\n            self.free[1 - direction] = end",
+    ),
+    fault(
+        "reads never hold up writes",
+        "sim.memory_port",
+        "if self.shared:\n            self.free[WRITE] = free",
+        "if False:\n            self.free[WRITE] = free",
+    ),
+    fault(
+        "the arbiter goes round the other way",
+        "sim.engine",
+        "in _BEHIND[port.last_master]:",
+        "in (*_BEHIND[port.last_master][1::-1], port.last_master):",
+    ),
+    fault(
+        "a read waits for a write of the same cycle",
+        "sim.engine",
+        "if store.request < grant:",
+        "if store.request <= grant:",
+    ),
+    fault(
+        "bursts cross 4 KiB",
+        "sim.transfer",
+        "page = (address | (PAGE_BYTES - 1)) + 1",
+        "page = (address | (2 * PAGE_BYTES - 1)) + 1",
+    ),
+    fault(
+        "the burst limit is counted from the address",
+        "sim.transfer",
+        "full = ((address >> bus_shift) + limit) << bus_shift",
+        "full = address + (limit << bus_shift)",
+    ),
+    fault(
+        "the room of a read burst is free a cycle early",
+        "sim.read_dma",
+        "(step + 2, apart, beats, count)",
+        "(step + 1, apart, beats, count)",
+    ),
+    fault("a transfer's first burst is cut a cycle early", "sim.read_dma", "start + 1 + CUT", "start + CUT"),
+    fault(
+        "the stream's first burst is cut a cycle early", "sim.fetch", "self.earliest = 1 + CUT", "self.earliest = CUT"
+    ),
+    fault(
+        "the room of fetch's burst is free a cycle early",
+        "sim.fetch",
+        "max(self.earliest, left + 2)",
+        "max(self.earliest, left + 1)",
+    ),
+    fault("steps of padding between rows are forgotten", "sim.read_dma", "* apart + behind", "* apart"),
+    fault(
+        "equal bursts go on in the cycle of another's",
+        "sim.memory_port",
+        "if granted < horizon:",
+        "if granted <= horizon:",
+    ),
+    fault("a write burst's address is accepted a cycle early", "sim.store", "beats - 1 + PACK", "beats - 2 + PACK"),
+    fault(
+        "the room of a write burst is free a cycle early",
+        "sim.store",
+        "self.first_step = end + 2",
+        "self.first_step = end + 1",
+    ),
+    fault("a store's first burst is cut a cycle early", "sim.store", "start + 1 + CUT", "start + CUT"),
+    fault(
+        "compute's loads are done a cycle early",
+        "sim.engine",
+        "timing.write_latency + WRITE_BACK",
+        "timing.write_latency",
+    ),
+    fault(
+        "the launch ends with its last instruction",
+        "sim.engine",
+        "max(self.timeline.end) + 1 + END",
+        "max(self.timeline.end) + 1",
+    ),
+    fault("a store is done with its last beat", "sim.store", "apart + self.response_latency)", "apart)"),
+    fault(
+        "two stores end in one cycle", "sim.store", "max(response, self.ends[-1] + 1)", "max(response, self.ends[-1])"
+    ),
+    fault(
+        "the cause of a wait is the first, not the last", "sim.stall_accounting", "last = cause", "last = last or cause"
+    ),
+    fault(
+        "a wait begins a cycle late",
+        "sim.stall_accounting",
+        "counts[cause] += until - begin",
+        "counts[cause] += until - begin - 1",
+    ),
+    fault(
+        "data move in the order of the stream",
+        "sim.run_launch",
+        'order = np.argsort(starts, kind="stable")',
+        "order = np.arange(len(starts))",
+    ),
+    fault(
+        "an index fault is told a cycle early",
+        "sim.executor",
+        "starts[index] + INDEX_STAGE + fault.step",
+        "starts[index] + INDEX_STAGE + fault.step - 1",
+    ),
+    fault(
+        "an index fault of an ALU's operand is told of its first step",
+        "sim.uop_plan_cache",
+        "* steps + min(place, steps - 1)",
+        "* steps",
+    ),
+    fault(
+        "a token too many is one in 65,536",
+        "sim.fault",
+        "if counts.max(initial=0) > MOST_TOKENS:",
+        "if counts.max(initial=0) > MOST_TOKENS + 1:",
+    ),
+    fault(
+        "a deadlock is told a cycle late",
+        "sim.fault",
+        "cycle = max(1, last + 1, engine.fetch.stuck, *seen)",
+        "cycle = max(1, last + 1, engine.fetch.stuck, *seen) + 1",
+    ),
+    fault(
+        "a deadlock is told before the commands are decoded",
+        "sim.fault",
+        "engine.fetch.stuck, *seen)",
+        "engine.fetch.stuck)",
+    ),
+    fault(
+        "fetch is heard before the units",
+        "sim.fault",
+        "yield Noticed(fetch.refused, Rank.FETCH",
+        "yield Noticed(fetch.refused, Rank.READ",
+    ),
+    fault(
+        "an error of the bus is told of the beat after",
+        "sim.bus_fault_injection",
+        "beats - 1 - wrong",
+        "beats - 2 - wrong",
+    ),
+)

@@ -1,0 +1,232 @@
+"""What a machine's parameters must be: the contracts that the hardware, the encoding and the bus set."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
+from lathe.configs.encoding_fit import misfit
+from lathe.configs.errors import Fault, shown
+from lathe.configs.extensions import EXTENSIONS
+from lathe.configs.memory import MemoryConfig, TimingConfig
+from lathe.configs.parameters import MachineParameters
+
+# The only element widths for now, by parameter.
+ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
+
+SECTIONS: dict[str, type[MemoryConfig] | type[TimingConfig]] = {"memory": MemoryConfig, "timing": TimingConfig}
+
+_SHAPE = ("batch", "block_in", "block_out")
+_BUFFERS = ("uop_buffer_bytes", "inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes")
+# Those of memories that a machine has exactly with an extension.
+_EXTENSION_OF = {"par_buffer_bytes": RESCALE, "lut_buffer_bytes": LOOKUP}
+TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *_EXTENSION_OF, *ELEMENT_BITS, *SECTIONS, "extensions")
+REQUIRED_KEYS = (*_SHAPE, *_BUFFERS)
+
+# Far beyond what hardware has, and so small that the cycles of any run stay exact in 64 bits.
+MOST = 1_000_000
+
+# Least and greatest values. AXI4 sets the beats of a burst and the widths of the bus.
+_BOUNDS: dict[str, tuple[int, int]] = {
+    "memory.latency": (0, MOST),
+    "memory.burst_beats": (1, 256),
+    "memory.outstanding_reads": (1, MOST),
+    "memory.cycles_per_beat": (1, MOST),
+    "timing.command_queue_depth": (1, MOST),
+    "timing.gemm_pipeline": (1, MOST),
+    "timing.alu_pipeline": (1, MOST),
+    "timing.dma_fifo_beats": (1, MOST),
+    "timing.fetch_fifo_beats": (1, MOST),
+    "timing.write_latency": (0, MOST),
+    "timing.response_latency": (0, MOST),
+    "timing.dma_pending": (1, MOST),
+}
+_BUS_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def section_keys(section: str) -> tuple[str, ...]:
+    """The parameters of ``memory`` or ``timing``, without the section's name."""
+    return tuple(field.name for field in dataclasses.fields(SECTIONS[section]))
+
+
+def all_keys() -> tuple[str, ...]:
+    """Every dotted key that a configuration may have."""
+    inner = tuple(f"{section}.{key}" for section in SECTIONS for key in section_keys(section))
+    return (*TOP_LEVEL_KEYS, *inner)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A sentence that asks whether the most alike of ``known`` was meant, or nothing when none is alike."""
+    alike = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    return f"Did you mean {alike[0]!r}?" if alike else ""
+
+
+def unknown(
+    word: str, known: Sequence[str], thing: str = "A key", *, key: str = "", alike: Sequence[str] = ()
+) -> Fault:
+    """What is wrong with a word that is none of the ``known`` ones; the nearest is looked for in ``alike``, too."""
+    guess = nearest(word, alike or known)
+    return Fault(key or word, thing, f"one of {', '.join(known)}, not {word!r}", guess or "Remove it.")
+
+
+def unknown_key(key: str) -> Fault | None:
+    """What is wrong with a dotted key that no machine has, or None."""
+    known = all_keys()
+    if key in known:
+        return None
+    section, dot, parameter = key.partition(".")
+    if dot and section in SECTIONS:
+        return unknown(parameter, section_keys(section), f"A key of {section}", key=key)
+    return unknown(key, TOP_LEVEL_KEYS, alike=known)
+
+
+def fault_in(machine: MachineParameters) -> Fault | None:
+    """The first thing that is wrong with a machine, or None when it is one that Lathe knows."""
+    return next(_faults(machine), None)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_power_of_two(value: Any) -> bool:
+    return _is_int(value) and value > 0 and value & (value - 1) == 0
+
+
+def _faults(machine: MachineParameters) -> Iterator[Fault]:
+    if not isinstance(machine.name, str) or not machine.name:
+        yield Fault("name", "name", f"a text that is not empty, not {machine.name!r}", "Name the machine.")
+    yield from _faults_of_core(machine)
+    yield from _faults_of_section(machine)
+    yield from _faults_of_extensions(machine)
+    yield from _faults_of_depths(machine)
+    yield from _faults_of_encoding(machine)
+
+
+def _faults_of_core(machine: MachineParameters) -> Iterator[Fault]:
+    for key in (*_SHAPE, *_BUFFERS):
+        value = getattr(machine, key)
+        if not _is_power_of_two(value):
+            remedy = "Write an integer such as 1, 2, 4, 8 or 16."
+            if key in _BUFFERS:
+                remedy = "Write a number of bytes such as 32768."
+            yield Fault(key, key, f"a power of two, not {shown(value)}", remedy)
+    for key in _EXTENSION_OF:
+        value = getattr(machine, key)
+        if not ((_is_int(value) and value == 0) or _is_power_of_two(value)):
+            remedy = "Write a number of bytes such as 32768."
+            yield Fault(key, key, f"a power of two, or 0 for none, not {shown(value)}", remedy)
+    for key, allowed in ELEMENT_BITS.items():
+        value = getattr(machine, key)
+        if not _is_int(value) or value != allowed:
+            yield Fault(key, key, f"{allowed}, not {shown(value)}", "Other element widths are not supported yet.")
+
+
+def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
+    for section, kind in SECTIONS.items():
+        value = getattr(machine, section)
+        if not isinstance(value, kind):
+            yield Fault(section, section, f"a {kind.__name__}, not {shown(value)}", "Give its parameters by name.")
+            return
+    memory, timing = machine.memory, machine.timing
+    if not _is_int(memory.bus_bits) or memory.bus_bits not in _BUS_BITS:
+        allowed = ", ".join(map(str, _BUS_BITS))
+        yield Fault(
+            "memory.bus_bits",
+            "memory.bus_bits",
+            f"one of {allowed}, not {shown(memory.bus_bits)}",
+            "AXI4 has no other widths.",
+        )
+    if not isinstance(memory.shared_bandwidth, bool):
+        yield Fault(
+            "memory.shared_bandwidth",
+            "memory.shared_bandwidth",
+            f"true or false, not {memory.shared_bandwidth!r}",
+            "True lets reads and writes share the DRAM's beats.",
+        )
+    for key, (least, most) in _BOUNDS.items():
+        section, _, parameter = key.partition(".")
+        value = getattr(getattr(machine, section), parameter)
+        if not _is_int(value) or not least <= value <= most:
+            yield Fault(key, key, f"an integer from {least} to {most}, not {shown(value)}", "Correct the number.")
+    for parameter in ("dma_fifo_beats", "fetch_fifo_beats"):
+        beats = getattr(timing, parameter)
+        if beats < memory.burst_beats:
+            yield Fault(
+                f"timing.{parameter}",
+                f"timing.{parameter}",
+                f"at least memory.burst_beats ({memory.burst_beats}), not {beats}",
+                "The FIFO must have room for a whole burst: make it deeper or the bursts shorter.",
+            )
+
+
+def _faults_of_extensions(machine: MachineParameters) -> Iterator[Fault]:
+    if not isinstance(machine.extensions, tuple):
+        remedy = "Write it in brackets." if isinstance(machine.extensions, str) else "List the names."
+        yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
+        return
+    for extension in machine.extensions:
+        if not isinstance(extension, str) or extension not in EXTENSIONS:
+            allowed = ", ".join(EXTENSIONS)
+            guess = nearest(str(extension), tuple(EXTENSIONS)) or "Remove it."
+            yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess)
+        elif machine.extensions.count(extension) > 1:
+            yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
+    for extension in (RESCALE_ADD, LOOKUP):
+        if extension in machine.extensions and RESCALE not in machine.extensions:
+            contract = f"without {extension!r}, or with {RESCALE!r} too, not {extension!r} alone"
+            yield Fault("extensions", "extensions", contract, f"It extends {RESCALE!r}: add that.")
+    for key, extension in _EXTENSION_OF.items():
+        size = getattr(machine, key)
+        if extension in machine.extensions and not size:
+            remedy = "Write a number of bytes such as 32768, or leave the extension out."
+            yield Fault(key, key, f"more than 0 with the extension {extension!r}, not 0", remedy)
+        if extension not in machine.extensions and size:
+            remedy = "Leave the key out, or add the extension."
+            yield Fault(key, key, f"0 without the extension {extension!r}, not {size}", remedy)
+
+
+def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
+    for memory in ("uop", "inp", "wgt", "acc"):
+        key = f"{memory}_buffer_bytes"
+        size, element = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
+        if size < element:
+            yield Fault(
+                key,
+                key,
+                f"at least one element ({element} bytes), not {size}",
+                "Enlarge the buffer or shrink batch, block_in or block_out.",
+            )
+    extensions = machine.extensions
+    pair = 2 if RESCALE_ADD in extensions else 1
+    for key, what, least in (
+        ("par_buffer_bytes", "two elements" if pair == 2 else "one element", pair * machine.par_element_bytes),
+        ("lut_buffer_bytes", "one table", TABLE_ELEMENTS * machine.lut_element_bytes),
+    ):
+        size = getattr(machine, key)
+        if _EXTENSION_OF[key] in extensions and size < least:
+            contract = f"at least {what} ({least} bytes), not {size}"
+            yield Fault(key, key, contract, "Enlarge the buffer or shrink block_out.")
+    if machine.par_depth > machine.wgt_depth:
+        most = machine.wgt_depth * machine.par_element_bytes
+        contract = f"at most {most} for wgt's {machine.wgt_depth} elements, not {machine.par_buffer_bytes}"
+        remedy = "Micro-ops name parameters in their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."
+        yield Fault("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
+
+
+def _faults_of_encoding(machine: MachineParameters) -> Iterator[Fault]:
+    found = misfit(machine)
+    if found is None:
+        return
+    memories = ["uop", "inp", "wgt", "acc"]
+    memories += [memory for memory in ("par", "lut") if getattr(machine, f"{memory}_depth")]
+    widths = ", ".join(f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in memories)
+    culprit = found.memory if found.memory is not None else "acc"
+    plural = "bit" if found.over == 1 else "bits"
+    yield Fault(
+        f"{culprit}_buffer_bytes",
+        f"field {found.field} of the {found.format} encoding",
+        f"within the {found.limit} bits it has, not {found.over} {plural} over",
+        f"The memories' index widths are {widths} bits; make a buffer smaller or batch or a block larger.",
+    )

@@ -1,0 +1,1 @@
+"""The expression IR: nodes, dtypes, typing rules, printer."""

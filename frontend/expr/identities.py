@@ -1,0 +1,48 @@
+"""Identities of arithmetic: operations that amount to one of their operands, or to a constant."""
+
+from collections.abc import Mapping
+
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Select
+
+_NEUTRAL: Mapping[str, int] = {"add": 0, "mul": 1, "and": 1, "or": 0}
+"""What changes nothing on either side."""
+_NEUTRAL_RIGHT: Mapping[str, int] = {**_NEUTRAL, "sub": 0, "shr": 0, "shl": 0, "rounding_shift": 0, "floordiv": 1}
+_ABSORBING: Mapping[str, int] = {"mul": 0, "and": 0, "or": 1}
+"""What makes the result the same, whatever stands on the other side."""
+
+
+def amounts_to(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
+    """What an operation is without computing anything, in any dtype: ``x`` for ``x + 0``; None if that is not known."""
+    if isinstance(rhs, Const):
+        if rhs.value == _NEUTRAL_RIGHT.get(op):
+            return lhs
+        if op == "mod" and rhs.value == 1:
+            return Const(0, rhs.dtype)
+    if isinstance(lhs, Const) and lhs.value == _NEUTRAL.get(op):
+        return rhs
+    return next((each for each in (lhs, rhs) if isinstance(each, Const) and each.value == _ABSORBING.get(op)), None)
+
+
+def written_alike(left: Expr, right: Expr) -> bool:
+    """Whether two expressions are written alike, and so have the same value."""
+    if left is right:
+        return True
+    if type(left) is not type(right) or left.dtype != right.dtype:
+        return False
+    match left, right:
+        case Const(value=a), Const(value=b):
+            return a == b
+        case AxisRef(axis=one), AxisRef(axis=other):
+            return one is other
+        case Read(tensor=tensor), Read(tensor=second):
+            if tensor is not second:
+                return False
+        case (Binary(op=a), Binary(op=b)) | (Compare(op=a), Compare(op=b)):
+            if a != b:
+                return False
+        case (Not(), Not()) | (Cast(), Cast()) | (Select(), Select()):
+            pass
+        case _:
+            return False
+    return all(written_alike(a, b) for a, b in zip(left.children, right.children, strict=True))

@@ -1,0 +1,1 @@
+"""The NumPy interpreter of tensor computations."""

@@ -1,0 +1,347 @@
+"""The process that computes for the host: models and arrays come in by a pipe, arrays go out by another.
+
+It runs as a script with nothing of Lathe but this file, so that it starts quickly. onnxruntime computes a model as it
+is written, without its graph optimisations. What it refuses is computed node by node: by onnxruntime where it takes the
+node, by ONNX's own evaluator otherwise.
+"""
+
+import contextlib
+import gc
+import importlib.util
+import io
+import os
+import pickle
+import queue
+import re
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import IO, Any
+
+import numpy as np
+
+MEMORY, REFUSED, MISSING, MADE, AT = "memory", "refused", "missing", "made", "at"
+"""Kinds of messages that come back."""
+CALL = "call"
+"""What a request begins with that wants a function called."""
+PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : (Non-zero status code .*? Status Message: )?")
+"""What onnxruntime says before it says what is wrong."""
+NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "std::length_error", "Failed to serialize proto")
+"""What libraries say when there is no memory for a tensor."""
+TOO_LARGE = (*NO_MEMORY, "overflow", "Maximum allowed", "array is too big")
+"""What they say of tensors larger than an address space, among others."""
+
+
+def send(stream: IO[bytes], message: object) -> None:
+    """Write a message: the arrays in it as they lie, each behind its length, behind all else."""
+    arrays: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
+    parts = [memoryview(head), *(each.raw() for each in arrays)]
+    _write(stream, memoryview(struct.pack(f"<{len(parts) + 1}Q", len(parts), *(part.nbytes for part in parts))))
+    for part in parts:
+        _write(stream, part)
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """Read a message that ``send`` wrote. Raises EOFError where the other side has ended."""
+    (count,) = struct.unpack("<Q", _read(stream, 8))
+    sizes = struct.unpack(f"<{count}Q", _read(stream, 8 * count))
+    head, *arrays = [_read(stream, size) for size in sizes]
+    return pickle.loads(head, buffers=arrays)
+
+
+def _write(stream: IO[bytes], data: memoryview) -> None:
+    """All of it: a stream without a buffer takes what it can."""
+    while data.nbytes:
+        data = data[stream.write(data) :]
+
+
+def _read(stream: IO[bytes], size: int) -> bytearray:
+    found = bytearray(size)
+    view, at = memoryview(found), 0
+    while at < size:
+        count = stream.readinto(view[at:])  # type: ignore[attr-defined]
+        if not count:
+            raise EOFError
+        at += count
+    return found
+
+
+class RefusedError(Exception):
+    """A node that nothing computes, or that asks for more memory than there is."""
+
+    def __init__(self, kind: str, node: str, text: str) -> None:
+        super().__init__(text)
+        self.kind, self.node, self.text = kind, node, text
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, in one short line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return PREFIX.sub("", text)[:200].rstrip(".?")
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether an error is about memory that there is not."""
+    return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
+
+
+def is_of_size(error: BaseException, before: BaseException) -> bool:
+    """Whether an error, and the one before it, are about tensors that are too large."""
+    return is_of_memory(error) or all(any(word in text for word in TOO_LARGE) for text in (str(error), str(before)))
+
+
+def names_read(node: Any) -> list[str]:
+    """The tensors that a node reads, those included that the bodies of its control flow take from around it."""
+    found = dict.fromkeys(name for name in node.input if name)
+    for attribute in node.attribute:
+        bodies = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else []
+        for body in bodies:
+            own = {each.name for each in (*body.input, *body.initializer)}
+            own |= {each.values.name for each in body.sparse_initializer}
+            for inner in body.node:
+                found |= dict.fromkeys(name for name in names_read(inner) if name not in own)
+                own |= set(inner.output)
+            found |= dict.fromkeys(each.name for each in body.output if each.name and each.name not in own)
+    return list(found)
+
+
+def session_of(model: bytes) -> Any:
+    """onnxruntime's session for a serialised model, one thread, graph optimisations off."""
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.enable_cpu_mem_arena = False  # what a session has used goes back to the others
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run_session(session: Any, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
+    """The outputs, in the dtypes of their types: onnxruntime gives those that NumPy lacks as whole numbers."""
+    types = {each.name: each.type for each in session.get_outputs()}
+    wanted = {each.name for each in session.get_inputs()}
+    made = session.run(list(outputs), {name: values for name, values in inputs.items() if name in wanted})
+    return [_as_told(values, types[name]) for name, values in zip(outputs, made, strict=True)]
+
+
+def _as_told(values: Any, told: str) -> Any:
+    onnx: Any = import_module("onnx")
+    name = told.removeprefix("tensor(").removesuffix(")").upper()
+    kind = dict(onnx.TensorProto.DataType.items()).get(name)
+    if not isinstance(values, np.ndarray) or kind is None or not name.startswith(("FLOAT8", "BFLOAT16")):
+        return values
+    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    return values if values.dtype == dtype or values.dtype.itemsize != dtype.itemsize else values.view(dtype)
+
+
+class LoadedModel:
+    """A model that is kept: a session for all of it, or, where onnxruntime refuses that, a runner for each node."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self.session: Any = None
+        self.nodes: list[NodeRunner] | None = None
+
+    def run(self, inputs: Mapping[str, Any], outputs: Sequence[str], separately: bool, evaluated: set[int]) -> Any:
+        """The outputs in their order. Raises RefusedError that names the node."""
+        if not separately and self.nodes is None:
+            try:
+                self.session = self.session or session_of(self.model)
+                return run_session(self.session, inputs, outputs) if outputs else []
+            except ImportError:
+                raise
+            except Exception as error:  # onnxruntime's own types have no common base but this
+                self.session = None
+                if not outputs:
+                    raise RefusedError(REFUSED, "", text_of(error)) from None
+        return self._node_by_node(inputs, outputs, evaluated)
+
+    def _node_by_node(self, inputs: Mapping[str, Any], outputs: Sequence[str], evaluated: set[int]) -> list[Any]:
+        if self.nodes is None:
+            onnx: Any = import_module("onnx")
+            proto = onnx.load_model_from_string(self.model)
+            self.nodes = [NodeRunner(proto, number) for number in range(len(proto.graph.node))]
+            self.held = {each.name: onnx.numpy_helper.to_array(each) for each in proto.graph.initializer
+                         if each.name in outputs}  # fmt: skip
+        values = {**self.held, **inputs}
+        last = {name: number for number, node in enumerate(self.nodes) for name in node.reads}
+        for number, node in enumerate(self.nodes):
+            tell((AT, number, node.name))
+            made = node.run({name: values[name] for name in node.reads if name in values}, number in evaluated)
+            values |= made
+            for name in {*node.reads, *made}:
+                if last.get(name, -1) <= number and name not in outputs:
+                    values.pop(name, None)
+        return [values[name] for name in outputs]
+
+
+class NodeRunner:
+    """One node of a model, by onnxruntime or by ONNX's evaluator."""
+
+    def __init__(self, proto: Any, number: int) -> None:
+        self.proto, self.node = proto, proto.graph.node[number]
+        self.name = self.node.name or next(filter(None, self.node.output), self.node.op_type)
+        self.outputs = [name for name in self.node.output if name]
+        read = names_read(self.node)
+        self.held = [each for each in proto.graph.initializer if each.name in read]
+        self.sparse = [each for each in proto.graph.sparse_initializer if each.values.name in read]
+        known = {*(each.name for each in self.held), *(each.values.name for each in self.sparse)}
+        self.reads = [name for name in read if name not in known]
+        self.session: Any = None
+        self.evaluator: Any = None
+
+    def run(self, inputs: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
+        """The node's outputs by name."""
+        refusal: Exception = RuntimeError("it ended the process")
+        if not evaluated and self.evaluator is None:
+            try:
+                self.session = self.session or session_of(self._model(inputs))
+                return dict(zip(self.outputs, run_session(self.session, inputs, self.outputs), strict=True))
+            except ImportError:
+                raise
+            except Exception as error:
+                self.session = None
+                if is_of_memory(error):
+                    raise RefusedError(MEMORY, self.name, text_of(error)) from None
+                refusal = error
+        try:
+            if self.evaluator is None:
+                self.evaluator = import_module("onnx.reference").ReferenceEvaluator(self._proto(inputs))
+            return dict(zip(self.outputs, self.evaluator.run(self.outputs, dict(inputs)), strict=True))
+        except Exception as error:
+            kind = MEMORY if is_of_size(error, refusal) else REFUSED
+            self.evaluator = None
+            raise RefusedError(
+                kind, self.name, f"onnxruntime says: {text_of(refusal)}; ONNX's evaluator: {text_of(error)}"
+            ) from None
+
+    def _model(self, inputs: Mapping[str, Any]) -> bytes:
+        found: bytes = self._proto(inputs).SerializeToString()
+        return found
+
+    def _proto(self, inputs: Mapping[str, Any]) -> Any:
+        """The node as a model, whose inputs have the types of these arrays, and any shapes."""
+        onnx: Any = import_module("onnx")
+        known = {each.name: each for each in (*self.proto.graph.input, *self.proto.graph.value_info)}
+        given = [known.get(name) or _info(onnx, name, values) for name, values in inputs.items()]
+        made = [onnx.helper.make_empty_tensor_value_info(name) for name in self.outputs]
+        graph = onnx.helper.make_graph([self.node], "node", given, made, self.held, sparse_initializer=self.sparse)
+        model = onnx.helper.make_model(
+            graph, opset_imports=list(self.proto.opset_import), ir_version=self.proto.ir_version
+        )
+        model.functions.extend(self.proto.functions)
+        return model
+
+
+def _info(onnx: Any, name: str, values: Any) -> Any:
+    if isinstance(values, list):
+        each = _info(onnx, name, values[0]).type if values else onnx.helper.make_tensor_type_proto(1, None)
+        return onnx.helper.make_value_info(name, onnx.helper.make_sequence_type_proto(each))
+    if values is None:
+        return onnx.helper.make_empty_tensor_value_info(name)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.asarray(values).dtype)
+    return onnx.helper.make_tensor_value_info(name, kind, [None] * np.ndim(values))
+
+
+def limit_memory(most: int) -> None:
+    """Let this process take so many bytes more than it has; where the system knows no such limit, nothing happens."""
+    try:
+        resource: Any = import_module("resource")
+    except ImportError:  # Windows
+        return
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            own = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        own = 0
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    wanted = own + most
+    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
+    """What a request gets: MADE with arrays, or what is wrong; with the models that are kept."""
+    key, model, dropped, inputs, outputs, separately, evaluated = request
+    for each in dropped:
+        models.pop(each, None)
+    if model is not None:
+        models[key] = LoadedModel(bytes(model))
+    try:
+        try:
+            made = models[key].run(inputs, outputs, separately, evaluated)
+        except RefusedError as error:
+            if error.kind != MEMORY or len(models) == 1:
+                raise
+            kept = models[key].model
+            models.clear()  # what others keep may be what is missing
+            gc.collect()
+            models[key] = LoadedModel(kept)
+            made = models[key].run(inputs, outputs, separately, evaluated)
+    except RefusedError as error:
+        return error.kind, error.node, error.text, tuple(models)
+    except ImportError as error:
+        return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), tuple(models)
+    except MemoryError as error:
+        return MEMORY, "", text_of(error), tuple(models)
+    return MADE, [np.asarray(each) if isinstance(each, np.generic) else each for each in made], tuple(models)
+
+
+def called(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
+    """What a function of a file gives, as ``answer`` tells it. Models are not kept: it has the memory for itself."""
+    _, path, name, arguments = request
+    models.clear()
+    gc.collect()
+    try:
+        spec: Any = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return MADE, getattr(module, name)(**arguments), ()
+    except ImportError as error:
+        return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), ()
+    except Exception as error:  # what it runs has errors of a dozen types
+        return MEMORY if is_of_memory(error) else REFUSED, name, text_of(error), ()
+
+
+def tell(message: object) -> None:
+    """Send a message to who started this process."""
+    send(_out, message)
+
+
+_out: IO[bytes] = io.BytesIO()
+
+
+def main() -> None:
+    """Answer requests until the other side ends, and then end, whatever is being computed."""
+    global _out
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever is interrupted ends this process, if it must end
+    _out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what libraries print is no message
+    source = os.fdopen(os.dup(0), "rb", buffering=0)
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def read() -> None:
+        while True:
+            try:
+                requests.put(receive(source))
+            except (EOFError, MemoryError, OSError):
+                os._exit(0)
+
+    with contextlib.suppress(ImportError):  # said when it is needed
+        import_module("onnx")
+        import_module("onnxruntime")
+    limit_memory(int(sys.argv[1]))
+    threading.Thread(target=read, daemon=True).start()
+    models: dict[int, LoadedModel] = {}
+    while True:
+        request = requests.get()
+        found = called(models, request) if request[0] == CALL else answer(models, request)
+        del request
+        tell(found)
+
+
+if __name__ == "__main__":
+    main()

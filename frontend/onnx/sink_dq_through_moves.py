@@ -1,0 +1,185 @@
+"""Constants that are dequantised and then moved: they are moved as they are held, and dequantised then.
+
+Weights of 8 bits behind DequantizeLinear and Transpose are none that a layer reads; behind DequantizeLinear alone they
+are. The numbers are the same, one by one. Where indices of a dimension have scales of their own, the indices are moved
+as the constant is: where they then lie along one dimension, the scales are that one's, and elsewhere nothing is moved.
+"""
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend.onnx.fold_constants import SMALL, computed
+from lathe.frontend.onnx.host_worker import names_read
+from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.rename_values import all_names, fresh
+from lathe.frontend.onnx.value_types import type_of
+
+MOVED = frozenset(
+    {
+        "DepthToSpace", "Expand", "Flatten", "Gather", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+        "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators whose results are elements of their first input, each any number of times."""
+_TYPES = (2, 3, 4, 5, 6)
+"""Element types (TensorProto.DataType) of constants that are moved: whole numbers of 8, 16 and 32 bits."""
+
+
+def with_constants_moved(proto: Any) -> bool:
+    """Move constants behind DequantizeLinear before it; whether there were any.
+
+    Nodes whose other inputs are constants, and whose results are small or no larger than what they are made of.
+    """
+    graph = proto.graph
+    writer = _Writer(proto)
+    nodes: list[Any] = []
+    for node in graph.node:
+        nodes += writer.written(node)
+    if not writer.held:
+        return False
+    read = {name for node in nodes for name in names_read(node)} | {each.name for each in graph.output}
+    kept = [node for node in nodes if node.output[0] not in writer.moved or node.output[0] in read]
+    copies = [type(node).FromString(node.SerializeToString()) for node in kept]
+    del graph.node[:]
+    graph.node.extend(copies)
+    graph.initializer.extend(writer.held.values())
+    return True
+
+
+@dataclass(eq=False)
+class _Dequantised:
+    """A constant behind DequantizeLinear: the node, its values, and of each the index of its scale; None: one scale."""
+
+    node: Any
+    shape: tuple[int, ...]
+    indices: NDArray[np.int32] | None = None
+
+
+@dataclass(eq=False)
+class _Writer:
+    proto: Any
+    held: dict[str, Any] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
+    """Results of DequantizeLinear of which something was moved."""
+
+    def __post_init__(self) -> None:
+        graph = self.proto.graph
+        self.taken = all_names(graph)
+        self.constants = {each.name: each for each in graph.initializer}
+        self.types = {each.name: found for each in (*graph.value_info, *graph.output) if (found := type_of(each))}
+        self.behind: dict[str, _Dequantised] = {}
+
+    def written(self, node: Any) -> list[Any]:
+        """The node, or DequantizeLinear of each of its results."""
+        if node.domain not in ("", "ai.onnx"):
+            return [node]
+        if node.op_type == "DequantizeLinear":
+            found = self._dequantised(node)
+            if found is not None:
+                self.behind[node.output[0]] = found
+        elif node.op_type in MOVED and node.input[0] in self.behind:
+            return self._moved(node, self.behind[node.input[0]]) or [node]
+        return [node]
+
+    def _dequantised(self, node: Any) -> _Dequantised | None:
+        source, scale, zero = (*node.input, "")[:3]
+        told = {each.name: each.i for each in node.attribute}
+        if any(name and name not in self.constants for name in (source, scale, zero)) or told.get("block_size", 0):
+            return None
+        if self.constants[source].data_type not in _TYPES:
+            return None
+        shape = tuple(self.constants[source].dims)
+        counts = {prod(self.constants[name].dims) for name in (scale, zero) if name}
+        if counts == {1}:
+            return _Dequantised(node, shape)
+        axis = told.get("axis", 1)
+        if not -len(shape) <= axis < len(shape) or counts != {shape[axis]}:
+            return None
+        along = [-1 if n == axis % len(shape) else 1 for n in range(len(shape))]
+        indices = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape(along), shape)
+        return _Dequantised(node, shape, indices)
+
+    def _moved(self, node: Any, data: _Dequantised) -> list[Any]:
+        """DequantizeLinear of what a node makes of a constant; nothing where that cannot be said."""
+        outputs = [name for name in node.output if name]
+        if any(name and name not in self.constants for name in node.input[1:]):
+            return []
+        sizes = [prod(self.types[name].shape) if name in self.types else None for name in outputs]
+        if not outputs or any(size is None or not 0 < size <= max(SMALL, prod(data.shape)) for size in sizes):
+            return []
+        values = self._results(node, self.constants[data.node.input[0]], outputs)
+        scales: dict[str, _Scales | None] = dict.fromkeys(values, _ONE)
+        if data.indices is not None:
+            held = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(data.indices))
+            scales = {name: _scales_of(each) for name, each in self._results(node, held, outputs).items()}
+        found = {name: each for name, each in scales.items() if each is not None and name in values}
+        if len(found) < len(outputs):
+            return []
+        self.moved.add(data.node.output[0])
+        return [self._node(node, data, name, values[name], each) for name, each in found.items()]
+
+    def _results(self, node: Any, data: Any, outputs: list[str]) -> dict[str, NDArray[Any]]:
+        """What a node makes of other data (a TensorProto), by the names of its results; nothing where it fails."""
+        copy, given = (type(each).FromString(each.SerializeToString()) for each in (node, data))
+        copy.input[0] = given.name = fresh(f"{node.input[0]}/data", self.taken)
+        names = {name: fresh(f"{name}/moved", self.taken) for name in outputs}
+        for place, name in enumerate(node.output):
+            copy.output[place] = names.get(name, "")
+        others = [self.constants[name] for name in {*node.input[1:]} if name]
+        made = computed(self.proto, [copy], [given, *others])
+        return {name: np.asarray(made[inner]) for name, inner in names.items() if inner in made}
+
+    def _node(self, node: Any, data: _Dequantised, output: str, values: NDArray[Any], scales: "_Scales") -> Any:
+        """DequantizeLinear of moved values with a name of their own, and of their scales."""
+        made = type(data.node).FromString(data.node.SerializeToString())
+        made.name, made.output[0] = f"{node.name or output}/dequantised", output
+        made.input[0] = self._hold(f"{output}/held", values)
+        indices = None
+        if data.indices is not None:
+            for place, name in enumerate(data.node.input[1:], 1):
+                if name:
+                    numbers = extra("onnx.numpy_helper").to_array(self.constants[name]).reshape(-1)
+                    made.input[place] = self._hold(f"{output}/{_PARTS[place]}", numbers[scales.indices])
+            axis = [each for each in made.attribute if each.name == "axis"]
+            for each in axis:
+                made.attribute.remove(each)
+            if scales.indices.ndim:
+                made.attribute.append(extra("onnx.helper").make_attribute("axis", scales.axis))
+                along = [-1 if n == scales.axis else 1 for n in range(values.ndim)]
+                own = np.arange(len(scales.indices), dtype=np.int32)
+                indices = np.broadcast_to(own.reshape(along), values.shape)
+        self.behind[output] = _Dequantised(made, values.shape, indices)
+        return made
+
+    def _hold(self, name: str, values: NDArray[Any]) -> str:
+        """Hold a constant; its name."""
+        own = fresh(name, self.taken)
+        self.held[own] = self.constants[own] = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), own)
+        return own
+
+
+@dataclass(frozen=True, eq=False)
+class _Scales:
+    """Indices of scales: one for each index of ``axis``, or a single one for all values."""
+
+    indices: NDArray[np.int32]
+    axis: int = 0
+
+
+_ONE = _Scales(np.zeros((), np.int32))
+_PARTS = "", "scale", "zero"
+
+
+def _scales_of(indices: NDArray[np.int32]) -> _Scales | None:
+    """Which scales values have whose indices are these; None where they are no dimension's."""
+    if np.all(indices == indices.flat[0]):
+        return _Scales(indices.reshape(-1)[0])
+    for axis in range(indices.ndim):
+        whole = np.moveaxis(indices, axis, 0).reshape(indices.shape[axis], -1)
+        if np.all(whole == whole[:, :1]):
+            return _Scales(whole[:, 0], axis)
+    return None

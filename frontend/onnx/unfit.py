@@ -1,5 +1,0 @@
-"""Why nodes are no layer."""
-
-
-class Unfit(Exception):  # noqa: N818 - a reason, which never leaves this room
-    """Why nodes are no layer."""

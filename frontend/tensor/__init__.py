@@ -1,0 +1,1 @@
+"""Tensor computations: how they are defined, checked, and bound to parameters; recurrences."""

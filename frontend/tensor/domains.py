@@ -1,0 +1,185 @@
+"""Domains that are no boxes: a condition on a computation's points, and what may be read of a tensor that has one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+
+import islpy as isl
+import numpy as np
+
+from lathe.frontend.arith.conditions import conjuncts
+from lathe.frontend.arith.polyhedra import Points, TooManyOperationsError, limited_operations, points_of
+from lathe.frontend.arith.substitution import substitute
+from lathe.frontend.expr.errors import DomainError, TensorError
+from lathe.frontend.expr.evaluation import evaluate
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.identities import written_alike
+from lathe.frontend.expr.nodes import (
+    Axis,
+    Computation,
+    Guard,
+    ReadAccess,
+    axes_of,
+    reads_data,
+)
+
+ENUMERATION_LIMIT = 1 << 24
+"""How many points a check may visit one by one when neither intervals nor isl can decide."""
+
+_BLOCK = 1 << 18
+
+
+def simplified_where(computation: Computation) -> Expr | None:
+    """The condition on a computation's domain, or None where it always holds.
+
+    Decided exactly for quasi-affine conditions, by visiting the points for others that read no data. Raises TensorError
+    if the condition holds nowhere.
+    """
+    where = computation.where
+    assert where is not None
+    can_hold, can_fail = _truth(computation, where)
+    if not can_hold:
+        ranges = " and ".join(f"{axis.start} <= {axis.name} < {axis.stop}" for axis in computation.axes)
+        raise TensorError(
+            f"where of computation {computation.name!r} must hold somewhere in its shape {computation.shape}, not "
+            f"nowhere: {where} for no point of {ranges}. Drop the computation, or correct the condition."
+        )
+    return where if can_fail else None
+
+
+def _truth(computation: Computation, where: Expr) -> tuple[bool, bool]:
+    """Whether a condition can hold somewhere, and whether it can fail somewhere."""
+    points = Points(computation.axes, computation.name)
+    try:
+        with limited_operations():
+            holds, fails = (points.box().intersect(points.where([(where, truth)])) for truth in (True, False))
+            can_hold, can_fail = not holds.is_empty(), not fails.is_empty()
+            if points.is_exact([(where, True)]) or not (can_hold and can_fail):
+                return can_hold, can_fail
+    except TooManyOperationsError:
+        pass
+    if reads_data(where):
+        return True, True
+    axes = axes_of(where)
+    count = prod(axis.extent for axis in axes)
+    if count > ENUMERATION_LIMIT:
+        return True, True
+    found = [False, False]
+    for env in blocks(axes, count):
+        value = evaluate(where, env)
+        found = [found[0] or bool(value.any()), found[1] or not bool(value.all())]
+        if all(found):
+            break
+    return found[0], found[1]
+
+
+def check_exists(computation: Computation, read: ReadAccess) -> None:
+    """Raise DomainError unless the cell that a read reads exists wherever the read happens.
+
+    That is asked where the tensor's computation has a condition on its domain. Quasi-affine conditions are decided
+    exactly, others by finding them among the read's own conditions, or by visiting the points.
+    """
+    producer = read.tensor.computation
+    if producer is None or producer.where is None:
+        return
+    cell = dict(zip(producer.axes, read.indices, strict=True))
+    given = [each for expr, holds in read.guards if holds for each in conjuncts(expr)]
+    for condition in conjuncts(producer.where):
+        wanted = substitute(condition, cell)
+        if not any(written_alike(wanted, each) for each in given):
+            _check(computation, read, wanted)
+
+
+def _check(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
+    points = points_of(computation)
+    try:
+        with limited_operations():
+            fails = points.condition(wanted, False)
+            if fails is not None:
+                outside = points.box().intersect(points.where(read.guards)).intersect(fails)
+                if outside.is_empty():
+                    return
+                if points.is_exact(read.guards):
+                    raise _missing_error(computation, read, first_of(points, outside))
+    except TooManyOperationsError:
+        pass
+    _check_one_by_one(computation, read, wanted)
+
+
+def first_of(points: Points, found: isl.Set) -> dict[Axis, int]:
+    """The lexicographically first point of a set."""
+    sample = found.lexmin().sample_point()
+    return {
+        axis: sample.get_coordinate_val(isl.dim_type.set, position).to_python()
+        for position, axis in enumerate(points.axes)
+    }
+
+
+def _check_one_by_one(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
+    if reads_data(wanted):
+        raise _unknown_error(computation, read, wanted, "it depends on data")
+    guards: list[Guard] = [(expr, holds) for expr, holds in read.guards if not reads_data(expr)]
+    axes = axes_of(wanted, *(expr for expr, _ in guards))
+    count = prod(axis.extent for axis in axes)
+    if count > ENUMERATION_LIMIT:
+        raise _unknown_error(computation, read, wanted, f"it is not affine, and {count} points are too many to visit")
+    point = first_point(computation, guards, blocks(axes, count), lambda env: ~evaluate(wanted, env))
+    if point is not None:
+        raise _missing_error(computation, read, point)
+
+
+def first_point(
+    computation: Computation,
+    guards: Iterable[Guard],
+    points: Iterable[Mapping[Axis, np.ndarray]],
+    wrong_at: Callable[[Mapping[Axis, np.ndarray]], np.ndarray],
+) -> dict[Axis, int] | None:
+    """The first of some points, in blocks, that guards let through and at which something is wrong; None for none.
+
+    Axes of the computation that the points do not give are at their start.
+    """
+    for env in points:
+        wrong = wrong_at(env)
+        for expr, holds in guards:
+            wrong = wrong & (evaluate(expr, env) == holds)
+        if wrong.any():
+            at = int(np.argmax(np.broadcast_to(wrong, np.broadcast_shapes(*(v.shape for v in env.values())))))
+            point = {axis: axis.start for axis in (*computation.axes, *computation.reduce_axes)}
+            return point | {axis: int(values[at]) for axis, values in env.items()}
+    return None
+
+
+def blocks(axes: tuple[Axis, ...], count: int) -> Iterator[dict[Axis, np.ndarray]]:
+    """All points in lexicographic order, in blocks of flat coordinate arrays."""
+    for begin in range(0, count, _BLOCK):
+        flat = np.arange(begin, min(begin + _BLOCK, count))
+        coordinates = np.unravel_index(flat, [axis.extent for axis in axes]) if axes else ()
+        yield {axis: where + axis.start for axis, where in zip(axes, coordinates, strict=True)}
+
+
+def _missing_error(computation: Computation, read: ReadAccess, point: dict[Axis, int]) -> DomainError:
+    producer = read.tensor.computation
+    assert producer is not None
+    inside = f"the domain of tensor {read.tensor.name!r} ({producer.where})"
+    return outside_error(computation, read, inside, point)
+
+
+def outside_error(computation: Computation, read: ReadAccess, inside: str, point: dict[Axis, int]) -> DomainError:
+    """The error for a read that leaves what it must stay inside of, at a point."""
+    cell = ", ".join(str(index) if reads_data(index) else str(int(evaluate(index, point))) for index in read.indices)
+    where = ", ".join(f"{axis.name} = {value}" for axis, value in point.items())
+    condition = ""
+    if any(reads_data(expr) for expr, _ in read.guards):
+        condition = " A condition that reads data cannot keep a read inside."
+    return DomainError(
+        f"read {read.node} of computation {computation.name!r} must stay inside {inside}, not reach "
+        f"{read.tensor.name}[{cell}] at {where or 'its only point'}.{condition} Shrink the domain, or guard the read "
+        "with select(condition, read, 0)."
+    )
+
+
+def _unknown_error(computation: Computation, read: ReadAccess, wanted: Expr, reason: str) -> DomainError:
+    return DomainError(
+        f"read {read.node} of computation {computation.name!r} must be shown to stay inside the domain of tensor "
+        f"{read.tensor.name!r}, where {wanted}, which cannot be decided: {reason}. Give the computation, or a select "
+        "around the read, the same condition."
+    )

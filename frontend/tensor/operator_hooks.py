@@ -1,0 +1,15 @@
+"""What operators of nodes mean: the typing rules, the printer, and integers that know a formula, put in their place."""
+
+from lathe.frontend.arith.parameters import Extent
+from lathe.frontend.expr.arithmetic import binary, cast, comparison, expression, negation
+from lathe.frontend.expr.expr_base import language
+from lathe.frontend.expr.text import format_computation, format_expr
+
+language.expression = expression
+language.binary = binary
+language.comparison = comparison
+language.negation = negation
+language.cast = cast
+language.extent = Extent
+language.written = format_expr
+language.described = format_computation

@@ -1,0 +1,8 @@
+"""Schedules found by trying: candidates of public commands, decided by the simulator."""
+
+from lathe.autotune.autoschedule import autoschedule
+from lathe.autotune.schedule_cache import ScheduleCache, ScheduleCacheError
+from lathe.autotune.tuned_schedule import FoundSchedule, Tried
+from lathe.autotune.what_if import explain
+
+__all__ = ["FoundSchedule", "ScheduleCache", "ScheduleCacheError", "Tried", "autoschedule", "explain"]

@@ -1,0 +1,161 @@
+"""What may be tried: for each group of stages that are stored together, tilings as steps of a schedule.
+
+The passes of the compiler say which groups there are and which of their tilings are cheapest by the model. A group is
+tried if no command has touched its stages and no pass has rewritten them: what is found for it can be said in commands.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lathe.autotune.primitive_trace import Loop, Step
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.scheduler import Schedule
+from lathe.scheduler.passes.fold_reshapes import is_unscheduled
+from lathe.scheduler.passes.pipeline import PASSES
+from lathe.scheduler.passes.tile_and_fuse import TileAndFuse, with_less
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.loops import LoopAxis
+from lathe.scheduler.schedule_ir.memories import ACC
+from lathe.scheduler.schedule_ir.stage import StageId, StageState
+from lathe.scheduler.target.target import Target
+from lathe.scheduler.tiling.problem import LoadedOperand, Tiling, TilingProblem
+from lathe.scheduler.tiling.search import cheapest_tilings
+
+
+@dataclass(frozen=True)
+class TiledGroup:
+    """A group by the name of what it stores, and its tilings as steps, the cheapest first, with the model's cycles."""
+
+    name: str
+    tilings: tuple[tuple[Step, ...], ...]
+    estimates: tuple[float, ...]
+
+
+def tiled_groups(schedule: Schedule, config: HardwareConfig, count: int) -> list[TiledGroup]:
+    """So many tilings for each group that can be tried. Raises what completing the schedule does."""
+    found: list[TiledGroup] = []
+
+    def look(problem: TilingProblem) -> None:
+        if not problem.given and _can_be_said(schedule, passed, problem):
+            tilings = cheapest_tilings(with_less(problem), count) or cheapest_tilings(problem, count)
+            steps = tuple(_steps(problem, tiling) for tiling in tilings)
+            found.append(TiledGroup(problem.sink.name, steps, tuple(each.cost for each in tilings)))
+
+    edit, target = Edit(schedule.state), Target(config)
+    passed: dict[StageId, StageState] = {}
+    for each in PASSES:
+        if each.name == "tile-and-fuse":
+            passed.update((stage.id, stage.state) for stage in edit.stages)
+            TileAndFuse(looker=look)(edit, target)
+            break
+        each.run(edit, target)
+    return found
+
+
+def _can_be_said(given: Schedule, passed: Mapping[StageId, StageState], problem: TilingProblem) -> bool:
+    """Whether the group's stages are the user's as they are, or copies that commands make.
+
+    ``passed``: stages as the passes before have left them.
+    """
+    before = {stage.id: stage for stage in given.stages}
+    names = [stage.name for stage in given.stages]
+    known = {name for stage in given.stages for name in (stage.name, *(t.name for t in stage.state.tensors))}
+    known |= {read.tensor.name for stage in given.stages for read in stage.state.computation.reads}
+    *inner, _ = problem.computing
+    pads = [operand.stage for operand in problem.operands if operand.stage.state.copies is None]
+    copies = {
+        operand.stage.tensor.name: each.name for operand in problem.operands if (each := operand.stage.state.copies)
+    }
+    for stage in (problem.sink, *inner, *pads):
+        mine, now = before.get(stage.id), passed.get(stage.id)
+        if mine is None or now is None or names.count(mine.name) != 1 or not is_unscheduled(mine):
+            return False
+        if (
+            not _says_the_same(now.computation, mine.state.computation, copies)
+            or now.lanes is not None
+            or len(now.tensors) > 1
+        ):
+            return False
+    return all(name in known for name in copies.values())
+
+
+def _says_the_same(one: Computation, other: Computation, copies: Mapping[str, str]) -> bool:
+    """Whether two computations have the same loops and read the same tensors, as after folding constants.
+
+    ``copies``: of which tensor one that ``one`` reads is a copy, by name.
+    """
+    axes = [[(axis.name, axis.extent) for axis in (*each.axes, *each.reduce_axes)] for each in (one, other)]
+    reads = [{copies.get(read.tensor.name, read.tensor.name) for read in each.reads} for each in (one, other)]
+    return axes[0] == axes[1] and reads[0] == reads[1]
+
+
+def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
+    """A tiling in commands, as ``apply_tiling`` applies it."""
+    sink, (*inner, writer) = problem.sink.name, problem.computing
+    steps = [Step("cache_write", sink, ACC, makes=writer.name)]
+    steps += [Step("set_scope", stage.name, ACC) for stage in inner]
+    for operand in problem.operands:
+        steps.append(_placed(operand))
+    axes = range(len(tiling.tile))
+    steps += [Step("split", sink, loops=(Loop("data", n),), factor=tiling.tile[n]) for n in axes]
+    outer = [Loop("data", n, "outer") for n in tiling.order]
+    steps.append(Step("reorder", sink, loops=(*outer, *(Loop("data", n, "inner") for n in axes))))
+    inside = (writer, *reversed(inner))  # readers before what they read
+    steps += [Step("compute_at", stage.name, host=sink, loops=(outer[-1],)) for stage in inside]
+    outermost: dict[EditedStage, Loop] = {}
+    for stage in problem.computing:
+        axis = tiling.reduce_axis.get(stage)
+        if axis is None:
+            continue
+        cut = [(axis, tiling.reduce_tile[stage]), *tiling.single.get(stage, ())]
+        numbers = [_number(stage, root) for root, _ in cut]
+        steps += [
+            Step("split", stage.name, loops=(Loop("reduce", n),), factor=size)
+            for n, (_, size) in zip(numbers, cut, strict=True)
+        ]
+        steps.append(Step("reorder", stage.name, loops=_order(stage, numbers)))
+        outermost[stage] = Loop("reduce", numbers[0], "outer")
+    for operand in problem.operands:
+        level = tiling.level[operand.stage]
+        reader = operand.only_reader
+        if level == len(outer) and reader is not None and reader in outermost:
+            steps.append(Step("compute_at", operand.stage.name, host=reader.name, loops=(outermost[reader],)))
+        elif level:
+            steps.append(Step("compute_at", operand.stage.name, host=sink, loops=(outer[min(level, len(outer)) - 1],)))
+    return tuple(steps)
+
+
+def _placed(operand: LoadedOperand) -> Step:
+    """How an operand comes to be in its scratchpad."""
+    stage = operand.stage
+    readers = tuple(reader.name for reader in operand.readers)
+    if stage.state.copies is None:
+        return Step("set_scope", stage.name, stage.state.scope)
+    source = stage.state.copies
+    return Step(
+        "cache_read", source.name, stage.state.scope, readers, makes=stage.name, gathered=_gathered(stage, source)
+    )
+
+
+def _gathered(stage: EditedStage, source: Tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor of which a copy has some elements alone, as the program names them.
+
+    An input that passes have packed by remainders has two dimensions for one of these.
+    """
+    layout = stage.schedule.layouts.get(source)
+    if layout is None or not layout.maps or layout.earlier[-1].ndim == source.ndim:
+        return tuple(dim for dim, extent in enumerate(source.shape) if extent != stage.tensor.shape[dim])
+    axes = [digit.axis for digit in layout.maps[-1].digits]
+    return tuple(axis for axis in dict.fromkeys(axes) if axes.count(axis) > 1)
+
+
+def _number(stage: EditedStage, root: LoopAxis) -> int:
+    return [each for each in stage.state.roots if each.kind == "reduce"].index(root)
+
+
+def _order(stage: EditedStage, cut: Sequence[int]) -> tuple[Loop, ...]:
+    """Loops of a stage whose reductions are cut: the last one cut comes outermost, as ``apply_tiling`` has it."""
+    data = [Loop("data", n) for n, _ in enumerate(stage.state.computation.axes)]
+    reduce = [Loop("reduce", n, "inner" if n in cut else "") for n, _ in enumerate(stage.state.computation.reduce_axes)]
+    return (*(Loop("reduce", n, "outer") for n in reversed(cut)), *data, *reduce)

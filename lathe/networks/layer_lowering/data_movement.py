@@ -1,0 +1,210 @@
+"""Values moved, and none computed: other indices, other shapes, tensors behind each other."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from lathe.frontend import compute, select
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.onnx.quant_graph import Concat, Layer, Pad, Reshape, Resize, Run, Slice, Transpose
+from lathe.frontend.operators import reshape as reshaped
+from lathe.networks.layer_lowering.context import Context
+from lathe.networks.lowered_values import IMAGE_RANKS, Value, computed, filled
+
+
+def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> Value:
+    """An image becomes plain, or the other way round, where values then lie as they did."""
+    (source,), order = data, layer.order
+    places = [order.index(n) for n in range(len(order))]
+    channels_last = {False: order, True: (*order[:1], *order[2:], *order[1:2])}
+    before = (0, *range(2, len(order)), 1) if source.is_image else tuple(range(len(order)))
+    may_be_image = len(order) in IMAGE_RANKS
+    if context.is_view and not source.is_image and not source.more:
+        return source.transposed(order)
+    kept = [
+        is_image for is_image in (True, False) if channels_last[is_image] == before and (may_be_image or not is_image)
+    ]
+    return _moved(
+        source,
+        context,
+        lambda *i: tuple(i[place] for place in places),
+        is_image=kept[0] if kept else context.read_as_image,
+        keeps_channels=places[1:2] == [1],
+    )
+
+
+def _slice(layer: Slice, data: tuple[Value, ...], context: Context) -> Value:
+    """Of an image whole blocks of channels, and which of these are the result's; of others what is wanted alone."""
+    (source,) = data
+    starts, steps = layer.starts, layer.steps
+
+    def place(*i: Expr) -> tuple[Expr, ...]:
+        moves = zip(i, starts, steps, strict=True)
+        return tuple(each * step + start if (start, step) != (0, 1) else each for each, start, step in moves)
+
+    keeps_channels = source.shape[1:2] == context.shape[1:2] and starts[1:2] == (0,)
+    if keeps_channels or not source.is_image:
+        return _moved(source, context, place, is_image=source.is_image, keeps_channels=keeps_channels)
+    held = source.places or tuple(range(source.shape[1]))
+    wanted = [held[starts[1] + steps[1] * n] for n in range(context.shape[1])]
+    first = min(wanted) // context.lanes * context.lanes
+    end = min(first + filled(max(wanted) + 1 - first, context.lanes), source.width)
+    batch, _, height, width = context.image_shape
+
+    def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        at_n, _, *pixel = place(n, c, y, x) if len(context.shape) == 4 else place(n, c, x)
+        return source.tensor[(at_n, *([] if len(pixel) == 2 else [0]), *pixel, c + first if first else c)]
+
+    made = compute((batch, height, width, end - first), own, context.name)
+    places = tuple(each - first for each in wanted)
+    return context.image(made, None if places == tuple(range(made.shape[3])) else places)
+
+
+def _resize(layer: Resize, data: tuple[Value, ...], context: Context) -> Value:
+    return _moved(
+        data[0],
+        context,
+        lambda *i: tuple(each // factor if factor > 1 else each for each, factor in zip(i, layer.factors, strict=True)),
+        is_image=data[0].is_image,
+        keeps_channels=layer.factors[1:2] == (1,),
+    )
+
+
+def _moved(
+    source: Value, context: Context, place: Callable[..., tuple[Expr, ...]], *, is_image: bool, keeps_channels: bool
+) -> Value:
+    """The values of a tensor at other indices."""
+    return _of_reads(source, context, lambda read, i: read(place(*i)), is_image=is_image, keeps_channels=keeps_channels)
+
+
+_Read: TypeAlias = Callable[[tuple[Expr, ...]], Expr]
+"""Of indices of a tensor the element."""
+
+
+def _of_reads(
+    source: Value,
+    context: Context,
+    element: Callable[[_Read, tuple[Expr, ...]], Expr],
+    *,
+    is_image: bool,
+    keeps_channels: bool,
+) -> Value:
+    """What elements are at indices, as reads of a tensor tell. Channels that stay where they are keep their places."""
+    if source.is_image and is_image and keeps_channels and len(source.shape) == len(context.shape):
+        batch, _, height, width = context.image_shape
+        rows = len(context.shape) == 4
+
+        def read(place: tuple[Expr, ...]) -> Expr:
+            at_n, at_c, *rest = place
+            return source.tensor[(at_n, *([] if rows else [0]), *rest, at_c)]
+
+        def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+            return element(read, (n, c, y, x) if rows else (n, c, x))
+
+        return context.image(compute((batch, height, width, source.width), own, context.name), source.places)
+    return computed(context.shape, lambda *i: element(source.at, i), context.name, context.lanes, is_image=is_image)
+
+
+def _pad(layer: Pad, data: tuple[Value, ...], context: Context) -> Value:
+    (source,) = data
+
+    def filled(read: _Read, i: tuple[Expr, ...]) -> Expr:
+        inside: Expr | None = None
+        for each, first, size, whole in zip(i, layer.before, source.shape, context.shape, strict=True):
+            lower, upper = [each >= first] if first > 0 else [], [each < first + size] if first + size < whole else []
+            for there in lower + upper:
+                inside = there if inside is None else inside & there
+        moved = read(tuple(each - first if first else each for each, first in zip(i, layer.before, strict=True)))
+        return moved if inside is None or layer.filling is None else select(inside, moved, layer.filling)
+
+    return _of_reads(
+        source,
+        context,
+        filled if layer.filling is not None else lambda read, i: _of_runs(read, layer.runs, i),
+        is_image=source.is_image,
+        keeps_channels=layer.before[1:2] == (0,) and source.shape[1:2] == context.shape[1:2],
+    )
+
+
+def _of_runs(read: _Read, runs: tuple[tuple[Run, ...], ...], i: tuple[Expr, ...], place: tuple[Expr, ...] = ()) -> Expr:
+    """The element at the places that runs have at indices, ``place`` being those of the first dimensions."""
+    if len(place) == len(i):
+        return read(place)
+    along, end = i[len(place)], sum(run.count for run in runs[len(place)])
+    found: Expr | None = None
+    for run in reversed(runs[len(place)]):
+        begin = end - run.count
+        start = run.start - run.step * begin
+        own = along if (start, run.step) == (0, 1) else along * run.step + start
+        part = _of_runs(read, runs, i, (*place, own))
+        found = part if found is None else select(along < end, part, found)
+        end = begin
+    assert found is not None, "a dimension has a place"
+    return found
+
+
+def _concat(layer: Concat, data: tuple[Value, ...], context: Context) -> Value:
+    """Tensors behind each other; channels of nobody stay between, so that each begins with an element of its own."""
+    is_image = data[0].is_image
+    data = tuple(
+        value.laid_out(f"{context.name}.data{n}", context.lanes, is_image=is_image) for n, value in enumerate(data)
+    )
+    channels = layer.axis == 1 and is_image
+    starts, places, end = [], list[int](), 0
+    for value in data:
+        starts.append(end)
+        if channels:
+            places += [end + place for place in (value.places or range(value.shape[1]))]
+        end += value.width if channels else value.shape[layer.axis]
+
+    def element(*i: Expr) -> Expr:
+        along = i[-1] if channels else i[layer.axis]
+        found: Expr | None = None
+        for value, start, stop in reversed(list(zip(data, starts, [*starts[1:], end], strict=True))):
+            place = along - start if start else along
+            if channels:
+                read: Expr = value.tensor[(*i[:-1], place)]
+            else:
+                read = value.at((*i[: layer.axis], place, *i[layer.axis + 1 :]))
+            found = read if found is None else select(along < stop, read, found)
+        assert found is not None, f"{context.name} is made of nothing"
+        return found
+
+    if not channels:
+        return computed(context.shape, element, context.name, context.lanes, is_image=is_image)
+    batch, _, height, width = context.image_shape
+    made = compute((batch, height, width, end), element, context.name)
+    return context.image(made, None if places == list(range(context.shape[1])) else tuple(places))
+
+
+def _reshape(layer: Reshape, data: tuple[Value, ...], context: Context) -> Value:  # noqa: ARG001 - one signature
+    source = data[0]
+    seen = source.reshaped(context.shape) if context.is_view and not source.is_image else None
+    if seen is not None:
+        return seen
+    if source.is_image and context.read_as_image and source.image_shape == context.image_shape:
+        return context.image(compute(source.tensor.shape, lambda *i: source.tensor[i], context.name), source.places)
+    source = source.dense(f"{context.name}.data")
+    flat = source.tensor
+    if not _is_in_order(source):
+        flat = context.as_plain(source).tensor
+    if not context.read_as_image:
+        return context.plain(reshaped(flat, context.shape, name=context.name))
+    shaped = context.plain(reshaped(flat, context.shape, name=f"{context.name}.shaped"))
+    return computed(context.shape, lambda *i: shaped.at(i), context.name, context.lanes, is_image=True)
+
+
+def _is_in_order(value: Value) -> bool:
+    """Whether the values of a tensor of a program lie as ONNX's do: no image, or one of one pixel or channel."""
+    if value.axes is not None:
+        return False
+    return not value.is_image or value.image_shape[2:] == (1, 1) or value.shape[1] == 1
+
+
+MOVES: Mapping[type[Layer], Callable[..., Value]] = {
+    Concat: _concat,
+    Pad: _pad,
+    Reshape: _reshape,
+    Resize: _resize,
+    Slice: _slice,
+    Transpose: _transpose,
+}

@@ -1,0 +1,186 @@
+"""Networks run: by turns on an engine and on the host, with a row for each layer; and what they mean, in NumPy."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs.errors import shown
+from lathe.configs.html_repr import repr_html
+from lathe.cycle_attribution import divided_cycles, recorded_trace
+from lathe.engines import CYCLE_MODEL, simulate
+from lathe.frontend import reference
+from lathe.frontend.onnx.reading import part_of
+from lathe.frontend.onnx.run_host_nodes import run_on_host
+from lathe.frontend.onnx.value_types import TensorType
+from lathe.isa import Program
+from lathe.networks.network import Network, program_of
+from lathe.networks.partition import HostPart, parts_of
+from lathe.networks.program import NetworkProgram
+from lathe.networks.program_steps import HostStep, NpuStep
+from lathe.sim import Counters, InputError, Result, Trace
+from lathe.sim.timing_ops import element_bytes, elements
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """Where a layer ran, and what it cost: cycles, the least that it takes by itself, products, bytes of DRAM.
+
+    ``macs`` are multiply-accumulates, padded taps counted, wherever they are made; nodes of the host cost nothing else.
+    """
+
+    name: str
+    where: str
+    cycles: int
+    bound: int
+    macs: int
+    bytes: int
+    why: str
+
+    _repr_html_ = repr_html
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkResult:
+    """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream.
+
+    Outputs are arrays, lists of them for sequences, and None for what is optional and not there.
+    """
+
+    outputs: Mapping[str, Any]
+    cycles: int
+    layers: list[LayerRow]
+    results: tuple[Result, ...]
+
+    _repr_html_ = repr_html
+
+    def __repr__(self) -> str:
+        told = [f"{self.cycles} cycles", f"{len(self.layers)} layers", *map(str, self.outputs)]
+        return f"NetworkResult({', '.join(told)})"
+
+    @property
+    def counters(self) -> Counters:
+        """The counts of all streams together."""
+        return Counters.of_several([each.counters for each in self.results])
+
+    def write_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write the streams' traces one after the other, with the layers' labels, as ``Result`` does that of one.
+
+        What the host computes takes no time in it. Raises TraceError when no trace was recorded.
+        """
+        labels = [each.program.labels[label] for each in self.results for label in each.program.label_of.tolist()]
+        launches = [(recorded_trace(each), each.cycles) for each in self.results]
+        Trace.one_after_the_other(launches).write_chrome_trace(path, labels.__getitem__)
+
+
+RunStream: TypeAlias = Callable[[Program, Mapping[str, Array]], Result]
+"""Runs one stream on arrays by the names of its program, none of which are given where only time is asked for."""
+
+
+def simulate_network(
+    program: NetworkProgram,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    engine: str = CYCLE_MODEL,
+    timing_only: bool = False,
+) -> NetworkResult:
+    """Run a network; ``simulate`` tells of the options."""
+
+    def run(stream: Program, given: Mapping[str, Array]) -> Result:
+        return simulate(stream, given, engine=engine, timing_only=timing_only)
+
+    return run_network(program, inputs, run, timing_only=timing_only)
+
+
+def run_network(
+    program: NetworkProgram, inputs: Mapping[str, Any] | None, run: RunStream, *, timing_only: bool
+) -> NetworkResult:
+    """Run a network's steps in their order, its streams with ``run``."""
+    arrays = {} if timing_only else checked(inputs, program.inputs)
+    rows: list[LayerRow] = []
+    results: list[Result] = []
+    for step in program.steps:
+        if isinstance(step, HostStep):
+            rows += [LayerRow(each.name, "host", 0, 0, each.macs, 0, each.why) for each in step.nodes]
+            if not timing_only:
+                given = {name: arrays[name] for name in step.inputs}
+                arrays |= run_on_host(step.model, given, step.outputs)
+            continue
+        given = {} if timing_only else {port.name: port.to_machine(arrays) for port in step.inputs}
+        result = run(step.program, given)
+        if not timing_only:
+            arrays |= {port.tensor: port.from_machine(result.outputs) for port in step.outputs}
+        results.append(result)
+        rows += layer_rows(step, result)
+    outputs = {} if timing_only else {name: arrays[name] for name in program.outputs}
+    return NetworkResult(outputs, sum(each.cycles for each in results), rows, tuple(results))
+
+
+def network_reference(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a network means: layers of 8 bits in whole numbers, exactly, and all else as the host computes it."""
+    types = network.model.types
+    arrays = checked(inputs, {name: types.get(name) for name in network.model.inputs})
+    for part in parts_of(network.model, network.found, lambda _: True):
+        if isinstance(part, HostPart):
+            proto = part_of(network.model, part.nodes, part.inputs, part.outputs)
+            given = {name: arrays[name] for name in part.inputs}
+            arrays |= run_on_host(proto.SerializeToString(), given, part.outputs)
+            continue
+        made = program_of(network, part)
+        given = {port.name: port.to_machine(arrays) for port in made.inputs}
+        found = reference(made.results, {**given, **made.constants})
+        arrays |= {port.tensor: port.from_machine(found) for port in made.outputs}
+    return {name: arrays[name] for name in network.model.outputs}
+
+
+def checked(inputs: Mapping[str, Any] | None, types: Mapping[str, TensorType | None]) -> dict[str, Any]:
+    """Arrays of the shapes and dtypes that a model wants; what is no tensor, as it is. Raises InputError otherwise."""
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"inputs of a network must be arrays by name ({', '.join(types)}), not {shown(inputs)}.")
+    if {*inputs} != {*types}:
+        raise InputError(
+            f"inputs of a network must be {', '.join(sorted(types))}, not {', '.join(sorted(map(str, inputs)))}."
+        )
+    found = {}
+    for name, wanted in types.items():
+        if wanted is None:
+            found[name] = inputs[name]
+            continue
+        array = np.asarray(inputs[name])
+        if array.shape != wanted.shape or not _is_of(array, wanted.dtype):
+            raise InputError(
+                f"input {name!r} of a network must be an array of shape {wanted.shape} and dtype {wanted.dtype}, not "
+                f"of shape {array.shape} and dtype {array.dtype}."
+            )
+        found[name] = array
+    return found
+
+
+def _is_of(array: Array, dtype: str) -> bool:
+    return array.dtype.kind in "OSU" if dtype == "str" else str(array.dtype) == dtype
+
+
+def layer_rows(step: NpuStep, result: Result) -> list[LayerRow]:
+    """A row for each layer of a stream, whose cycles add up to the stream's. The result must have a trace."""
+    cycles, moved = shares_of(result, step.layer_of, len(step.layers))
+    return [
+        LayerRow(layer.name, "npu", cycles[number], layer.bound, layer.macs, moved[number], "")
+        for number, layer in enumerate(step.layers)
+    ]
+
+
+def shares_of(result: Result, owner: NDArray[np.int32], count: int) -> tuple[list[int], list[int]]:
+    """The cycles of a launch and the bytes that it moves, shared out to ``count`` owners of its instructions."""
+    moved = np.bincount(owner, _bytes_of(result.program), count).astype(np.int64)
+    return divided_cycles(result, owner, count).tolist(), moved.tolist()
+
+
+def _bytes_of(program: Program) -> NDArray[np.int64]:
+    """Bytes of DRAM that each instruction moves."""
+    columns = program.columns
+    return elements(columns) * element_bytes(program.config)[columns["memory_type"]]

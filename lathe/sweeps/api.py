@@ -1,0 +1,107 @@
+"""``lt.sweep``: a sweep from Python, its rows as dictionaries."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lathe.configs.errors import shown
+from lathe.sweeps.errors import SweepError
+from lathe.sweeps.execution import Running, check_of_one_place
+from lathe.sweeps.feasibility import MOST_POINTS
+from lathe.sweeps.parse_sweep import SweepFile, read_sweep
+from lathe.sweeps.rows import SweepRows
+from lathe.sweeps.run_sweep import run_whole
+from lathe.sweeps.specification import Sweep
+from lathe.sweeps.tables import SECONDS, values_of
+from lathe.sweeps.workers import RETRIES
+from lathe.sweeps.workloads import known_workloads, make
+
+
+def sweep(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    check: bool = False,
+    timeout: float | None = None,
+    retries: int = RETRIES,
+    any_size: bool = False,
+    cluster: str | None = None,
+) -> SweepRows:
+    """Measure workloads on a grid of machines; a row for each point, in the order of the grid.
+
+    ``source`` is the path of a sweep file, the name of a shipped one, or what such a file says, as a dictionary
+    (docs/design-space-exploration.md). A row is a dictionary: "workload" with its parameters, "base" with the
+    machine's changes, "status" ("ok", or why there are no numbers, with a "reason"), and the numbers ("cycles",
+    "energy_pj" and others). What depends on the run has "second" in its key.
+
+    ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: processes, one for each
+    core unless given; points are measured in these, never in the one that calls. ``timeout``: seconds that a point may
+    take. ``retries``: how often a point is begun anew whose process has ended. ``check``: compare outputs with NumPy's.
+    ``any_size``: grids of more than 100,000 points, too. ``cluster``: the address of a Dask scheduler whose workers
+    measure, instead of ``jobs``.
+
+        >>> rows = lt.sweep({"machine": {"memory.latency": [0, 32]},
+        ...                  "workloads": [{"matmul": {"m": 64, "n": 64, "k": 64}}]})  # doctest: +SKIP
+        >>> [row["cycles"] for row in rows]  # doctest: +SKIP
+
+    Raises SweepError and ConfigError for what no row could be right with, FileError for an output that cannot be
+    written.
+    """
+    running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
+    if cluster is not None:
+        check_of_one_place("jobs", jobs)
+    found = _read(source, any_size)
+    rows = run_whole(found, None if output is None else Path(output), running, check=check)
+    return SweepRows({**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())
+
+
+def _read(source: object, any_size: bool) -> Sweep:
+    if isinstance(source, Mapping):
+        try:
+            text = yaml.safe_dump(_plain(source, any_size), sort_keys=False)
+        except yaml.YAMLError as error:
+            told = " ".join(str(error).split())
+            raise SweepError(f"The dictionary of a sweep must have plain values, and has not: {told}.") from None
+        return SweepFile(Path("sweep"), text, known_workloads(), make, any_size).sweep()
+    if not isinstance(source, str | os.PathLike):
+        raise SweepError(f"The source of a sweep must be a path, a name or a dictionary, not {shown(source)}.")
+    return read_sweep(source, known_workloads(), make, any_size=any_size)
+
+
+def _plain(value: object, any_size: bool) -> object:
+    """Dictionaries and lists in place of what is like them, and the text of paths; a range stays one.
+
+    Raises SweepError for lists that no grid is large enough for, which are not gone through.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each, any_size) for key, each in value.items()}
+    if isinstance(value, range) and value.step > 0 and value:
+        return {"from": value[0], "to": value[-1], "step": value.step}
+    if isinstance(value, list | tuple | range):
+        if len(value) > MOST_POINTS and not any_size:
+            raise SweepError(
+                f"A list of a sweep must be one of at most {MOST_POINTS} values without any_size, not of {len(value)}. "
+                "Give fewer values, or a range that rises with a sample or a search."
+            )
+        return [_plain(each, any_size) for each in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _count(value: object, name: str, least: int) -> int | None:
+    if value is None and name == "jobs":
+        return None
+    if type(value) is not int or value < least:
+        raise SweepError(f"{name} of a sweep must be a whole number of at least {least}, not {shown(value)}.")
+    return value
+
+
+def _seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise SweepError(f"timeout of a sweep must be a number of seconds above 0, not {shown(value)}.")
+    return float(value)

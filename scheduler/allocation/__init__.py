@@ -1,0 +1,1 @@
+"""Scratchpad allocation: buffers, their lives, aliasing, temporaries."""

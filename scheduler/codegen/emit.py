@@ -1,0 +1,338 @@
+"""From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.arith.linear import Linear, LoopVariable, floor_divide
+from lathe.isa import Instruction
+from lathe.scheduler.allocation.allocation import Buffer
+from lathe.scheduler.codegen.chunk_memo import ChunkMemo
+from lathe.scheduler.codegen.chunk_template import PreparedChunk
+from lathe.scheduler.codegen.concat_aliases import stored_as_parts
+from lathe.scheduler.codegen.dram_layout import DramLayout
+from lathe.scheduler.codegen.provenance import ChunkProvenance, made_chunk
+from lathe.scheduler.codegen.rule_driver import RuleCaller
+from lathe.scheduler.codegen.shift_windows import WindowContents, check_shifted, moves
+from lathe.scheduler.isel.chunk import BufferView
+from lathe.scheduler.isel.rules import RULES
+from lathe.scheduler.isel.rules.border_fill import constants_around
+from lathe.scheduler.isel.select_rule import rule_for, rule_of
+from lathe.scheduler.isel.statement import statement_of
+from lathe.scheduler.layout.accumulate_in_place import begun_sums
+from lathe.scheduler.layout.disjoint_windows import reads_windows_apart
+from lathe.scheduler.layout.nonzero_analysis import DataCells, HeldCells, cells_within
+from lathe.scheduler.layout.physical_layout import PhysicalLayout
+from lathe.scheduler.layout.zero_padding_analysis import ends_with_sources
+from lathe.scheduler.loop_ir.interleave_vthreads import Thread, turns
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, PipelinedChunks, SignalNode
+from lathe.scheduler.schedule_ir.memories import ACC, DRAM
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin, unit_of_stage
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A chunk of the nest: which rule takes it in which role, and what has been prepared for it."""
+
+    stage: StageView
+    rule: str
+    role: str
+    prepared: PreparedChunk
+    alike: ChunkMemo | None
+
+
+class Emitter(RuleCaller):
+    """Emits the instructions of one program: walks the nest, keeps where cells are, and asks for each chunk."""
+
+    classes_of_chunks = True
+    """Whether chunks that differ by addresses only get the instructions of the first of them."""
+
+    def __init__(
+        self,
+        schedule: ScheduleView,
+        config: HardwareConfig,
+        dram: "DramLayout",
+        physical: Mapping[StageView, PhysicalLayout],
+        buffers: Sequence[Buffer],
+        aliases: Mapping[StageView, StageView],
+    ) -> None:
+        super().__init__(schedule, config, buffers)
+        self.dram = dram
+        self.places: dict[Tensor, BufferView] = {}
+        self.physical = physical
+        self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
+        self.aliases = aliases
+        self.sums = begun_sums(aliases)
+        self._summed = frozenset(self.sums.values())
+        self._stored_as_parts = stored_as_parts(schedule)
+        self.entries: list[tuple[Entry, Origin]] = []
+        self.made: list[ChunkProvenance] = []
+        self.part_of: dict[int, tuple[int, int]] = {}
+        self.labels: list[str] = []
+        self.thread, self.threads = 0, 1
+        self.across_cores: set[LoopVariable] = set()
+        self._turn: dict[tuple[StageView, int], int] = {}
+        self._held: dict[tuple[StageView, int], WindowContents] = {}  # by stage and thread
+        self.rings = {
+            buffer.stage.tensor: (buffer.ring.dimension, buffer.ring.cells(buffer.slots))
+            for buffer in self.buffers.values()
+            if buffer.ring is not None
+        }
+        self._work: dict[int, _Work | None] = {}
+        self._keep_zeros: dict[StageView, bool] = {}
+        computations = {tensor: stage.state.computation for tensor, stage in self.maker.items()}
+        self._data_cells = DataCells(computations.get)
+        self._label_of: dict[StageView, int] = {}
+
+    def place(self, tensor: Tensor, stage: StageView) -> BufferView | None:
+        """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
+        return self.places.get(tensor) or self.dram.place(tensor, stage)
+
+    def run(self, nodes: Sequence[Node], threads: list[Thread[dict[Tensor, BufferView]]] | None = None) -> None:
+        """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
+        threads = [Thread(0, {}, self.places)] if threads is None else threads
+        for node in nodes:
+            if isinstance(node, Loop):
+                self.across_cores |= {node.variable} if node.across_cores else set()
+                for inside in turns(threads, node, dict):
+                    self.run(node.body, inside)
+                continue
+            for thread in threads:
+                self.thread, self.threads, self.places = thread.number, thread.of, thread.own
+                if isinstance(node, Alloc):
+                    self.acquire(node, thread.environment)
+                elif isinstance(node, ChunkNode):
+                    self.chunks(node, thread.environment)
+                elif isinstance(node, SignalNode):
+                    if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
+                        self.signal(node, thread.environment)
+                elif isinstance(node, AdvanceWindow):
+                    self.slide(node, thread.environment)
+                elif isinstance(node, PipelinedChunks):
+                    self.parts(node, thread.environment)
+                else:
+                    assert isinstance(node, Free), f"{type(node).__name__} in a partitioned nest"
+
+    def acquire(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
+        """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
+        if node.stored is not None:
+            self._acquire_stored(node.stored)
+            return
+        stage = node.placement.stage
+        low = tuple([each.value(environment) for each in node.low if isinstance(each, Linear)])
+        extent = tuple([each.value(environment) for each in node.extent if isinstance(each, Linear)])
+        owner = self.aliases.get(stage)
+        data = cells_within(self._data_cells(stage.tensor), low, extent)
+        if owner is not None:
+            base = self.places[owner.tensor].base
+        else:
+            base = self._next_base(stage)
+            window = node.placement.window
+            if stage.state.reuse == "shift" and window is not None:
+                check_shifted(stage, self, window.dimension)
+                self._held.pop((stage, self.thread), None)
+            elif stage.tensor in self.rings:
+                dimension, cells = self.rings[stage.tensor]
+                extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
+                data = None
+                size = self.physical[stage].strides(low, extent)[1]
+                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
+        self.places[stage.tensor] = self._place(stage, base, low, extent, data)
+
+    def _acquire_stored(self, stored: UserBuffer) -> None:
+        if stored.scope == DRAM:
+            return  # it is in a segment
+        base = self._next_base(stored.users[0])
+        for stage in stored.users:
+            self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
+
+    def shape_of(self, stage: StageView) -> tuple[int, ...]:
+        """The cells of the buffer of the user's that a stage is stored in."""
+        place = self.place(stage.tensor, stage)
+        assert place is not None, f"{stage.name} is stored nowhere"
+        return place.physical.view
+
+    def _next_base(self, stage: StageView) -> int:
+        """Where a buffer's cells of this thread are, in the slot whose turn it is."""
+        buffer = self.buffers[stage]
+        assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+        base = buffer.base + self.thread * buffer.of_thread
+        if buffer.ring is not None:
+            return base
+        turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
+        return base + turn % buffer.slots * buffer.size
+
+    def _place(
+        self,
+        stage: StageView,
+        base: int,
+        low: tuple[int, ...],
+        extent: tuple[int, ...],
+        data: HeldCells | None = None,
+    ) -> BufferView:
+        keeps = self._keep_zeros.get(stage)
+        state = stage.state
+        if keeps is None:
+            keeps = state.scope != ACC and constants_around(state.computation.bodies[0]) <= {0}
+            keeps = keeps and ends_with_sources(stage, self.dram.lanes[stage.tensor])
+            self._keep_zeros[stage] = keeps
+        if keeps:
+            sources = (self.place(read.tensor, stage) for read in state.computation.reads)
+            keeps = all(source is not None and source.zero_padded for source in sources)
+        return BufferView(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps, data=data)
+
+    def slide(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
+        """A window moves: in a buffer that is shifted, so does what it keeps."""
+        stage, window = node.placement.stage, node.placement.window
+        if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
+            return
+        low = tuple(each.value(environment) for each in node.low if isinstance(each, Linear))
+        extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
+        data = cells_within(self._data_cells(stage.tensor), low, window.shape)
+        place = replace(self.places[stage.tensor], low=low, extent=window.shape, data=data)
+        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
+        now = WindowContents(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
+        before = self._held.get((stage, self.thread))
+        for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):
+            self.free_temporaries()
+            offsets = {variable.name: value for variable, value in environment.items()}
+            instructions = self.emit(chunk.pragma, replace(chunk, offsets=offsets))
+            self._add(instructions, stage, self._label(stage), environment, offsets)
+        self._held[stage, self.thread] = now
+        self.places[stage.tensor] = place
+
+    def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
+        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
+        maker = self.maker.get(tensor)
+        if maker is not None and maker.state.storage is not None:
+            return maker.state.storage.in_loops(index)
+        if tensor not in self.rings:
+            return index
+        dimension, size = self.rings[tensor]
+        place = index[dimension] - floor_divide(index[dimension], size) * size
+        return [*index[:dimension], place, *index[dimension + 1 :]]
+
+    def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit a chunk of the nest. Raises EmitError if it does not map."""
+        if id(node) not in self._work:
+            self._work[id(node)] = self._work_of(node)
+        work = self._work[id(node)]
+        if work is None:
+            return
+        stage, alike = work.stage, work.alike
+        label = self._label(stage)
+        variant = alike.variant(self, environment) if alike is not None else None
+        if alike is not None and variant is not None:
+            instructions = alike.emitted(variant, self)
+            if instructions is not None:
+                if self.zeros is not None:
+                    self.zeros.follow(instructions)
+                offsets = {loop.name: value for loop, value in environment.items()}
+                self._add(instructions, stage, label, environment, offsets, len(self.made))
+                self.made.append(alike.made(variant, offsets))
+                return
+        self.free_temporaries(stage)
+        for chunk in work.prepared.chunks(self, node, environment, work.rule, work.role):
+            self.pool.placed.clear()
+            self._tried.clear()
+            question = None if self.zeros is None else self.zeros.question()
+            instructions = self.emit(work.rule, chunk)
+            if alike is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
+                alike.note(variant, instructions, self.pool.placed, question)
+            self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
+            self.made.append(made_chunk(chunk, stage.state.computation.axes))
+
+    def parts(self, node: PipelinedChunks, environment: Mapping[LoopVariable, int]) -> None:
+        """Emit chunks that follow each other, part by part of each, and note which part is whose."""
+        end = len(self.made)
+        for chunk in node.chunks:
+            for n, part in enumerate(chunk):
+                first = len(self.made)
+                self.chunks(part, environment)
+                self.part_of.update(dict.fromkeys(range(first, len(self.made)), (end, n)))
+
+    def _work_of(self, node: ChunkNode) -> "_Work | None":
+        """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
+        stage = node.placement.stage
+        rule, role = stage.state.rule, str(node.role)
+        if stage in self._summed or (role == "init" and stage in self.aliases):
+            return None  # products are added in the cells of what they are added to
+        if stage in self._stored_as_parts:
+            return None
+        assert rule is not None, f"no rule has been chosen for {stage.name}"
+        if not RULES[rule].separate_init:
+            if role == "init" and node.whole_reduction:
+                return None
+            if role == "init":
+                rule = rule_for(statement_of(stage, role))
+            elif node.whole_reduction:
+                role = "reduce"
+        prepared = PreparedChunk(node, self)
+        may_be_alike = self.classes_of_chunks and ChunkMemo.possible(prepared, node)
+        alike = ChunkMemo(prepared, node, role) if may_be_alike else None
+        return _Work(stage, rule, role, prepared, alike)
+
+    def _add(
+        self,
+        instructions: list[Instruction],
+        stage: StageView,
+        label: int,
+        environment: Mapping[LoopVariable, int],
+        offsets: Mapping[str, int],
+        number: int = -1,
+    ) -> None:
+        """The instructions of a chunk come next; ``number`` is its place in the table of what chunks make."""
+        thread = self.thread if self.threads > 1 else None
+        across = self.across_cores
+        core = tuple(value for variable, value in environment.items() if variable in across) if across else ()
+        origin = Origin(label, stage.name, offsets, thread, core, number)
+        self.entries += [(each, origin) for each in instructions]
+
+    def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
+        """A barrier, or a token by hand, at this place of the stream."""
+        stage = node.placement.stage
+        offsets = {variable.name: value for variable, value in environment.items()}
+        origin = Origin(0, stage.name, offsets, self.thread if self.threads > 1 else None)
+        self.entries.append((Marker(node.signal, unit_of_stage(stage), origin), origin))
+
+    def _label(self, stage: StageView) -> int:
+        """The number of the label of what a stage makes."""
+        found = self._label_of.get(stage)
+        if found is None:
+            found = self._label_of[stage] = self._new_label(stage)
+        return found
+
+    def _new_label(self, stage: StageView) -> int:
+        seen: set[StageView] = set()
+        while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
+            seen.add(stage)
+            readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
+            if (pooled := self._before_pool(stage)) is not None:
+                stage = pooled
+                break
+            if stage.state.attachment is not None:
+                stage = self.schedule.at(stage.state.attachment)
+            elif stage.state.scope != DRAM and readers:
+                stage = readers[0]
+            else:
+                break
+        if stage.name not in self.labels:
+            self.labels.append(stage.name)
+        return self.labels.index(stage.name)
+
+    def _before_pool(self, stage: StageView) -> StageView | None:
+        """The stage that makes what a reduction of windows reads in accumulators, if it is for that: a layer, too."""
+        seen: set[StageView] = set()
+        while stage.state.scope != DRAM and stage not in seen:
+            seen.add(stage)
+            readers = self.schedule.readers(stage.tensor)
+            if len(readers) != 1:
+                return None
+            made = stage.state.scope == ACC and rule_of(stage) != "dma"
+            if made and readers[0].state.computation.reduce_axes and reads_windows_apart(readers[0], stage):
+                return stage
+            stage = readers[0]
+        return None

@@ -1,0 +1,1 @@
+"""Estimates of cycles that passes and tiling decide by."""

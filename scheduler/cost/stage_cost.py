@@ -1,0 +1,38 @@
+"""Steps of the compute unit for an element of a stage, about, before anything is decided of how it is made."""
+
+from math import ceil, prod
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, walk
+from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
+from lathe.frontend.expr.nodes import Binary, Const, reads_data
+from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.rewriting.matchers import dimension_of, match_gemm_operands
+from lathe.scheduler.schedule_ir.memories import INP
+
+
+def element_steps(computation: Computation, config: HardwareConfig) -> int:
+    """Of a product a step for each tap and block of what is summed; of the ALU one or two for each operation."""
+    pair = match_gemm_operands(computation)
+    reduced = prod(axis.extent for axis in computation.reduce_axes)
+    if pair is None:
+        operations = [node for body in computation.bodies for node in walk(body) if isinstance(node, Binary)]
+        steps = sum(_steps(node) for node in operations if reads_data(node))
+        return (steps + 2 * bool(computation.reduce_axes)) * reduced
+    block = element_of(config, INP).cols
+    summed = [
+        axis.extent
+        for axis in computation.reduce_axes
+        if all(dimension_of(operand, axis) is not None for operand in pair)
+    ]
+    inner = max(summed, default=1)
+    return reduced // inner * ceil(inner / block) + 1
+
+
+def _steps(operation: Binary) -> int:
+    return (
+        1 if any(isinstance(skip_value_preserving_casts(side), Const) for side in (operation.lhs, operation.rhs)) else 2
+    )
+
+
+__all__ = ["element_steps"]

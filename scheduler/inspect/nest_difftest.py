@@ -1,0 +1,63 @@
+"""The loop nest against the NumPy meaning, on random inputs: at first, and after each pass that completes it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import Tensor, placeholders, reference
+from lathe.scheduler.errors import ValidationError
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.interpret import interpret_nest
+from lathe.scheduler.loop_ir.partition import partition
+from lathe.scheduler.schedule_ir.schedule import ScheduleState, ScheduleView
+
+
+class NestCheck:
+    """Compares what the partitioned nest of a schedule computes with NumPy, each time that it has become another.
+
+    ``constants`` are inputs whose values are given. Raises ValidationError with the pass after which an element is
+    another.
+    """
+
+    def __init__(self, schedule: ScheduleView, constants: Mapping[str, NDArray[Any]], seed: int = 0) -> None:
+        generator = np.random.default_rng(seed)
+        drawn = {each.name: random_values(each, generator) for each in placeholders(schedule.program)}
+        self.inputs = {**drawn, **constants}
+        expected = reference(list(schedule.program), self.inputs)
+        self.expected = {tensor.name: expected[tensor.name] for tensor in schedule.program}
+        self.seed = seed
+        self.compared: ScheduleState | None = None
+
+    def __call__(self, name: str, schedule: ScheduleView) -> None:
+        if self.compared is not None and schedule.state.is_same_state(self.compared):
+            return
+        self.compared = schedule.state
+        inputs = {**self.inputs, **{tensor.name: array for tensor, array in schedule.state.constants.items()}}
+        read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
+        for tensor, seen in schedule.state.views.items():
+            if seen.computation is not None or tensor not in read:
+                continue  # it stands for an output
+            layout = schedule.layouts.get(seen)
+            given = inputs[seen.name] if layout is None else layout.pack(inputs[layout.tensor.name])
+            inputs[tensor.name] = given.reshape(tensor.shape)
+        found = interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
+        for output, array in zip(self.expected, found.values(), strict=True):
+            wanted = self.expected[output]
+            wrong = np.argwhere(array.reshape(wanted.shape) != wanted)
+            if len(wrong):
+                at = tuple(int(n) for n in wrong[0])
+                raise ValidationError(
+                    f"loop nest after {name} must make {output}[{', '.join(map(str, at))}] = {wanted[at]}, as NumPy "
+                    f"does, not {array.reshape(wanted.shape)[at]} (random inputs of seed {self.seed}). If nothing that "
+                    "is undefined is used, it is a fault of the compiler."
+                )
+
+
+def random_values(tensor: Tensor, generator: np.random.Generator) -> NDArray[Any]:
+    """Any values that the tensor's dtype holds."""
+    if tensor.dtype == "bool":
+        return generator.integers(0, 2, tensor.shape).astype(np.bool_)
+    limits = np.iinfo(tensor.dtype)
+    return generator.integers(limits.min, limits.max, tensor.shape, tensor.dtype, endpoint=True)

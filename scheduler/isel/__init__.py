@@ -1,0 +1,1 @@
+"""Instruction selection: chunks, statements, and the rules that take them."""

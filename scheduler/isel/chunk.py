@@ -1,0 +1,377 @@
+"""A chunk: one loop nest with constant extents and no condition, on its way to an emission rule.
+
+``Chunk`` holds what a rule sees: loops, the expression, and operands whose indices are linear in the loops.
+``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Tensor
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Axis, Guard, Read
+from lathe.scheduler.isel.match_failures import RuleMismatch
+from lathe.scheduler.isel.micro_ops import MicroOps
+from lathe.scheduler.isel.split_vector_groups import split_bits, split_groups
+from lathe.scheduler.layout.nonzero_analysis import HeldCells
+from lathe.scheduler.layout.physical_layout import PhysicalLayout
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLoop:
+    """One loop of a chunk: ``extent`` iterations from 0; ``kind`` is data or reduce."""
+
+    name: str
+    extent: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A linear index: ``constant + sum(coefficients[n] * loop n)``."""
+
+    constant: int
+    coefficients: tuple[int, ...]
+
+    def last(self, extents: Sequence[int]) -> int:
+        """The largest value over all iterations."""
+        return self.constant + sum(max(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
+
+    def moves_by(self, block: int, extents: Sequence[int]) -> bool:
+        """Whether some loop moves the index by whole blocks."""
+        return any(e > 1 and c and c % block == 0 for c, e in zip(self.coefficients, extents, strict=True))
+
+    def first(self, extents: Sequence[int]) -> int:
+        """The smallest value over all iterations."""
+        return self.constant + sum(min(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
+
+
+@dataclass(frozen=True)
+class BufferView:
+    """Where a tensor's cells are now: a box of it in a memory, dense in the tensor's physical order.
+
+    ``base`` counts elements: of the scratchpad, or of DRAM from address 0. ``low`` and ``extent`` give the box.
+    ``data`` says which of its cells may hold anything but zeros (``data_cells``), counted from ``low``; None: all.
+    """
+
+    scope: str
+    physical: PhysicalLayout
+    base: int
+    low: tuple[int, ...]
+    extent: tuple[int, ...]
+    storage: str = ""  # of DRAM tensors: "", "int32" or "planes"
+    zero_padded: bool = False  # whether lanes outside the tensor's shape are known to be zero
+    data: HeldCells | None = None
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.physical.strides(self.low, self.extent)[0]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One access of a chunk: the tensor, its index per dimension, and where it lies (None: not placed)."""
+
+    tensor: Tensor
+    index: tuple[Index, ...]
+    place: BufferView | None
+    read: Read | None = None
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        return self.place.scope if self.place is not None else "dram"
+
+
+class EmitterContext(Protocol):
+    """What rules may ask of the walk that hands them chunks."""
+
+    @property
+    def pool(self) -> MicroOps:
+        """The micro-ops."""
+        ...
+
+    @property
+    def temporaries_left(self) -> int:
+        """Free elements of acc that this chunk has not asked for yet."""
+        ...
+
+    def begin(self, cells: NDArray[np.int64]) -> bool:
+        """Whether sums may begin in these accumulators with a product that is written, not added: they hold zeros.
+
+        Afterwards they are taken: for a second product it is False.
+        """
+        ...
+
+    def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
+        """Whether all of these accumulators hold zeros in which sums may begin."""
+        ...
+
+    def temporary(self, count: int) -> int:
+        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
+        ...
+
+    def reusing_temporaries(self) -> AbstractContextManager[None]:
+        """What is asked for inside is free again afterwards."""
+        ...
+
+    def check_covers(self, chunk: "Chunk", target: "VectorOperand") -> None:
+        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
+        ...
+
+    def keeps_source(self, chunk: "Chunk") -> bool:
+        """Whether what a chunk stores is read again."""
+        ...
+
+    def made_by(self, tensor: Tensor) -> str | None:
+        """The rule that makes a tensor, if a stage does."""
+        ...
+
+    def only_stored(self, tensor: Tensor) -> bool:
+        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
+        ...
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What an emission rule receives.
+
+    ``stage`` and ``pragma`` name what is computed and by which rule; ``role`` is "map" for a statement without
+    reduction, "init" and "update" for the two parts of one with. ``loops`` are outermost first; ``write`` is the
+    operand written, ``reads`` the operands of ``expression`` in order. ``offsets`` gives the values of the outer loops,
+    by name. All values are plain integers.
+    """
+
+    stage: str
+    pragma: str
+    role: str
+    loops: tuple[ChunkLoop, ...]
+    axes: Mapping[Axis, Index]
+    expression: Expr
+    reduction: str | None
+    write: Operand
+    reads: tuple[Operand, ...]
+    offsets: Mapping[str, int]
+    config: HardwareConfig
+    emitter: EmitterContext
+    unrolled: frozenset[int] = frozenset()
+    aliased: Tensor | None = None  # the operand whose cells the result takes over
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Iterations of each loop, outermost first."""
+        return tuple(loop.extent for loop in self.loops)
+
+    def operand(self, read: Read) -> Operand:
+        """The operand of a read of the expression."""
+        for operand in self.reads:
+            if operand.read is read:
+                return operand
+        raise AssertionError(f"{read} is no read of {self.stage}")
+
+    def describe(self) -> str:
+        return described(self.stage, self.role, self.loops, self.offsets)
+
+
+def described(stage: str, role: str, loops: Sequence[ChunkLoop], offsets: Mapping[str, int]) -> str:
+    """A chunk as messages name it."""
+    inside = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in loops)
+    outside = ", ".join(f"{name}={value}" for name, value in offsets.items())
+    return f"{stage}.{role}({inside}){f' at {outside}' if outside else ''}"
+
+
+@dataclass(frozen=True)
+class VectorOperand:
+    """An operand in elements: ``base + sum(strides[n] * loop n)``; per lane dimension the loops that run along it.
+
+    ``rows`` and ``cols`` are (first lane, loops along the lanes as (loop, step), number of lanes covered).
+    """
+
+    operand: Operand
+    base: int
+    strides: tuple[int, ...]
+    rows: "LaneRange"
+    cols: "LaneRange"
+
+
+@dataclass(frozen=True)
+class LaneRange:
+    """Lanes of an element that a chunk covers: from ``first`` on, by loops ``(loop, step)``, ``count`` in all."""
+
+    first: int
+    loops: tuple[tuple[int, int], ...]
+    count: int
+    broadcast: bool = False
+
+
+@dataclass(frozen=True)
+class VectorView:
+    """A chunk over whole elements. ``loops`` are indices into ``extents``; lane loops are left out of them."""
+
+    extents: tuple[int, ...]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    lanes: frozenset[int]
+    write: VectorOperand
+    reads: tuple[VectorOperand, ...]
+
+    @property
+    def loops(self) -> list[int]:
+        return [n for n in range(len(self.extents)) if n not in self.lanes and self.extents[n] > 1]
+
+
+def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> VectorView:
+    """The chunk over whole elements: loops along lanes are taken out, after splitting them at the block.
+
+    Raises RuleMismatch when an operand has no scratchpad or DRAM place, or its lanes do not fit the loops.
+    """
+    chosen = [chunk.write, *(chunk.reads if operands is None else operands)]
+    extents = list(chunk.extents)
+    names = [loop.name for loop in chunk.loops]
+    kinds = [loop.kind for loop in chunk.loops]
+    indices: list[list[list[int]]] = [[list(index.coefficients) for index in each.index] for each in chosen]
+    constants = [[index.constant for index in each.index] for each in chosen]
+    for each in chosen:
+        if each.place is None:
+            raise RuleMismatch(
+                f"operand {each.tensor.name} must have a place in memory, which it has not", kind="machine"
+            )
+    lanes: set[int] = set()
+    lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
+    covered: list[dict[int, int]] = [{} for _ in chosen]
+
+    scales = [1] * len(extents)  # iterations of the chunk's loop in one iteration of what is left of it
+
+    def split(loop: int, inner: int) -> None:
+        """Loop becomes ceil(extent / inner) times inner, the inner one appended to the loops."""
+        scales[loop] *= inner
+        scales.append(1)
+        extents[loop], rest = -(-extents[loop] // inner), inner
+        extents.append(rest)
+        names.append(names[loop])
+        kinds.append(kinds[loop])
+        for dims in indices:
+            for coefficients in dims:
+                coefficients.append(coefficients[loop])
+                coefficients[loop] *= inner
+
+    for number, each in enumerate(chosen):
+        assert each.place is not None
+        physical = each.place.physical
+        for dim in physical.lanes.dims:
+            block = physical.block(dim)
+            coefficients, constant = indices[number][dim], constants[number][dim]
+            if physical.step(dim) > block:
+                split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
+            inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
+            reach, found = 1, []
+            for step, loop in inside:
+                where = f"dimension {dim} of {each.tensor.name}"
+                if coefficients[loop] != step or step != reach:
+                    raise RuleMismatch(
+                        f"index along the lanes of {where} must run through neighbouring values, not in steps of "
+                        f"{coefficients[loop]} (loop {names[loop]})",
+                        kind="machine",
+                    )
+                if reach * extents[loop] <= block and constant % block + reach * extents[loop] <= block:
+                    found.append((loop, step))
+                    reach *= extents[loop]
+                    continue
+                if constant % block:
+                    raise RuleMismatch(
+                        f"index along the lanes of {where} must start at a multiple of the block {block} to run past "
+                        f"its end, not at {constant}",
+                        kind="machine",
+                    )
+                if block % reach:
+                    raise RuleMismatch(
+                        f"loops along the lanes of {where} must fill the block of {block} evenly, not by {reach}",
+                        kind="limit",
+                    )
+                total = reach * extents[loop]
+                split(loop, block // reach)
+                found.append((len(extents) - 1, step))
+                covered[number][dim] = total
+                reach = block
+                break
+            for loop, _ in found:
+                lanes.add(loop)
+            lane_loops[number][dim] = found
+            if physical.positions and dim == physical.lanes.cols:
+                split_bits(physical, coefficients, constant, extents, scales, split, each.tensor.name)
+
+    forms = [each.place.physical for each in chosen if each.place is not None]
+    together = [form.inseparable for form in forms if form.is_together and form.group > 1]
+    if together:  # elements that hold the values of a block together, as far as a scratchpad has them
+        extents.append(min(together))
+        names.append("element")
+        kinds.append("data")
+        for dims in indices:
+            for coefficients in dims:
+                coefficients.append(0)
+    loops = [(name, extent, n in lanes) for n, (name, extent) in enumerate(zip(names, extents, strict=True))]
+    write, *reads = (
+        _vector_operand(each, indices[number], constants[number], loops, lane_loops[number])
+        for number, each in enumerate(chosen)
+    )
+    return VectorView(tuple(extents), tuple(names), tuple(kinds), frozenset(lanes), write, tuple(reads))
+
+
+def _vector_operand(
+    operand: Operand,
+    indices: list[list[int]],
+    constants: list[int],
+    loops: Sequence[tuple[str, int, bool]],
+    lane_loops: Mapping[int, list[tuple[int, int]]],
+) -> VectorOperand:
+    place = operand.place
+    assert place is not None
+    physical = place.physical
+    strides = place.strides
+    base = place.base
+    steps = [0] * len(loops)
+    ranges: dict[int, LaneRange] = {}
+    for dim, stride in enumerate(strides):
+        block = physical.block(dim)
+        along = {loop for loop, _ in lane_loops.get(dim, [])}
+        first, step = constants[dim], physical.step(dim)
+        within = physical.position if dim == physical.lanes.cols else int
+        base += (first // step - place.low[dim] // step) * stride + within(first % step // block)
+        count = 1
+        for loop, coefficient in enumerate(indices[dim]):
+            name, extent, is_along_lanes = loops[loop]
+            if coefficient == 0 or extent == 1:
+                continue
+            if loop in along:
+                count *= extent
+            elif is_along_lanes:
+                raise RuleMismatch(
+                    f"loop {name} must run along the lanes of all operands, but moves "
+                    f"{operand.tensor.name} along dimension {dim} by whole elements",
+                    kind="machine",
+                )
+            else:
+                if coefficient % block:
+                    raise RuleMismatch(
+                        f"loop {name} must move {operand.tensor.name} by whole blocks of {block} along "
+                        f"dimension {dim}, not by {coefficient}",
+                        kind="machine",
+                    )
+                whole = coefficient % step == 0
+                steps[loop] += coefficient // step * stride if whole else within(coefficient // block)
+        if dim in physical.lanes.dims:
+            ranges[dim] = LaneRange(first % block, tuple(lane_loops.get(dim, [])), count)
+    spread = LaneRange(0, (), 1, broadcast=True)
+    lanes: VectorLayout = physical.lanes
+    rows = spread if lanes.rows is None else ranges[lanes.rows]
+    cols = spread if lanes.cols is None else ranges[lanes.cols]
+    if physical.inseparable > 1:  # the last loop is that of the elements that hold the values of a block together
+        steps[-1] = 1
+    return VectorOperand(operand, base, tuple(steps), rows, cols)

@@ -1,0 +1,132 @@
+"""Chunks with conditions, cut into boxes on which every condition is decided.
+
+No instruction decides anything per element. Where a rule cannot carry out a ``select`` itself (as the DMA does with
+zero padding), the chunk is peeled: its loops are cut where a condition over them changes, each select is replaced by
+the branch that holds in the box, and each box goes to a rule on its own. What remains of a padding with −128 are copies
+of the inside and constants for the border.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.frontend import evaluate, reads_data, walk
+from lathe.frontend.arith.strip_casts import constant_value, skip_casts
+from lathe.frontend.arith.substitution import with_children
+from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Axis, Guard, Read, Select, Undef, axes_of
+from lathe.scheduler.isel.chunk import Chunk, Operand
+from lathe.scheduler.isel.chunk_slicing import restricted
+
+Range = tuple[int, int]  # first and last iteration
+Grid = NDArray[np.int64]
+
+
+def has_conditions(chunk: Chunk) -> bool:
+    """Whether the chunk's expression has selects that its loops decide."""
+    return bool(_selects(chunk.expression))
+
+
+def peeled(chunk: Chunk) -> Iterator[Chunk]:
+    """The chunk as boxes without conditions on its loops; boxes that a reduction need not visit are left out."""
+    selects = _selects(chunk.expression)
+    for box, values in _decided(chunk, selects):
+        decided = dict(zip((id(select) for select in selects), values, strict=True))
+        part = _part(chunk, box, decided)
+        if not _is_neutral(part) and not isinstance(skip_casts(part.expression), Undef):
+            yield part
+
+
+def decided_boxes(chunk: Chunk) -> list[tuple[list[Range], tuple[bool, ...], Expr]]:
+    """The boxes of a chunk in which its conditions on loops are constant: box, conditions, and what is computed."""
+    selects = _selects(chunk.expression)
+    return [
+        (box, values, with_choices(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
+        for box, values in _decided(chunk, selects)
+    ]
+
+
+def _decided(chunk: Chunk, selects: list[Select]) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
+    loops = _loops_of(chunk, [select.condition for select in selects])
+    truth = [_holds(chunk, select.condition, loops) for select in selects]
+    whole: list[Range] = [(0, loop.extent - 1) for loop in chunk.loops]
+    return constant_boxes(truth, loops, whole, 0)
+
+
+def _selects(expr: Expr) -> list[Select]:
+    return [node for node in walk(expr) if isinstance(node, Select) and not reads_data(node.condition)]
+
+
+def _loops_of(chunk: Chunk, conditions: list[Expr]) -> list[int]:
+    """The loops that some condition depends on."""
+    used: set[int] = set()
+    for axis in axes_of(*conditions):
+        coefficients = chunk.axes[axis].coefficients
+        used |= {n for n, c in enumerate(coefficients) if c and chunk.loops[n].extent > 1}
+    return sorted(used)
+
+
+def _holds(chunk: Chunk, condition: Expr, loops: list[int]) -> NDArray[np.bool_]:
+    """Where a condition holds, as an array over the given loops."""
+    shape = tuple(chunk.loops[n].extent for n in loops)
+    grids: dict[int, Grid] = {}
+    for position, n in enumerate(loops):
+        grids[n] = np.arange(shape[position]).reshape([-1 if q == position else 1 for q in range(len(loops))])
+    values: dict[Axis, Grid] = {}
+    for axis in axes_of(condition):
+        index = chunk.axes[axis]
+        moved = sum((c * grids[n] for n, c in enumerate(index.coefficients) if c and n in grids), np.int64(0))
+        values[axis] = np.asarray(index.constant + moved, np.int64)
+    return np.broadcast_to(np.asarray(evaluate(condition, values), np.bool_), shape)
+
+
+def constant_boxes(
+    truth: list[NDArray[np.bool_]], loops: list[int], box: list[Range], depth: int
+) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
+    """Boxes on which all conditions are constant, in lexicographic order of the loops that they depend on."""
+    if depth == len(loops):
+        yield list(box), tuple(bool(each) for each in truth)
+        return
+    extent = box[loops[depth]][1] + 1
+    keys = [b"".join(each[n].tobytes() for each in truth) for n in range(extent)]
+    for _, run in groupby(range(extent), key=lambda n: keys[n]):
+        values = list(run)
+        box[loops[depth]] = (values[0], values[-1])
+        yield from constant_boxes([each[values[0]] for each in truth], loops, box, depth + 1)
+    box[loops[depth]] = (0, extent - 1)
+
+
+def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
+    """The chunk restricted to a box, in which selects are decided."""
+    expression = with_choices(chunk.expression, decided)
+    kept = {id(node) for node in walk(expression) if isinstance(node, Read)}
+    decisions = {id(node.condition) for node in _selects(chunk.expression)}
+
+    def operand(each: Operand) -> Operand:
+        guards: tuple[Guard, ...] = tuple(guard for guard in each.guards if id(guard[0]) not in decisions)
+        return replace(each, guards=guards)
+
+    part = restricted(chunk, box)
+    reads = tuple(operand(each) for each in part.reads if each.read is not None and id(each.read) in kept)
+    return replace(part, expression=expression, reads=reads)
+
+
+def with_choices(expr: Expr, decided: dict[int, bool]) -> Expr:
+    """The expression with the branches that hold; nodes without a select below stay the same objects."""
+    if isinstance(expr, Select) and id(expr) in decided:
+        return with_choices(expr.then if decided[id(expr)] else expr.otherwise, decided)
+    if isinstance(expr, Read):
+        return expr
+    children = tuple(with_choices(child, decided) for child in expr.children)
+    same = all(new is old for new, old in zip(children, expr.children, strict=True))
+    return expr if same else with_children(expr, children)
+
+
+def _is_neutral(chunk: Chunk) -> bool:
+    """Whether a step of a reduction over the chunk changes nothing."""
+    value = constant_value(chunk.expression)
+    return chunk.role == "update" and value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)

@@ -1,0 +1,1 @@
+"""Layout assignment and physical layouts: which dimensions fill vectors, and where vectors lie."""

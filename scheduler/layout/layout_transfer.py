@@ -1,0 +1,66 @@
+"""Lanes along a read: those of what is read from those of what is made of it, and the other way round."""
+
+from functools import lru_cache
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, as_affine
+from lathe.frontend.arith.strip_casts import as_bare_axis
+from lathe.frontend.expr.nodes import ReadAccess
+from lathe.scheduler.layout.rescaling import lanes_of_own_operand, own_operands
+from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+
+
+def lanes_read(
+    computation: Computation, access: ReadAccess, lanes: VectorLayout, config: HardwareConfig
+) -> VectorLayout:
+    """Lanes of what a computation reads that is no matrix product, from those of what it writes."""
+    scope = own_operands(computation, config).get(access.node)
+    if scope is not None:
+        return lanes_of_own_operand(computation, access, scope, lanes, config)
+    return lanes_through(computation, access, lanes)
+
+
+def lanes_through(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout:
+    """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
+
+    def follow(dim: int | None) -> int | None:
+        return None if dim is None else dimension_of(access.node, computation.axes[dim])
+
+    shifted = _shifted_dimensions(computation, access)
+    if lanes.is_diagonal:
+        return VectorLayout(*(follow(lanes.cols),) * 2)
+    rows, cols = follow(lanes.rows), follow(lanes.cols)
+    if cols is None and lanes.cols is not None:
+        cols = shifted.get(lanes.cols)
+    if rows is None and lanes.rows is not None:
+        rows = shifted.get(lanes.rows)
+    return VectorLayout(None if rows == cols else rows, cols, lanes.turns or None)
+
+
+@lru_cache(maxsize=4096)
+def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
+    """Dimensions of the output and of the read whose index is the output's axis plus something else."""
+    found: dict[int, int] = {}
+    for dim, index in enumerate(access.indices):
+        affine = as_affine(index)
+        for position, axis in enumerate(computation.axes):
+            if affine is not None and affine.coefficients.get(axis) == 1:
+                found.setdefault(position, dim)
+    return found
+
+
+def lanes_back(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout | None:
+    """Lanes of what a computation writes, from those of a tensor it reads; None where the read does not tell all."""
+    positions = {axis: dim for dim, axis in enumerate(computation.axes)}
+
+    def follow(dim: int | None) -> int | None:
+        if dim is None:
+            return None
+        axis = as_bare_axis(access.indices[dim])
+        return None if axis is None else positions.get(axis)
+
+    result = VectorLayout(follow(lanes.rows), follow(lanes.cols))
+    if (result.rows is None) != (lanes.rows is None) or (result.cols is None) != (lanes.cols is None):
+        return None
+    return result if result.cols is not None or len(access.indices) == len(computation.axes) else None

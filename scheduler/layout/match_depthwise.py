@@ -1,0 +1,83 @@
+"""Products of each channel with weights of its own, as matrix products with diagonal weights.
+
+``D[.., c] += X[.., c] * W[.., c]`` sums nothing over channels, so that as a matrix product it is one value wide. But it
+is ``sum over k of X[.., k] * V[.., c, k]`` with ``V[.., c, k] = W[.., c]`` where ``k = c`` and 0 elsewhere. The host
+makes the diagonals when it packs the weights (``isa.Diagonal``), so this is for weights that come from the host.
+
+An element of weights holds as many values as its shorter side has. Where a block of the result has more columns than
+one of the data, several elements fill it, from as many of the data; where it has fewer, each takes a part of the data.
+"""
+
+from math import prod
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import Computation, Tensor
+from lathe.scheduler.layout.match_gemm import (
+    GemmMatch,
+    KnownLanes,
+    ProducerLookup,
+    SequentialAxes,
+    axes_of_made_lanes,
+    best_axis,
+    copied,
+    only_in,
+    possible_axes,
+)
+from lathe.scheduler.layout.vector_type import element_of, whole_elements
+from lathe.scheduler.rewriting.matchers import dimension_of, match_gemm_operands
+from lathe.scheduler.schedule_ir.memories import DRAM, INP, WGT
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+
+
+def diagonal_product(
+    computation: Computation,
+    config: HardwareConfig,
+    schedule: ProducerLookup,
+    known: KnownLanes,
+    made: VectorLayout | None,
+    walked: SequentialAxes,
+) -> GemmMatch | None:
+    """The product with diagonal weights that a computation is, or None; arguments as for ``matrix_product``.
+
+    The weights are the operand that the host gives, of two the one with fewer values, or the second.
+    """
+    pair = match_gemm_operands(computation)
+    if pair is None:
+        return None
+    data_element, step = element_of(config, INP), whole_elements(config)
+    may_be_rows, may_be_columns = possible_axes(computation, walked)
+    for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
+        if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, INP, schedule):
+            continue
+        both = [
+            axis
+            for axis in may_be_columns
+            if all(dimension_of(read, axis, step) is not None for read in (data, weight))
+        ]
+        columns = axes_of_made_lanes(computation, both, made, "cols")
+        rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
+        if not columns or (rows is None and data_element.rows > 1):
+            continue
+        before = known.get(data.tensor)
+        column, _ = best_axis(
+            columns, data_element.cols, data, step, None if before is None else before.cols, strict=before is not None
+        )
+        along = before.rows if before is not None and data_element.rows > 1 else None
+        row, _ = best_axis(rows or [], data_element.rows, data, step, along)
+        if column is not None and column.extent > 1:
+            return GemmMatch(data, weight, row, column, column, diagonal=True)
+    return None
+
+
+def is_given(tensor: Tensor, schedule: ProducerLookup) -> bool:
+    """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
+    stage = schedule.maker(tensor)
+    if stage is None:
+        return True
+    source = copied(stage.state.computation)
+    return stage.state.scope == WGT and source is not None and schedule.maker(source) is None
+
+
+def _may_be_in(tensor: Tensor, scope: str, schedule: ProducerLookup) -> bool:
+    """Whether a tensor is in a scratchpad, or in DRAM, from where it may be loaded to it."""
+    return schedule.scope_of(tensor) in (scope, DRAM)

@@ -1,0 +1,42 @@
+"""Dimensions of a product's data that run along no lanes, and copies of some of their elements."""
+
+from lathe.configs import HardwareConfig
+from lathe.frontend import as_affine
+from lathe.scheduler.layout.match_gemm import GemmMatch
+from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.rewriting.matchers import dimension_of, is_plain_read
+from lathe.scheduler.schedule_ir.memories import INP
+from lathe.scheduler.schedule_ir.schedule import StageView
+
+
+def pixels_of(product: GemmMatch, config: HardwareConfig) -> list[int]:
+    """The dimensions of a product's data that run along no lanes: of these the last is that of pixels in a line."""
+    element = element_of(config, INP)
+    sides = ((product.row, element.rows), (product.inner, element.cols))
+    lanes = [dimension_of(product.data, axis) for axis, values in sides if values > 1]
+    return [dim for dim in range(product.data.tensor.ndim) if dim not in lanes]
+
+
+def gathers(stage: StageView, product: GemmMatch, config: HardwareConfig) -> bool:
+    """Whether a stage copies some pixels or lines of a tensor, as they lie, for the data of a product."""
+    body = stage.state.computation.bodies[0]
+    if product.data.tensor is not stage.tensor or not is_plain_read(body) or len(stage.state.tensors) > 1:
+        return False
+    if stage.state.computation.reduce_axes:
+        return False
+    axes, pixels = list(enumerate(stage.state.computation.axes)), pixels_of(product, config)
+    some = False
+    for index, extent in zip(body.indices, body.tensor.shape, strict=True):
+        form = as_affine(index)
+        if form is not None and not form.coefficients and (extent > 1 or not axes or axes[0][1].extent > 1):
+            some = True  # one of the remainders that an input is packed by
+            continue
+        if form is None or not axes:
+            return False
+        dim, axis = axes.pop(0)
+        step = form.coefficients.get(axis, 1)
+        whole = not form.const and step == 1 and axis.extent == extent
+        if not form.coefficients.keys() <= {axis} or step < 0 or (dim not in pixels and not whole):
+            return False
+        some = some or step > 1
+    return some and not axes

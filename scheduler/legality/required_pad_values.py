@@ -1,0 +1,181 @@
+"""What padding must hold for those who read it to need no branch, solved backwards from consumers to producers.
+
+A sum takes 0 without changing, a product 1, a maximum the least value of its dtype. What a reduction computes of an
+element before it takes it, and the element-wise computations on the way to it, are gone through backwards: for the sum
+of ``B`` with ``B = A + 1``, ``A`` needs -1. (RFC 0077: constraints flow from consumer to producer.)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lathe.configs.html_repr import repr_html
+from lathe.frontend import Tensor, evaluate, reads_data
+from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.expr_base import Expr, walk
+from lathe.frontend.expr.nodes import Binary, Cast, Const, Read, Reduce, Select, Undef
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.legality.padding_dataflow import Unknown, Value, combined
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+
+FEW = 256
+"""Dtypes of so many values have all of them tried; of others, those that mean something."""
+
+
+@dataclass(frozen=True)
+class PaddingNeeded:
+    """``value`` is what the padding of ``tensor`` must hold, None: anything; ``by`` says what each reader needs.
+
+    A reader needs "anything", a number, or "a branch" where no number will do.
+    """
+
+    tensor: str
+    value: int | None
+    by: tuple[tuple[str, str], ...]
+
+    _repr_html_ = repr_html
+
+    def __str__(self) -> str:
+        needs = ", ".join(f"{need} for {stage}" for stage, need in self.by) or "nobody reads it"
+        return f"{self.tensor}: {'undef' if self.value is None else self.value} ({needs})"
+
+
+Accepted = frozenset[int] | None
+"""The values that will do; None: any."""
+
+
+def padding_needed(schedule: ScheduleView, tensor: Tensor) -> PaddingNeeded:
+    """The value that the padding of a tensor must hold so that every stage that reads it can run over it.
+
+    0 for a sum, 1 for a product, the least value of the dtype for a maximum and the largest for a minimum, or what
+    leads to these by way of other computations and of the contracts of layouts. Pass it as ``pad_value`` to
+    ``transform_layout``, and let ``overcompute`` rely on it. Nothing is changed.
+
+    Raises ScheduleError for a tensor that nobody reads, or where two readers need different values, naming both.
+    """
+    seen = schedule.current(tensor)
+    if not isinstance(seen, Tensor) or not schedule.readers(seen):
+        raise ScheduleError(
+            f"tensor of padding_needed must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
+            kind="argument",
+        )
+    together: Accepted = None
+    needs: list[tuple[StageView, Accepted]] = []
+    for stage in schedule.readers(seen):
+        accepted = _accepted(schedule, stage, seen, {})
+        if accepted == frozenset():
+            needs.append((stage, accepted))  # a branch, whatever the padding holds
+            continue
+        both = accepted if together is None else together if accepted is None else together & accepted
+        if both == frozenset():
+            other, theirs = next((s, a) for s, a in needs if a and accepted is not None and not a & accepted)
+            raise ScheduleError(
+                f"padding of {seen.name} must hold one value for all that read it, not {_said(theirs)} for "
+                f"{other.name} ({_kind(other)}) and {_said(accepted)} for {stage.name} "
+                f"({_kind(stage)}). Keep the branch of one of them, or let it read a copy (cache_read) with padding of "
+                "its own.",
+                kind="legality",
+            )
+        together = both
+        needs.append((stage, accepted))
+    value = None if together is None else _preferred(together)
+    return PaddingNeeded(seen.name, value, tuple((stage.name, _said(accepted)) for stage, accepted in needs))
+
+
+def solve_padding(schedule: ScheduleView) -> dict[str, PaddingNeeded]:
+    """``padding_needed`` of every tensor that a stage reads, by name, consumers first."""
+    found: dict[str, PaddingNeeded] = {}
+    for stage in reversed(schedule.stages):
+        for read in stage.state.computation.reads:
+            if read.tensor.name not in found:
+                found[read.tensor.name] = padding_needed(schedule, read.tensor)
+    return found
+
+
+def _preferred(values: frozenset[int]) -> int:
+    return min(values, key=lambda value: (abs(value), value))
+
+
+def _said(accepted: Accepted) -> str:
+    if accepted is None:
+        return "anything"
+    return str(_preferred(accepted)) if accepted else "a branch"
+
+
+def _kind(stage: StageView) -> str:
+    body = stage.state.computation.bodies[0]
+    return body.kind if isinstance(body, Reduce) else "element-wise"
+
+
+def _accepted(schedule: ScheduleView, stage: StageView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
+    """The values of a tensor's padding that leave a reader what it is."""
+    together: Accepted = None
+    for result, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
+        inner = body.body if isinstance(body, Reduce) else body
+        if isinstance(body, Reduce):
+            wanted: Accepted = frozenset([neutral(body.kind, body.dtype)])
+        else:
+            wanted = _wanted(schedule, result, known)
+        if wanted is None:
+            continue
+        inner = _unguarded(inner)
+        found = {v for v in _candidates(tensor, inner, wanted) if _value(inner, tensor, v) in wanted}
+        together = frozenset(found) if together is None else together & found
+    return together
+
+
+def _wanted(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
+    """The values that a computed tensor's padding may hold, for its readers and its own contract."""
+    if tensor in known:
+        return known[tensor]
+    known[tensor] = None
+    layout = schedule.layouts.get(tensor)
+    if layout is not None and layout.padding_count:
+        numbers = {pad.constant for pad in layout.pads if pad is not None}
+        known[tensor] = None if None in numbers else frozenset(number for number in numbers if number is not None)
+        return known[tensor]
+    together: Accepted = None
+    for reader in schedule.readers(tensor):
+        accepted = _accepted(schedule, reader, tensor, known)
+        if accepted:
+            together = accepted if together is None else together & accepted
+    known[tensor] = together
+    return together
+
+
+def _unguarded(expr: Expr) -> Expr:
+    """What an expression computes where its outer conditions on loops do not matter any more."""
+    while isinstance(expr, Select) and not reads_data(expr.condition) and isinstance(expr.otherwise, Const | Undef):
+        expr = expr.then
+    return expr
+
+
+def _candidates(tensor: Tensor, expr: Expr, wanted: Iterable[int]) -> list[int]:
+    limits = DTYPES[tensor.dtype]
+    if limits.maximum - limits.minimum < FEW:
+        return list(range(limits.minimum, limits.maximum + 1))
+    constants = [node.value for node in walk(expr) if isinstance(node, Const)]
+    found = {0, 1, -1, limits.minimum, limits.maximum, *wanted}
+    found |= {sign * (a - b) for a in (*wanted, 0) for b in constants for sign in (1, -1)}
+    found |= {a // b for a in wanted for b in constants if b}
+    return sorted(value for value in found if limits.minimum <= value <= limits.maximum)
+
+
+def _value(expr: Expr, tensor: Tensor, value: int) -> Value:
+    """An expression where every element of a tensor is a number, and nothing is known of others."""
+    match expr:
+        case Const(value=number):
+            return number
+        case Undef():
+            return Unknown.UNDEFINED
+        case Read(tensor=read):
+            return value if read is tensor else Unknown.UNKNOWN
+        case Cast(operand=operand, dtype=dtype):
+            inner = _value(operand, tensor, value)
+            return int(evaluate(Cast(Const(inner, operand.dtype), dtype), {})) if isinstance(inner, int) else inner
+        case Binary():
+            return combined(expr, _value(expr.lhs, tensor, value), _value(expr.rhs, tensor, value))
+        case Select(then=then, otherwise=otherwise):
+            both = {_value(then, tensor, value), _value(otherwise, tensor, value)}
+            return both.pop() if len(both) == 1 else Unknown.UNKNOWN
+    return Unknown.UNKNOWN

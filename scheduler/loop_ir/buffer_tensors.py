@@ -1,0 +1,53 @@
+"""For execution: the cells of each buffer of the user's as a tensor."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lathe.frontend import Axis, Tensor, evaluate
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Read
+from lathe.scheduler.rewriting.rewrite import transform
+from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.storage import Ints, Storage, StorageBuffer
+from lathe.scheduler.schedule_ir.user_buffers import storages_of
+
+
+class BufferTensors:
+    """For execution: the cells of each buffer as a tensor, and expressions that read these cells."""
+
+    def __init__(self, schedule: ScheduleView | None = None) -> None:
+        self.tensors: dict[Tensor, Tensor] = {}
+        self.storages: dict[Tensor, Storage] = {}
+        self.shapes: dict[Tensor, tuple[int, ...]] = {}
+        self.of_buffer: dict[StorageBuffer, Tensor] = {}
+        self._rewritten: dict[int, tuple[Expr, Expr]] = {}
+        for buffer, allocated in storages_of(schedule.stages if schedule else ()).items():
+            cells = Tensor(buffer.name, allocated.shape, allocated.users[0].tensor.dtype)
+            self.of_buffer[buffer] = cells
+            for stage in allocated.users:
+                assert stage.state.storage is not None
+                self.tensors[stage.tensor] = cells
+                self.storages[stage.tensor] = stage.state.storage
+                self.shapes[stage.tensor] = allocated.shape
+
+    def reading(self, body: Expr) -> Expr:
+        """The body, reading cells of buffers instead of the tensors stored there."""
+        if not self.tensors:
+            return body
+        known = self._rewritten.get(id(body))
+        if known is None:
+
+            def read(node: Read) -> Expr:
+                storage = self.storages.get(node.tensor)
+                return node if storage is None else Read(self.tensors[node.tensor], storage.at(node.indices))
+
+            known = self._rewritten[id(body)] = (body, transform(body, lambda _: None, read))
+        return known[1]
+
+    def cells(self, tensor: Tensor, indices: Sequence[Ints]) -> tuple[Ints, ...]:
+        """The cells, dimension by dimension, of the values at an array of indices."""
+        storage = self.storages[tensor]
+        bound: Mapping[Axis, Ints] = dict(zip(storage.axes, indices, strict=True))
+        shape = np.broadcast_shapes(*(each.shape for each in indices))
+        return tuple(np.broadcast_to(np.asarray(evaluate(index, bound)), shape) for index in storage.indices)

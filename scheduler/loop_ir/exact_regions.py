@@ -1,0 +1,60 @@
+"""Exactly what an iteration must compute of a stage: what it reads, or what of that no earlier iteration has made.
+
+``compute_at`` computes a box. Where reads leave gaps, or an earlier iteration has made a part already, the cells are
+those of an isl map, taken apart into pieces that do not overlap, each a conjunction of conditions on loops. (Tiramisu's
+missing = needed − produced, with what earlier iterations have produced.)
+"""
+
+import islpy as isl
+
+from lathe.frontend.arith.linear import Bound, Linear
+from lathe.frontend.arith.quasi_affine import linear_of
+from lathe.scheduler.loop_ir.active_iterations import carried_out
+from lathe.scheduler.loop_ir.instances import cells_read
+from lathe.scheduler.loop_ir.stage_region import StageRegion
+from lathe.scheduler.query_results import answerable
+from lathe.scheduler.schedule_ir.schedule import StageView
+
+
+def pieces_of(placement: StageRegion, placed: dict[StageView, StageRegion]) -> list[list[Linear]]:
+    """The groups of conditions on loops, no two of which hold at once, under which an instance is computed."""
+    with answerable(f"which part of {placement.stage.name} an iteration needs"):
+        return _pieces(placement, placed)
+
+
+def _pieces(placement: StageRegion, placed: dict[StageView, StageRegion]) -> list[list[Linear]]:
+    stage, depth = placement.stage, len(placement.prefix)
+    needed: isl.Map | None = None
+    for reader, there in placed.items():
+        around = [*there.prefix, *there.loops.variables]
+        if reader is stage or around[:depth] != placement.prefix:
+            continue
+        reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
+        if reads:  # an iteration that is left out needs nothing, and makes nothing that later ones could rely on
+            done = carried_out(there, placed)
+            for read in reads:
+                cells = cells_read(there, read, depth, done)
+                cells = cells.set_tuple_name(isl.dim_type.in_, "loops").set_tuple_name(isl.dim_type.out, "cells")
+                needed = cells if needed is None else needed.union(cells)
+    if needed is None:
+        return [[]]
+    attachment = stage.state.attachment
+    assert attachment is not None
+    if attachment.region == "missing":
+        earlier = isl.Map.lex_gt(needed.get_space().domain())
+        needed = needed.subtract(earlier.apply_range(needed))
+    inputs: list[Linear] = [Linear.of(variable) for variable in placement.prefix]
+    roots = placement.roots()
+    for axis in stage.state.computation.axes:
+        value: Bound = roots[axis]
+        assert isinstance(value, Linear), f"{axis.name} of {stage.name} is {value}, a choice"
+        inputs.append(value)
+    pieces = []
+    disjoint = needed.coalesce().compute_divs().make_disjoint()
+    for piece in disjoint.wrap().flatten().get_basic_sets():
+        conditions: list[Linear] = []
+        for constraint in piece.remove_redundancies().get_constraints():
+            value = linear_of(constraint.get_aff(), inputs)
+            conditions += [value, value * -1] if constraint.is_equality() else [value]
+        pieces.append([each for each in conditions if each.range(placement.box)[0] < 0])
+    return pieces

@@ -1,0 +1,243 @@
+"""Placements as isl sets and maps: which instances a stage executes, and which cells they read."""
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from lathe.frontend import Axis, Computation
+from lathe.frontend.arith.linear import Bound, Box, Extremum, Linear, LoopVariable, add, scale
+from lathe.frontend.arith.polyhedra import access_of, existing_cells
+from lathe.frontend.expr.nodes import ReadAccess
+from lathe.scheduler.loop_ir.stage_region import ExactBox, StageRegion
+from lathe.scheduler.rewriting.undef import conditions_of
+
+SET = isl.dim_type.set
+
+
+class InstanceSpace:
+    """The space of loop variables of some placement, in order."""
+
+    def __init__(self, variables: list[LoopVariable], name: str) -> None:
+        self.variables = variables
+        names = [f"{variable.name}_{position}" for position, variable in enumerate(variables)]
+        space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=names)
+        self.space = space.set_tuple_name(SET, name)
+        self.local = isl.LocalSpace.from_space(self.space)
+        self.position = {variable: position for position, variable in enumerate(variables)}
+
+    def linear(self, expression: Linear) -> isl.Aff:
+        result = isl.Aff.val_on_domain(self.local, isl.Val(expression.constant))
+        for atom, coefficient in expression.terms.items():
+            if isinstance(atom, LoopVariable):
+                term = isl.Aff.var_on_domain(self.local, SET, self.position[atom])
+            else:
+                term = self.linear(atom.numerator).scale_down_val(isl.Val(atom.divisor)).floor()
+            result = result.add(term.scale_val(isl.Val(coefficient)))
+        return result
+
+    def bound(self, bound: Bound) -> isl.PwAff:
+        if isinstance(bound, Linear):
+            return isl.PwAff.from_aff(self.linear(bound))
+        result = self.bound(bound.bounds[0])
+        for inner in bound.bounds[1:]:
+            other = self.bound(inner)
+            result = result.min(other) if bound.kind == "min" else result.max(other)
+        return result
+
+    def not_negative(self, bound: Bound, points: isl.Set) -> isl.Set:
+        """The points where a bound is at least 0: some of its choices must be, or all, so that nothing comes apart."""
+        if isinstance(bound, Extremum) and bound.kind == "min":
+            for inner in bound.bounds:
+                points = self.not_negative(inner, points)
+            return points
+        if isinstance(bound, Extremum):
+            first, *others = (self.not_negative(inner, points) for inner in bound.bounds)
+            for each in others:
+                first = first.union(each)
+            return first.coalesce()
+        if all(isinstance(atom, LoopVariable) for atom in bound.terms):
+            constraint = isl.Constraint.inequality_alloc(self.local).set_constant_val(isl.Val(bound.constant))
+            for atom, coefficient in bound.terms.items():
+                assert isinstance(atom, LoopVariable)
+                constraint = constraint.set_coefficient_val(SET, self.position[atom], isl.Val(coefficient))
+            return points.add_constraint(constraint)
+        holds = self.linear(bound).ge_basic_set(self.linear(Linear(0)))
+        return points.intersect(isl.Set.from_basic_set(holds))
+
+    def box(self, ranges: Box) -> isl.Set:
+        points = isl.Set.universe(self.space)
+        for position, variable in enumerate(self.variables):
+            first, last = ranges[variable]
+            points = points.lower_bound_val(SET, position, isl.Val(first))
+            points = points.upper_bound_val(SET, position, isl.Val(last))
+        return points
+
+
+def instances(placement: StageRegion) -> isl.Map:
+    """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
+    if not placement.found:
+        first, *others = map(_instances, placement.cases)
+        for each in others:
+            first = first.union(each)
+        placement.found.append(first)
+    return placement.found[0]
+
+
+def _instances(placement: StageRegion) -> isl.Map:
+    variables = [*placement.prefix, *placement.loops.variables]
+    space = InstanceSpace(variables, "instance")
+    points = space.box(placement.box)
+    if placement.exact is not None and not _has_conditions(placement.state.computation):
+        return _of_exact(placement, placement.exact, space, points)
+    for constraint in placement.constraints():
+        points = space.not_negative(constraint, points)
+    if placement.pieces is not None:
+        one_of = isl.Set.empty(space.space)
+        for piece in placement.pieces:
+            part = points
+            for condition in piece:
+                part = space.not_negative(condition, part)
+            one_of = one_of.union(part)
+        points = one_of
+    roots = placement.roots()
+    values = {axis: space.bound(root) for axis, root in roots.items()}
+    return isl.Map.from_multi_pw_aff(_points(placement, space, values)).intersect_domain(points)
+
+
+def _has_conditions(computation: Computation) -> bool:
+    return computation.where is not None or any(map(conditions_of, computation.bodies))
+
+
+def _of_exact(placement: StageRegion, exact: ExactBox, space: InstanceSpace, points: isl.Set) -> isl.Map:
+    """The instances of a part whose box has bounds that are choices, from the box itself: pieces stay few."""
+    computation, depth, own = placement.state.computation, len(placement.prefix), len(placement.loops.variables)
+    lows = iter(exact.lows)
+    values: dict[Axis, isl.PwAff] = {}
+    for root in placement.state.roots:
+        assert root.source is not None
+        local = placement.loops.local[root]
+        if root.kind == "data":
+            low = next(lows).insert_dims(isl.dim_type.in_, depth, own)
+            low = low.set_tuple_id(isl.dim_type.in_, space.space.get_tuple_id(SET))
+            values[root.source] = low.add(space.bound(local))
+        else:
+            values[root.source] = space.bound(local + root.source.start)
+            points = space.not_negative(local * -1 + (root.source.extent - 1), points)
+    for constraint in placement.loops.constraints:
+        points = space.not_negative(constraint, points)
+    relation = isl.Map.from_multi_pw_aff(_points(placement, space, values)).intersect_domain(points)
+    cells = exact.cells.insert_dims(isl.dim_type.in_, depth, own).set_tuple_name(isl.dim_type.in_, "instance")
+    cells = cells.insert_dims(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
+    return relation.intersect(cells.set_tuple_name(isl.dim_type.out, computation.name))
+
+
+def _points(placement: StageRegion, space: InstanceSpace, values: Mapping[Axis, isl.PwAff]) -> isl.MultiPwAff:
+    """The point that each instance computes, from the values of the axes."""
+    computation = placement.state.computation
+    axes = (*computation.axes, *computation.reduce_axes)
+    function = isl.MultiPwAff.zero(
+        space.space.map_from_domain_and_range(
+            isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[axis.name for axis in axes]).set_tuple_name(
+                SET, computation.name
+            )
+        )
+    )
+    for position, axis in enumerate(axes):
+        function = function.set_pw_aff(position, values[axis])
+    return function
+
+
+def cells_read(placement: StageRegion, read: ReadAccess, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that one of its reads touches in an iteration.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
+    maker = placement.stage.schedule.maker(read.tensor)
+    cells = (
+        None if maker is None else existing_cells(read.tensor, maker.state.computation)
+    )  # for a machine, it may make more
+    access = access_of(placement.state.computation, read, cells)
+    relation = _executed_in(placement, around).apply_range(access)
+    count = len(placement.prefix) + len(placement.loops.variables)
+    return relation.project_out(isl.dim_type.in_, depth, count - depth)
+
+
+def _executed_in(placement: StageRegion, around: isl.Set | None) -> isl.Map:
+    """The instances executed in some iterations of the loops around a stage; None for all of them."""
+    if around is None:
+        return instances(placement)
+    inside = around.insert_dims(SET, len(placement.prefix), len(placement.loops.variables))
+    return instances(placement).intersect_domain(inside.set_tuple_name("instance"))
+
+
+def cells_written(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
+    computation = placement.state.computation
+    relation = _executed_in(placement, around)
+    relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
+    count = len(placement.prefix) + len(placement.loops.variables)
+    relation = relation.project_out(isl.dim_type.in_, depth, count - depth)
+    return relation.set_tuple_name(isl.dim_type.out, tensor_name)
+
+
+def cells_made(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
+    """From the first ``depth`` loops around a stage to the cells that it computes within them.
+
+    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
+    """
+    if placement.exact is not None:
+        relation = placement.exact.cells.set_tuple_name(isl.dim_type.out, tensor_name)
+    else:
+        relation = _box_around(placement, tensor_name, placement.low, placement.extent)
+    if around is not None:
+        relation = relation.intersect_domain(around)
+    return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
+
+
+def cells_kept(placement: StageRegion, tensor_name: str) -> isl.Map:
+    """From the loops around a reuse buffer to the cells that it has by the end of their iteration.
+
+    Those are the cells of its window that it has fetched in this iteration of the innermost loop or in an earlier one.
+    """
+    window, depth = placement.window, len(placement.prefix)
+    assert window is not None, f"{placement.stage.name} is no reuse buffer"
+    made = _box_around(placement, tensor_name, placement.low, placement.extent)
+    loops = made.domain().get_space()
+    order = isl.Map.universe(loops.map_from_domain_and_range(loops))
+    for level in range(depth - 1):
+        order = order.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
+    order = order.order_ge(isl.dim_type.in_, depth - 1, isl.dim_type.out, depth - 1)
+    held = _box_around(placement, tensor_name, window.low, window.extent)
+    return order.apply_range(made).intersect(held)
+
+
+def _box_around(placement: StageRegion, tensor_name: str, lows: list[Bound], extents: list[Bound]) -> isl.Map:
+    """From the loops around a stage to the cells of a box."""
+    tensor = placement.state.tensors[0]
+    indices = [LoopVariable(f"cell{dim}", extent) for dim, extent in enumerate(tensor.shape)]
+    space = InstanceSpace([*placement.prefix, *indices], "instance")
+    points = space.box({**placement.box, **{index: (0, index.extent - 1) for index in indices}})
+    for index, low, extent in zip(indices, lows, extents, strict=True):
+        beyond = add(low, scale(Linear.of(index), -1))
+        points = space.not_negative(scale(beyond, -1), points)
+        points = space.not_negative(add(add(beyond, extent), Linear(-1)), points)
+    count = len(placement.prefix)
+    relation = isl.Map.from_range(points).move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, count)
+    return relation.set_tuple_name(isl.dim_type.in_, "instance").set_tuple_name(isl.dim_type.out, tensor_name)
+
+
+def values_of(point: isl.Set) -> list[int]:
+    """The coordinates of a set of one point."""
+    sample = point.sample_point()
+    return [int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET))]
+
+
+def equal_loops(space: isl.Space, count: int) -> isl.Map:
+    """The pairs of a space of maps that have the outermost ``count`` loops in common."""
+    order = isl.Map.universe(space)
+    for position in range(count):
+        order = order.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
+    return order

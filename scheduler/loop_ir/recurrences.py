@@ -1,0 +1,117 @@
+"""Stages that need each other's earlier values: which they are, how they begin, and which of their loops stay outside.
+
+The stages of a cycle run together in the loops that carry it, as the frontend found them
+(``lathe.frontend.tensor.recurrences``): the last of them is the host of the others. No stage is whole before its
+readers begin.
+"""
+
+from functools import partial
+
+import islpy as isl
+
+from lathe.frontend.arith.linear import bound_range
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.loop_ir.instances import cells_read, cells_written, equal_loops
+from lathe.scheduler.loop_ir.stage_region import StageRegion
+from lathe.scheduler.schedule_ir.dataflow_graph import makers_of, reached
+from lathe.scheduler.schedule_ir.loops import made_by, replaced_by
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.stage import ComputeAt
+
+
+def recurrence_groups(schedule: ScheduleView) -> list[list[StageView]]:
+    """The stages that need each other, or themselves, in groups; each group in the order of the stages."""
+    makers = partial(makers_of, schedule)
+    from_stage = {each: reached(makers(each), makers) for each in schedule.stages}
+    groups: list[list[StageView]] = []
+    for stage in schedule.stages:
+        if stage in from_stage[stage] and not any(stage in group for group in groups):
+            groups.append([each for each in schedule.stages if each in from_stage[stage] and stage in from_stage[each]])
+    return groups
+
+
+def recurrence_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The stages of the cycle that a stage is in, or none."""
+    groups = recurrence_groups(schedule) if schedule.has_recurrences else []
+    return next((group for group in groups if stage in group), [])
+
+
+def place_inside(stage: StageView) -> ComputeAt:
+    """The innermost of the loops of a stage of a cycle that carry it."""
+    place = stage.state.attachment
+    if place is not None:
+        return ComputeAt(place.host, place.axis)
+    return ComputeAt(stage.id, stage.state.leaves[max(shared_loops(stage), 1) - 1])
+
+
+def read_later(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The stages that read what earlier iterations of this one have made, because they come before it."""
+    here = schedule.stages.index(stage)
+    return [
+        reader
+        for reader in schedule.stages[: here + 1]
+        if any(read.tensor in stage.state.tensors for read in reader.state.computation.reads)
+    ]
+
+
+def _is_part(stage: StageView) -> bool:
+    """Whether a stage is computed as far as the iteration needs: the cells that it makes are checked elsewhere."""
+    place = stage.state.attachment
+    return place is not None and not place.loops
+
+
+def carried_loops(placement: StageRegion) -> int:
+    """How many of a stage's own loops must stay outside its blocks, because it reads in them what it made before.
+
+    What is inside a block happens in any order, or at once.
+    """
+    pairs = _own_pairs(placement)
+    if pairs is None:
+        return 0
+    outside = len(placement.prefix)
+    for level in range(outside, len(placement.around) + 1):
+        if pairs.intersect(equal_loops(pairs.get_space(), level)).is_empty():
+            return level - outside
+    raise AssertionError(f"{placement.stage.name} reads a cell in the instance that makes it")
+
+
+def _own_pairs(placement: StageRegion) -> isl.Map | None:
+    """From instances of a stage to those of its own that make what it reads there; None where it reads others only."""
+    state, depth = placement.state, len(placement.around)
+    pairs: isl.Map | None = None
+    for read in state.computation.reads:
+        if read.tensor in state.tensors:
+            makes = cells_written(placement, read.tensor.name, depth)
+            found = cells_read(placement, read, depth).apply_range(makes.reverse())
+            pairs = found if pairs is None else pairs.union(found)
+    return pairs
+
+
+def walked_dimensions(stage: StageView) -> frozenset[int]:
+    """The dimensions along which a stage of a cycle makes one value at a time, so that they can fill no lanes."""
+    axes = stage.state.computation.axes
+    if _is_part(stage):
+        placement = place_stages(stage.schedule)[stage]
+        return frozenset(n for n, each in enumerate(placement.extent) if bound_range(each, placement.box)[1] <= 1)
+    leaves = set(stage.state.leaves[: shared_loops(stage)])
+    for relation in reversed(stage.state.relations):
+        if leaves & set(made_by(relation)):
+            leaves |= set(replaced_by(relation))
+    roots = {root.source for root in stage.state.roots if root in leaves}
+    return frozenset(n for n, axis in enumerate(axes) if axis in roots and axis.extent > 1)
+
+
+def shared_loops(stage: StageView) -> int:
+    """How many loops of a stage must stay outside what it computes at once: others run in them, or it needs itself."""
+    place = stage.state.attachment
+    loops = [each.state.attachment for each in stage.schedule.stages]
+    inside = [
+        stage.state.leaves.index(each.axis) + 1
+        for each in loops
+        if each is not None and stage.schedule.at(each) is stage
+    ]
+    own = len(place.loops) if place is not None else 0
+    placement = place_stages(stage.schedule)[stage]
+    outside = set(placement.loops.variables[: carried_loops(placement)])
+    carried = [n + 1 for n, leaf in enumerate(stage.state.leaves) if outside & set(placement.loops.of_leaf[leaf])]
+    return max([own, *inside, *carried], default=0)

@@ -1,0 +1,1 @@
+"""The lower bound on the cycles of a program."""

@@ -1,0 +1,62 @@
+"""Data of products lie in ``inp`` as they were stored, where what is loaded at a time is whole stored elements.
+
+Of what it tiles, ``tile-and-fuse`` has decided by its estimate; loops that others have given are decided here.
+"""
+
+from lathe.scheduler.allocation.allocate_buffers import buffers_of
+from lathe.scheduler.allocation.in_place_aliasing import find_aliases
+from lathe.scheduler.errors import CapacityError
+from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
+from lathe.scheduler.layout.physical_layout import PhysicalLayout, adjoining, physical_of
+from lathe.scheduler.loop_ir.build_nest import build_nest
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.target.target import Target
+from lathe.scheduler.tiling.contiguous_operands import adjoins, may_adjoin, stored_source, wastes
+
+
+def coalesce_loads(schedule: Edit, target: Target) -> None:
+    """Let what one stored element holds adjoin in the buffers of data, in place, as far as these still fit."""
+    if target.near.element.cols <= target.data.element.cols:
+        return
+    plan = assign_layouts(schedule, target.config)
+    for stage in schedule.stages:
+        decided = stage.state.contiguous
+        if decided is False or stored_source(stage, target) is None:
+            continue
+        stage.change(contiguous=_adjoins(schedule, stage, target, plan))
+        if decided is None and stage.state.contiguous and not _fits(schedule, target, plan):
+            stage.change(contiguous=False)
+
+
+def find_undecided_load(schedule: Edit, target: Target) -> str | None:
+    """A load of which nobody has decided whether what one stored element holds adjoins in its buffer."""
+    for stage in schedule.stages:
+        if stage.state.contiguous is None and stored_source(stage, target) is not None:
+            return f"{stage.name} loads stored elements, which adjoin or do not"
+    return None
+
+
+def _adjoins(schedule: Edit, stage: EditedStage, target: Target, plan: LayoutAssignment) -> bool:
+    decided = stage.state.contiguous
+    stage.change(contiguous=None)
+    form = physical_of(stage, plan.known, target.config)
+    if not may_adjoin(form):
+        return False
+    together, placed = adjoining(form, stage, plan.known, target.config), place_stages(schedule)
+    return adjoins(placed, stage, together) and (decided is True or not wastes(placed[stage], together))
+
+
+def _fits(schedule: Edit, target: Target, plan: LayoutAssignment) -> bool:
+    config = target.config
+    physical: dict[StageView, PhysicalLayout] = {
+        each: physical_of(each, plan.known, config) for each in schedule.stages
+    }
+    try:
+        buffers_of(
+            schedule, config, build_nest(schedule, largest_blocks=True), physical, find_aliases(schedule, config)
+        )
+    except CapacityError:
+        return False
+    return True

@@ -1,0 +1,25 @@
+"""Lanes for stages whose storage takes blocks of values apart."""
+
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.layout.storage_layout import lanes_of_cells
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+from lathe.scheduler.target.target import Target
+
+
+def fit_layout_to_storage(schedule: Edit, target: Target) -> None:
+    """Give stages whose storage takes blocks of their lanes apart other lanes, or none, where nothing else is said."""
+    stored = [stage for stage in schedule.stages if stage.state.storage is not None and stage.state.lanes is None]
+    if not stored:
+        return
+    known = assign_layouts(schedule, target.config).known
+    for stage in stored:
+        storage = stage.state.storage
+        assert storage is not None
+        element = target.element_in(stage.state.scope)
+        if lanes_of_cells(storage, known[stage.tensor], element) is not None:
+            continue
+        dims = range(stage.tensor.ndim)
+        wanted = (VectorLayout(None, dim) for dim in sorted(dims, key=lambda dim: -stage.tensor.shape[dim]))
+        fitting = (lanes for lanes in wanted if lanes_of_cells(storage, lanes, element) is not None)
+        stage.change(lanes=next(fitting, VectorLayout(None, None)))

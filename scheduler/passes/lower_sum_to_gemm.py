@@ -1,0 +1,120 @@
+"""Sums of bytes, such as those of an average over windows, on the matrix core: products with ones on the diagonals.
+
+The ALU takes two steps for a value of 8 bits that is added, which the compute unit has loaded itself before. The matrix
+core takes one, and what it reads was loaded while it did other things::
+
+    sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c]
+    sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c] * ones[c]
+"""
+
+import numpy as np
+
+from lathe.frontend import Axis, Computation, Tensor
+from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Read, Reduce, axes_of
+from lathe.isa import AluOp
+from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.layout.match_gemm import GemmMatch
+from lathe.scheduler.passes.depthwise_cost import estimate
+from lathe.scheduler.passes.fold_reshapes import is_unscheduled
+from lathe.scheduler.passes.widen_accumulators import with_computation
+from lathe.scheduler.rewriting.matchers import dimension_of, is_plain_read, match_gemm_operands
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.memories import DRAM
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.unique_names import fresh_name
+from lathe.scheduler.target.target import Target
+
+
+def lower_sum_to_gemm(schedule: Edit, target: Target) -> None:
+    """Multiply what untouched stages add up by ones, in place, where the matrix core is quicker than the ALU."""
+    ones: dict[int, Tensor] = {}
+    for stage in schedule.stages:
+        summed = _summed(stage)
+        axis = None if summed is None else _channels(stage, summed, target)
+        if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
+            continue
+        if not all(is_unscheduled(reader) for reader in schedule.readers(stage.tensor)):
+            continue  # loops of the user's, in which a product's lanes may not go
+        if axis.extent not in ones:
+            name = fresh_name(schedule, f"ones.{axis.extent}")
+            ones[axis.extent] = Tensor(name, (axis.extent,), "int8")
+        before = stage.state
+        stage.put(with_computation(_multiplied(before.computation, summed, ones[axis.extent], axis), before.tensors))
+        product = assign_layouts(schedule, target.config).products[stage.tensor]
+        if product is None or not product.diagonal:
+            stage.put(before)
+            continue
+        found = estimate(stage, product, target.config, steps_of_alu(AluOp.ADD, immediate=False))
+        if found.alu <= found.matrix:
+            stage.put(before)
+    used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
+    added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values() if tensor in used}
+    schedule.update(constants={**schedule.state.constants, **added})
+
+
+def undo_sum_to_gemm(schedule: Edit, target: Target) -> None:
+    """Add alone again, in place, what has been left to the ALU after all, for lanes that agree with others'."""
+    products = assign_layouts(schedule, target.config).products
+    left = set()
+    for stage in schedule.stages:
+        found, product = match_gemm_operands(stage.state.computation), products[stage.tensor]
+        if found is None or (product is not None and product.diagonal) or not is_unscheduled(stage):
+            continue  # without diagonals, what is summed would be the weights
+        ones = [read for read in found if _is_ones(schedule, read.tensor)]
+        if len(ones) == 1:
+            (summed,) = (read for read in found if read is not ones[0])
+            stage.change(computation=_sum_of(stage.state.computation, Cast(summed, "int32")), on_alu=False)
+            left.add(ones[0].tensor)
+    used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
+    constants = schedule.state.constants.items()
+    schedule.update(constants={tensor: value for tensor, value in constants if tensor in used or tensor not in left})
+
+
+def _summed(stage: EditedStage) -> Read | None:
+    """What an untouched stage adds up in int32, if that is one tensor of int8."""
+    computation = stage.state.computation
+    if not is_unscheduled(stage) or len(computation.bodies) != 1 or computation.where is not None:
+        return None
+    body = computation.bodies[0]
+    if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
+        return None
+    read = skip_value_preserving_casts(body.body)
+    return read if is_plain_read(read) and read.dtype == "int8" else None
+
+
+def _channels(stage: EditedStage, read: Read, target: Target) -> Axis | None:
+    """The axis of a sum for its lanes: one that no other moves along in what is read.
+
+    It is that along which the columns of the sum are planned, which makers and readers agree with, or else the longest.
+    """
+    axes = stage.state.computation.axes
+    mixed = {axis for index in read.indices if len(axes_of(index)) > 1 for axis in axes_of(index)}
+    alone = [axis for axis in reversed(axes) if dimension_of(read, axis) is not None and axis not in mixed]
+    along = assign_layouts(stage.schedule, target.config).known[stage.tensor].cols
+    planned = (axis for axis in alone if axis.extent > 1 and along is not None and axis is axes[along])
+    return next(planned, max(alone, key=lambda axis: axis.extent, default=None))
+
+
+def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:
+    return _sum_of(computation, Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32")))
+
+
+def _sum_of(computation: Computation, value: Expr) -> Computation:
+    """A sum of something else."""
+    body = computation.bodies[0]
+    assert isinstance(body, Reduce), f"{computation.name} is no sum"
+    total = Reduce("sum", value, body.axes)
+    return Computation(computation.name, computation.axes, computation.reduce_axes, (total,), computation.attrs)
+
+
+def is_sum(stage: StageView, product: GemmMatch) -> bool:
+    """Whether a product is a sum that has been multiplied by ones, which the ALU would add without them."""
+    return _is_ones(stage.schedule, product.weight.tensor)
+
+
+def _is_ones(schedule: ScheduleView, tensor: Tensor) -> bool:
+    ones = schedule.state.constants.get(tensor)
+    return ones is not None and ones.ndim == 1 and bool((ones == 1).all())

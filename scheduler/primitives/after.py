@@ -1,0 +1,109 @@
+"""``after``: a stage runs after another, at the root or in the same loops."""
+
+from dataclasses import replace
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.loop_ir.warmup_iterations import leading_alike
+from lathe.scheduler.primitives.resolve_location import is_root, of_the_same_schedule
+from lathe.scheduler.primitives.shift import align
+from lathe.scheduler.primitives.transaction import commit
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import AxisLike
+from lathe.scheduler.schedule_ir.stage import ComputeAt
+
+
+def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
+    """Run this stage after another, in the same loops down to ``axis`` of this stage.
+
+    The outermost loops of the two become one, iteration by iteration; in each, the other stage comes first. Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[C].after(s[B], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    Without an axis, or with ``"root"``, the whole of this stage comes after the whole of the other. Raises
+    LegalityError, with a witness, if a value would be read before it is made (``shift`` this stage, or ask
+    ``s.smallest_shift``); ScheduleError if a stage is of another schedule, the other reads this one, or the loops
+    cannot be run together. Tiramisu's after.
+    """
+    check_pair(stage, other, "after")
+    if axis is None or is_root(axis):
+        _order(other, stage, "after")
+        return
+    target = stage.find(axis, "after")
+    count = stage.state.leaves.index(target) + 1
+    if len(other.state.leaves) < count:
+        raise ScheduleError(
+            f"axis of after on stage {stage.name} must be one of its outermost {len(other.state.leaves)} loops, as "
+            f"many as {other.name} has, not {target.name!r}.",
+            kind="argument",
+        )
+    schedule = stage.schedule
+    stages = _moved(other, stage, "after")
+    if _shares_loops_of(stage, other):  # it was before the other, in its loops
+        commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
+    align(stage, other, count)
+    leading = leading_alike(stage, other, count)
+    attachment = ComputeAt(stage.id, stage.state.leaves[count - 1], other.state.leaves[:count])
+    new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
+    commit(schedule, {**leading, other: new}, "after", stages=stages)
+
+
+def _shares_loops_of(stage: EditedStage, other: EditedStage) -> bool:
+    attachment = stage.state.attachment
+    return attachment is not None and stage.schedule.at(attachment) is other and bool(attachment.loops)
+
+
+def check_pair(stage: EditedStage, other: object, command: str) -> None:
+    if of_the_same_schedule(stage, other, f"other stage of {command} on stage {stage.name}", "s[B]") is stage:
+        raise ScheduleError(
+            f"other stage of {command} on stage {stage.name} must be another one, not itself.", kind="argument"
+        )
+
+
+def _reads_from(stage: EditedStage, other: EditedStage) -> bool:
+    """Whether a stage reads another, by way of others or not."""
+    schedule = stage.schedule
+    seen: set[EditedStage] = set()
+    waiting = [stage]
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        makers = {schedule.maker(read.tensor) for read in current.state.computation.reads}
+        if other in makers:
+            return True
+        waiting += [maker for maker in makers if maker is not None and maker not in seen]
+    return False
+
+
+def _moved(first: EditedStage, second: EditedStage, command: str) -> list[EditedStage]:
+    """The stages with ``first``, and what it reads, before ``second``."""
+    schedule = first.schedule
+    if _reads_from(first, second):
+        raise ScheduleError(
+            f"stage {second.name} must come before {first.name}, which reads it, not after it ({command}).",
+            kind="legality",
+        )
+    stages = list(schedule.stages)
+    if stages.index(first) < stages.index(second):
+        return stages
+    place = stages.index(second)
+    moved = [each for each in stages[place:] if each is first or _reads_from(first, each)]
+    return [*stages[:place], *moved, *(each for each in stages[place:] if each not in moved)]
+
+
+def _order(first: EditedStage, second: EditedStage, command: str) -> None:
+    """Both whole, one after the other: undoes a place that they share."""
+    schedule = first.schedule
+    changes = {}
+    for one, two in ((first, second), (second, first)):
+        if _shares_loops_of(one, two):
+            changes[one] = replace(one.state, attachment=None)
+    commit(schedule, changes, command, stages=_moved(first, second, command))

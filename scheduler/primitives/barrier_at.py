@@ -1,0 +1,49 @@
+"""``barrier_at``: all units wait for all."""
+
+from dataclasses import replace
+
+from lathe.frontend import Tensor
+from lathe.scheduler.primitives.resolve_location import is_root
+from lathe.scheduler.primitives.transaction import commit
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.loops import AxisLike
+from lathe.scheduler.schedule_ir.stage import SyncOp
+
+
+def barrier_at(schedule: Edit, stage: EditedStage | Tensor, axis: "AxisLike | None" = None) -> None:
+    """Put a barrier at the beginning of each iteration of a stage's loop, or before the stage.
+
+    Everything that comes before it in the order of the program, in whatever unit, is done before anything begins that
+    comes after it. Before::
+
+        for io in 0..4:
+          buffer B in acc: [16*io + 16]
+          for i in 0..16:
+            B[16*io + i] = A[16*io + i] + 1
+          for ii in 0..16:
+            C[16*io + ii] = B[16*io + ii] * 2
+          free B
+
+    After ``s.barrier_at(s[C], io)``::
+
+        for io in 0..4:
+          barrier
+          buffer B in acc: [16*io + 16]
+          for i in 0..16:
+            B[16*io + i] = A[16*io + i] + 1
+          for ii in 0..16:
+            C[16*io + ii] = B[16*io + ii] * 2
+          free B
+
+    Without an axis, or with ``"root"``, it stands before the stage's own loops, each time that it is computed: at
+    ``s[B]`` that would be between ``buffer`` and ``for i``. Values are right without any barrier; this one is for
+    measuring, and for what other masters of the memory see. The machine has an instruction of compute that does nothing
+    but wait, with tokens from and to load and store. Threads of a loop have one barrier together. Raises ScheduleError
+    if the axis is not a present loop of the stage, is shared with another stage, or inside an ``emit_insn`` nest. From
+    Tiramisu's list of commands.
+    """
+    target = schedule[stage]
+    loop = None if axis is None or is_root(axis) else target.find(axis, "barrier_at")
+    signal = SyncOp("barrier", loop)
+    if signal not in target.state.signals:
+        commit(target.schedule, {target: replace(target.state, signals=(*target.state.signals, signal))}, "barrier_at")

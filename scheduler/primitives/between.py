@@ -1,0 +1,33 @@
+"""``between``: a stage runs after one and before another."""
+
+from lathe.scheduler.primitives.after import after
+from lathe.scheduler.primitives.before import before
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import AxisLike
+
+
+def between(
+    stage: EditedStage, first: EditedStage, axis: "AxisLike | None", last: EditedStage, last_axis: "AxisLike | None"
+) -> None:
+    """Run this stage after ``first``, sharing loops down to ``axis`` of its own, and before ``last``, down to its axis.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+        for i in 0..60:
+          D[i] = C[i] + B[i]
+
+    After ``s[C].between(s[B], "i", s[D], "i")``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+          D[i] = C[i] + B[i]
+
+    Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
+    """
+    before(stage, last, last_axis)
+    after(stage, first, axis)

@@ -1,0 +1,186 @@
+"""``overcompute``: instances that conditions keep out run as well, where that changes nothing."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import islpy as isl
+
+from lathe.frontend import Axis, Computation
+from lathe.frontend.arith.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
+from lathe.frontend.arith.simplify import simplified_index
+from lathe.frontend.arith.substitution import substitute
+from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import AxisRef, Const, Reduce
+from lathe.scheduler.errors import PaddingError, PaddingWitness, ScheduleError
+from lathe.scheduler.legality.guard_removal import Branches, mentions, roots_under, with_bodies
+from lathe.scheduler.loop_ir.compute_locations import place_stages
+from lathe.scheduler.primitives.transaction import commit
+from lathe.scheduler.rewriting.rewrite import rewrite_indices
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.schedule_ir.stage import StageState
+
+
+def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
+    """Run the instances that conditions on a loop (on any, without ``axis``) keep out, too: no branch, more work.
+
+    Such conditions come from a layout with padding, from a split that leaves a rest, or are selects over loops. Before,
+    with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``, and ``j`` split by 4::
+
+        for i in 0..16:
+          B[i] = 0
+          for jo in 0..4:
+            for ji in 0..4:
+              B[i] += A[i, (4*jo + ji) // 4, (4*jo + ji) % 4] while 4*jo + ji < 14
+
+    After ``s[B].overcompute(ji)``::
+
+        for i in 0..16:
+          B[i] = 0
+          for jo in 0..4:
+            for ji in 0..4:
+              B[i] += A[i, (4*jo + ji) // 4, (4*jo + ji) % 4]
+
+    It is legal iff no value flows from an added instance into a cell that somebody relies on: in a reduction it must
+    come to what changes nothing (0 in a sum, 1 in a product, the least value in a maximum), for a cell of padding to
+    what its contract says, or to anything where that is ``undef`` or nothing. What is read may be padding, as far as a
+    contract allows it. Contracts are relied on; ``branch`` is the way back.
+
+    Raises PaddingError with an instance and the cells it reads where that is not so, ScheduleError for a loop of
+    another stage or without conditions. RFC 0077's remove_branching_through_overcompute.
+    """
+    try:
+        with limited_operations():
+            new, renamed = without_branches(stage, roots_under(stage, axis, "overcompute"), "overcompute")
+    except TooManyOperationsError:
+        raise ScheduleError(
+            f"overcompute on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
+            "more. Use fewer conditions.",
+            kind="limit",
+        ) from None
+    if new is stage.state and not stage.schedule.replaying:
+        of = "" if axis is None else f"loop {stage.find(axis, 'overcompute').name} of "
+        beside = "" if new.computation.where is None else " beside where=, which says what elements there are"
+        raise ScheduleError(
+            f"{of}stage {stage.name} must have an affine condition on its loops for overcompute to remove, and has "
+            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select.",
+            kind="argument",
+        )
+    commit(stage.schedule, {stage: new}, "overcompute", renamed=renamed)
+
+
+def without_branches(
+    stage: EditedStage, axes: set[Axis], command: str
+) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
+    """The stage without conditions on some axes; the same state if there are none. Raises PaddingError."""
+    state = stage.state
+    branches = Branches(stage, mentions(axes), command, state.computation)
+    bodies = branches.bodies()
+    renamed: dict[LoopAxis, LoopAxis] = {}
+    if branches.removed:
+        state = replace(state, computation=_simplified(with_bodies(state.computation, bodies)))
+    for root in state.roots:
+        if root.source in axes:
+            whole = covered(stage, root, command)
+            if whole is not None and root.source is not None and whole > root.source.extent:
+                state, loops = extended(stage, state, root, whole, command)
+                renamed |= loops
+    return state, renamed
+
+
+def covered(stage: EditedStage, root: LoopAxis, command: str) -> int | None:
+    """How many values of an axis its loops would run over without the conditions of their splits; None: as it is."""
+    extents = place_stages(stage.schedule)[stage].loops.extents
+    if stage.state.attachment is not None and not stage.state.attachment.loops and root.kind == "data":
+        return None  # the loops run over the part that is needed
+
+    def size(loop: LoopAxis) -> int:
+        made = next((each for each in stage.state.relations if loop in replaced_by(each)), None)
+        if made is None:
+            return extents[loop]
+        if not isinstance(made, Split):
+            raise ScheduleError(
+                f"loops of axis {root.name} of stage {stage.name} must be made by splits only for {command}, not by "
+                f"{type(made).__name__.lower()}. Call {command} before it.",
+                kind="limit",
+            )
+        factor = made.factor if made.factor is not None else size(made.inner)
+        inner = size(made.inner)
+        if inner > factor:
+            raise ScheduleError(
+                f"inner splits of axis {root.name} of stage {stage.name} must leave no rest for {command}, as that of "
+                f"{made.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it.",
+                kind="limit",
+            )
+        return size(made.outer) * factor
+
+    return size(root)
+
+
+def extended(
+    stage: EditedStage, state: StageState, root: LoopAxis, whole: int, command: str
+) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
+    """The stage with an axis of ``whole`` values. Raises PaddingError if the new ones change anything."""
+    old = root.source
+    assert old is not None, f"{root.name} is no axis"
+    if root.kind == "data":
+        axes = (*state.computation.axes, *state.computation.reduce_axes)
+        point = {each.name: (old.extent if each is old else each.start) for each in axes}
+        cell = tuple(old.extent if a is old else 0 for a in state.computation.axes)
+        witness = PaddingWitness(stage.name, point, cell, ())
+        raise PaddingError(
+            f"instances that {command} adds to stage {stage.name} must write cells of it, not {stage.name}{list(cell)} "
+            f"beyond shape {state.tensor.shape}. Lay {stage.name} out with padding instead of splitting {root.name}.",
+            witness,
+        )
+    new = Axis(old.name, whole, old.start, "reduce")
+    wide, renamed = with_axis(state, old, new)
+    _check_added(stage, wide, new, old.extent, command)
+    return wide, renamed
+
+
+def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
+    """A stage with another reduction axis in the place of one, and its loop if that has a new one."""
+    computation = state.computation
+    root = next(each for each in state.roots if each.source is old)
+    made = LoopAxis(root.name, root.kind, new)
+    axes = tuple(new if axis is old else axis for axis in computation.reduce_axes)
+    onto: dict[Axis, Expr] = {old: AxisRef(new)}
+    bodies: list[Expr] = []
+    for body in computation.bodies:
+        assert isinstance(body, Reduce), f"{computation.name} has reduction axes and no reduction"
+        bodies.append(Reduce(body.kind, rewrite_indices(substitute(body.body, onto), simplified_index), axes))
+    wide = replace(computation, reduce_axes=axes, bodies=tuple(bodies))
+
+    def loop(each: LoopAxis) -> LoopAxis:
+        return made if each is root else each
+
+    new_state = replace(
+        state,
+        computation=wide,
+        roots=tuple(map(loop, state.roots)),
+        leaves=tuple(map(loop, state.leaves)),
+        relations=tuple(with_loops(each, loop) for each in state.relations),
+        unrolled=frozenset(map(loop, state.unrolled)),
+        annotations=MappingProxyType({loop(each): mark for each, mark in state.annotations.items()}),
+        threads=MappingProxyType({loop(each): count for each, count in state.threads.items()}),
+        warmup=MappingProxyType({loop(each): count for each, count in state.warmup.items()}),
+        signals=tuple(replace(each, axis=loop(each.axis)) if each.axis else each for each in state.signals),
+        pragma_axis=loop(state.pragma_axis) if state.pragma_axis else None,
+    )
+    return new_state, {root: made}
+
+
+def _check_added(stage: EditedStage, state: StageState, axis: Axis, extent: int, command: str) -> None:
+    """Refuse values of an axis from its old extent on at which a reduction takes more than what changes nothing."""
+    branches = Branches(stage, lambda _: False, command, state.computation)
+    position = branches.flow.points.position[axis]
+    added = branches.flow.domain().lower_bound_val(isl.dim_type.set, position, isl.Val(axis.start + extent))
+    for body in state.computation.bodies:
+        assert isinstance(body, Reduce), f"{stage.name} has reduction axes and no reduction"
+        branches.check(added, body.body, Const(neutral(body.kind, body.dtype), body.dtype))
+
+
+def _simplified(computation: Computation) -> Computation:
+    return with_bodies(computation, tuple(rewrite_indices(body, simplified_index) for body in computation.bodies))

@@ -1,0 +1,70 @@
+"""What reverse, shift and skew share: loops replaced by an affine map of themselves."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from lathe.configs.errors import shown
+from lathe.configs.integers import integer
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.loop_ir.fused_loops import sharing
+from lathe.scheduler.primitives.transaction import commit
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import AffineMap, LoopAxis
+from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.stage import StageState
+
+Matrix = tuple[tuple[int, ...], ...]
+
+
+def replace_loops(
+    stage: EditedStage,
+    command: str,
+    parents: tuple[LoopAxis, ...],
+    names: tuple[str, ...],
+    forward: Matrix,
+    inverse: Matrix,
+    shift: tuple[int, ...],
+    together: bool = False,
+    others: Mapping[StageView, tuple[LoopAxis, ...]] | None = None,
+) -> tuple[LoopAxis, ...]:
+    """Put new loops in the places of ``parents``, each in the place of one; returns them.
+
+    With ``together``, also in the stages that run these loops together with this one. With ``others``, in these stages
+    in the places of their own loops, and not in this one, whose loops stay.
+    """
+    size = range(len(parents))
+    product = [[sum(inverse[r][k] * forward[k][c] for k in size) for c in size] for r in size]
+    assert product == [[int(r == c) for c in size] for r in size], f"{command}: {inverse} is no inverse of {forward}"
+    changes: dict[StageView, StageState] = {}
+    renamed: dict[LoopAxis, LoopAxis] = {}
+    made = parents
+    wanted = others if others is not None else sharing(stage, parents) if together else {stage: parents}
+    for each, loops in wanted.items():
+        state = each.state
+        children = tuple(LoopAxis(name, parent.kind) for name, parent in zip(names, loops, strict=True))
+        instead = dict(zip(loops, children, strict=True))
+        changes[each] = replace(
+            state,
+            leaves=tuple(instead.get(leaf, leaf) for leaf in state.leaves),
+            relations=(*state.relations, AffineMap(command, loops, children, forward, inverse, shift)),
+            pragma_axis=instead.get(state.pragma_axis, state.pragma_axis) if state.pragma_axis else None,
+            annotations=MappingProxyType({instead.get(loop, loop): mark for loop, mark in state.annotations.items()}),
+            unrolled=frozenset(instead.get(loop, loop) for loop in state.unrolled),
+        )
+        renamed.update(instead)
+        if each is stage:
+            made = children
+    commit(stage.schedule, changes, command, renamed=renamed)
+    return made
+
+
+def checked_integer(value: object, name: str, command: str, stage: EditedStage, least: int | None = None) -> int:
+    """The value, if it is an integer of at least ``least``. Raises ScheduleError otherwise."""
+    number = integer(value)
+    if number is None or (least is not None and number < least):
+        kind = {None: "an integer", 0: "an integer of at least 0", 1: "a positive integer"}[least]
+        raise ScheduleError(
+            f"{name} of {command} on stage {stage.name} must be {kind}, not {shown(value)}.", kind="argument"
+        )
+    return number

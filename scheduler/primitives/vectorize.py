@@ -1,0 +1,47 @@
+"""``vectorize``: the lanes of an element."""
+
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.loop_ir.compute_locations import loop_extent
+from lathe.scheduler.primitives.loop_annotations import mark_loop
+from lathe.scheduler.primitives.split import split
+from lathe.scheduler.primitives.unimodular import checked_integer
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
+
+
+def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
+    """Mark ``lanes`` iterations of a loop as the lanes of an element, splitting it where it has more.
+
+    Before::
+
+        C:
+          band i [64]
+          band j [96]
+          time [0, i, 0, j, 0]
+
+    After ``s[C].vectorize(j, 16)``::
+
+        C:
+          band i [64]
+          band jo [6]
+          band ji [16] @vectorize
+          time [0, i, 0, jo, 0, ji, 0]
+
+    A loop that does not divide keeps a tail, whose element is filled with padding. ``build`` puts the loop along the
+    lanes of a block, and refuses a number of lanes that the machine's block does not have.
+
+    Returns the marked loop. Raises ScheduleError if the axis is not a present data loop of this stage or the number of
+    lanes is not a positive integer; LegalityError if an iteration reads what another makes. Tiramisu's vectorize.
+    """
+    target = stage.find(axis, "vectorize")
+    lanes = checked_integer(lanes, f"lanes of axis {target.name}", "vectorize", stage, 1)
+    if target.kind == "reduce":
+        raise ScheduleError(
+            f"axis of vectorize on stage {stage.name} must be a data loop, not {target.name!r}: its iterations update "
+            f"the same elements of {stage.tensor.name}.",
+            kind="legality",
+        )
+    if loop_extent(stage, target) != lanes:
+        _, target = split(stage, target, factor=lanes)
+    mark_loop(stage, target, "vectorize")
+    return target

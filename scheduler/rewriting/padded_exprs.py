@@ -1,0 +1,52 @@
+"""The expression of a tensor in a layout with padding: the elements as before, and in other cells what is promised."""
+
+from collections.abc import Sequence
+
+from lathe.frontend import Axis
+from lathe.frontend.arith.conditions import conjunction
+from lathe.frontend.arith.simplify import simplified_index
+from lathe.frontend.arith.substitution import substitute
+from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
+from lathe.scheduler.rewriting.rewrite import rewrite_indices, transform
+
+
+def padded_body(body: Expr, live: Expr, added: Expr | None, old: Expr, old_axes: Sequence[Axis]) -> Expr:
+    """``body`` where ``live`` holds, elsewhere ``added`` (None: nothing).
+
+    ``added`` may read the tensor itself at indices of ``old_axes``; what is computed there, ``old`` says, is computed
+    once more. A reduction adds a constant once, in its first iteration.
+    """
+    value = Undef(body.dtype) if added is None else added
+
+    def again(node: Read) -> Expr:
+        """The value of an element, in place of a read of it."""
+        at: dict[Axis, Expr] = dict(zip(old_axes, node.indices, strict=True))
+        inner = old.body if isinstance(old, Reduce) else old
+        return rewrite_indices(substitute(inner, at), simplified_index)
+
+    if not isinstance(body, Reduce):
+        return Select(live, body.body if isinstance(body, Reduce) else body, transform(value, lambda _: None, again))
+    if isinstance(value, Undef):
+        return Reduce(body.kind, Select(live, body.body, Undef(body.body.dtype)), body.axes)
+    return Reduce(body.kind, Select(live, body.body, _reduced(value, body, again)), body.axes)
+
+
+def _reduced(value: Expr, body: Reduce, again: "object") -> Expr:
+    """What a reduction takes, at each of its points, to come to a value."""
+    assert callable(again)
+    if isinstance(value, Read):
+        result = again(value)
+        assert isinstance(result, Expr)
+        return result
+    if isinstance(value, Select):
+        return Select(value.condition, _reduced(value.then, body, again), _reduced(value.otherwise, body, again))
+    if isinstance(value, Undef):
+        return value
+    unit = Const(neutral(body.kind, body.dtype), body.dtype)
+    if isinstance(value, Const) and value.value == unit.value:
+        return unit
+    first = conjunction(Compare("le", AxisRef(axis), Const(axis.start, "index")) for axis in body.axes)
+    assert first is not None, "a reduction over no axis"
+    return Select(first, value, unit)

@@ -1,0 +1,283 @@
+"""What the cells hold that a layout adds to a tensor, after TVM's RFC 0077.
+
+Without a word about it, nothing may read them. With ``undef``, reading them is harmless and tells nothing. A constant,
+or a function of the new indices, is a contract: whoever makes the tensor puts that there, and whoever reads it may rely
+on it.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs.integers import integer
+from lathe.frontend import Axis, Tensor, TensorError, evaluate
+from lathe.frontend.arith.simplify import simplified_index
+from lathe.frontend.arith.strip_casts import skip_casts
+from lathe.frontend.arith.substitution import substitute
+from lathe.frontend.expr.arithmetic import cast, expression, fits
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.errors import shown
+from lathe.frontend.expr.expr_base import Expr, walk
+from lathe.frontend.expr.nodes import AxisRef, Binary, Compare, Const, Read, Select, Undef, axes_of
+from lathe.isa.layout_steps import Filling, LayoutStep
+from lathe.scheduler.errors import ScheduleError
+from lathe.scheduler.rewriting.index_maps import IndexMap
+from lathe.scheduler.rewriting.rewrite import rewrite, transform
+
+Array = NDArray[Any]
+
+
+class Undefined:
+    """What a cell holds that anybody may read and nobody relies on."""
+
+    def __repr__(self) -> str:
+        return "undef"
+
+
+undef = Undefined()
+"""As ``pad_value`` of ``transform_layout``, or returned by a function given there: any value."""
+
+
+@dataclass(frozen=True, eq=False)
+class AddedCells:
+    """What the cells hold that a map adds: an expression over ``axes``, the map's new indices; None: nothing to read.
+
+    It may read other cells of the tensor itself, at the indices from before the map.
+    """
+
+    axes: tuple[Axis, ...]
+    value: Expr | None
+
+    @property
+    def constant(self) -> int | None:
+        """The number that all of them hold, if it is one."""
+        return self.value.value if isinstance(self.value, Const) else None
+
+    def __str__(self) -> str:
+        return "forbidden" if self.value is None else str(self.value)
+
+
+def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> AddedCells:
+    """The contract that a ``pad_value`` describes for what ``new`` adds to ``tensor``.
+
+    Raises ScheduleError for a number that the dtype does not hold, a function that takes or returns something else, or
+    one that reads a cell that is itself padding.
+    """
+    axes = tuple(Axis(name, extent) for name, extent in zip(new.names([]), new.shape, strict=True))
+    value = pad_value
+    where = f"pad_value of transform_layout of {tensor.name}"
+    if callable(pad_value):
+        value = _called(tensor, new, pad_value, axes, where)
+    if value is None:
+        return AddedCells(axes, None)
+    if isinstance(value, Undefined):
+        return AddedCells(axes, Undef(tensor.dtype))
+    if not isinstance(value, Expr):
+        number = integer(value)
+        if number is None or not fits(number, tensor.dtype):
+            raise ScheduleError(
+                f"{where} must be None, lt.undef, an integer that {tensor.dtype} holds, or a function of the new "
+                f"indices, not {shown(value)}.",
+                kind="argument",
+            )
+        return AddedCells(axes, Const(number, tensor.dtype))
+    strange = next((axis for axis in axes_of(value) if axis not in axes), None)
+    if strange is not None:
+        raise ScheduleError(
+            f"{where} must be an expression of the new indices, not of axis {strange.name!r}.", kind="argument"
+        )
+    _check_held(tensor, new, axes, value, where)
+    expr = cast(value, tensor.dtype)
+    if isinstance(skip_casts(expr), Const):
+        return AddedCells(axes, Const(int(evaluate(expr, {})), tensor.dtype))
+    pad = AddedCells(axes, expr)
+    filling(tensor, new, pad, 0)  # whether it can be said cell by cell
+    return pad
+
+
+def _check_held(tensor: Tensor, new: IndexMap, axes: tuple[Axis, ...], value: Expr, where: str) -> None:
+    """Raises ScheduleError, with a cell, if the conversion to the tensor's dtype that nobody wrote changes a value.
+
+    What reads cells of the tensor is of its dtype, or none of the forms that a contract may have.
+    """
+    if value.dtype == tensor.dtype or any(isinstance(node, Read) for node in walk(value)):
+        return
+    cells = added_cells(new)
+    bound: dict[Any, Array] = dict(zip(axes, cells, strict=True))
+    values = np.broadcast_to(np.asarray(evaluate(value, bound), np.int64), cells[0].shape)
+    limits = DTYPES[tensor.dtype]
+    outside = (values < limits.minimum) | (values > limits.maximum)
+    if outside.any():
+        n = int(outside.argmax())
+        cell = tuple(int(each[n]) for each in cells)
+        raise ScheduleError(
+            f"{where} must be a number that {tensor.dtype} holds, {limits.minimum} to {limits.maximum}, not "
+            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) where its low bits are meant.",
+            kind="argument",
+        )
+
+
+def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: tuple[Axis, ...], where: str) -> object:
+    """What the function returns, its reads of the tensor being at the indices from before the map."""
+    seen = Tensor(tensor.name, new.shape, tensor.dtype)
+    given: list[object] = [AxisRef(axis) for axis in axes]
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ScheduleError(
+            f"{where} must be a function that says what it takes, not {shown(function)}.", kind="argument"
+        ) from None
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    if not rest and len(positional) == len(axes) + 1:
+        given.append(seen)
+    elif not rest and len(positional) != len(axes):
+        raise ScheduleError(
+            f"parameters of {where} must be the {len(axes)} new indices, and perhaps the tensor in its new layout, "
+            f"not {len(positional)}.",
+            kind="argument",
+        )
+    try:
+        result = function(*given)
+        if result is None or isinstance(result, Undefined) or integer(result) is not None:
+            return result
+        value = expression(result, where)
+    except TensorError as error:
+        raise ScheduleError(f"{where} must return a value for a cell, which failed: {error}", kind="argument") from None
+
+    def read(node: Read) -> Expr:
+        if node.tensor is tensor:
+            return node
+        if node.tensor is not seen:
+            raise ScheduleError(
+                f"{where} must read no tensor but {tensor.name} itself, not {node.tensor.name}. A layout makes no "
+                "dependence between tensors.",
+                kind="argument",
+            )
+        names = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(new.shape))
+        values: dict[Axis, Expr] = dict(zip(names, node.indices, strict=True))
+        inverse = new.inverse(names)
+        return Read(tensor, tuple(rewrite(inverse[axis], axes=values) for axis in new.axes))
+
+    return transform(value, lambda _: None, read)
+
+
+def live_conditions(
+    maps: Sequence[tuple[IndexMap, AddedCells | None]], axes: Sequence[Axis]
+) -> list[tuple[Expr, Expr | None]]:
+    """For each map that adds cells, the last first: where cells of a layout are none of those, and what these hold.
+
+    Both are over the axes of the layout.
+    """
+    found: list[tuple[Expr, Expr | None]] = []
+    now: list[Expr] = [AxisRef(axis) for axis in axes]
+    for each, pad in reversed(maps):
+        new = [Axis(f"p{n}", extent) for n, extent in enumerate(each.shape)]
+        onto: dict[Axis, Expr] = dict(zip(new, now, strict=True))
+        live = each.live(new)
+        if live is not None and pad is not None:
+            value = pad.value
+            if value is not None:
+                value = substitute(value, dict(zip(pad.axes, now, strict=True)))
+            found.append((_simplified(substitute(live, onto)), value))
+        inverse = each.inverse(new)
+        now = [simplified_index(substitute(inverse[old], onto)) for old in each.axes]
+    return found
+
+
+def _simplified(condition: Expr) -> Expr:
+    match condition:
+        case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
+            return Binary(op, _simplified(lhs), _simplified(rhs))
+        case Compare(op=relation, lhs=lhs, rhs=rhs):
+            return Compare(relation, simplified_index(lhs), simplified_index(rhs))
+    return condition
+
+
+def added_cells(new: IndexMap) -> tuple[Array, ...]:
+    """The cells that a map adds, as arrays of indices."""
+    axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(new.shape))
+    live = new.live(axes)
+    if live is None:
+        return tuple(np.zeros(0, np.int64) for _ in new.shape)
+    grids: dict[Any, Array] = dict(zip(axes, np.indices(new.shape, np.int64, sparse=True), strict=True))
+    outside = ~np.broadcast_to(np.asarray(evaluate(live, grids), np.bool_), new.shape)
+    return tuple(np.nonzero(outside))
+
+
+def filling(tensor: Tensor, new: IndexMap, pad: AddedCells, poison: int) -> Filling | None:
+    """The step that puts into added cells what a contract says of each; None where all hold the same.
+
+    Raises ScheduleError if an added cell is to hold the value of a cell that is none of the tensor's elements.
+    """
+    if pad.value is None or isinstance(pad.value, Const | Undef):
+        return None
+    cells = added_cells(new)
+    bound: dict[Any, Array] = dict(zip(pad.axes, cells, strict=True))
+    sources, values = _Resolved(tensor, new, bound, cells, poison).of(pad.value)
+    flat = np.ravel_multi_index(cells, new.shape)
+    return Filling(int(np.prod(new.shape)), tuple(flat.tolist()), tuple(sources.tolist()), tuple(values.tolist()))
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """For each added cell the number of the cell that it copies, or −1 and a value."""
+
+    tensor: Tensor
+    new: IndexMap
+    bound: dict[Any, Array]
+    cells: tuple[Array, ...]
+    poison: int
+
+    def of(self, expr: Expr) -> tuple[Array, Array]:
+        count = len(self.cells[0])
+        where = f"pad_value of transform_layout of {self.tensor.name}"
+        if isinstance(expr, Select) and not any(isinstance(node, Read) for node in walk(expr.condition)):
+            chosen = np.broadcast_to(evaluate(expr.condition, self.bound), (count,))
+            then, other = self.of(expr.then), self.of(expr.otherwise)
+            return np.where(chosen, then[0], other[0]), np.where(chosen, then[1], other[1])
+        if isinstance(expr, Undef):
+            return np.full(count, -1), np.full(count, self.poison)
+        if isinstance(expr, Read):
+            return self.copied(expr, where), np.zeros(count, np.int64)
+        if any(isinstance(node, Read) for node in walk(expr)):
+            raise ScheduleError(
+                f"{where} must be a number, an expression of the new indices, or an element of {self.tensor.name}, "
+                f"perhaps chosen by select, not {expr}.",
+                kind="argument",
+            )
+        return np.full(count, -1), np.broadcast_to(evaluate(expr, self.bound), (count,)).astype(np.int64)
+
+    def copied(self, read: Read, where: str) -> Array:
+        """The numbers of the cells of the elements read."""
+        tensor = self.tensor
+        index = [np.broadcast_to(evaluate(each, self.bound), self.cells[0].shape) for each in read.indices]
+        outside = np.zeros(self.cells[0].shape, np.bool_)
+        for each, extent in zip(index, tensor.shape, strict=True):
+            outside |= (each < 0) | (each >= extent)
+        if outside.any():
+            n = int(np.argmax(outside))
+            at, cell = [int(each[n]) for each in index], tuple(int(each[n]) for each in self.cells)
+            raise ScheduleError(
+                f"{where} must copy elements of it, not {tensor.name}{at} into cell {cell}: {tensor.name} has shape "
+                f"{tensor.shape}.",
+                kind="argument",
+            )
+        values: dict[Any, Array] = dict(zip(self.new.axes, index, strict=True))
+        placed = [np.broadcast_to(evaluate(each, values), outside.shape) for each in self.new.indices]
+        return np.asarray(np.ravel_multi_index(tuple(placed), self.new.shape))
+
+
+def layout_steps(tensor: Tensor, new: IndexMap, pad: AddedCells | None, poison: int = 0) -> tuple[LayoutStep, ...]:
+    """The steps that bring an array to the layout of one map, ``poison`` where nobody relies on a value."""
+    if pad is None:
+        return new.steps()
+    if pad.value is None or isinstance(pad.value, Undef):
+        wrapped = int(np.asarray(poison, np.int64).astype(DTYPES[tensor.dtype].numpy))
+        return new.steps(wrapped)
+    found = filling(tensor, new, pad, poison)
+    return (*new.steps(pad.constant), found) if found is not None else new.steps(pad.constant)

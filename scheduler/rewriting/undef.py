@@ -1,0 +1,64 @@
+"""Statements that leave cells undefined: what they do not store is not executed.
+
+A body ``select(condition, value, undef)`` (or a reduction over one) is no branch between two values: where the
+condition does not hold, there is no instance at all. Nests and dependences take the condition as part of the domain;
+what computes values takes ``value``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from lathe.frontend import Computation
+from lathe.frontend.expr.expr_base import Expr
+from lathe.frontend.expr.nodes import Binary, Reduce, Select, Undef
+
+
+def stripped(body: Expr) -> Expr:
+    """The body without the conditions outside which it is undefined."""
+    if isinstance(body, Reduce):
+        inner = stripped(body.body)
+        return body if inner is body.body else Reduce(body.kind, inner, body.axes)
+    while isinstance(body, Select) and isinstance(body.otherwise, Undef):
+        body = body.then
+    return body
+
+
+def conditions_of(body: Expr) -> list[Expr]:
+    """The conditions, all of which must hold, outside which a body is undefined."""
+    if isinstance(body, Reduce):
+        body = body.body
+    found: list[Expr] = []
+    while isinstance(body, Select) and isinstance(body.otherwise, Undef):
+        found += terms_of(body.condition)
+        body = body.then
+    return found
+
+
+def terms_of(condition: Expr) -> list[Expr]:
+    if isinstance(condition, Binary) and condition.op == "and":
+        return [*terms_of(condition.lhs), *terms_of(condition.rhs)]
+    return [condition]
+
+
+def undefined_but(body: Expr, conditions: Sequence[Expr]) -> Expr:
+    """A body that leaves cells undefined where not all of some conditions hold."""
+    for condition in conditions:
+        body = Select(condition, body, Undef(body.dtype))
+    return body
+
+
+def where_defined(copy: Computation, original: Computation) -> Computation:
+    """A copy of what a computation over the same axes makes, leaving the same cells undefined."""
+    conditions = conditions_of(original.bodies[0]) if len(original.bodies) == 1 else []
+    bodies = tuple(undefined_but(body, conditions[::-1]) for body in copy.bodies)
+    return replace(copy, bodies=bodies) if conditions else copy
+
+
+@lru_cache(maxsize=4096)
+def defined(computation: Computation) -> Computation:
+    """The computation without the conditions outside which it is undefined: the same object if there are none."""
+    bodies = tuple(stripped(body) for body in computation.bodies)
+    if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
+        return computation
+    return replace(computation, bodies=bodies)

@@ -1,0 +1,32 @@
+"""Stages that a stage reads or is read by, and those that these lead to."""
+
+from collections.abc import Callable, Iterable
+
+from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+
+
+def makers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The stages that compute what a stage reads, itself where it reads its own values."""
+    found = (schedule.maker(read.tensor) for read in stage.state.computation.reads)
+    return list(dict.fromkeys(maker for maker in found if maker is not None))
+
+
+def readers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The stages that read a tensor of a stage, in order."""
+    tensors = stage.state.tensors
+    if len(tensors) == 1:
+        return list(schedule.readers(tensors[0]))
+    readers = {reader for tensor in tensors for reader in schedule.readers(tensor)}
+    return [each for each in schedule.stages if each in readers]
+
+
+def reached(begin: Iterable[StageView], onward: Callable[[StageView], Iterable[StageView]]) -> set[StageView]:
+    """Some stages, those that ``onward`` leads to from each, and so on."""
+    found: set[StageView] = set()
+    waiting = list(begin)
+    while waiting:
+        current = waiting.pop()
+        if current not in found:
+            found.add(current)
+            waiting += onward(current)
+    return found

@@ -1,0 +1,1 @@
+"""Passes on the instruction stream: order of loads, synchronisation, removal of resets."""

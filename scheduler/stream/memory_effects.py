@@ -1,0 +1,183 @@
+"""The cells that an instruction touches, per memory."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import UOP_FORMAT
+from lathe.isa import Instruction, Load, MemoryType, decode_uops
+from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.operands import Operand, usage_of
+from lathe.isa.table import MEMORIES, TABLE
+from lathe.scheduler.schedule_ir.memories import ACC, DRAM
+
+Cells: TypeAlias = "NDArray[np.int64] | slice"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEffects:
+    """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain.
+
+    ``kept`` is what is read and not written, as far as cells that are written are the same object.
+    """
+
+    reads: tuple[tuple[str, Cells], ...] = ()
+    writes: tuple[tuple[str, Cells], ...] = ()
+    kept: tuple[tuple[str, Cells], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kept = self.reads
+        if kept and self.writes:
+            kept = tuple([read for read in kept if not any(_same(read, written) for written in self.writes)])
+        object.__setattr__(self, "kept", kept)
+
+
+def _same(one: tuple[str, Cells], other: tuple[str, Cells]) -> bool:
+    return one[0] == other[0] and one[1] is other[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What has been computed: of rows by the instruction itself, which is kept for its identity to stay its own."""
+
+    of_rows: dict[int, tuple[RowsInstruction, MemoryEffects]]
+    of_constants: dict[
+        tuple[MemoryType, int, int], MemoryEffects
+    ]  # of LOADs of what is not stored: a few for all tiles
+    of_work: dict[tuple[MicroOpInstruction, bytes], MemoryEffects]
+    cells: dict[tuple[object, ...], Cells]
+
+
+class Footprints:
+    """Footprints of instructions in stream order, without tokens; follows what the uop scratchpad holds.
+
+    ``uops`` are the words of the micro-op segment, from which LOAD uop counts here. DRAM is told apart in units of
+    ``grain`` bytes, within the range ``tracked`` (in bytes) that the program itself writes.
+    """
+
+    def __init__(self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]) -> None:
+        self.config = config
+        self.grain = grain
+        self.tracked = tracked
+        self._source = uops
+        self._uops = np.zeros(config.uop_depth, np.uint32)
+        self._known = _Known({}, {}, {}, {})
+
+    def anew(self) -> "Footprints":
+        """For another order of the stream, from its beginning; what instructions touch is computed once for all."""
+        other = Footprints(self.config, self._source, self.grain, self.tracked)
+        other._known = self._known
+        return other
+
+    def hold(self, first: int, words: NDArray[np.uint32]) -> None:
+        """The uop scratchpad holds these micro-ops from its element ``first`` on."""
+        self._uops[first : first + len(words)] = words
+
+    def of(self, instruction: Instruction) -> MemoryEffects:
+        """The footprint of the next instruction of the stream."""
+        if runs_micro_ops(instruction):
+            words = self._uops[instruction.uop_bgn : instruction.uop_end]
+            key = (instruction, words.tobytes())
+            found = self._known.of_work.get(key)
+            if found is None:
+                found = self._known.of_work[key] = self._compute(instruction, words)
+            return found
+        if not moves_rows(instruction):
+            return MemoryEffects()
+        stores = TABLE[instruction.opcode].stores
+        if not stores and instruction.memory_type == MemoryType.UOP:
+            if instruction.x_size:
+                count = elements_of(instruction)
+                self.hold(instruction.sram_base, self._source[instruction.dram_base : instruction.dram_base + count])
+            return MemoryEffects()
+        known = self._known.of_rows.get(id(instruction))
+        if known is None:
+            found = self._store(instruction) if stores else self._load(instruction)
+            known = self._known.of_rows[id(instruction)] = instruction, found
+        return known[1]
+
+    def _store(self, store: RowsInstruction) -> MemoryEffects:
+        count = store.y_size * store.x_size
+        cells = slice(store.sram_base, store.sram_base + count)
+        return MemoryEffects(((ACC, cells),), self._dram(store, self.config.out_element_bytes))
+
+    def _load(self, load: RowsInstruction) -> MemoryEffects:
+        if not load.x_size:
+            return MemoryEffects()  # moves nothing, whatever memory it names
+        memory = MEMORIES[load.memory_type]
+        dram = self._dram(load, memory.element_bytes(self.config))
+        key = (load.memory_type, load.sram_base, elements_of(load))
+        found = None if dram else self._known.of_constants.get(key)
+        if found is None:
+            _, first, count = key
+            found = MemoryEffects(dram, ((memory.scratchpad, slice(first, first + count)),))
+            if not dram:
+                self._known.of_constants[key] = found
+        return found
+
+    def _dram(self, access: RowsInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
+        first, end = self.tracked
+        low = access.dram_base * element
+        high = (access.dram_base + max(access.y_size - 1, 0) * access.x_stride + access.x_size) * element
+        if high <= first or low >= end or access.y_size == 0:
+            return ()
+        scale = element // self.grain
+        base = low // self.grain - first // self.grain
+        width = access.x_size * scale
+        if access.y_size == 1 or access.x_stride == access.x_size:
+            return ((DRAM, slice(base, base + width * access.y_size)),)
+        rows = base + np.arange(access.y_size, dtype=np.int64) * (access.x_stride * scale)
+        return ((DRAM, np.add.outer(rows, np.arange(width, dtype=np.int64)).ravel()),)
+
+    def _compute(self, work: MicroOpInstruction, words: NDArray[np.uint32]) -> MemoryEffects:
+        names = (field.name for field in UOP_FORMAT.fields)
+        starts = dict(zip(names, decode_uops(self.config, words), strict=True))
+        usage = usage_of(work)
+        touched = {each: (each.scratchpad, self._cells(starts[each.index], work, each)) for each in usage.used}
+        return MemoryEffects(tuple(touched[each] for each in usage.read), (touched[usage.written],))
+
+    def _cells(self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand) -> Cells:
+        outer, inner = operand.factors_of(work)
+        key = (operand.memory, start.tobytes(), work.iter_out, work.iter_in, outer, inner)
+        found = self._known.cells.get(key)
+        if found is None:
+            found = self._known.cells[key] = self._touched(start, work, operand, outer, inner)
+        return found
+
+    def _touched(
+        self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand, outer: int, inner: int
+    ) -> Cells:
+        cells = np.unique(start)
+        for count, factor in ((work.iter_out, outer), (work.iter_in, inner)):
+            if factor and count > 1:
+                cells = np.add.outer(cells, np.arange(count, dtype=np.int64) * factor).ravel()
+        touched = np.zeros(operand.depth(self.config), np.bool_)
+        touched[cells] = True
+        cells = np.flatnonzero(touched)
+        if len(cells) and cells[-1] - cells[0] + 1 == len(cells):
+            return slice(int(cells[0]), int(cells[-1]) + 1)
+        return cells
+
+
+def meet(one: Cells, other: Cells) -> bool:
+    """Whether two instructions that touch these cells of a memory touch one of them both."""
+    if isinstance(other, slice):
+        if isinstance(one, slice):
+            return bool(one.start < other.stop and other.start < one.stop)
+        return bool(((one >= other.start) & (one < other.stop)).any())
+    return meet(other, one) if isinstance(one, slice) else bool(np.intersect1d(one, other).size)
+
+
+def elements_of(load: RowsInstruction) -> int:
+    """Elements that a LOAD writes."""
+    rows = load.y_pad_0 + load.y_size + load.y_pad_1
+    return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
+
+
+def beats_of(each: RowsInstruction, config: HardwareConfig) -> int:
+    """Cycles that what an instruction moves takes the bus."""
+    size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
+    return each.y_size * -(-each.x_size * size // config.bus_bytes) * config.memory.cycles_per_beat

@@ -1,0 +1,39 @@
+"""What stages want of a machine beyond what all machines have, asked before anything is scheduled for it."""
+
+from dataclasses import replace
+
+from lathe.configs import HardwareConfig
+from lathe.scheduler.errors import BuildError
+from lathe.scheduler.isel.rules import BUILT_IN
+from lathe.scheduler.isel.select_rule import has_own_rule, rule_for
+from lathe.scheduler.isel.statement import statement_of
+from lathe.scheduler.layout.rescaling import told, unmet
+from lathe.scheduler.schedule_ir.memories import ACC
+from lathe.scheduler.schedule_ir.schedule import ScheduleView
+
+
+def check_extensions(schedule: ScheduleView, config: HardwareConfig) -> None:
+    """Raises BuildError for stages that only extensions compute which the machine has not: all of these at once.
+
+    A stage that a rule of the user's takes may be anything.
+    """
+    missing: dict[str, str] = {}
+    stages: dict[str, None] = {}
+    for stage in schedule.stages:
+        for body in stage.state.computation.bodies:
+            wanted = unmet(body, config)
+            if not wanted or has_own_rule(stage.state):
+                continue
+            if rule_for(replace(statement_of(stage), scope=ACC)) in BUILT_IN:
+                stages[stage.name] = None
+                for extension, purpose in wanted.items():
+                    missing.setdefault(extension, f"{purpose}, which stage {stage.name} computes")
+    if missing:
+        several = len(missing) > 1
+        emitted = "the stages by rules" if len(stages) > 1 else "the stage by a rule"
+        raise BuildError(
+            f"machine of build must have {told(missing)}, and {config.name!r} has "
+            f"{'none of them' if several else 'not'}. Switch the extension{'s' * several} on in the machine's file, or "
+            f"emit {emitted} of your own.",
+            kind="machine",
+        )

@@ -1,0 +1,441 @@
+"""A model of one group's tiles: what a tile holds of each stage, how it is loaded, and the compute unit's steps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from lathe.configs.encoding import GEMM_BEGIN, INSTRUCTION_BYTES, PAD_VALUE
+from lathe.frontend import Computation, Tensor, as_affine
+from lathe.frontend.expr.dtypes import DTYPES
+from lathe.frontend.expr.nodes import Axis, axes_of, reads_data
+from lathe.isa import AluOp, Unit
+from lathe.scheduler.allocation.weight_buffer_depth import PLACES
+from lathe.scheduler.cost.cost_model import (
+    PART,
+    PART_AHEAD,
+    least_cycles,
+    least_cycles_of_transfers,
+    load_cycles,
+)
+from lathe.scheduler.cost.issue_cycles import steps_of_alu, steps_of_rescaling
+from lathe.scheduler.layout.accumulate_in_place import sum_in_place
+from lathe.scheduler.layout.dilation_compaction import gaps_of
+from lathe.scheduler.layout.dma_footprint import instructions_of
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.layout.nonzero_analysis import DataCells, share_with_data
+from lathe.scheduler.layout.physical_layout import PhysicalLayout, adjoining, form_in, outside_of
+from lathe.scheduler.layout.rescaling import missing_extensions, rescaling_of
+from lathe.scheduler.layout.vector_type import loaded_bytes, whole_elements
+from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.schedule_ir.edit import EditedStage
+from lathe.scheduler.schedule_ir.loops import LoopAxis
+from lathe.scheduler.schedule_ir.memories import DRAM
+from lathe.scheduler.tiling.contiguous_operands import may_adjoin, stored_source
+from lathe.scheduler.tiling.fusion_groups import is_padding
+from lathe.scheduler.tiling.problem import TilingProblem
+
+Terms = tuple[tuple[int, int], ...]
+"""An index: positions of axes, and the sizes of their steps."""
+ANYWHERE: Terms = ((0, 0),)
+"""The index of data at places that depend on data."""
+_Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms, int]]]]]
+"""A stage and its tensor; per reduction axis the extent, whether it is cut, and its steps that are single in each part
+(or 0); per group of reads that move alike the tensor, and per dimension its extent, index, and the way from the first
+of them to the last."""
+
+
+@dataclass(frozen=True)
+class TileLoops:
+    """What follows from the tile loops alone, however reductions are cut.
+
+    ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
+    ``options``: elements loaded in all, minus the level, elements at a time, the level. ``steps`` of a tile, its
+    ``stored`` elements, and the STOREs that they take.
+    """
+
+    tiles: int
+    boxes: list[dict[EditedStage, tuple[int, ...]]]
+    options: list[list[tuple[int, int, int, int]]]
+    steps: int
+    stored: int
+    stores: int
+
+
+class TilingModel:
+    """What is tried, with reductions cut in one of the ways of ``CUTS``.
+
+    ``narrow``: tiles need not hold whole elements of the memories that the result is loaded to. ``apart``: elements
+    that one stored element holds are loaded each for itself.
+    """
+
+    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False, apart: bool = False) -> None:
+        self.problem = problem
+        self.narrow = narrow
+        target, config = problem.target, problem.target.config
+        self.config, self.near, self.summed = config, target.near, target.data.element.cols
+        self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
+        plan = self.plan = assign_layouts(problem.schedule, config)
+        lanes = plan.known
+        self.physical: dict[EditedStage, PhysicalLayout] = {}
+        self.adjoining: dict[EditedStage, bool] = {}
+        for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
+            element = target.element_in(stage.state.scope)
+            shape, along = stage.tensor.shape, lanes[stage.tensor]
+            form = form_in(
+                shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along), config
+            )
+            decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
+            if decides:
+                self.adjoining[stage] = not apart
+            self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not apart else form
+        self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
+        self.sink_in_dram = self._as_it_is_stored(problem.computing[-1])
+        self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
+        """Of each operand the dimensions of which every n-th element is loaded, with n."""
+        self.sink_axes = problem.sink.state.computation.axes
+        self.full = tuple(axis.extent for axis in self.sink_axes)
+        self.lanes_of_sink = lanes[problem.sink.tensor]
+        self.rows_of_weights: set[int | None] = set()
+        for reader in problem.schedule.readers(problem.sink.tensor):
+            product = plan.products[reader.tensor]
+            if product is not None and product.weight.tensor is problem.sink.tensor:
+                self.rows_of_weights.add(dimension_of(product.weight, product.column, whole_elements(config)))
+        self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+        whole = problem.schedule.state
+
+        def computation_of(tensor: Tensor) -> Computation | None:
+            maker = whole.tables.makers.get(tensor)
+            return None if maker is None else whole.stages[maker].computation
+
+        self._data_cells = DataCells(computation_of)
+        self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
+        possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
+        loads = [operand.stage for operand in problem.operands]
+        sums = [
+            each
+            for each in possible
+            if each and each.brought in self.gemms and each.begun in (*problem.computing, *loads)
+        ]
+        self.brought = {each.brought for each in sums}
+        """Products that are added in place, whose accumulators nobody resets."""
+        self.added_in_place = {each.added for each in sums}
+        self.added_to = {each.begun for each in sums} & set(loads)
+        """What is loaded for products to be added to it, for each tile anew."""
+        self.lives = self._lives_of(problem.computing)
+        self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
+        self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
+        self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
+        """Elements of each scratchpad that the tiles may take."""
+        self.loaded_only: dict[EditedStage, list[EditedStage]] = {}  # stages of the ALU that read only what is loaded
+        for stage in problem.computing:
+            state = stage.state
+            makers = [problem.schedule.maker(read.tensor) for read in state.computation.reads]
+            own = [operand.stage for operand in problem.operands if stage in operand.readers]
+            if own and stage not in self.gemms and not state.computation.reduce_axes and not {*makers} - {*own}:
+                self.loaded_only[stage] = own
+        self.inner: dict[EditedStage, Axis] = {}
+        self.reduction: dict[EditedStage, Axis] = {}
+        for stage in self.gemms:
+            found = plan.products[stage.tensor]
+            assert found is not None
+            if found.inner is not None and not found.diagonal:
+                self.inner[stage] = found.inner
+        for stage in problem.computing:
+            axes, made = stage.state.computation.reduce_axes, plan.products[stage.tensor]
+            if made is not None and made.turns is not None:
+                continue  # it sums matrices that belong to elements, all of them
+            inner = self.inner.get(stage)
+            if inner is not None and inner.extent > self.summed and cut == "channels":
+                self.reduction[stage] = inner
+            elif axes:  # what runs along lanes is in one piece already
+                blocks = ceil(inner.extent / self.summed) if inner is not None else 1
+                self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
+        for stage in problem.computing:  # loops that others are computed in stay, and what has been computed is there
+            read = (problem.schedule.maker(each.tensor) for each in stage.state.computation.reads)
+            if problem.schedule.attached(stage) or any(maker in problem.computing for maker in read):
+                self.reduction.pop(stage, None)
+        self.single: dict[EditedStage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
+        for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
+            state = stage.state
+            untouched = {root.source for root in state.roots if root in state.leaves}
+            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
+        self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
+        self.ends_in_parts = self.planes == 1 and not any(map(self._sums_windows, self.gemms))
+        self._loads: dict[tuple[EditedStage, tuple[int, ...]], tuple[float, int]] = {}
+        self._tile_loops_known: dict[tuple[tuple[int, ...], tuple[int, ...]], TileLoops] = {}
+        self._boxes: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EditedStage, tuple[int, ...]]] = {}
+        self._tensors = [(stage, stage.tensor) for stage in self.physical]
+        self.walk = [
+            self._reads(stage)
+            for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
+        ]
+
+    def _as_it_lies(self, stage: EditedStage) -> PhysicalLayout:
+        """What an operand loads as it lies in DRAM."""
+        form = self.physical[stage]
+        source = next((read.tensor for read in stage.state.computation.reads), None)
+        if source is None or self.problem.schedule.maker(source) is None or form.adjoins:
+            return form
+        return self._in_groups(form, source)
+
+    def _as_it_is_stored(self, stage: EditedStage) -> PhysicalLayout:
+        """What the sink stores of the stage that makes its values, as it lies in DRAM."""
+        return self._in_groups(self.physical[stage], self.problem.sink.tensor)
+
+    def _in_groups(self, form: PhysicalLayout, source: Tensor) -> PhysicalLayout:
+        """Elements of what the program stores: in DRAM, those of wider memories adjoin."""
+        if form.lanes.turns is not None:
+            return replace(form, held=0)
+        scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
+        widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
+        if self.is_data(source):
+            widest = max(widest, self.summed)
+        return replace(form, group=max(widest // form.element.cols, 1))
+
+    def _sums_windows(self, stage: EditedStage) -> bool:
+        """Whether a product sums more than channels: the end of a nest is not cut through windows."""
+        inner = self.inner.get(stage)
+        return any(axis is not inner and axis.extent > 1 for axis in stage.state.computation.reduce_axes)
+
+    def grain(self, stage: EditedStage, axis: Axis) -> int:
+        """Steps of a reduction axis that cannot be separated: those along lanes, of data that are loaded together."""
+        if axis is not self.inner.get(stage):
+            return 1
+        operands = (each.stage for each in self.problem.operands if stage in each.readers)
+        return self.summed * max((form.group for each in operands if (form := self.physical[each]).adjoins), default=1)
+
+    def is_data(self, tensor: Tensor) -> bool:
+        """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
+        for reader in self.problem.schedule.readers(tensor):
+            product = self.plan.products[reader.tensor]
+            if product is not None and product.data.tensor is tensor:
+                return True
+            zeros = PAD_VALUE not in self.config.extensions
+            if product is None and is_padding(reader, with_zeros=zeros) and self.is_data(reader.tensor):
+                return True
+        return False
+
+    def boxes(self, tile: Sequence[int], reduce_tile: dict[EditedStage, int]) -> dict[EditedStage, tuple[int, ...]]:
+        """The extents of each stage of the group for one tile of the sink."""
+        key = (tuple(tile), tuple(reduce_tile.values()))
+        known = self._boxes.get(key)
+        if known is not None:
+            return known
+        need: dict[Tensor, list[int]] = {self.problem.computing[-1].tensor: list(tile)}
+        for stage, made, reductions, reads in self.walk:
+            extents = need.get(made)
+            if extents is None:
+                continue
+            size = list(extents)
+            for extent, reduced, single in reductions:
+                if reduce_tile and single:
+                    size.append(single)
+                else:
+                    size.append(reduce_tile.get(stage, extent) if reduced else extent)
+            for tensor, dimensions in reads:
+                box = []
+                for extent, terms, spread in dimensions:
+                    reach = extent if terms is ANYWHERE else 1 + spread
+                    for n, factor in terms:
+                        reach += factor * (size[n] - 1)
+                    box.append(reach if reach < extent else extent)
+                before = need.get(tensor)
+                need[tensor] = box if before is None else list(map(max, before, box))
+        found = {stage: tuple(need[tensor]) for stage, tensor in self._tensors if tensor in need}
+        self._boxes[key] = found
+        return found
+
+    def count(self, stage: EditedStage, box: Sequence[int]) -> int:
+        key = stage, tuple(box)
+        known = self._counts.get(key)
+        if known is None:
+            physical = self.physical[stage]
+            known = prod(physical.blocks(dim, 0, extent) for dim, extent in enumerate(box))
+            self._counts[key] = known
+        return known
+
+    def computing_elements(self, tile: Sequence[int]) -> int:
+        """Accumulators that a tile takes at a time: of what has been computed and is still to be read."""
+        boxes = self.boxes(tile, {})
+        most = live = 0
+        for stage, freed, grows in self.lives:
+            live += self.count(stage, boxes[stage]) if grows else 0
+            most = max(most, live)
+            live -= sum(self.count(each, boxes[each]) for each in freed)
+        return most
+
+    def _lives_of(self, computing: Sequence[EditedStage]) -> list[tuple[EditedStage, list[EditedStage], bool]]:
+        """Each stage, what is not wanted any more behind it, and whether it takes cells of its own."""
+        lives: list[tuple[EditedStage, list[EditedStage], bool]] = []
+        makers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
+        for stage in computing:
+            if stage in self.brought or stage in self.added_in_place:
+                lives.append((stage, [], False))
+                continue
+            read = dict.fromkeys(makers.get(each.tensor) for each in stage.state.computation.reads)
+            last = [
+                each
+                for each in read
+                if each is not None and each is not stage and self.problem.schedule.readers(each.tensor) == [stage]
+            ]
+            over = not stage.state.computation.reduce_axes and bool(last)
+            lives.append((stage, last[1:] if over else last, not over))
+        return lives
+
+    def least_cost(self, tile: tuple[int, ...]) -> float:
+        """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})), product=bool(self.gemms))
+
+    def least_cost_of_parts(self, tile: tuple[int, ...], inner: Mapping[EditedStage, int]) -> float:
+        """Cycles that come to those of the tiles where a matrix product sums up so much in one part."""
+        if not self.gemms:
+            return 0
+        parts = max((self.parts_of(stage, size) for stage, size in inner.items()), default=1)
+        tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
+        return tiles * parts * (PART if parts % PLACES else PART_AHEAD)
+
+    def parts_of(self, stage: EditedStage, size: int) -> int:
+        """In how many parts a stage's reduction is cut, of so much each."""
+        others = (ceil(axis.extent / self.grain(stage, axis)) for axis in self.single.get(stage, ()))
+        return ceil(self.reduction[stage].extent / size) * prod(others)
+
+    def least_cost_in_order(self, tile: tuple[int, ...], order: tuple[int, ...], least: float) -> float:
+        """Cycles that the tiles take in this order, ``least`` of them computing; the bus may take more."""
+        if not self.gemms:
+            return least
+        loops, config = self.tile_loops(tile, order), self.config
+        moved = loops.tiles * loops.stored * config.out_element_bytes * self.planes
+        for operand, options in zip(self.problem.operands, loops.options, strict=True):
+            scope, dtype = operand.stage.state.scope, operand.stage.tensor.dtype
+            if self.problem.target.memories[scope].unit is Unit.LOAD:
+                moved += min(options)[0] * loaded_bytes(config, scope, dtype)
+        return least_cycles_of_transfers(least, moved / config.bus_bytes)
+
+    def _reads(self, stage: EditedStage) -> _Reads:
+        """A stage as ``boxes`` walks over it."""
+        computation = stage.state.computation
+        chosen, single = self.reduction.get(stage), self.single.get(stage, ())
+        reductions = [
+            (axis.extent, axis is chosen, min(self.grain(stage, axis), axis.extent) if axis in single else 0)
+            for axis in computation.reduce_axes
+        ]
+        position = {axis: n for n, axis in enumerate((*computation.axes, *computation.reduce_axes))}
+        constants: dict[tuple[Tensor, tuple[Terms, ...]], list[list[int]]] = {}
+        for read in computation.reads:
+            indices: list[Terms] = []
+            offsets: list[int] = []
+            for index in read.indices:
+                affine = as_affine(index)
+                offsets.append(0 if affine is None else affine.const)
+                if reads_data(index):
+                    indices.append(ANYWHERE)
+                elif affine is None:  # anything: the dimension's extent bounds it
+                    indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
+                else:
+                    indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
+            constants.setdefault((read.tensor, tuple(indices)), []).append(offsets)
+        reads = []
+        for (tensor, terms), found in constants.items():  # reads that move alike take all from the first to the last
+            spreads = [max(along) - min(along) for along in zip(*found, strict=True)]
+            reads.append((tensor, list(zip(tensor.shape, terms, spreads, strict=True))))
+        return stage, stage.tensor, reductions, reads
+
+    def tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> TileLoops:
+        """What follows from the tile loops alone."""
+        known = self._tile_loops_known.get((tile, order))
+        if known is not None:
+            return known
+        trips = [ceil(self.full[dim] / tile[dim]) for dim in order]
+        boxes = [self.boxes(self._tile_at(tile, order, level), {}) for level in range(len(order) + 1)]
+        options = []
+        for operand in self.problem.operands:
+            stage = operand.stage
+            counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
+            levels = range(len(order) if stage in self.added_to else 0, len(order) + 1)
+            options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
+        last = self.problem.computing[-1]
+        box = boxes[-1][last]
+        stores = instructions_of(self.sink_in_dram, box)
+        found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
+        self._tile_loops_known[tile, order] = found
+        return found
+
+    def load_of(self, stage: EditedStage, box: tuple[int, ...], count: int) -> tuple[float, int]:
+        """Cycles that one load of a box of an operand takes the bus, or waits for memory; and its LOADs."""
+        known = self._loads.get((stage, box))
+        if known is None:
+            config, form = self.config, self.in_dram[stage]
+            size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
+            steps = self.steps[stage]
+            instructions = instructions_of(form, box, steps)
+            bordered = self._bordered(stage)
+            data = tuple(min(extent, bordered.get(dim, extent)) for dim, extent in enumerate(box))
+            of_data = self.count(stage, data) if bordered else count
+            cycles = load_cycles(config, form, size, data, of_data, steps, bordered, count - of_data)
+            if steps:  # many short ones, whose instructions go over the bus, too
+                cycles += instructions * INSTRUCTION_BYTES / config.bus_bytes
+            known = cycles, instructions
+            self._loads[stage, box] = known
+        return known
+
+    def _bordered(self, stage: EditedStage) -> dict[int, int]:
+        """The dimensions along which LOADs put padding around an operand, and how much of them is data."""
+        cells = self._data_cells(stage.tensor) or ()
+        ends = {dim: held for dim, held in enumerate(cells) if held is not None and not (held[0] and held[-1])}
+        return {dim: held.rindex(1) - held.index(1) + 1 for dim, held in ends.items() if 1 in held}
+
+    def _steps_of_all(self, boxes: dict[EditedStage, tuple[int, ...]]) -> int:
+        return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)
+
+    def _steps(self, stage: EditedStage, box: Sequence[int]) -> int:
+        """Cycles of the compute unit for one box of a stage."""
+        count = self.count(stage, box)
+        if stage in self.added_in_place:
+            return 0
+        if stage not in self.gemms:
+            depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
+            return count * self.steps_of(stage) * depth
+        product = self.plan.products[stage.tensor]
+        assert product is not None, f"{stage.name} is no product"
+        steps = product.steps(stage.state.computation, self.config) * self.shares[stage]
+        return count * (max(round(steps), 1) + (self.resets if stage not in self.brought else 0))
+
+    def _share_with_data(self, stage: EditedStage) -> float:
+        """Which part of a product's steps is on data, not on padding."""
+        product = self.plan.products[stage.tensor]
+        assert product is not None, f"{stage.name} is no product"
+        shares = (
+            share_with_data(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
+        )
+        return prod(shares)
+
+    def steps_of(self, stage: EditedStage) -> int:
+        """Steps of an element that no product makes, at a point of its reduction."""
+        rescaling = rescaling_of(stage.state.computation)
+        if rescaling is not None and not missing_extensions(rescaling, self.config):
+            return steps_of_rescaling(rescaling)
+        return steps_of_alu(AluOp.ADD, immediate=False)
+
+    def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
+        axis = self.reduction[stage] if axis is None else axis
+        return next(root for root in stage.state.roots if root.source is axis)
+
+    def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:
+        """The sink's box in one iteration of its outermost ``level`` tile loops."""
+        fixed = set(order[:level])
+        return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
+
+
+def _steps_of_copy(computation: Computation) -> dict[int, int]:
+    """By dimension, the steps in which a copy reads, if above 1."""
+    steps = {}
+    for read in computation.reads:
+        for dim, (axis, index) in enumerate(zip(computation.axes, read.indices, strict=False)):
+            form = as_affine(index)
+            if form is not None and form.coefficients.get(axis, 1) > 1:
+                steps[dim] = form.coefficients[axis]
+    return steps
+
+
+__all__ = ["TileLoops", "TilingModel"]

@@ -1,0 +1,236 @@
+"""Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
+
+A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several groups read) and
+holds the element-wise stages and the reduction before it. A reduction of the ALU over windows that do not overlap, such
+as the greatest of 2×2 values, reads each value once, and goes with those that make them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from lathe.configs.encoding import PAD_VALUE
+from lathe.frontend.arith.strip_casts import as_bare_axis
+from lathe.frontend.expr.nodes import Cast, Const, Select
+from lathe.scheduler.layout.disjoint_windows import reads_windows_apart
+from lathe.scheduler.layout.layout_assignment import assign_layouts
+from lathe.scheduler.layout.spatial_dims import gathers
+from lathe.scheduler.layout.zero_padding_analysis import comes_from_host
+from lathe.scheduler.rewriting.matchers import is_plain_read, match_gemm_operands
+from lathe.scheduler.rewriting.rewrite import redirect_reads, renamed_axes
+from lathe.scheduler.rewriting.undef import stripped
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.memories import DRAM
+from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.stage import initial_state
+from lathe.scheduler.schedule_ir.unique_names import fresh_name
+from lathe.scheduler.target.target import Target
+
+
+def is_left_open(stage: EditedStage) -> bool:
+    """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
+    state = stage.state
+    return state.scope == DRAM and state.pragma is None and state.attachment is None
+
+
+@dataclass
+class FusionGroup:
+    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
+
+    sink: EditedStage
+    inner: list[EditedStage]
+    pads: list[EditedStage]
+
+    def cut(self, stage: EditedStage) -> "list[FusionGroup]":
+        """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it.
+
+        A border that both load is one of a group of its own; ``cut_apart`` gives each of them its own instead.
+        """
+        schedule, before = self.sink.schedule, {stage}
+        for each in reversed(self.inner):  # makers stand before their only reader
+            if before & set(schedule.readers(each.tensor)):
+                before.add(each)
+        first = FusionGroup(stage, [each for each in self.inner if each in before and each is not stage], [])
+        rest = FusionGroup(self.sink, [each for each in self.inner if each not in before], [])
+        stored: list[FusionGroup] = []
+        for pad in self.pads:
+            readers = set(schedule.readers(pad.tensor))
+            if readers <= before:
+                first.pads.append(pad)
+            elif readers & before:
+                stored.append(FusionGroup(pad, [], []))
+            else:
+                rest.pads.append(pad)
+        return [*stored, first, rest]
+
+
+def cut_apart(schedule: Edit, group: FusionGroup, stage: EditedStage) -> list[FusionGroup]:
+    """The two parts of a group, in place: of a border that both load, the first gets a stage of its own."""
+    *shared, first, rest = group.cut(stage)
+    for pad in (each.sink for each in shared):
+        computation = renamed_axes(pad.state.computation, fresh_name(schedule, f"{pad.name}.again"))
+        again = schedule.insert(replace(initial_state(computation), lanes=pad.state.lanes), before=pad)
+        instead = {pad.tensor: again.tensor}
+        for reader in (*first.inner, first.sink):
+            if pad.tensor in {read.tensor for read in reader.state.computation.reads}:
+                reader.change(computation=redirect_reads(reader.state.computation, instead))
+        first.pads.append(again)
+        rest.pads.append(pad)
+    return [first, rest]
+
+
+def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
+    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
+
+    Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
+    """
+    if len(stage.state.computation.bodies) != 1:
+        return False
+    body = stage.state.computation.bodies[0]
+    found = False
+    while isinstance(body, Select | Cast):
+        if isinstance(body, Cast):
+            body = body.operand
+            continue
+        found = True
+        plain = body.otherwise
+        while isinstance(plain, Cast):
+            plain = plain.operand
+        if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
+            return False
+        body = body.then
+    return found and is_plain_read(body)
+
+
+def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
+    """The groups of the stages that wait for completion on a machine, in order."""
+    open_stages = [
+        stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
+    ]
+    pads = {stage: readers for stage in open_stages if (readers := _loaded_for(schedule, target, stage, open_stages))}
+    placed = [stage for stage in open_stages if is_loaded_for_placed(schedule, target, stage)]
+    open_stages = [stage for stage in open_stages if stage not in placed]
+    while True:
+        groups, sink_of = _groups_without(schedule, open_stages, pads)
+        apart = [pad for pad, readers in pads.items() if len({sink_of[reader] for reader in readers}) > 1]
+        if not apart:
+            break
+        for pad in apart:  # it is stored, for groups of which each loads it
+            del pads[pad]
+    for pad, (reader, *_) in pads.items():
+        groups[sink_of[reader]].pads.append(pad)
+    return [groups[stage] for stage in open_stages if stage in groups]
+
+
+def is_loaded_for_placed(schedule: Edit, target: Target, stage: EditedStage) -> bool:
+    """Whether an open stage is loaded with padding for a reduction that somebody has placed, and for nothing else."""
+    readers = schedule.readers(stage.tensor) if is_left_open(stage) else []
+    placed = len(readers) == 1 and readers[0].state.scope == target.near.name and not readers[0].state.copies
+    return placed and target.computes(readers[0].state.pragma) and bool(_loaded_for(schedule, target, stage, readers))
+
+
+def _loaded_for(
+    schedule: Edit, target: Target, stage: EditedStage, open_stages: Sequence[EditedStage]
+) -> Sequence[EditedStage]:
+    """The reductions for which a stage is loaded with padding; none where it is not."""
+    readers = schedule.readers(stage.tensor)
+    output = stage.tensor in schedule.outputs
+    if output or not readers or stage.state.is_touched or stage.state.storage is not None:
+        return []
+    if not is_padding(stage, with_zeros=False) and not is_plain_read(stage.state.computation.bodies[0]):
+        return []
+    for reader in readers:
+        computation = reader.state.computation
+        if sum(read.tensor is stage.tensor for read in computation.reads) > 1:
+            return []  # two operands of one product are loaded to two scratchpads
+        if not computation.reduce_axes or reader not in open_stages:
+            return []
+        if reader.state.lanes is not None and reader.state.lanes.turns is not None:
+            return []  # elements are turned as they have been stored
+        if is_plain_read(stage.state.computation.bodies[0]):
+            planned = assign_layouts(schedule, target.config).products[reader.tensor]
+            if planned is None or not gathers(stage, planned, target.config):
+                return []
+            continue
+        product = match_gemm_operands(computation) is not None
+        if not (is_padding(stage) or not product or _may_surround_data(schedule, target, stage, reader)):
+            return []
+    return readers
+
+
+def _groups_without(
+    schedule: Edit, open_stages: list[EditedStage], pads: Collection[EditedStage]
+) -> tuple[dict[EditedStage, FusionGroup], dict[EditedStage, EditedStage]]:
+    """The groups by their sinks, and the sink of each stage, where some stages are loaded with padding."""
+    sink_of: dict[EditedStage, EditedStage] = {}
+    groups: dict[EditedStage, FusionGroup] = {}
+    for stage in reversed([each for each in open_stages if each not in pads]):
+        readers = schedule.readers(stage.tensor)
+        sinks = {sink_of.get(reader) for reader in readers}
+        fused = (
+            len(sinks) == 1
+            and None not in sinks
+            and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not stage.state.is_touched
+            and len(stage.state.tensors) == 1
+            and stage.state.storage is None
+            and not stage.state.concat_of
+            and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
+            and all(_goes_with(reader, stage, len(readers)) for reader in readers)
+            and (len(readers) == 1 or not stage.tensor.dtype.startswith("u"))  # of which a store wraps values around
+        )
+        if fused:
+            sink_of[stage] = sink_of[readers[0]]
+            groups[sink_of[stage]].inner.insert(0, stage)
+        else:
+            sink_of[stage] = stage
+            groups[stage] = FusionGroup(stage, [], [])
+    return groups, sink_of
+
+
+def _goes_with(reader: EditedStage, stage: EditedStage, count: int) -> bool:
+    """Whether one of so many readers may be computed with a stage, from its accumulators."""
+    if is_padding(reader) or reader.state.concat_of:
+        return False
+    if reader.state.computation.reduce_axes:
+        return count == 1 and reads_windows_apart(reader, stage)
+    return reads_elementwise(reader, stage)
+
+
+def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:
+    """Whether a padding that is not zeros may be loaded around the data of a product.
+
+    Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
+    unless the weights have zeros there.
+    """
+    product = assign_layouts(schedule, target.config).products[reader.tensor]
+    if product is None:
+        return True
+    if PAD_VALUE not in target.config.extensions or product.data.tensor is not stage.tensor:
+        return False
+    whole = product.inner is not None and product.inner.extent % target.data.element.cols == 0
+    return whole or comes_from_host(schedule, product.weight.tensor)
+
+
+def _copies_scratchpad(schedule: Edit, stage: EditedStage) -> bool:
+    """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
+    reads = stage.state.computation.reads
+    return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
+
+
+def reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
+    """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
+    axes = reader.state.computation.axes
+    for read in reader.state.computation.reads:
+        if read.tensor in stage.state.tensors:
+            named = [as_bare_axis(index) for index in read.indices]
+            if len(named) != len(axes) or any(a is not b for a, b in zip(named, axes, strict=False)):
+                return False
+    return True
+
+
+def is_copy(stage: StageView) -> bool:
+    """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
+    body = stripped(stage.state.computation.bodies[0])
+    while isinstance(body, Cast):
+        body = body.operand
+    return is_plain_read(body) or is_padding(stage, with_zeros=False)

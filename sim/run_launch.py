@@ -1,0 +1,109 @@
+"""One launch of a stream: its time first, then its data in the order that the time gives."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lathe.configs import HardwareConfig
+from lathe.configs.encoding import INSTRUCTION_BYTES
+from lathe.isa import Columns, Instruction, MachineFault
+from lathe.isa.table import Kind
+from lathe.sim.bus_fault_injection import FAULTLESS, FaultyMemory
+from lathe.sim.counters import Counters
+from lathe.sim.dram import Dram
+from lathe.sim.engine import Engine
+from lathe.sim.executor import execute
+from lathe.sim.fault import Rank, first_noticed
+from lathe.sim.illegal_instructions import Refusal, blanked, refusals_of
+from lathe.sim.scratchpads import Scratchpads
+from lathe.sim.timeline import Timeline
+from lathe.sim.timing_ops import commands_of, element_bytes
+from lathe.sim.trace import Trace
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that has ended: token counts afterwards, counters, and the trace unless it was not asked for."""
+
+    tokens: tuple[int, int, int, int]
+    counters: Counters
+    trace: Trace | None
+
+
+def launch(
+    cfg: HardwareConfig,
+    columns: Columns,
+    stream: Sequence[Instruction],
+    insn_addr: int,
+    tokens: Sequence[int],
+    dram: Dram | None,
+    *,
+    trace: bool,
+    undecodable: Refusal | None = None,
+    faults: FaultyMemory = FAULTLESS,
+) -> Launch:
+    """Run a stream, given as columns and as instructions; without `dram` only its time.
+
+    Scratchpads are zero at first. `undecodable` is the first instruction whose bytes are none, with columns that are
+    blank from there on; `faults` what the memory answers with errors. Raises :class:`~lathe.isa.MachineFault` for the
+    fault that the machine notices first; `dram` may have been written to then. Faults that depend on data (indices out
+    of range) are not found without `dram`.
+    """
+    refusals = refusals_of(cfg, columns, undecodable)
+    illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
+    failing = faults.error is not None or (faults.end is not None and reach(cfg, columns, insn_addr) > faults.end)
+    with no_collection():
+        commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal), refusals.beyond)
+        engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
+        engine.run()
+    timeline = engine.timeline
+    first = first_noticed(engine, stream, refusals)
+    if dram is not None:
+        starts = np.array(timeline.start, np.int64)
+        # A token is popped after it was pushed, so the order of starts respects every token.
+        order = np.argsort(starts, kind="stable")
+        if first is not None:
+            order = order[_happens(timeline, starts, first.cycle)[order]]
+        try:
+            execute(cfg, stream, order.tolist(), Scratchpads(cfg), dram, starts=timeline.start)
+        except MachineFault as fault:
+            if first is None or (fault.cycle, Rank.COMPUTE) < (first.cycle, first.rank):
+                raise
+    if first is not None:
+        raise first.fault
+    counts = [len(pushed) - len(popped) for pushed, popped in zip(timeline.tokens, timeline.pops, strict=True)]
+    left = (counts[0], counts[1], counts[2], counts[3])
+    return Launch(left, Counters.of(cfg, columns, engine), Trace.of(timeline, stream) if trace else None)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Nothing is looked for that only refers to itself: an engine makes nothing of that kind, and many small tuples."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def reach(cfg: HardwareConfig, columns: Columns, insn_addr: int) -> int:
+    """One past the last byte of DRAM that a stream, or what it moves, lies in."""
+    x, y = columns["x_size"], columns["y_size"]
+    ends = columns["dram_base"] + (y - 1) * columns["x_stride"] + x
+    ends *= element_bytes(cfg)[columns["memory_type"]]
+    moved = int(ends[(x > 0) & (y > 0)].max(initial=0))
+    return max(moved, insn_addr + INSTRUCTION_BYTES * len(columns))
+
+
+def _happens(timeline: Timeline, starts: NDArray[np.int64], fault: int) -> NDArray[np.bool_]:
+    """Which instructions begin before the cycle of a fault; of transfers, those that have come to their end by then."""
+    ends = np.array(timeline.end, np.int64)
+    issued = np.fromiter((command.kind == Kind.ISSUE for command in timeline.commands), np.bool_, len(starts))
+    happens: NDArray[np.bool_] = (starts >= 0) & (starts < fault) & (issued | ((ends >= 0) & (ends <= fault)))
+    return happens

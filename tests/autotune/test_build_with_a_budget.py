@@ -1,0 +1,146 @@
+"""``build`` with a budget: the quickest candidate, kept with its program."""
+
+import sqlite3
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import lathe as lt
+from lathe.scheduler.isel.rules import RULES
+
+VTA = lt.load_config("vta")
+
+
+def layer() -> tuple[lt.Tensor, list[lt.Tensor]]:
+    data, weights = lt.placeholder((1, 12, 12, 32), "int8", name="data"), lt.placeholder((64, 32), "int8", name="w")
+    flat = lt.reshape(data, (144, 32), name="flat")
+    output = lt.requantise(lt.dense(flat, weights, name="product"), 7, name="output")
+    return output, [data, weights, output]
+
+
+def same(one: lt.Program, other: lt.Program) -> bool:
+    return one.instructions == other.instructions and one.header() == other.header()
+
+
+def counted(monkeypatch) -> list[object]:
+    """What is searched for from here on."""
+    searched: list[object] = []
+    building = import_module("lathe.builder")
+    original = building.autoschedule
+
+    def autoschedule(program, *given, **options):
+        searched.append(program)
+        return original(program, *given, **options)
+
+    monkeypatch.setattr(building, "autoschedule", autoschedule)
+    return searched
+
+
+def test_it_is_the_program_of_the_schedule_found(cache):
+    output, tensors = layer()
+    program = lt.build(output, tensors, VTA, budget=6, cache=cache)
+    found = lt.autoschedule(output, VTA, budget=6, cache=False)
+    assert same(program, lt.build(found, tensors, VTA))
+    assert lt.simulate(program, timing_only=True).cycles == found.cycles
+
+
+def test_a_program_that_is_kept_is_not_built_again(cache, monkeypatch):
+    output, tensors = layer()
+    first = lt.build(output, tensors, VTA, budget=6, cache=cache)
+    searched = counted(monkeypatch)
+    monkeypatch.setattr(import_module("lathe.builder"), "build_compiled", None)
+    again, tensors_again = layer()
+    assert same(lt.build(again, tensors_again, VTA, budget=6, cache=cache), first)
+    assert searched == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": VTA.with_(**{"memory.latency": 64})},
+        {"budget": 5},
+        {"constants": {"w": np.ones((64, 32), np.int8)}},
+        {"check": True},
+        {"cache": False},
+    ],
+    ids=["machine", "budget", "constants", "check", "cache"],
+)
+def test_what_is_kept_is_for_the_very_same(change, cache, monkeypatch):
+    output, tensors = layer()
+    lt.build(output, tensors, VTA, budget=6, cache=cache)
+    searched = counted(monkeypatch)
+    options = {"config": VTA, "budget": 6, "cache": cache, **change}
+    lt.build(output, tensors, options.pop("config"), **options)
+    assert len(searched) == 1
+
+
+def test_bytes_that_have_changed_are_not_taken(cache, monkeypatch):
+    output, tensors = layer()
+    right = lt.build(output, tensors, VTA, budget=6, cache=cache)
+    with sqlite3.connect(cache.path) as connection:
+        ((content,),) = connection.execute("select content from programs").fetchall()
+        connection.execute("update programs set content = ?", (content[:-100] + bytes(100),))
+    searched = counted(monkeypatch)
+    assert same(lt.build(output, tensors, VTA, budget=6, cache=cache), right)
+    assert len(searched) == 1
+
+
+def test_a_digest_does_not_make_a_program(cache):
+    """Bytes that are whole, and no program."""
+    output, tensors = layer()
+    right = lt.build(output, tensors, VTA, budget=6, cache=cache)
+    with sqlite3.connect(cache.path) as connection:
+        ((key,),) = connection.execute("select key from programs").fetchall()
+    cache.write_bytes(key, b"no archive")
+    assert cache.read_bytes(key) == b"no archive"
+    assert same(lt.build(output, tensors, VTA, budget=6, cache=cache), right)
+
+
+def test_programs_are_not_kept_where_there_are_rules_of_the_users(cache, monkeypatch):
+    """What such a rule makes may be different the next time."""
+    output, tensors = layer()
+    lt.build(output, tensors, VTA, budget=6, cache=cache)
+    searched = counted(monkeypatch)
+    monkeypatch.setitem(RULES, "own", RULES["gemm"])
+    lt.build(output, tensors, VTA, budget=6, cache=cache)
+    assert len(searched) == 1
+
+
+def test_a_schedule_begun_by_hand_is_completed_and_not_kept(cache):
+    output, tensors = layer()
+    s = lt.create_schedule(output)
+    s[output].split(s[output].axis[0], factor=16)
+    program = lt.build(s, tensors, VTA, budget=4, cache=cache)
+    assert lt.simulate(program, timing_only=True).cycles > 0
+    assert not cache.path.exists()
+
+
+def test_programs_are_exported_with_their_schedules(cache, tmp_path, monkeypatch):
+    output, tensors = layer()
+    right = lt.build(output, tensors, VTA, budget=6, cache=cache)
+    assert cache.export(tmp_path / "exported.db") == 1
+    other = lt.ScheduleCache(tmp_path / "other.db")
+    other.include(tmp_path / "exported.db")
+    searched = counted(monkeypatch)
+    assert same(lt.build(output, tensors, VTA, budget=6, cache=other), right)
+    assert searched == []
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("budget", [0, -1, 2.5, "many", None, True, False, np.True_])
+def test_a_budget_must_be_a_number_of_candidates(budget, begun):
+    output, tensors = layer()
+    program = lt.create_schedule(output) if begun else output  # nothing is kept of a begun one, nor looked up
+    with pytest.raises(lt.BuildError) as refused:
+        lt.build(program, tensors, VTA, budget=budget)
+    assert str(refused.value) == (
+        f"budget of build must be a number of candidates, at least 1, not {budget!r}. With 1, only the default "
+        "schedule is tried."
+    )
+
+
+def test_the_list_of_tensors_is_checked_before_the_search():
+    output, tensors = layer()
+    with pytest.raises(lt.BuildError, match="tensors"):
+        lt.build(output, tensors[:1], VTA, budget=4)

@@ -1,0 +1,243 @@
+"""The estimate of cycles: what it knows about transfers, held against its own parts."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from lathe.configs import HardwareConfig, load_config
+from lathe.frontend import Tensor, placeholder, placeholders
+from lathe.frontend.operators import conv2d, max_pool2d, requantise
+from lathe.isa import Unit
+from lathe.scheduler import build
+from lathe.scheduler.cost.cost_model import (
+    HANDLING,
+    OperandLoads,
+    TileWork,
+    cycles_with_product,
+    cycles_without_product,
+    least_cycles,
+    load_cycles,
+)
+from lathe.scheduler.layout.dma_footprint import instructions_of
+from lathe.scheduler.layout.physical_layout import PhysicalLayout
+from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+from lathe.scheduler.tiling.problem import Tiling
+from lathe.scheduler.tiling.search import choose_tiling
+from lathe.sim import simulate_program
+
+CONFIG = load_config("vta")
+ROWS = PhysicalLayout((64, 16, 256), VectorLayout(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
+WORK = TileWork(tiles=8, parts=1, steps=10_000, stored=512, planes=1, alone=False)
+LOADS = [OperandLoads(Unit.LOAD, 400.0, 8, True), OperandLoads(Unit.LOAD, 2000.0, 1, True)]
+
+
+def test_a_load_of_whole_rows_takes_its_beats():
+    assert load_cycles(CONFIG, ROWS, 16, (64, 16, 16), 1024) == 1024 * 16 / 8
+
+
+def test_a_load_of_single_elements_waits_for_the_memory():
+    assert load_cycles(CONFIG, ROWS, 16, (64, 1, 16), 64) > 2 * 64 * 16 / 8
+
+
+def test_what_hides_costs_little_and_what_comes_before_the_first_tile_costs_all():
+    base = cycles_with_product(CONFIG, LOADS, WORK)
+    hidden = cycles_with_product(CONFIG, [replace(LOADS[0], times=16), LOADS[1]], WORK)
+    before = cycles_with_product(CONFIG, [LOADS[0], replace(LOADS[1], cycles=2000.0 + 8 * 400)], WORK)
+    assert base < hidden < base + 400
+    assert before > base + 8 * 400
+
+
+@pytest.mark.parametrize(
+    ("loads", "work"),
+    [
+        ([replace(LOADS[0], doubled=False), LOADS[1]], WORK),
+        (LOADS, replace(WORK, alone=True)),
+        (LOADS, replace(WORK, planes=4)),
+        (LOADS, replace(WORK, parts=4)),
+        ([*LOADS, OperandLoads(Unit.COMPUTE, 100.0, 8, True)], WORK),
+    ],
+    ids=["one slot", "no slot for the next result", "planes", "parts", "loads by the compute unit"],
+)
+def test_what_makes_it_longer(loads, work):
+    assert cycles_with_product(CONFIG, loads, work) > cycles_with_product(CONFIG, LOADS, WORK)
+
+
+def test_one_tile_more_costs_less_than_waiting_for_the_memory_once():
+    """What it loads is on its way while the tile before is computed."""
+    slow = CONFIG.with_(**{"memory.latency": 64})
+    one, two = (TileWork(tiles, 1, 1000 // tiles, 64 // tiles, 1, False) for tiles in (1, 2))
+    assert cycles_with_product(slow, [], two) - cycles_with_product(slow, [], one) < 64
+
+
+def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
+    """Behind the first part it has work for its own steps only."""
+    short, long = (TileWork(8, 4, steps, 16, 1, False) for steps in (500, 4000))
+    parts, whole = [OperandLoads(Unit.LOAD, 4000.0, 1, True, parts=4)], [OperandLoads(Unit.LOAD, 4000.0, 1, True)]
+    assert cycles_with_product(CONFIG, parts, short) > 4000 + 7 * 500
+    saved = [
+        cycles_with_product(CONFIG, whole, each) - cycles_with_product(CONFIG, parts, each) for each in (short, long)
+    ]
+    assert saved[0] < 1000 < 2500 < saved[1] <= 3000
+
+
+@pytest.mark.parametrize(
+    ("box", "loads"),
+    [
+        ((64, 16, 256), 1),
+        ((64, 16, 16), 1),
+        ((64, 7, 16), 1),  # rows of seven
+        ((5, 16, 256), 1),  # rows of five times sixteen, one for each block of columns
+        ((5, 7, 16), 1),
+        ((5, 7, 64), 4),
+        ((1, 7, 64), 1),
+    ],
+)
+def test_loads_that_bring_a_box(box, loads):
+    """One for each place that neither adjoins the one before nor is one stride away from it."""
+    assert instructions_of(ROWS, box) == loads
+
+
+def test_many_stores_of_a_tile_wait_for_the_memory():
+    """Some of them wait at one time, and each for an answer: 200 short ones longer than the tile is computed."""
+    slow = CONFIG.with_(**{"memory.latency": 100})
+    one, many = (
+        cycles_with_product(slow, [], replace(WORK, steps=1000, stores=count))
+        for count in (1, 40 * slow.timing.dma_pending)
+    )
+    assert many - one > 7 * (40 * 100 - 1000) - WORK.tiles * 100
+    one, many = (cycles_without_product(slow, [], replace(WORK, steps=10, stores=count)) for count in (1, 200))
+    assert many > one + 8 * 100
+
+
+def test_a_load_in_one_place_waits_for_the_memory_each_time():
+    """Nothing asks for the next one before the last is read."""
+    slow = CONFIG.with_(**{"memory.latency": 100})
+    once, twice = (cycles_with_product(slow, [replace(LOADS[0], doubled=each)], WORK) for each in (False, True))
+    assert once - twice > 7 * (LOADS[0].cycles + 100) - 400
+
+
+def test_what_is_stored_at_the_end_is_less_in_parts():
+    stored = WORK.stored * CONFIG.out_element_bytes / CONFIG.bus_bytes
+    whole, in_parts = (cycles_with_product(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
+    assert 0 < whole - in_parts < stored
+    small = replace(WORK, stored=1)
+    assert cycles_with_product(CONFIG, [], replace(small, ends=True)) == cycles_with_product(CONFIG, [], small)
+
+
+def test_parts_whose_weights_come_ahead_wait_less():
+    parts = replace(WORK, parts=8)
+    assert cycles_with_product(CONFIG, [], replace(parts, advance=True)) < cycles_with_product(CONFIG, [], parts)
+
+
+def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
+    one = [OperandLoads(Unit.COMPUTE, 400.0, 8, True)]
+    for cycles_of in (cycles_with_product, cycles_without_product):
+        more = cycles_of(CONFIG, [replace(one[0], instructions=4)], WORK) - cycles_of(CONFIG, one, WORK)
+        waits = 8 * 3 * (CONFIG.memory.latency + HANDLING)
+        assert waits <= more <= 2 * waits
+
+
+def test_without_a_product_nothing_hides_where_there_is_one_slot():
+    loads = [OperandLoads(Unit.COMPUTE, 400.0, 8, True)]
+    doubled = cycles_without_product(CONFIG, loads, WORK)
+    assert cycles_without_product(CONFIG, [replace(loads[0], doubled=False)], WORK) > doubled
+    assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
+
+
+def test_without_a_product_no_more_latencies_hide_than_there_are_loads():
+    """What several tiles share is loaded, and waited for, once for them: half as much hides in half as many loads."""
+    config, each = CONFIG.with_(**{"memory.shared_bandwidth": False}), OperandLoads(Unit.COMPUTE, 400.0, 8, True)
+    more, fewer = (cycles_without_product(config, [replace(each, times=times)], WORK) for times in (8, 4))
+    assert more - fewer == pytest.approx(4 * 400.0)
+
+
+@pytest.mark.parametrize("cycles_of", [cycles_with_product, cycles_without_product])
+def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of):
+    """Tiles that cannot become cheaper than what has been found are left out by this bound."""
+    generator = Random(0)
+    for _ in range(500):
+        loads = [
+            OperandLoads(unit, generator.choice([0.0, 3.0, 4e4]), generator.randint(1, 60), generator.random() < 0.5)
+            for unit in generator.choices([Unit.LOAD, Unit.LOAD, Unit.COMPUTE], k=generator.randint(0, 3))
+        ]
+        tiles, steps = generator.randint(1, 900), generator.choice([1, 20, 70_000])
+        work = TileWork(
+            tiles, generator.randint(1, 9), steps, generator.randint(1, 2048), generator.choice([1, 4]), False
+        )
+        for each in (work, replace(work, alone=True)):
+            least = least_cycles(CONFIG, tiles, steps, product=cycles_of is cycles_with_product)
+            assert least <= cycles_of(CONFIG, loads, each)
+
+
+def recorded(monkeypatch, output: Tensor, config: HardwareConfig) -> list[Tiling]:
+    """The tilings that are chosen when a program is built."""
+    found = []
+
+    def record(problem):
+        found.append(tiling := choose_tiling(problem))
+        return tiling
+
+    monkeypatch.setattr("lathe.scheduler.passes.tile_and_fuse.choose_tiling", record)
+    build(output, [*placeholders([output]), output], config)
+    return found
+
+
+@pytest.mark.parametrize("machine", ["vta", "lathe16"])
+def test_channels_are_cut_in_parts_without_a_rest(monkeypatch, machine):
+    """Of 128 channels in parts of 48, the first 96 would be one part, and waited for."""
+    data, weights = placeholder((1, 28, 28, 128), "int8", "data"), placeholder((256, 1, 1, 128), "int8", "weights")
+    output = requantise(conv2d(data, weights, stride=2, name="conv"), 8, name="output")
+    found = recorded(monkeypatch, output, load_config(machine).with_(**{"memory.latency": 64}))
+    assert [size for each in found for size in each.reduce_tile.values()]
+    assert not [size for each in found for size in each.reduce_tile.values() if 128 % size]
+
+
+@pytest.mark.parametrize("shape", [(1, 14, 14, 32), (1, 9, 9, 5)])
+def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
+    def tilings() -> list[object]:
+        data = placeholder(shape, "int8", "data")
+        conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
+        found = recorded(monkeypatch, max_pool2d(requantise(conv, 8, name="q"), 3, stride=2, name="output"), CONFIG)
+        return [(each.tile, each.order, each.depth, list(each.level.values()), each.cost) for each in found]
+
+    chosen = tilings()
+    monkeypatch.setattr("lathe.scheduler.tiling.footprint_model.TilingModel.least_cost", lambda *_: 0.0)
+    assert tilings() == chosen
+    assert len(chosen) >= 2
+
+
+def test_a_kernel_is_cut_along_its_rows_where_channels_leave_no_room_for_the_next_part(monkeypatch):
+    """Of weights for 7×7 taps a block of channels takes 196 of 256 elements, and the next one waits for its end."""
+    config = CONFIG.with_(
+        name="narrow", batch=4, block_in=16, block_out=4, inp_buffer_bytes=1 << 18, wgt_buffer_bytes=1 << 14,
+        acc_buffer_bytes=1 << 14, **{"memory.bus_bits": 64, "memory.latency": 64},
+    )  # fmt: skip
+    data, weights = placeholder((3, 14, 17, 128), "int8", "data"), placeholder((128, 7, 7, 32), "int8", "weights")
+    before = requantise(conv2d(data, weights, groups=4, name="conv"), 6, name="before")
+    again = conv2d(before, placeholder((4, 1, 1, 128), "int8", "again"), name="behind")
+    first, *_ = recorded(monkeypatch, requantise(again, 6, name="output"), config)
+    assert [root.name for root in first.reduce_axis.values()] == ["ry"]
+
+
+def test_a_load_with_a_border_waits_for_each_of_its_rows():
+    """Rows of an image adjoin in DRAM, but a LOAD puts padding between them."""
+    wide = CONFIG.with_(**{"memory.bus_bits": 1024, "memory.latency": 64})
+    plain = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024)
+    bordered = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024, bordered=(1,))
+    assert plain == 1024 * 16 / 128
+    assert bordered == 64 * (64 + 4 + 2) / wide.memory.outstanding_reads
+
+
+def test_a_wider_bus_costs_nothing_where_rows_are_short():
+    """Four images for each tile would be fewer loads of weights, but the first tile would wait for all their rows."""
+    sizes = {"inp_buffer_bytes": 65536, "wgt_buffer_bytes": 131072, "acc_buffer_bytes": 4096}
+    blocks = CONFIG.with_(block_in=16, block_out=4, **sizes)
+    data, weights = placeholder((4, 14, 14, 17), "int8", "data"), placeholder((32, 3, 3, 17), "int8", "weights")
+    output = requantise(conv2d(data, weights, stride=3, padding=1), 5, name="output")
+    machines = [blocks.with_(**{"memory.bus_bits": bits, "memory.latency": 64}) for bits in (512, 1024)]
+    narrow, wide = (
+        simulate_program(build(output, [data, weights, output], each), timing_only=True).cycles for each in machines
+    )
+    assert wide <= 1.01 * narrow

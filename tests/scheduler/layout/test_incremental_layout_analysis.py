@@ -1,0 +1,124 @@
+"""Lanes planned again after a change are those of a plan from the beginning, and few stages are heard for them."""
+
+from dataclasses import fields
+
+import pytest
+from random_networks import machines
+from random_operators import OperatorProgram
+from random_programs import Choice
+from random_schedules import any_command, any_schedule
+from seeds import check_each, event, note
+from shares import COMMAND, counted
+
+import lathe as lt
+from lathe.frontend import format_program
+from lathe.scheduler import Schedule, create_schedule
+from lathe.scheduler.layout import layout_assignment
+from lathe.scheduler.layout.match_gemm import GemmMatch
+from lathe.scheduler.passes.pipeline import run_pipeline
+from lathe.scheduler.schedule_ir import def_use, schedule
+from lathe.scheduler.schedule_ir.schedule import ScheduleState
+from lathe.scheduler.schedule_ir.stage import VectorLayout
+
+planned = layout_assignment._Planner.planned
+
+
+def parts(product: GemmMatch | None) -> list[object]:
+    """What a product consists of, to be compared by identity."""
+    return [] if product is None else [getattr(product, each.name) for each in fields(product)]
+
+
+def check_plan(planner: layout_assignment._Planner) -> layout_assignment.LayoutAssignment:
+    """The plan, which must be the one that a planner makes that has seen nothing before."""
+    plan, fresh = planned(planner), planned(layout_assignment._Planner(planner.schedule, planner.config))
+    assert plan.known == fresh.known
+    assert plan.products.keys() == fresh.products.keys()
+    for tensor, product in plan.products.items():
+        both = zip(parts(product), parts(fresh.products[tensor]), strict=True)
+        assert all(one is other for one, other in both), tensor.name
+    event("planned")
+    return plan
+
+
+def check_tables(state: ScheduleState) -> None:
+    """The tables of a state are those that its stages give."""
+    fresh = def_use.DefUseIndex(state.stages)
+    for name in ("makers", "readers", "attached", "order"):
+        assert dict(getattr(state.tables, name)) == dict(getattr(fresh, name)), name
+
+
+def check_programs_of_operators(seed: int) -> None:
+    choice = Choice(seed)
+    config = machines(choice)
+    outputs = OperatorProgram(choice, choice.number(1, 8)).outputs
+    note(f"{config}\n{format_program(outputs)}")
+    run_pipeline(create_schedule(outputs), config, watch=lambda _, each: check_tables(each.state))
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    """Every plan is compared with a fresh one, and the tables of few stages are renewed as those of many are."""
+    monkeypatch.setattr(layout_assignment._Planner, "planned", check_plan)
+    for module in (def_use, schedule):
+        monkeypatch.setattr(module, "MANY", 0)
+
+
+@pytest.mark.usefixtures("checked")
+@pytest.mark.seeds(30, slow=600)
+def test_while_schedules_are_completed(seeds):
+    assert check_each(seeds, check_programs_of_operators)["planned"] > 5 * len(seeds)
+
+
+def check_commands(seed: int) -> None:
+    choice = Choice(seed)
+    config = lt.load_config(choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"]))
+    s: Schedule = any_schedule(choice, 3)
+    for _ in range(12):
+        layout_assignment.assign_layouts(s, config)
+        command = any_command(choice, s)
+        with counted(COMMAND):
+            command.run(s)
+        check_tables(s.state)
+
+
+@pytest.mark.usefixtures("checked")
+@pytest.mark.seeds(30, slow=300)
+def test_while_commands_are_given(seeds):
+    assert check_each(seeds, check_commands)["planned"] > 5 * len(seeds)
+
+
+def test_a_stage_that_is_gone_has_said_nothing():
+    """What it said of another's lanes is forgotten with it."""
+    A, B = (lt.placeholder((16, 16), "int8", name=name) for name in "AB")
+    moved = lt.compute((16, 16), lambda i, j: A[j, i], name="moved")
+    made = lt.matmul(moved, B, transpose_b=True, name="made")
+    config, begun = lt.load_config("vta"), create_schedule(made)
+    edit = layout_assignment.ScheduleView(begun.state)
+    assert moved in layout_assignment.assign_layouts(edit, config).known
+    planner = layout_assignment._Planner(edit, config)
+    planned(planner)
+    assert planner.hearing.lanes[moved] == VectorLayout(None, 1)
+    only = {stage.id: stage.state for stage in begun.stages if stage.tensor is moved}
+    changes = planner.hearing.stages.changed(only)
+    planner.hearing.renew(changes, set())
+    assert not planner.hearing.lanes
+
+
+def heard_while_built(layers: int, monkeypatch) -> int:
+    """How often stages of a chain of products are heard while it is completed."""
+    made = lt.placeholder((16, 16), "int8", name="data")
+    for n in range(layers):
+        weights = lt.placeholder((16, 16), "int8", name=f"w{n}")
+        made = lt.requantise(lt.matmul(made, weights, transpose_b=True, name=f"m{n}"), 6, name=f"r{n}")
+    count, visit = [0], layout_assignment._Planner.visit
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            layout_assignment._Planner, "visit", lambda *args: (count.__setitem__(0, count[0] + 1), visit(*args))[1]
+        )
+        run_pipeline(create_schedule(made), lt.load_config("vta"))
+    return count[0]
+
+
+def test_stages_are_heard_a_number_of_times_that_grows_with_them(monkeypatch):
+    few, many = (heard_while_built(layers, monkeypatch) for layers in (8, 32))
+    assert many < 4.5 * few

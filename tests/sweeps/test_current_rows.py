@@ -1,0 +1,79 @@
+"""Which rows of a store are shown, where files and options have been others before."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from invoked import lathe as run
+
+import lathe as lt
+from lathe.sweeps.current_rows import left_out, present_rows
+from lathe.sweeps.energy import OWN
+from lathe.sweeps.store import StoredRow
+
+SWEEP = (
+    "energy: mine.yaml\nmachine: {clock_mhz: 100, dram: hbm2}\nworkloads:\n  - matmul: {m: 16, n: [16, 32], k: 32}\n"
+)
+
+
+def row(point, run, **columns):
+    return StoredRow(point, 0, "s", "ok", 0.5, {"workload": "relu", "base": "vta", "cycles": 3, **columns}, run=run)
+
+
+def test_of_rows_of_one_name_those_count_that_were_named_last():
+    old, new, other = row("a", 1, energy_pj=2.0), row("b", 2, energy_pj=1.0), row("c", 1, height=4)
+    assert present_rows([old, other, new]) == [other, new]
+    assert present_rows([replace(old, run=3), new]) == [replace(old, run=3)]
+    assert left_out([old, other, new], [other, new]) == "1 row of a file or an option as they were before"
+    assert left_out([old, new], [old, new]) == ""
+
+
+def test_rows_that_no_sweep_has_named_since_an_earlier_version_are_all_there():
+    rows = [row("a", 0, energy_pj=2.0), row("b", 0, energy_pj=1.0)]
+    assert present_rows(rows) == rows
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    (tmp_path / "mine.yaml").write_bytes(OWN.read_bytes())
+    return tmp_path
+
+
+def dearer(folder):
+    """Products that take ten times the energy."""
+    table = yaml.safe_load((folder / "mine.yaml").read_text())
+    table["mac"]["pj"] *= 10
+    (folder / "mine.yaml").write_text(yaml.safe_dump(table))
+
+
+def listed(folder, *options):
+    result = run("results", folder / "r.db", "--json", *options)
+    assert result.exit_code == 0, result.stderr
+    return [(row["n"], row["energy_pj"]) for row in json.loads(result.stdout)]
+
+
+def swept(folder):
+    return [(row["n"], row["energy_pj"]) for row in lt.sweep(folder / "s.yaml", output=folder / "r.db", jobs=1)]
+
+
+def test_fronts_and_lists_are_of_files_as_they_are_now(folder):
+    first = swept(folder)
+    cheap = (folder / "mine.yaml").read_bytes()
+    dearer(folder)
+    second = swept(folder)
+    assert all(new > old for (_, new), (_, old) in zip(second, first, strict=True))
+    assert listed(folder) == second
+    assert listed(folder, "--pareto", "cycles,energy_pj") == second
+    assert sorted(listed(folder, "--all")) == sorted(first + second)
+    told = run("results", folder / "r.db").stdout
+    assert told.endswith("without 2 rows of files or options as they were before: --all lists them, too\n")
+    assert "without" not in run("results", folder / "r.db", "--all").stdout
+    assert run("report", folder / "r.db", "-o", folder / "r.html").exit_code == 0
+    page = (folder / "r.html").read_text()
+    assert "2 points of a sweep" in page
+    assert "2 rows of files or options as they were before" in page
+    (folder / "mine.yaml").write_bytes(cheap)
+    assert swept(folder) == first
+    assert listed(folder) == first
