@@ -1,7 +1,7 @@
-"""ResNet-18's convolutions on `vta` by the schedules that `autoschedule` finds, beside those by default.
+"""ResNet-18's convolutions on `vta` with autotuned schedules, compared with the default schedules.
 
-Cycles of the default schedule and of the quickest of twelve candidates, and the share of the latter that the bound is
-(docs/lower-bound.md). A result is brought to 8 bits by a shift, as in `layers.py`. Outputs are compared with NumPy.
+Cycles of the default schedule and of the fastest of twelve candidates, and the lower bound divided by the latter
+(docs/lower-bound.md). Results are requantised by a shift, as in `layers.py`. Outputs are compared with NumPy.
 
     python benchmarks/autotuned.py [--json]
 """
@@ -23,7 +23,7 @@ BUDGET = 12
 
 
 def figures() -> list[Figure]:
-    """Three rows for each convolution; what is found may not be slower than the default."""
+    """Three figures for each convolution; an autotuned schedule must not be slower than the default."""
     machine, rows = lt.load_config("vta"), []
     for shape in CONVOLUTIONS:
         output, tensors, given = by_shift(shape)

@@ -1,7 +1,8 @@
-"""Three of ResNet-18's convolutions on `vta`, scheduled by hand, beside what is found.
+"""Manual schedules of three of ResNet-18's convolutions on `vta`, as a reference for autotuned ones.
 
-The tiles by hand are the best of some sixty that were tried for each shape: rows, columns, channels, and input channels
-of a part, with the channels' loop outside the tiles' or inside. `python benchmarks/layers.py` prints both.
+The tile sizes are the best of about sixty for each shape: rows, columns, output channels, and the reduction tile of
+input channels, with the channel loop outside or inside the spatial tile loops. `python benchmarks/layers.py` prints
+both.
 """
 
 from typing import NamedTuple
@@ -12,12 +13,12 @@ Shape = tuple[int, int, int, int, int]
 
 
 class Tiles(NamedTuple):
-    """Tiles of a convolution's result, how many input channels are a part, and whether channels come outermost."""
+    """Tile sizes of a convolution's result and of its reduction, and whether the channel loop is outermost."""
 
     rows: int
     columns: int
     channels: int
-    part: int
+    reduction: int
     channels_first: bool
 
 
@@ -29,7 +30,7 @@ BY_HAND: dict[Shape, Tiles] = {
 
 
 def scheduled(output: lt.Tensor, tiles: Tiles) -> lt.Schedule:
-    """The schedule of a requantised convolution in such tiles."""
+    """The schedule of a requantised convolution with given tile sizes."""
     s = lt.create_schedule(output)
     conv = output.computation.reads[0].tensor
     data, weights = (read.tensor for read in conv.computation.reads)
@@ -43,16 +44,16 @@ def scheduled(output: lt.Tensor, tiles: Tiles) -> lt.Schedule:
     s[output].reorder(n, *outer, row, column, channel)
     for tensor in (made, conv):
         s[tensor].compute_at(s[output], outer[-1])
-    part, inner = s[conv].split("rc", factor=tiles.part)
-    s[conv].reorder(part, *s[conv].axis, "ry", "rx", inner)
+    reduction, inner = s[conv].split("rc", factor=tiles.reduction)
+    s[conv].reorder(reduction, *s[conv].axis, "ry", "rx", inner)
     loaded = data
     if data.computation is None:
         loaded = s.cache_read(data, "inp", [conv])
     else:
         s[data].set_scope("inp")
-    s[loaded].compute_at(s[conv], part)
+    s[loaded].compute_at(s[conv], reduction)
     if tiles.channels_first:
         s[kernel].compute_at(s[output], channels)
     else:
-        s[kernel].compute_at(s[conv], part)
+        s[kernel].compute_at(s[conv], reduction)
     return s

@@ -1,8 +1,8 @@
-"""How builds and counts grow with a program, on `vta`: longer chains, whole networks, long products, large extents.
+"""Scaling of compile time and instance counting on `vta`: long chains, whole networks, large matmuls, large extents.
 
     python benchmarks/compile_time.py [--json]
 
-Each row is built or counted once; its figure is the time of the processor that this takes.
+Each row is compiled or counted once, and measured in CPU time.
 """
 
 import sys
@@ -18,19 +18,19 @@ import lathe as lt
 from lathe.frontend import placeholders
 
 CHAINS = {8: None, 16: None, 32: None, 64: 6.0, 128: None, 256: None}
-"""How many convolutions, and at most how many seconds."""
+"""The number of convolutions, and the limit in seconds."""
 BLOCKS = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
-"""VGG-19's convolutions and their channels, with a pool between two blocks: Simonyan and Zisserman, 2014, table 1."""
+"""Convolutions and channels of each block of VGG-19, with pooling between blocks (Simonyan and Zisserman, 2014)."""
 
 
 def requantised(data: lt.Tensor, channels: int, number: int) -> lt.Tensor:
-    """A 3×3 convolution, back in int8."""
+    """A 3×3 convolution, requantised to int8."""
     weights = lt.placeholder((channels, 3, 3, data.shape[-1]), "int8", name=f"w{number}")
     return lt.requantise(lt.conv2d(data, weights, padding=1, name=f"conv{number}"), 8, name=f"out{number}")
 
 
 def chain(length: int) -> lt.Tensor:
-    """Convolutions of 14×14, 64 channels to 64, one after the other."""
+    """A chain of 14×14 convolutions, 64 channels to 64."""
     data = lt.placeholder((1, 14, 14, 64), "int8", name="data")
     for number in range(length):
         data = requantised(data, 64, number)
@@ -38,7 +38,7 @@ def chain(length: int) -> lt.Tensor:
 
 
 def residual_blocks(number: int) -> lt.Tensor:
-    """Blocks of two such convolutions each, whose result is added to what they begin with."""
+    """Residual blocks of two such convolutions each."""
     data = lt.placeholder((1, 14, 14, 64), "int8", name="data")
     for block in range(number):
         made = requantised(requantised(data, 64, 2 * block), 64, 2 * block + 1)
@@ -47,7 +47,7 @@ def residual_blocks(number: int) -> lt.Tensor:
 
 
 def sixteen_convolutions(size: int = 224) -> lt.Tensor:
-    """The convolutions and pools of VGG-19 up to where its dense layers begin."""
+    """VGG-19 without its dense layers."""
     data, number = lt.placeholder((1, size, size, 3), "int8", name="data"), 0
     for block, (count, channels) in enumerate(BLOCKS):
         if block:
@@ -57,14 +57,14 @@ def sixteen_convolutions(size: int = 224) -> lt.Tensor:
     return data
 
 
-def product(size: int) -> lt.Tensor:
-    """A product of square matrices, requantised."""
+def square_matmul(size: int) -> lt.Tensor:
+    """A requantised matmul of square matrices."""
     a, b = (lt.placeholder((size, size), "int8", name=name) for name in ("A", "B"))
     return lt.requantise(lt.matmul(a, b, transpose_b=True, name="C"), 8, name="D")
 
 
 def tiled(images: int, size: int, channels: int, halo: int) -> lt.Schedule:
-    """Two stages of which the first is computed at the second's tiles of 28×28; ``halo`` more rows and columns each."""
+    """Two stages, the first computed at 28×28 tiles of the second; ``halo``: extra rows and columns of each tile."""
     A = lt.placeholder((images, size + halo, size + halo, channels), "int8", name="A")
     P = lt.compute(A.shape, lambda n, y, x, c: A[n, y, x, c] >> 1, name="P")
     C = lt.compute(
@@ -79,8 +79,8 @@ def tiled(images: int, size: int, channels: int, halo: int) -> lt.Schedule:
     return s
 
 
-def once(work: Callable[[], object]) -> float:
-    """Seconds of the processor."""
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """The CPU time of one call in seconds."""
     start = process_time()
     work()
     return process_time() - start
@@ -91,9 +91,9 @@ def main() -> None:
     config = lt.load_config("vta")
 
     def built(output: lt.Tensor) -> float:
-        return once(lambda: lt.build(output, [*placeholders(output), output], config))
+        return cpu_seconds(lambda: lt.build(output, [*placeholders(output), output], config))
 
-    built(chain(1))  # what is loaded late
+    built(chain(1))  # imports modules that are loaded lazily
     figures: list[Figure] = []
 
     def row(name: str, seconds: float, limit: float | None) -> None:
@@ -104,11 +104,11 @@ def main() -> None:
     for number in (16, 64):
         row(f"{number} residual blocks", built(residual_blocks(number)), None)
     row("sixteen convolutions and four pools", built(sixteen_convolutions()), 12)
-    row("product of 4096^3", built(product(4096)), 10)
+    row("product of 4096^3", built(square_matmul(4096)), 10)
     for halo in (0, 2):
         for images, size, channels in ((1, 56, 16), (64, 224, 64), (64, 1792, 64)):
             s = tiled(images, size, channels, halo)
-            row(f"count, {images}×{size}×{size}×{channels} in tiles, {halo} rows shared", once(s.count), 0.5)
+            row(f"count, {images}×{size}×{size}×{channels} in tiles, {halo} rows shared", cpu_seconds(s.count), 0.5)
     report(figures, __doc__ or "")
 
 

@@ -1,7 +1,7 @@
-"""Depthwise 3×3 convolutions of MobileNet v2 (Sandler et al., 2018) on `lathe16`: cycles, work and bytes.
+"""Depthwise 3×3 convolutions of MobileNet v2 (Sandler et al., 2018) on `lathe16`: cycles, GEMM operations and bytes.
 
 Each is built with the default schedule for an ideal memory (latency 0), with biases and requantised per channel by the
-instruction RESCALE, and compared with NumPy. The same with a shift for all channels takes the ALU, in six steps.
+instruction RESCALE, and compared with NumPy. With one shift for all channels, the ALU requantises in six operations.
 
     python benchmarks/depthwise.py [--json]
 """
@@ -54,7 +54,7 @@ def measured(output: lt.Tensor, tensors: list[lt.Tensor], machine: lt.HardwareCo
 
 
 def with_rescale(machine: lt.HardwareConfig) -> lt.HardwareConfig:
-    """The machine with RESCALE, if it has none."""
+    """The machine, with the extension rescale added if missing."""
     if "rescale" in machine.extensions:
         return machine
     return machine.with_(extensions=(*machine.extensions, "rescale"), par_buffer_bytes=32768)

@@ -1,12 +1,12 @@
-"""Random pairs of program and machine, by the default schedule, against their bound (docs/lower-bound.md).
+"""Cycles of the default schedule relative to the lower bound (docs/lower-bound.md), for random programs and machines.
 
-Programs: convolutions of any stride, dilation and groups, depthwise and transposed ones, products, pooling, additions,
+Programs: convolutions with any stride, dilation and groups, depthwise and transposed ones, matmuls, pooling, additions,
 chains of up to four with residuals, in odd sizes, for 1 to 8 images. Machines: a batch of 1 to 4, blocks of 4 to 32,
-small to large scratchpads, buses, latencies of 0 to 200. A pair counts if its bound is between 10,000 and 400,000
-cycles, and its layers fit: with what they move by the best tilings into half of each scratchpad (`random_pairs.py`),
-the bound is at most 1.25 times as high. Outputs are compared with NumPy; `share` is bound by cycles. With `--budget`
-the schedules are searched for among so many candidates. With `--others`, so many pairs besides that do not count: they
-have to be right, and are told beside the bound that knows the sizes of scratchpads.
+small to large scratchpads, several buses, latencies of 0 to 200. A pair qualifies if its lower bound is between 10,000
+and 400,000 cycles, and at most 1.25 times as high with the DRAM traffic of the best tilings into half of each
+scratchpad (`random_pairs.py`). Outputs are compared with NumPy; `share` is the lower bound divided by cycles. With
+`--budget` schedules are autotuned with that many candidates. `--others` is a number of pairs that do not qualify: they
+must be correct, and are also compared with the lower bound that includes the sizes of scratchpads.
 
     python benchmarks/distance_to_bound.py [--pairs N] [--others N] [--first SEED] [--worst N] [--rtl N] [--budget N]
     [--json]
@@ -36,7 +36,7 @@ MOST_TRAFFIC = 1.25
 
 @dataclass(frozen=True)
 class Pair:
-    """What came of a pair."""
+    """The measurement of a pair; ``sized`` is the lower bound that includes the sizes of scratchpads."""
 
     seed: int
     layers: str
@@ -50,14 +50,14 @@ class Pair:
 
     @property
     def share(self) -> float:
-        """The part of the cycles that the bound is."""
+        """The lower bound divided by the cycles."""
         return self.bound / self.cycles if self.cycles else 0.0
 
 
 def measured(seed: int, hardware: bool, budget: int, *, counting: bool, others: bool) -> Pair | None:
-    """A pair, built and run; None where one that counts, or one that does not, is not wanted.
+    """Build and run a pair; None if it qualifies but not ``counting``, or does not qualify but not ``others``.
 
-    Raises AssertionError where an output is wrong.
+    Raises AssertionError if an output is wrong.
     """
     random = Random(seed)
     made, config = program(random), machine(random)
@@ -91,7 +91,7 @@ def measured(seed: int, hardware: bool, budget: int, *, counting: bool, others: 
 
 
 def figures(pairs: list[Pair]) -> list[Figure]:
-    """The shares of all pairs: the least, the median, and all cycles together."""
+    """The minimum and median share of all pairs, and the share of their total cycles."""
     shares = sorted(pair.share for pair in pairs)
     weighted = sum(pair.bound for pair in pairs) / sum(pair.cycles for pair in pairs)
     return [
@@ -104,7 +104,7 @@ def figures(pairs: list[Pair]) -> list[Figure]:
 
 
 def figures_of_others(pairs: list[Pair]) -> list[Figure]:
-    """Of pairs that do not count, all of which are right: the bound that knows sizes, and the other, by cycles."""
+    """The shares of pairs that do not qualify, for the lower bounds with and without the sizes of scratchpads."""
     cycles = sum(pair.cycles for pair in pairs)
     return [
         Figure("other pairs, equal to NumPy", len(pairs), ""),
@@ -116,23 +116,23 @@ def figures_of_others(pairs: list[Pair]) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=300, help="how many pairs")
-    parser.add_argument("--others", type=int, default=0, help="how many pairs besides that do not count")
+    parser.add_argument("--pairs", type=int, default=300, help="the number of pairs")
+    parser.add_argument("--others", type=int, default=0, help="the number of additional pairs that do not qualify")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--worst", type=int, default=10, help="how many of the worst are told")
-    parser.add_argument("--rtl", type=int, default=0, help="how many run on the RTL, too")
-    parser.add_argument("--budget", type=int, default=1, help="candidates to search among; 1 is the default schedule")
+    parser.add_argument("--worst", type=int, default=10, help="the number of worst pairs to print")
+    parser.add_argument("--rtl", type=int, default=0, help="the number of pairs to run on the RTL, too")
+    parser.add_argument("--budget", type=int, default=1, help="candidates of the autotuner; 1 is the default schedule")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     pairs: list[Pair] = []
     others: list[Pair] = []
     seed = given.first
     while len(pairs) < given.pairs or len(others) < given.others:
-        wanted = {"counting": len(pairs) < given.pairs, "others": len(others) < given.others}
+        needed = {"counting": len(pairs) < given.pairs, "others": len(others) < given.others}
         try:
-            pair = measured(seed, wanted["counting"] and len(pairs) < given.rtl, given.budget, **wanted)
+            pair = measured(seed, needed["counting"] and len(pairs) < given.rtl, given.budget, **needed)
         except lt.LatheError as error:
-            print(f"seed {seed} is refused: {error}", file=sys.stderr)
+            print(f"seed {seed} fails to compile: {error}", file=sys.stderr)
             pair = None
         if pair is not None:
             (pairs if pair.counts else others).append(pair)

@@ -1,8 +1,8 @@
-"""Speed from tensor program to cycles, on a 56×56×64→64 convolution (3×3, padding 1) on `vta`.
+"""Speed of compilation and simulation for a 56×56×64→64 convolution (3×3, padding 1) on `vta`.
 
     python benchmarks/end_to_end.py [--json]
 
-Without arguments it needs nothing but Lathe.
+It requires no packages besides Lathe.
 """
 
 import resource
@@ -17,7 +17,7 @@ from figures import Figure, at_least, at_most, one_core, report, seconds
 
 import lathe as lt
 
-# VTA's own functional simulator (C++), on one core of a machine like this: tile operations per second on this layer.
+# VTA's functional simulator (C++), on one core of a comparable computer: tile operations per second on this layer.
 VTA_FSIM_OPERATIONS = 27e6
 VTA_COMPILER_SECONDS = 0.045
 
@@ -30,7 +30,7 @@ def convolution() -> tuple[lt.Tensor, list[lt.Tensor]]:
 
 
 def by_hand(output: lt.Tensor) -> lt.Schedule:
-    """A given schedule: tiles of 7 rows, all output channels, one block of input channels at a time."""
+    """A manual schedule: tiles of 7 rows, all output channels, one block of input channels at a time."""
     data_read, weights_read = output.computation.reads[0].tensor.computation.reads
     product = output.computation.reads[0].tensor
     padded, weights = data_read.tensor, weights_read.tensor

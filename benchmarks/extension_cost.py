@@ -1,16 +1,15 @@
-"""The price list of the machine's extensions: what each saves, and what it costs in an FPGA.
+"""The benefit of each extension of the machine in cycles, and its cost on an FPGA.
 
-Cycles are those of the convolutions of ResNet-18 (He et al., 2015) and the share of them in which the matrix core
-multiplies, on `vta` with an ideal memory (latency 0), as it is, with each extension alone, and with all of them;
-default schedules, every output compared with NumPy. A result is brought to 8 bits with one shift for all channels;
-where there is `rescale`, with a bias and a factor for each channel and ReLU, which is more, and where there is
-`rescale_add`, with a shortcut added, which is compared with a shift, an addition and ReLU on the ALU. The same is told
-of a depthwise 3×3 over 112×112×96. `lookup` saves nothing of these; it is told what a table for 56×56×64 values takes,
-which no machine without it does.
+Cycles, and the share of them in which the matrix core multiplies, are those of ResNet-18's convolutions (He et al.,
+2015) on `vta` with an ideal memory (latency 0): the plain machine, each extension alone, and all of them; with default
+schedules, every output compared with NumPy. Results are requantised with one shift for all channels; with `rescale`,
+with a bias and a factor per channel and ReLU; with `rescale_add`, with a shortcut, which is compared with a shift, an
+addition and ReLU on the ALU. The same is measured for a depthwise 3×3 over 112×112×96. `lookup` does not speed these
+up; its figure is the cycles of a table for 56×56×64 values, which is impossible without it.
 
-Cells and clock are those of `tiny`, as it is and with each extension alone (and `rescale`, where that needs it), on an
-LFE5U-45F of speed grade 6, the clock being the median of three placements. They take two hours the first time, and are
-kept in the cache (extra `fit`).
+Cells and clock are those of `tiny`, plain and with each extension alone (and `rescale`, if required), on an LFE5U-45F
+of speed grade 6; the clock is the median of three placements. They take two hours the first time, and are cached
+(extra `fit`).
 
     python benchmarks/extension_cost.py [--json] [--cycles]
 """
@@ -37,14 +36,14 @@ from lathe.frontend.expr.nodes import Axis
 from lathe.rtl.fit import fit
 
 SEEDS = (1, 2, 3)
-# What the clock of `tiny` must be, in MHz.
+# The target clock of `tiny`, in MHz.
 CLOCK = 70
 ELEMENTS = 128
-"""Elements of parameters, at most: as many channels as ResNet-18 has, with a pair of rows for each."""
+"""Vectors of parameters, at most: enough for all channels of ResNet-18, two rows each."""
 
 
 def variant(plain: lt.HardwareConfig, *names: str) -> lt.HardwareConfig:
-    """A machine with some extensions, what these need, and an ideal memory."""
+    """A machine with some extensions, and the extensions and scratchpads that they require."""
     needed = {RESCALE} if {RESCALE_ADD, LOOKUP} & set(names) else set()
     par = min(ELEMENTS, plain.wgt_depth) * plain.par_element_bytes if needed or RESCALE in names else 0
     lut = TABLE_ELEMENTS * plain.lut_element_bytes if LOOKUP in names else 0
@@ -53,12 +52,12 @@ def variant(plain: lt.HardwareConfig, *names: str) -> lt.HardwareConfig:
 
 
 def only(plain: lt.HardwareConfig, which: str) -> lt.HardwareConfig:
-    """The plain machine, or one with a single extension."""
+    """The plain machine, or the machine with a single extension."""
     return plain if which == "plain" else variant(plain, which)
 
 
 def shortcut_by_shift(shape: tuple[int, int, int, int, int]) -> tuple[lt.Tensor, list[lt.Tensor]]:
-    """A convolution, shifted, with a shortcut added and ReLU, by the ALU."""
+    """A convolution with a shift, the addition of a shortcut, and ReLU, on the ALU."""
     output, (data, weights, _) = convolution(*shape)
     conv = output.computation.reads[0].tensor
     shortcut = lt.placeholder(conv.shape, "int8", name="shortcut")
@@ -72,9 +71,9 @@ def shortcut_by_shift(shape: tuple[int, int, int, int, int]) -> tuple[lt.Tensor,
 
 
 BY_SHIFT = ("plain", *(each for each in EXTENSIONS if each not in (RESCALE, RESCALE_ADD, LOOKUP)))
-"""The plain machine, and extensions with which a result is brought to 8 bits as without."""
+"""The plain machine, and extensions that do not change the requantisation."""
 PER_CHANNEL = {RESCALE: (RESCALE,), "all": tuple(EXTENSIONS)}
-"""Machines with a bias and a factor for each channel."""
+"""Machines that requantise with a bias and a factor per channel."""
 DEPTHWISE = (112, 96, 1)
 
 
@@ -90,7 +89,7 @@ def random_bytes(tensors: list[lt.Tensor]) -> dict[str, Any]:
 
 
 def savings(name: str, taken: dict[str, lt.Result]) -> list[Figure]:
-    """What each machine takes or saves of a layer."""
+    """The cycles of a layer on the plain and full machine, and the cycles that each extension saves."""
     figures = []
     for which, result in taken.items():
         if which in ("plain", "all"):

@@ -1,4 +1,4 @@
-"""The form that every benchmark prints: a table, or with --json a list of {name, value, unit, target, met}."""
+"""The output format of all benchmarks: a table, or with --json a list of {name, value, unit, target, met}."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from time import perf_counter
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value; ``target`` says what it should be, as text, and ``met`` whether it is (None: no target)."""
+    """One measured value; ``target`` as text, and whether it is ``met`` (None: no target)."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ def at_most(name: str, value: float, unit: str, limit: float) -> Figure:
 
 
 def seconds(work: Callable[[], object], runs: int = 5) -> float:
-    """The median time of a few runs, after one that is not counted."""
+    """The median time of some runs, after a warm-up run."""
     work()
     times = []
     for _ in range(runs):
@@ -40,13 +40,13 @@ def seconds(work: Callable[[], object], runs: int = 5) -> float:
 
 
 def one_core() -> None:
-    """Keep this process on one core, as the targets ask."""
+    """Pin this process to one core, as the targets assume."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def report(figures: list[Figure], description: str) -> None:
-    """Print figures as the command line asks; called last by every benchmark."""
+    """Print figures in the format that the command line selects; called last by a benchmark."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     show(figures, as_json=parser.parse_args().json)

@@ -1,4 +1,4 @@
-"""How long the processes of a sweep are there after Ctrl-C: a sweep of small convolutions, stopped while it runs."""
+"""The time until all processes of a sweep have ended after Ctrl-C, for a sweep of small convolutions."""
 
 import os
 import signal
@@ -19,12 +19,12 @@ workloads:
 """
 MARK = "LATHE_BENCHMARK_OF_INTERRUPTION"
 MEASURED = 4
-"""So many points are measured before the sweep is stopped."""
+"""The number of points that are measured before the sweep is stopped."""
 PROCESSES = Path("/proc")
 
 
 def seconds_after_interruption(runs: int = 3) -> float:
-    """The longest of some runs, in seconds from Ctrl-C until no process of the sweep is left. Needs /proc."""
+    """The maximum over some runs of the seconds from Ctrl-C until all processes have ended. Requires /proc."""
     return max(_seconds() for _ in range(runs))
 
 
@@ -45,7 +45,7 @@ def _seconds() -> float:
         assert driver.poll() is None, "the sweep ended before it was stopped"
         begin = time.perf_counter()
         os.killpg(driver.pid, signal.SIGINT)
-        while driver.poll() is None or _left(folder):
+        while driver.poll() is None or _is_running(folder):
             time.sleep(0.01)
         return time.perf_counter() - begin
 
@@ -54,12 +54,12 @@ def _rows(store: Path) -> int:
     try:
         with reading_store(store) as opened:
             return len(opened.rows())
-    except SweepError:  # it has not been made yet
+    except SweepError:  # not created yet
         return 0
 
 
-def _left(folder: str) -> bool:
-    """Whether a process of the sweep is there, whoever is its parent."""
+def _is_running(folder: str) -> bool:
+    """Whether any process of the sweep is running, including orphans."""
     sign = f"{MARK}={folder}".encode()
     for path in PROCESSES.glob("[0-9]*"):
         try:

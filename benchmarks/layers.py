@@ -1,12 +1,12 @@
-"""ResNet-18's convolutions (He et al., 2015) by the default schedule, against their bound (docs/lower-bound.md).
+"""ResNet-18's convolutions (He et al., 2015) with default schedules, relative to their lower bound on cycles.
 
-Its eleven shapes on `vta`, brought to 8 bits by a shift and clipped, and on `lathe16`, by a bias and a factor for each
-channel: cycles with a memory latency of 0 and of 64 cycles, and the share of them that the bound is. `all` is the sum
-of the bounds by the sum of the cycles. `data` is what passes the border to DRAM, without instructions and micro-ops,
-of the ten shapes that TVM's published schedules for VTA are for. Every output is compared with NumPy.
+Its eleven shapes on `vta`, requantised by a shift and clipped, and on `lathe16`, by a bias and a factor per channel:
+cycles with a memory latency of 0 and of 64 cycles, and the lower bound (docs/lower-bound.md) divided by them. `all` is
+the sum of the bounds divided by the sum of the cycles. `data` is the DRAM traffic, without instructions and micro-ops,
+of the ten shapes with published TVM schedules for VTA. Every output is compared with NumPy.
 
-Beside them: three shapes on `vta`, latency 0, by hand (`by_hand.py`) and by a search of 24 candidates; products on
-`lathe16` (`products.py`); what builds take, on one core; and published figures, which have no target.
+In addition: three shapes on `vta`, latency 0, with manual schedules (`by_hand.py`) and autotuned with 24 candidates;
+matmuls on `lathe16` (`products.py`); compile times on one core; and published figures, which have no target.
 
     python benchmarks/layers.py [--json]
 """
@@ -29,25 +29,25 @@ from quantised import CONVOLUTIONS, layer, name_of
 import lathe as lt
 
 LEAST = {0: (0.93, 0.97), 64: (0.91, 0.95)}
-"""By latency, the share of the bound that is wanted of each, and of all together."""
+"""By latency, the target share of the bound for each shape, and for all together."""
 MOST_DATA = 7.6e6
-"""Bytes of data that are wanted at most, of the ten."""
+"""The target for the DRAM traffic of the ten shapes, in bytes."""
 NOT_PUBLISHED = (56, 64, 64, 1, 1)
-"""The shape that TVM's tables of ResNet-18 on VTA have not."""
+"""The shape that is not in TVM's tables of ResNet-18 on VTA."""
 OF_INSTRUCTIONS = ("instructions", "uop")
 
 OF_TVM = 8.98
-"""MB of the ten by TVM's tuned schedules for VTA."""
+"""DRAM traffic of the ten shapes with TVM's tuned schedules for VTA, in MB."""
 BUDGET = 24
 BEATEN = 1.01
-"""How many times the cycles by hand a search may take."""
+"""The maximum ratio of autotuned cycles to those of manual schedules."""
 RUNS = 3
 
 Shape = tuple[int, int, int, int, int]
 
 
 class Measured(NamedTuple):
-    """What came of a shape on a machine."""
+    """The measurement of a shape on a machine."""
 
     cycles: int
     bound: lt.Bound
@@ -55,12 +55,12 @@ class Measured(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the cycles that the bound is."""
+        """The lower bound divided by the cycles."""
         return self.bound.cycles / self.cycles
 
 
 def by_shift(shape: Shape) -> tuple[lt.Tensor, list[lt.Tensor], dict[str, Any]]:
-    """The output, inputs and output, and values of the inputs: a shift for all channels, and values from 0 on."""
+    """The output, all tensors, and input values of a convolution with one shift for all channels, clipped at 0."""
     pixels, channels, filters, kernel, stride = shape
     generator = np.random.default_rng(0)
     data = lt.placeholder((1, pixels, pixels, channels), "int8", name="data")
@@ -72,7 +72,7 @@ def by_shift(shape: Shape) -> tuple[lt.Tensor, list[lt.Tensor], dict[str, Any]]:
 
 
 def by_factors(shape: Shape) -> tuple[lt.Tensor, list[lt.Tensor], dict[str, Any]]:
-    """The same with a bias and a factor for each channel."""
+    """The same with a bias and a factor per channel."""
     output, tensors, given, _ = layer(shape, added=False)
     return output, tensors, given
 
@@ -81,7 +81,7 @@ LAYERS = {"vta": by_shift, "lathe16": by_factors}
 
 
 def measured(shape: Shape, name: str, latency: int) -> Measured:
-    """A shape on the machine of a name, with this latency of the memory."""
+    """Measure a shape on a shipped machine with a given memory latency."""
     machine = lt.load_config(name).with_(**{"memory.latency": latency})
     output, tensors, given = LAYERS[name](shape)
     result = lt.simulate(lt.build(output, tensors, machine), given, trace=False)
@@ -92,7 +92,7 @@ def measured(shape: Shape, name: str, latency: int) -> Measured:
 
 
 def figures_of(name: str, latency: int) -> list[Figure]:
-    """All figures of a machine with this latency."""
+    """All figures of a machine with a given memory latency."""
     each, together = LEAST[latency]
     where = f"{name}, latency {latency}"
     found = {shape: measured(shape, name, latency) for shape in CONVOLUTIONS}
@@ -112,8 +112,8 @@ def figures_of(name: str, latency: int) -> list[Figure]:
     return figures
 
 
-def beside_hand() -> list[Figure]:
-    """Three shapes by hand, by default, and by a search."""
+def manual_schedule_figures() -> list[Figure]:
+    """Three shapes with manual, default and autotuned schedules."""
     config = lt.load_config("vta").with_(**{"memory.latency": 0})
     figures = []
     for shape, tiles in BY_HAND.items():
@@ -127,8 +127,8 @@ def beside_hand() -> list[Figure]:
     return figures
 
 
-def of_products() -> list[Figure]:
-    """Square products, and sixteen small ones."""
+def matmul_figures() -> list[Figure]:
+    """Square matmuls, and sixteen small ones."""
     figures = []
     for size in products.SIZES:
         taken, share = products.square(size)
@@ -140,8 +140,8 @@ def of_products() -> list[Figure]:
     return figures
 
 
-def of_builds() -> list[Figure]:
-    """Seconds of builds, of which one convolution's are those of 56×56, 64 to 64, 3×3 on `vta`."""
+def build_figures() -> list[Figure]:
+    """Compile times in seconds on `vta`; "one convolution" is 56×56, 64 to 64, 3×3."""
     config = lt.load_config("vta")
     output, tensors, _ = by_shift((56, 64, 64, 3, 1))
     known = scheduled(output, BY_HAND[56, 64, 64, 3, 1])
@@ -149,7 +149,7 @@ def of_builds() -> list[Figure]:
         cache = lt.ScheduleCache(Path(folder) / "schedules.db")
         searched = seconds(lambda: lt.build(output, tensors, config, budget=8, cache=False), RUNS)
         lt.build(output, tensors, config, budget=8, cache=cache)
-        kept = seconds(lambda: lt.build(output, tensors, config, budget=8, cache=cache), RUNS)
+        cached = seconds(lambda: lt.build(output, tensors, config, budget=8, cache=cache), RUNS)
     last = sixteen_convolutions()
     default = seconds(lambda: lt.build(output, tensors, config), RUNS)
     given = seconds(lambda: lt.build(known, tensors, config), RUNS)
@@ -157,7 +157,7 @@ def of_builds() -> list[Figure]:
     return [
         at_most("build: one convolution, default", default, "s", 0.8),
         at_most("build: one convolution, 8 candidates", searched, "s", 3),
-        at_most("build: one convolution, from the cache", kept, "s", 0.03),
+        at_most("build: one convolution, from the cache", cached, "s", 0.03),
         at_most("build: one convolution, schedule given", given, "s", 0.1),
         Figure("published: the same by VTA's C++ compiler", 0.045, "s"),
         at_most(
@@ -173,7 +173,7 @@ def main() -> None:
     one_core()
     figures = [figure for name in LAYERS for latency in LEAST for figure in figures_of(name, latency)]
     figures.append(Figure("published: vta, data of ten, TVM's tuned schedules", OF_TVM, "MB"))
-    figures += [*beside_hand(), *of_products(), *of_builds()]
+    figures += [*manual_schedule_figures(), *matmul_figures(), *build_figures()]
     report(figures, __doc__ or "")
 
 

@@ -1,8 +1,8 @@
-"""Whether a better machine ever costs cycles: random programs with twice a scratchpad, half the latency, twice the bus.
+"""Monotonicity: whether doubling a scratchpad or the bus, or halving the latency, slows random programs down.
 
-Twenty pairs of program and machine of `distance_to_bound.py`, each on its machine and on those that have more of one
-resource and are legal, with the default schedule, or with a search of so many candidates. A row for each pair: by
-how much the worst of its better machines is slower.
+Twenty pairs of program and machine of `distance_to_bound.py`, each on its machine and on valid machines with more of
+one resource, with the default schedule, or autotuned with `--budget` candidates. A row for each pair: the relative
+slowdown on the worst of its better machines.
 
     python benchmarks/monotonicity.py [--pairs N] [--budget N] [--json]
 """
@@ -23,11 +23,11 @@ import lathe as lt
 from lathe.frontend import placeholders
 
 MOST = 0.01
-"""The part of the cycles that more of a resource may cost."""
+"""The maximum relative slowdown with more of a resource."""
 
 
 def better(config: lt.HardwareConfig) -> Iterator[tuple[str, lt.HardwareConfig]]:
-    """The legal machines that have more of one resource."""
+    """The valid machines with more of one resource."""
     memory = config.memory
     changes = {f"twice the {name}": {f"{name}_buffer_bytes": 2 * getattr(config, f"{name}_buffer_bytes")}
                for name in ("inp", "wgt", "acc", "uop")}  # fmt: skip
@@ -47,7 +47,7 @@ def cycles(output: lt.Tensor, config: lt.HardwareConfig, budget: int) -> int:
 
 
 def pairs(count: int) -> Iterator[tuple[int, lt.Tensor, lt.HardwareConfig]]:
-    """So many pairs that count, as in `distance_to_bound.py`, by their seeds."""
+    """The first pairs that qualify as in `distance_to_bound.py`, with their seeds."""
     seed = -1
     while count:
         seed += 1
@@ -62,8 +62,8 @@ def pairs(count: int) -> Iterator[tuple[int, lt.Tensor, lt.HardwareConfig]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=20, help="how many pairs")
-    parser.add_argument("--budget", type=int, default=1, help="how many schedules are tried for each machine")
+    parser.add_argument("--pairs", type=int, default=20, help="the number of pairs")
+    parser.add_argument("--budget", type=int, default=1, help="the number of schedules to try for each machine")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     figures: list[Figure] = []

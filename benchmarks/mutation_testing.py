@@ -1,21 +1,20 @@
-"""Faults, planted one at a time, and which of the nets catches them.
+"""Mutation testing: faults, planted one at a time, and which of several kinds of checks ("nets") catch them.
 
     python benchmarks/mutation_testing.py [--json] [--kind KIND] [--only TEXT]
 
-A fault is a change of a few characters in one function, as a mistake of a programmer would be. While it is there, what
-the tests look at is looked at: a net has caught it when something differs. Each fault must be caught by one net at
-least, or say why it does no harm. Rows have the keys of every benchmark's and one for each net, with what it caught the
-fault on.
+A fault changes a few characters of one function, like a programmer's mistake. A net catches it if its comparison
+differs. Each fault must be caught by at least one net, or state why it is harmless. Rows have the keys of all
+benchmarks and one for each net, with the case on which it caught the fault.
 
-Faults of the simulator meet the RTL as it should be, and faults of the RTL the simulator, on random streams and on
-compiled programs, on `tiny` with sums that begin. The nets: memory, tokens, cycles, trace (start, end and cause of each
-instruction), counters, fault (code and cycle of the machine's fault), bus (the RTL broke a rule of AXI4, or never
-ends), crash (an exception), and values (the outputs of compiled programs against NumPy). The verifier looks at
-programs, which such faults leave as they are.
+Faults of the simulator are compared with the correct RTL, and faults of the RTL with the correct simulator, on random
+streams and compiled programs, on `tiny` with `gemm_begin`. The nets: memory, tokens, cycles, trace (start, end and
+cause of each instruction), counters, fault (code and cycle of the machine's fault), bus (the RTL violates AXI4, or does
+not terminate), crash (an exception), and values (the outputs of compiled programs against NumPy). The verifier is not a
+net, because such faults do not change programs.
 
-Faults of the compiler meet 49 programs that it builds. The nets are those of `build(..., check=True)`: legality
-(of the completed schedule), refused (an error or assertion of the compiler's own), verifier, validation (of the
-instructions, chunk by chunk), and values (the outputs of three runs).
+Faults of the compiler are tested on 49 programs. The nets are those of `build(..., check=True)`: legality (of the
+lowered schedule), refused (an error or assertion of the compiler), verifier, validation (of the instructions, chunk by
+chunk), and values (the outputs of three runs).
 """
 
 import argparse
@@ -40,7 +39,7 @@ Row = dict[str, Any]
 
 
 def row(kind: Kind, fault: Fault) -> Row:
-    """What becomes of one fault."""
+    """Plant one fault, and report the nets that catch it."""
     with planted(fault):
         caught = kind.verdicts()
     return {
@@ -56,10 +55,10 @@ def row(kind: Kind, fault: Fault) -> Row:
 
 
 def rows(kinds: Sequence[Kind], only: str) -> Iterator[Row]:
-    """The rows of all faults, and those that sum up each kind."""
+    """The rows of all faults, with a summary of each kind."""
     for kind in kinds:
-        begun = process_time()
-        without = kind.verdicts()  # also makes all that the faults' verdicts share, before anything is broken
+        start = process_time()
+        without = kind.verdicts()  # also fills the caches that all verdicts share, before any fault is planted
         yield {
             "name": f"{kind.name}: no fault",
             "value": len(without),
@@ -79,11 +78,11 @@ def rows(kinds: Sequence[Kind], only: str) -> Iterator[Row]:
         for net in kind.nets:
             yield figure(f"{kind.name}: caught by {net}", sum(bool(each[net]) for each in found), "faults", "", None)
         yield figure(f"{kind.name}: caught by no net", missed, "faults", "<= 0", missed == 0)
-        yield figure(f"{kind.name}: processor time", round(process_time() - begun, 1), "s", "", None)
+        yield figure(f"{kind.name}: processor time", round(process_time() - start, 1), "s", "", None)
 
 
 def figure(name: str, value: float, unit: str, target: str, met: bool | None) -> Row:
-    """A row of numbers."""
+    """A row of the summary."""
     return {"name": name, "value": value, "unit": unit, "target": target, "met": met}
 
 

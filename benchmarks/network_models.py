@@ -1,4 +1,4 @@
-"""The networks that are measured: float models of examples/models, their inputs by seed, and how each is quantised."""
+"""The networks of the benchmarks: float models of examples/models, their seeded inputs, and quantisation options."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -23,14 +23,14 @@ import lathe as lt
 ROOT = Path(__file__).parents[1]
 Arrays = Mapping[str, np.ndarray]
 CALIBRATION, MEASURED = range(100, 108), 5
-"""Seeds of the inputs for which scales are found, and of those that are measured with."""
+"""Seeds of the calibration inputs, and the seed of the measured input."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A float model, its inputs by seed, and how it is quantised.
+    """A float model, its inputs by seed, and its quantisation options.
 
-    ``decides``: the axis of its output along which the largest value is an answer; ``package`` is one of the registry.
+    ``decides``: the output axis for top-1 decisions, if any; ``package``: the Python package that the model is from.
     """
 
     model: Callable[[], onnx.ModelProto]
@@ -42,7 +42,7 @@ class Case:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write the quantised model."""
+        """Write the quantised model to a file."""
         samples = [self.inputs(seed) for seed in CALIBRATION]
         stacked = {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
         onnx.save(
@@ -51,7 +51,7 @@ class Case:
 
 
 def picture(seed: int, pixels: int) -> Arrays:
-    """Seeded patches of many sizes, each half of the one before: unlike noise, pictures differ, and have edges."""
+    """An image of seeded patches of successively halved sizes: unlike noise, such images differ, and have edges."""
     random, made = np.random.default_rng(seed), np.zeros((1, 3, pixels, pixels))
     across = 2
     while across <= pixels:
@@ -71,7 +71,7 @@ def normal(name: str, *shape: int) -> Callable[[int], Arrays]:
 
 
 def page(seed: int) -> Arrays:
-    import drawn_text  # needs Pillow, which the others do not
+    import drawn_text  # requires Pillow, unlike the other cases
 
     return {"x": drawn_text.pixels_of(drawn_text.page(seed))}
 
@@ -83,7 +83,7 @@ def line(seed: int) -> Arrays:
 
 
 def source(seed: int) -> Arrays:
-    """A file of this repository, as Magika reads it."""
+    """A file of this repository as Magika's input."""
     files = sorted(path for kind in ("py", "md", "yaml", "h") for path in ROOT.glob(f"*/*.{kind}"))
     return bytes_read(files[seed * 7 % len(files)].read_bytes())
 
@@ -95,9 +95,9 @@ CASES = {
     "MobileNetV2": Case(mobilenetv2, pictures(224), 1),
     "U-Net": Case(unet, pictures(128), 1),
     "LSTM": Case(lstm, normal("frames", 32, 1, FEATURES), 2),
-    # Of two computed operands with zero points the NPU makes no product.
+    # The NPU has no matmul of two computed operands with zero points.
     "Transformer": Case(transformer, normal("tokens", 1, 128, 256), symmetric=True),
-    # What lies between its products does not bear 8 bits: it then takes most files for JavaScript.
+    # Quantising the nodes between its matmuls would make it classify most files as JavaScript.
     "Magika": Case(
         lambda: packaged(MAGIKA), source, 1, PRODUCTS, symmetric=True, package=MAGIKA[0], shapes={"bytes": (1, 2048)}
     ),

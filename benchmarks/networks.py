@@ -1,9 +1,9 @@
-"""Whole networks of ONNX, quantised by onnxruntime, on `lathe16` with a memory that never waits.
+"""Whole ONNX networks, quantised by onnxruntime, on `lathe16` with an ideal memory (latency 0).
 
-Models of `examples/models` with seeded weights, and trained ones of the extra `models` if it is installed; which, and
-with what inputs, is in `network_models.py`. Each is built and run in a process of its own, whose memory is told.
-Outputs are compared with the NumPy meaning and with onnxruntime, its graph optimisations off; so is each layer alone,
-fed with onnxruntime's inputs of it. Halves, which float32 rounds either way, are no difference then.
+The models are those of `examples/models` with seeded weights, and trained ones of the extra `models` if installed;
+`network_models.py` has the models and their inputs. Each is built and run in a separate process, whose peak memory is
+reported. Outputs are compared with the NumPy reference and with onnxruntime without graph optimisations; so is each
+layer alone, on onnxruntime's inputs of it. Rounding of exact halves, which float32 may do either way, is ignored.
 
     python benchmarks/networks.py [--json] [--only ResNet-50]
 """
@@ -29,11 +29,11 @@ from lathe.networks.comparison import compared, compared_with_onnxruntime
 from lathe.networks.layer_comparison import layers_compared
 
 OUTSIDE = ("conv0", "maxpool2", "globalaveragepool46", "flatten47", "classifier")
-"""Layers that are no part of ResNet-18's body."""
+"""Layers outside ResNet-18's body."""
 
 
 def written(name: str, path: Path) -> None:
-    """The quantised model in a file; a process of its own, so that its memory is not the network's."""
+    """Write the quantised model; in a separate process, so as not to count towards the network's memory."""
     CASES[name].write(path)
 
 
@@ -70,19 +70,19 @@ def measured(name: str, path: Path) -> list[Figure]:
 
 
 def body(name: str, rows: list[lt.LayerRow]) -> list[Figure]:
-    """Of ResNet-18, the cycles from behind max-pool to before global average."""
+    """For ResNet-18, the cycles after max-pool and before global average pooling."""
     if not name.startswith("ResNet-18"):
         return []
     return [at_most("body", sum(row.cycles for row in rows if row.name not in OUTSIDE), "cycles", 6.5e6)]
 
 
 def limited(name: str, what: str, value: float, limit: float) -> Figure:
-    """Seconds; ResNet-18 has targets."""
+    """A time in seconds, with a target for ResNet-18."""
     return at_most(what, value, "s", limit) if name.startswith("ResNet-18") else Figure(what, round(value, 3), "s")
 
 
 def agreement(name: str, network: lt.Network, inputs: dict[str, np.ndarray], result: lt.NetworkResult) -> list[Figure]:
-    """With NumPy exactly, with onnxruntime nearly; the quantised model with the float one as it is."""
+    """Exact agreement with NumPy, similarity to onnxruntime, and similarity of the quantised to the float model."""
     case, (output,) = CASES[name], network.model.outputs
     expected = lt.reference(network, inputs)[output]
     assert np.array_equal(result.outputs[output], expected), f"{name}: bits differ from NumPy"
@@ -94,7 +94,7 @@ def agreement(name: str, network: lt.Network, inputs: dict[str, np.ndarray], res
     if case.decides is not None:
         answers = [np.argmax(values, case.decides) for values in (result.outputs[output], quantised)]
         alike = float(np.mean(answers[0] == answers[1]))
-        # One answer for each pixel is often one between equals.
+        # Decisions for each pixel are often ties, so that they have no target.
         few = answers[0].size < 1000
         figures.append(at_least("top-1 as onnxruntime", alike, "", 1) if few else Figure("top-1", round(alike, 4), ""))
     return [
@@ -105,8 +105,8 @@ def agreement(name: str, network: lt.Network, inputs: dict[str, np.ndarray], res
     ]
 
 
-def alone(work: object, *arguments: object) -> object:
-    """What a function returns in a process of its own."""
+def in_subprocess(work: object, *arguments: object) -> object:
+    """Call a function in a separate process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
@@ -121,11 +121,11 @@ def main() -> None:
         for name in given.only or CASES:
             package = CASES[name].package
             if not given.only and package and importlib.util.find_spec(package) is None:
-                print(f"{name} is left out: package {package!r} is not there (extra models)", file=sys.stderr)
+                print(f"{name} is skipped: package {package!r} is not installed (extra models)", file=sys.stderr)
                 continue
             path = Path(folder) / "model.onnx"
-            alone(written, name, path)
-            found = alone(measured, name, path)
+            in_subprocess(written, name, path)
+            found = in_subprocess(measured, name, path)
             if not given.json:
                 show(found, as_json=False)
             figures += found

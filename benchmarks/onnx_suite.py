@@ -1,9 +1,8 @@
-"""ONNX's own tests of nodes (`onnx.backend.test`), run by Lathe on `lathe16`: which pass, and what ran on the NPU.
+"""ONNX's node tests (`onnx.backend.test`) in Lathe on `lathe16`: which pass, and what ran on the NPU.
 
-Beside each: whether onnxruntime, its graph optimisations off, and ONNX's evaluator pass it. Models of these tests have
-weights and scales as inputs, with which a layer is not fixed; so those of quantised operators run a second time, with
-all inputs but the first as constants. Words choose tests by parts
-of their names.
+Each is also run in onnxruntime without graph optimisations, and in ONNX's reference evaluator. The models have weights
+and scales as inputs, which Lathe cannot compile to NPU layers; so tests of quantised operators run a second time, with
+all inputs but the first as constants. WORDS select tests by substrings of their names.
 
     python benchmarks/onnx_suite.py [WORDS] [--json] [--failed]
 """
@@ -26,16 +25,16 @@ from onnx.reference import ReferenceEvaluator
 from lathe.networks import backend
 
 QUANTISED = ("quantize", "qlinear", "convinteger", "matmulinteger")
-"""Parts of names of tests of quantised operators."""
+"""Substrings of the names of tests of quantised operators."""
 DATA = tuple[list[Any], list[Any]]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A test: what each says is wrong, "" where it passes; the operators of the model, and those on the NPU.
+    """The results of a test: the failure in each implementation ("" if it passes), and the layers on the NPU.
 
-    ``constant`` and ``constant_on_npu``: the same of Lathe where all inputs but the first are constants of the model,
-    as weights and scales are in networks; of tests of quantised operators alone.
+    ``constant`` and ``constant_on_npu``: the same for Lathe if all inputs but the first are constants of the model, as
+    weights and scales are in networks; for tests of quantised operators only.
     """
 
     name: str
@@ -52,9 +51,9 @@ class Verdict:
 
 
 def cases(words: Sequence[str] = ()) -> Iterator[Any]:
-    """The tests of nodes whose names have one of the words in them."""
+    """The node tests whose names contain one of the words."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # their makers divide by zero, and mean it
+        warnings.simplefilter("ignore")  # the generators of tests divide by zero on purpose
         found = load_model_tests(kind="node")
     for case in found:
         if not words or any(word in case.name for word in words):
@@ -72,18 +71,18 @@ def _values(each: Any) -> Any:
 
 
 def failure(case: Any, run: Callable[[list[Any]], Sequence[Any]]) -> str:
-    """What is wrong with what ``run`` makes of a test's inputs, by the test's own tolerance; "" if nothing is."""
+    """The failure of ``run`` on a test's inputs, by the test's tolerance; "" if it passes."""
     try:
         for inputs, expected in case.data_sets:
             made = run([_values(each) for each in inputs])
             Runner.assert_similar_outputs([_values(each) for each in expected], made, case.rtol, case.atol)
-    except Exception as error:  # whatever it is, the test has failed
+    except Exception as error:  # any exception is a failure of the test
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return ""
 
 
 def by_lathe(case: Any, constants: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
-    """Whether Lathe passes, and the names of the layers that ran on the NPU."""
+    """The failure in Lathe, and the names of the layers that ran on the NPU."""
     prepared = backend.prepare(case.model, constants=constants)
     found = failure(case, prepared.run)
     rows = prepared.result.layers if prepared.result is not None else []
@@ -91,7 +90,7 @@ def by_lathe(case: Any, constants: Sequence[str] = ()) -> tuple[str, tuple[str, 
 
 
 def by_onnxruntime(case: Any) -> str:
-    """Whether onnxruntime passes."""
+    """The failure in onnxruntime."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -106,7 +105,7 @@ def by_onnxruntime(case: Any) -> str:
 
 
 def by_evaluator(case: Any) -> str:
-    """Whether ONNX's evaluator passes."""
+    """The failure in ONNX's reference evaluator."""
     names = [each.name for each in case.model.graph.input]
     return failure(
         case, lambda inputs: ReferenceEvaluator(case.model).run(None, dict(zip(names, inputs, strict=False)))
@@ -114,7 +113,7 @@ def by_evaluator(case: Any) -> str:
 
 
 def verdict(case: Any) -> Verdict:
-    """What all three make of a test."""
+    """The results of a test in all three implementations."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found, on_npu = by_lathe(case)
@@ -126,7 +125,7 @@ def verdict(case: Any) -> Verdict:
 
 
 def figures(found: Sequence[Verdict]) -> list[Figure]:
-    """The counts, with what must hold."""
+    """The counts of tests, with targets."""
     quantised = [each for each in found if each.is_quantised]
     missed = [each for each in found if each.lathe and not each.onnxruntime]
     return [
@@ -156,13 +155,13 @@ def figures(found: Sequence[Verdict]) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*", help="parts of names of tests")
-    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
-    parser.add_argument("--failed", action="store_true", help="of the tests, only those that Lathe does not pass")
-    told = parser.parse_args()
-    found = [verdict(case) for case in cases(told.words)]
-    listed = [each for each in found if each.lathe or not told.failed]
-    if told.json:
+    parser.add_argument("words", nargs="*", help="substrings of the names of tests")
+    parser.add_argument("--json", action="store_true", help="print all results as JSON")
+    parser.add_argument("--failed", action="store_true", help="list only tests that fail in Lathe")
+    options = parser.parse_args()
+    found = [verdict(case) for case in cases(options.words)]
+    listed = [each for each in found if each.lathe or not options.failed]
+    if options.json:
         print(json.dumps([*map(asdict, figures(found)), *map(asdict, listed)], indent=2))
         return
     width = max((len(each.name) for each in listed), default=0)
@@ -175,8 +174,8 @@ def main() -> None:
         if each.lathe:
             print(f"{'':{width}}  {each.lathe}")
         if each.constant_on_npu or each.constant:
-            told_of = f"{'fails' if each.constant else 'passes'}; on the NPU: {', '.join(each.constant_on_npu)}"
-            print(f"{'':{width}}  with constants Lathe {told_of} {each.constant}".rstrip())
+            outcome = f"{'fails' if each.constant else 'passes'}; on the NPU: {', '.join(each.constant_on_npu)}"
+            print(f"{'':{width}}  with constants Lathe {outcome} {each.constant}".rstrip())
     show(figures(found), as_json=False)
 
 

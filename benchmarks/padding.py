@@ -1,11 +1,11 @@
-"""What padding with other values than zeros costs: by LOAD (`lathe16`), filled by the ALU, or copied apart (`vta`).
+"""The cost of padding with values other than zero: by LOAD (`lathe16`), filled by the ALU, or copied (`vta`).
 
     python benchmarks/padding.py [--json]
 
-Max pools surround int8 images with -128, convolutions with a zero point. Three ways are measured of the pools: data and
-border as copies and constants of their own, zeros around the data to which the ALU adds the constant (what `vta` does),
-and `pad_value` of `lathe16`. On `vta` a convolution with a zero point other than 0 stores the padded image first. Every
-result is compared with NumPy.
+Max pools pad int8 images with -128, convolutions with a zero point. Three methods are measured for the pools: separate
+chunks for data and border, zero padding to which the ALU adds the constant (the default on `vta`), and `pad_value` of
+`lathe16`. On `vta` a convolution with a zero point other than 0 stores the padded image first. Every result is compared
+with NumPy.
 """
 
 import sys
@@ -41,12 +41,12 @@ def convolution(pixels: int, channels: int, zero_point: int) -> tuple[lt.Tensor,
 
 @contextmanager
 def copied_apart() -> Iterator[None]:
-    """Within, the rule for copies takes none with a condition, so that the border is cut off as boxes of its own."""
+    """A context in which rule dma rejects chunks with guards, so that the border is split into separate chunks."""
     dma = RULES["dma"]
 
     def unconditional(chunk: lt.Chunk) -> object:
         if any(read.guards for read in chunk.reads):
-            return lt.RuleMismatch("copies must have no condition")
+            return lt.RuleMismatch("copies must not have guards")
         return dma(chunk)
 
     lt.emit_rule("dma", separate_init=True)(unconditional)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""The page of a program of 100,000 instructions: its size, when its first picture is there, and frames while zooming.
+"""The page of a program of 100,000 instructions: size, time to the first figure, and frame times while zooming.
 
     python benchmarks/pages.py [--json]
 
-Needs the extra `reports`, playwright and Chromium. The browser draws without a GPU, as in the tests.
+Requires the extra `reports`, playwright and Chromium. The browser renders without a GPU, as in the tests.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from lathe.reports.run_page import run_page
 IMAGES = 7740  # of one launch of the digits network: a little more than 100,000 instructions
 INSTRUCTIONS = 100_000
 MEGABYTE = 1e6
-TURNS, PAUSE = 40, 16  # of the wheel, and milliseconds between two
+TURNS, PAUSE = 40, 16  # wheel events, and milliseconds between two
 FRAME = 1000 / 60
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 RECORD = """() => {
@@ -44,7 +44,7 @@ STOP = "() => { cancelAnimationFrame(next_); return frames_.slice(1); }"
 
 
 class Clock:
-    """The processor time that a page's own thread has taken, which other work on the machine does not lengthen."""
+    """The CPU time of a page's main thread, which is independent of other load."""
 
     def __init__(self, page: Any) -> None:
         self.session = page.context.new_cdp_session(page)
@@ -56,7 +56,7 @@ class Clock:
 
 
 def first_picture(browser: Any, path: Path) -> tuple[float, float]:
-    """Seconds from the begin of navigation until the timeline is drawn, and those of the processor."""
+    """Seconds from navigation start until the timeline is drawn, and the CPU time."""
     page = browser.new_page(viewport={"width": 1366, "height": 768})
     clock = Clock(page)
     page.goto(path.as_uri())
@@ -68,7 +68,7 @@ def first_picture(browser: Any, path: Path) -> tuple[float, float]:
 
 
 def frames_of_zooming(browser: Any, path: Path) -> tuple[list[float], float]:
-    """Milliseconds of each frame while the wheel zooms to instructions and back, and of the processor for a redraw."""
+    """Milliseconds of each frame while zooming in and out with the wheel, and the CPU time of a redraw."""
     page = browser.new_page(viewport={"width": 1366, "height": 768})
     page.goto(path.as_uri())
     page.wait_for_function("performance.getEntriesByName('first picture').length")

@@ -1,8 +1,8 @@
-"""Products on `lathe16` with an ideal memory: square ones, and sixteen small ones in one program.
+"""Matmuls on `lathe16` with an ideal memory: square ones, and sixteen small ones in one program.
 
-Square products are brought to 8 bits with a bias and a factor for each column; peak is a step for each block of
-products. The sixteen are of 16×16×16, shifted and stored as int8, on a bus of 128 bits: they move 12,288 bytes. Every
-output is compared with NumPy. `python benchmarks/layers.py` prints them.
+Square matmuls are requantised with a bias and a factor per column; the peak is one cycle per GEMM micro-op. The sixteen
+are 16×16×16, shifted and stored as int8, on a bus of 128 bits: they transfer 12,288 bytes. Every output is compared
+with NumPy. `python benchmarks/layers.py` prints them.
 """
 
 from typing import Any
@@ -15,26 +15,26 @@ SIZES = (512, 768, 1024)
 LEAST_OF_PEAK = 0.96
 MOST_CYCLES = 1100
 PUBLISHED = (3405, 1499)
-"""Cycles of sixteen such products as published for two accelerators on wider memories."""
+"""Published cycles of sixteen such matmuls on two accelerators with wider memories."""
 
 
 def ideal(bus_bits: int = 64) -> lt.HardwareConfig:
-    """`lathe16` with a memory that never waits, behind a bus of so many bits."""
+    """`lathe16` with an ideal memory (latency 0) and a bus of ``bus_bits``."""
     return lt.load_config("lathe16").with_(**{"memory.latency": 0, "memory.bus_bits": bus_bits})
 
 
 def cycles(outputs: list[lt.Tensor], given: dict[str, Any], config: lt.HardwareConfig) -> int:
-    """The cycles of a program, whose outputs are NumPy's."""
+    """The cycles of a program, whose outputs are compared with NumPy."""
     program = lt.build(outputs, [*lt.frontend.placeholders(outputs), *outputs], config)
     result = lt.simulate(program, given, trace=False)
-    right = lt.reference(outputs, given)
+    expected = lt.reference(outputs, given)
     for output in outputs:
-        assert np.array_equal(result.outputs[output.name], right[output.name]), "bits differ from NumPy"
+        assert np.array_equal(result.outputs[output.name], expected[output.name]), "bits differ from NumPy"
     return result.cycles
 
 
 def square(size: int) -> tuple[int, float]:
-    """Cycles of a square product, and the share of them that its products would take at the peak."""
+    """The cycles of a square matmul, and its cycles at the peak divided by them."""
     config, generator = ideal(), np.random.default_rng(size)
     A, B = (lt.placeholder((size, size), "int8", name=name) for name in "AB")
     P = lt.placeholder((size, 2), "int32", name="P")
@@ -46,7 +46,7 @@ def square(size: int) -> tuple[int, float]:
 
 
 def sixteen() -> int:
-    """Cycles of sixteen products of 16×16×16 in one program."""
+    """The cycles of sixteen 16×16×16 matmuls in one program."""
     generator = np.random.default_rng(16)
     outputs = []
     given = {}

@@ -1,9 +1,9 @@
-"""ResNet-18's convolutions (He et al., 2015) with a bias, a factor per channel and ReLU: one pass over what they sum.
+"""ResNet-18's convolutions (He et al., 2015) with a bias, a factor per channel and ReLU, fused by RESCALE.
 
-On `lathe16` with RESCALE and an ideal memory (latency 0), by the default schedule: cycles, as built, and with a border
-of ones, of which no tap can be left out; of the latter the share in which the matrix core multiplies for the
-convolution. `body` is that of the network, its layers built apart: its blocks' convolutions and shortcuts, of which
-eight add the shortcut before the ReLU. Every output is compared with NumPy.
+On `lathe16` with RESCALE and an ideal memory (latency 0), with the default schedule: cycles with zero padding, and with
+a padding of ones, of which no tap can be skipped; for the latter also the share in which the matrix core multiplies for
+the convolution. `body` is the sum over the network's blocks, compiled layer by layer: their convolutions and shortcuts,
+of which eight are added before the ReLU. Every output is compared with NumPy.
 
     python benchmarks/quantised.py [--json]
 """
@@ -21,7 +21,7 @@ from figures import Figure, at_least, at_most, one_core, report
 
 import lathe as lt
 
-CONVOLUTIONS = {  # pixels, channels in and out, kernel, stride: how many the body has
+CONVOLUTIONS = {  # pixels, channels in and out, kernel, stride: number in the body
     (56, 64, 64, 3, 1): 4,
     (56, 64, 64, 1, 1): 0,
     (56, 64, 128, 3, 2): 1,
@@ -35,9 +35,9 @@ CONVOLUTIONS = {  # pixels, channels in and out, kernel, stride: how many the bo
     (7, 512, 512, 3, 1): 3,
 }
 ADDED = 2
-"""How many convolutions of each size have a shortcut added: the second of each block."""
+"""The number of convolutions of each size with a shortcut: the second of each block."""
 LEAST = {(3, 1): 0.95, (3, 2): 0.95, (1, 1): 0.77, (1, 2): 0.74}
-"""The share of multiplying cycles that is wanted, by kernel and stride."""
+"""The target share of multiplying cycles, by kernel and stride."""
 
 
 def name_of(pixels: int, channels: int, filters: int, kernel: int, stride: int) -> str:
@@ -45,7 +45,7 @@ def name_of(pixels: int, channels: int, filters: int, kernel: int, stride: int) 
 
 
 def machine_with_rescaling() -> lt.HardwareConfig:
-    """`lathe16` with all of RESCALE, where its file does not say so already, and a memory that never waits."""
+    """`lathe16` with an ideal memory, and the RESCALE extensions added if missing."""
     machine = lt.load_config("lathe16").with_(**{"memory.latency": 0})
     if "rescale" in machine.extensions:
         return machine
@@ -56,7 +56,7 @@ def machine_with_rescaling() -> lt.HardwareConfig:
 def layer(
     shape: tuple[int, int, int, int, int], *, added: bool, border: int = 0
 ) -> tuple[lt.Tensor, list[lt.Tensor], dict[str, Any], int]:
-    """The output, inputs and output, values of the inputs, and how many products of values there are."""
+    """The output, all tensors, values of the inputs, and the number of MACs."""
     pixels, channels, filters, kernel, stride = shape
     generator = np.random.default_rng(0)
     data = lt.placeholder((1, pixels, pixels, channels), "int8", name="data")
@@ -76,18 +76,18 @@ def layer(
         output = lt.requantise(conv, parameters=parameters, relu=True, name="output")
         values = lt.rescale_parameters(scale, bias)
     given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in inputs}
-    products = prod(conv.shape) * kernel * kernel * channels
-    return output, [*inputs, parameters, output], {**given, "parameters": values}, products
+    macs = prod(conv.shape) * kernel * kernel * channels
+    return output, [*inputs, parameters, output], {**given, "parameters": values}, macs
 
 
 def measured(
     shape: tuple[int, int, int, int, int], machine: lt.HardwareConfig, *, added: bool, border: int = 0
 ) -> tuple[int, int]:
-    """Cycles, and GEMM operations of the convolution alone, taps in its border included."""
-    output, tensors, inputs, products = layer(shape, added=added, border=border)
+    """Cycles, and GEMM operations of the convolution, including taps in the padding."""
+    output, tensors, inputs, macs = layer(shape, added=added, border=border)
     result = lt.simulate(lt.build(output, tensors, machine), inputs)
     assert np.array_equal(result.outputs["output"], lt.reference(output, inputs)), "bits differ from NumPy"
-    return result.cycles, products // (machine.block_in * machine.block_out * machine.batch)
+    return result.cycles, macs // (machine.block_in * machine.block_out * machine.batch)
 
 
 def main() -> None:

@@ -1,6 +1,4 @@
-"""Random programs and machines for `distance_to_bound.py`, and the least that the layers of one move in tiles on the
-other.
-"""
+"""Random programs and machines for `distance_to_bound.py`, and the minimum DRAM traffic of tiled layers."""
 
 from dataclasses import dataclass, field
 from math import ceil, inf, prod
@@ -15,10 +13,9 @@ Images: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Layer:
-    """What a layer reads and makes: images of (n, y, x, c), and weights of taps × channels × filters.
+    """The shapes of a layer: images (n, y, x, c), and weights of taps × channels × filters.
 
-    ``window``: rows and columns of data for one of the result, and the step to the next; ``alu``: whether nothing is
-    multiplied by weights that are shared.
+    ``window``: rows and columns of data for an element of the result; ``step``: the strides of windows.
     """
 
     data: Images
@@ -31,14 +28,14 @@ class Layer:
 
 
 def image(tensor: lt.Tensor) -> Images:
-    """The four extents of images."""
+    """The shape of a tensor of images."""
     images, height, width, channels = tensor.shape
     return images, height, width, channels
 
 
 @dataclass
 class Program:
-    """A program under way: ``last`` is what the next layer reads."""
+    """A program under construction: ``last`` is the input of the next layer."""
 
     random: Random
     last: lt.Tensor
@@ -49,7 +46,7 @@ class Program:
         return f"{what}{len(self.layers)}"
 
     def to_bytes(self, sums: lt.Tensor, layer: Layer, what: str) -> None:
-        """The result in 8 bits, with ReLU or not."""
+        """Requantise sums to int8, with or without ReLU."""
         name = self.name("quantised")
         low = self.random.choice([0, -128])
         self.last = lt.requantise(sums, self.random.randint(4, 9), low=low, name=name)
@@ -58,7 +55,7 @@ class Program:
 
 
 def program(random: Random) -> Program:
-    """One to four layers."""
+    """A random program of one to four layers."""
     if random.random() < 0.15:
         shape: tuple[int, ...] = (random.choice([1, 1, 2, 8, random.randint(1, 300)]), random.randint(16, 600))
     else:
@@ -69,14 +66,14 @@ def program(random: Random) -> Program:
     made = Program(random, lt.placeholder(shape, "int8", name="data"))
     for _ in range(random.choice([1, 1, 1, 2, 2, 3, 4])):
         if len(shape) == 2:
-            _product(made)
+            _matmul(made)
         else:
             kinds = [_convolution] * 5 + [_residual] * 2 + [_depthwise, _transposed, _elementwise]
             random.choice(kinds + [_pool] * (min(made.last.shape[1:3]) > 1))(made)
     return made
 
 
-def _product(made: Program) -> None:
+def _matmul(made: Program) -> None:
     rows, inner = made.last.shape
     columns = made.random.randint(8, 512)
     weights = lt.placeholder((columns, inner), "int8", name=made.name("weights"))
@@ -135,7 +132,7 @@ def _depthwise(made: Program) -> None:
 
 
 def _transposed(made: Program) -> None:
-    """The data with zeros between their pixels, and a convolution of that."""
+    """A transposed convolution: zeros between pixels, then a convolution."""
     data, (images, height, width, channels) = made.last, made.last.shape
     filters = made.random.choice([8, 16, 24, 32])
     spread = lt.compute(
@@ -172,7 +169,7 @@ def _elementwise(made: Program) -> None:
 
 
 def machine(random: Random) -> lt.HardwareConfig:
-    """A machine that is legal: its fields fit its instructions."""
+    """A valid random machine."""
     while True:
         batch = random.choice([1, 1, 2, 4])
         block_in, block_out = random.choice([4, 8, 16, 16, 32]), random.choice([4, 8, 16, 16, 32])
@@ -196,10 +193,10 @@ def machine(random: Random) -> lt.HardwareConfig:
 
 
 def least_moved(layers: list[Layer], config: lt.HardwareConfig) -> float:
-    """Bytes that the layers move, each by the tiling into half of each scratchpad that moves the fewest.
+    """DRAM traffic of the layers in bytes, each with the best tiling into half of each scratchpad.
 
-    Tiles are rows and columns of pixels and blocks of filters. All channels of a tile are in ``inp``, or its products
-    are added up part by part. Either the data of a tile stay and all weights pass, or the weights and all data.
+    Tiles are rows and columns of pixels and blocks of filters. All channels of a tile are in ``inp``, or the reduction
+    is tiled. Either the data of a tile are stationary and all weights are streamed, or vice versa.
     """
     return sum(_least_moved(layer, config) for layer in layers)
 
@@ -216,9 +213,9 @@ def _least_moved(layer: Layer, config: lt.HardwareConfig) -> float:
     blocks, outs = ceil(layer.data[3] / config.block_in), ceil(filters / config.block_out)
     inner = ceil(layer.channels / config.block_in)
     best = inf
-    for rows in _parts(height):
-        for columns in _parts(width):
-            for out in _parts(outs):
+    for rows in _tile_sizes(height):
+        for columns in _tile_sizes(width):
+            for out in _tile_sizes(outs):
                 pixels = _reach(rows, layer, 0) * _reach(columns, layer, 1)
                 if rows * columns * out > acc or pixels > inp or layer.taps * out > wgt:
                     continue
@@ -235,10 +232,10 @@ def _least_moved(layer: Layer, config: lt.HardwareConfig) -> float:
 
 
 def _reach(count: int, layer: Layer, side: int) -> int:
-    """Rows or columns of data for so many of the result; between windows that are apart, none."""
+    """Rows or columns of data for ``count`` of the result, without gaps between disjoint windows."""
     step, window = layer.step[side], layer.window[side]
     return min((count - 1) * step + window if step <= window else count * window, layer.data[1 + side])
 
 
-def _parts(count: int) -> list[int]:
+def _tile_sizes(count: int) -> list[int]:
     return sorted({ceil(count / parts) for parts in range(1, count + 1)})

@@ -1,7 +1,7 @@
-"""Pages to look at: how long `lathe report` takes to write them, how large they are, and when a browser shows them.
+"""Pages of `lathe report`: the time to write them, their size, and the time until a browser shows them.
 
-The store has 10,000 made-up points with 21 layers each (`benchmarks/sweep_stores.py`). A process of its own writes a
-page, as from the command line. The browser is headless Chromium, whose figures are drawn by the processor.
+The store has 10,000 synthetic points with 21 layers each (`benchmarks/sweep_stores.py`). A separate process writes a
+page, as from the command line. The browser is headless Chromium with software rendering.
 
     python benchmarks/reports.py [--json]
 """
@@ -22,7 +22,7 @@ from sweep_stores import write_store
 POINTS = 10_000
 COMMAND = "from lathe.command_line import main; main()"
 WRITING = 10.0
-"""Seconds that the page of a store with so many points may take."""
+"""The target for writing the page of a store, in seconds."""
 FIRST = """
 window.firstFigure = new Promise((done) => new MutationObserver((_, watcher) => {
   if (!document.querySelector("#front .main-svg")) return;
@@ -35,7 +35,7 @@ FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFram
 
 
 def written(subject: Path, page: Path) -> tuple[float, float]:
-    """Seconds from the command to the written page, and CPU-seconds, which other work does not change."""
+    """Seconds from the command to the written page, and CPU-seconds, which are independent of other load."""
     command = [sys.executable, "-c", COMMAND, "report", str(subject), "-o", str(page)]
     runs = 3
     before = _used()
@@ -49,7 +49,7 @@ def _used() -> float:
 
 
 def looked_at(page: Path) -> tuple[float, float, float]:
-    """Seconds until the first figure is there, until a filter is seen, and until a clicked point is."""
+    """Seconds until the first figure is drawn, until a filter is applied, and until a clicked point is shown."""
     own = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=own, args=["--no-sandbox"])

@@ -1,9 +1,9 @@
-"""What twice of a resource does to random small layers on random machines: how many get slower, and by how much.
+"""The effect of doubling a resource on random small layers on random machines: how many slow down, and by how much.
 
-Convolutions and products on machines in the manner of `vta` and `lathe16`, each compiled for its machine, with so many
-schedules tried (with a budget of 1, the default one alone). `benchmarks/sweeps.py` asks the same of a whole network. A
-layer whose channels are no multiple of a block computes and moves more where blocks are larger, whatever its schedule:
-pairs count apart whose bound rises, too.
+Convolutions and matmuls on machines similar to `vta` and `lathe16`, compiled for each machine with `--budget` candidate
+schedules (1: the default schedule only). `benchmarks/sweeps.py` measures the same for a whole network. A layer whose
+channels are no multiple of a block computes and transfers more with larger blocks, whatever its schedule: pairs whose
+lower bound rises are counted separately.
 
     python benchmarks/resource_scaling.py [--layers N] [--seed N] [--budget N] [--json]
 """
@@ -20,12 +20,12 @@ from lathe.sweeps.measurement import OK, Options, measure
 from lathe.sweeps.specification import Point
 
 MOST = 0.01
-"""The part of the cycles that more of a resource may cost."""
+"""The maximum relative slowdown with more of a resource."""
 BUFFERS = tuple(f"{name}_buffer_bytes" for name in ("inp", "wgt", "acc", "par"))
 
 
 def machine(chance: random.Random) -> tuple[str, dict[str, int]]:
-    """A base and what is changed of it."""
+    """The base of a random machine, and its changed parameters."""
     base = chance.choice(["vta", "lathe16"])
     config, share = lt.load_config(base), chance.choice([1, 2, 4])
     sizes = {name: getattr(config, name) // share for name in BUFFERS if getattr(config, name)}
@@ -40,7 +40,7 @@ def machine(chance: random.Random) -> tuple[str, dict[str, int]]:
 
 
 def layer(chance: random.Random) -> tuple[str, dict[str, Any]]:
-    """A workload with its parameters."""
+    """A random workload with its parameters."""
     epilogue = chance.choice(["cut", "requantise"])
     if chance.random() < 0.5:
         return "matmul", {name: chance.randrange(1, 300) for name in "mnk"} | {"epilogue": epilogue}
@@ -57,7 +57,7 @@ def layer(chance: random.Random) -> tuple[str, dict[str, Any]]:
 
 
 def better(changes: dict[str, int]) -> dict[str, dict[str, int]]:
-    """What differs in a machine with more of each resource."""
+    """The changed parameters of machines with more of each resource."""
     twice = {name: {name: 2 * changes[name]} for name in ("block_in", "block_out")}
     return {
         **twice,
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=int, default=12, help="how many schedules are tried for each machine")
+    parser.add_argument("--budget", type=int, default=12, help="the number of schedules to try for each machine")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     chance, options = random.Random(given.seed), Options(budget=given.budget)

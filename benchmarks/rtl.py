@@ -1,10 +1,9 @@
-"""Speed of the RTL beside the simulator's, and how long a Verilated machine takes to build.
+"""Speed of the RTL engines compared with the simulator, and build time of a Verilated machine.
 
     python benchmarks/rtl.py [--json]
 
-The digits network on `vta`, 60 images, and a matrix product on `tiny`; each program has the same bits and cycles on
-every engine, which is checked first. Needs the extra `rtl` and a C++ compiler. The build is of `vta`, in an empty cache
-and then again from that cache.
+The digits network on `vta`, 60 images, and a matmul on `tiny`; first, the engines' outputs and cycles are checked to be
+equal. Requires the extra `rtl` and a C++ compiler. Machine `vta` is built with an empty cache, and again from it.
 """
 
 import os
@@ -25,7 +24,7 @@ from lathe.input_values import random_inputs
 from lathe.networks.digits.network import digits_network, load_digits
 
 IMAGES = 60
-# A new process has nothing in memory, so that what is found is the file.
+# A new process has no machine in memory, so that it is loaded from the cache.
 BUILD = """
 import time
 import lathe as lt
@@ -38,7 +37,7 @@ print(time.perf_counter() - begun)
 
 
 def build_seconds(cache: str) -> float:
-    """Seconds until the Verilated `vta` is there, in a process of its own with this cache."""
+    """Seconds to prepare the Verilated `vta` in a separate process with a given cache."""
     environment = {**os.environ, "LATHE_CACHE": cache}
     done = subprocess.run([sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -50,7 +49,7 @@ def digits_on_vta() -> tuple[lt.Program, dict[str, np.ndarray]]:
     return program, {"images": load_digits().images[:IMAGES]}
 
 
-def product_on_tiny() -> tuple[lt.Program, dict[str, np.ndarray]]:
+def matmul_on_tiny() -> tuple[lt.Program, dict[str, np.ndarray]]:
     A, B = lt.placeholder((32, 64), "int8", name="A"), lt.placeholder((32, 64), "int8", name="B")
     C = lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 8, name="D")
     program = lt.build(C, [A, B, C], lt.load_config("tiny"))
@@ -58,7 +57,7 @@ def product_on_tiny() -> tuple[lt.Program, dict[str, np.ndarray]]:
 
 
 def speed(program: lt.Program, inputs: dict[str, np.ndarray], engine: str, runs: int) -> float:
-    """Thousand cycles per second of a whole call: setting up, memory model and outputs included, traces not."""
+    """Thousand cycles per second of a whole call, including setup, memory model and outputs, without traces."""
     cycles = lt.simulate(program, timing_only=True, trace=False).cycles
     return cycles / seconds(lambda: lt.simulate(program, inputs, engine=engine, trace=False), runs=runs) / 1e3
 
@@ -67,7 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         cold = build_seconds(cache)
         cached = build_seconds(cache)
-        os.environ["LATHE_CACHE"] = cache  # what has just been built is what runs below
+        os.environ["LATHE_CACHE"] = cache  # the machine that was just built runs below
         engine_named("verilator").prepare(lt.load_config("tiny"), None)
         one_core()
         unit = "thousand cycles/s"
@@ -79,7 +78,7 @@ def main() -> None:
             Figure("digits on vta, sim", round(speed(program, inputs, "sim", 5), 3), unit),
             at_least("digits on vta, verilator", speed(program, inputs, "verilator", 5), unit, 500),
         ]
-        program, inputs = product_on_tiny()
+        program, inputs = matmul_on_tiny()
         ran = lt.cosimulate(program, inputs, engines=("sim", "verilator", "pysim")).check()
         figures += [
             Figure("product on tiny", ran.cycles, "cycles"),

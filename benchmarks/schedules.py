@@ -1,9 +1,9 @@
-"""Speed of schedules, on a 56×56×64→64 convolution (3×3, padding 1) on `vta`: each command, and from order to program.
+"""Speed of schedule primitives and queries, on a 56×56×64→64 convolution (3×3, padding 1) on `vta`.
 
     python benchmarks/schedules.py [--json]
 
-Every command of the language is measured where it costs most: on the convolution's schedule of 12 loops, complete but
-for that command. Questions are measured on the complete schedule.
+Every primitive is measured where it is slowest: on the convolution's schedule of 12 loops, complete except for that
+primitive. Queries are measured on the complete schedule.
 """
 
 import gc
@@ -26,11 +26,11 @@ RUNS = 5
 
 
 class TwelveLoops:
-    """The convolution with everything at once, command after command; a command can be timed, or left out.
+    """The convolution with a schedule that uses many primitives.
 
-    The output is laid out in blocks of channels, whose loop is parallel, with two virtual threads, and whose inner one
-    is the lanes; half of a tile's input rows stay in the scratchpad for the next one; weights are loaded once a block
-    of channels, into buffers that take turns; the product has twelve loops.
+    The output is laid out in blocks of channels; the block loop is parallel, with two virtual threads, and the inner
+    channel loop is vectorised. Half of a tile's input rows are reused by the next tile; weights are loaded once per
+    block of channels into double buffers; the convolution has twelve loops.
     """
 
     def __init__(self) -> None:
@@ -68,12 +68,12 @@ class TwelveLoops:
         assert len(product.leaf_axis) == 12
         return s
 
-    def untouched(self) -> lt.Schedule:
+    def unscheduled(self) -> lt.Schedule:
         return self.s
 
 
-def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
-    """One command each on the complete schedule."""
+def more_primitives(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
+    """One primitive each on the complete schedule."""
     product, output = s[c.product], s[c.output]
     return [
         lambda: product.split("xi", factor=5),
@@ -106,7 +106,7 @@ def more_commands(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
 
 
 def orders(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
-    """Commands on the order of whole stages, one each on the convolution as it is defined."""
+    """Primitives on the order of whole stages, one each on the unscheduled convolution."""
     padded, product, output = (s[tensor] for tensor in (c.padded, c.product, c.output))
     tiled = "{ [n, y, x, o, a, b, k] -> [n, floor(y/4), floor(x/28), floor(o/16), a, b, k, y % 4, x % 28, o % 16] }"
     return [
@@ -124,7 +124,7 @@ def orders(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
 
 
 def stores(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
-    """Commands on cells, one each on the convolution with two stages in the same loops, of which two rows are kept."""
+    """Primitives on buffers, on the convolution with two stages fused in a loop and a buffer of two rows."""
     product, output = s[c.product], s[c.output]
     output.after(product, "i1")
     rows = s.buffer("rows")
@@ -133,7 +133,7 @@ def stores(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
 
 
 def paddings(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
-    """Commands on padding, one each on the convolution over 64 channels laid out in two blocks of 48."""
+    """Primitives on padding, one each on the convolution over 64 channels laid out in two blocks of 48."""
     for tensor in (c.tensors[1], c.padded):
         s.transform_layout(tensor, lambda *i: [*i[:-1], i[-1] // 48, i[-1] % 48], pad_value=0)
     product = s[c.product]
@@ -146,7 +146,7 @@ def paddings(c: TwelveLoops, s: lt.Schedule) -> list[Callable[[], object]]:
     return [s.remove_dead_stores, lambda: and_back("branch"), lambda: and_back("reduce_extent")]
 
 
-def questions(c: TwelveLoops, s: lt.Schedule) -> dict[str, Callable[[], object]]:
+def queries(c: TwelveLoops, s: lt.Schedule) -> dict[str, Callable[[], object]]:
     return {
         "dependences": s.dependences,
         "is_parallel": lambda: s.is_parallel(c.yo, c.output),
@@ -156,13 +156,15 @@ def questions(c: TwelveLoops, s: lt.Schedule) -> dict[str, Callable[[], object]]
 
 
 class Stopwatch:
-    """Measures every command of the schedule language from outside; ``slowest`` per command, in seconds."""
+    """Wraps every schedule primitive to measure it; ``slowest``: the maximum time per primitive in seconds."""
 
     def __init__(self) -> None:
         self.slowest: dict[str, float] = {}
 
     def __enter__(self) -> "Stopwatch":
-        self.before = [(owner, name, value) for owner in (lt.Stage, lt.Schedule) for name, value in commands_of(owner)]
+        self.before = [
+            (owner, name, value) for owner in (lt.Stage, lt.Schedule) for name, value in primitives_of(owner)
+        ]
         for owner, name, value in self.before:
             setattr(owner, name, self._timed(name, value))
         return self
@@ -182,24 +184,23 @@ class Stopwatch:
         return run
 
 
-def commands_of(owner: type) -> list[tuple[str, Callable[..., object]]]:
-    """The commands among the methods of a class, by name."""
+def primitives_of(owner: type) -> list[tuple[str, Callable[..., object]]]:
+    """The primitives among the methods of a class, by name."""
     return [(name, value) for name, value in vars(owner).items() if getattr(value, COMMAND, False)]
 
 
 CASES = (
-    (more_commands, TwelveLoops.complete),
-    (orders, TwelveLoops.untouched),
-    (stores, TwelveLoops.untouched),
-    (paddings, TwelveLoops.untouched),
+    (more_primitives, TwelveLoops.complete),
+    (orders, TwelveLoops.unscheduled),
+    (stores, TwelveLoops.unscheduled),
+    (paddings, TwelveLoops.unscheduled),
 )
 
 
-def slowest_of_each_command() -> dict[str, float]:
-    """Seconds of each command, where it costs most; the median of a few runs.
+def slowest_of_each_primitive() -> dict[str, float]:
+    """Seconds of each primitive, where it is slowest; the median of a few runs.
 
-    The collector of garbage runs between them: it comes after so many new objects, and would be counted as the cost of
-    whichever command it interrupts.
+    Garbage is collected between runs only, so that a collection is not attributed to the primitive that it interrupts.
     """
     runs: list[dict[str, float]] = []
     for _ in range(RUNS + 1):
@@ -228,13 +229,13 @@ def main() -> None:
         Figure("twelve loops, commands only", round(ordered, 3), "s"),
         at_most("plain tiled, to Program", plain, "s", 0.5),
     ]
-    measured = slowest_of_each_command()
+    measured = slowest_of_each_primitive()
     figures += [at_most(f"command {name}", value * 1e3, "ms", 100) for name, value in measured.items()]
-    every = [(name, unwrap(each)) for owner in (lt.Stage, lt.Schedule) for name, each in commands_of(owner)]
-    missing = {each for _, each in every} - {each for name, each in every if name in measured}  # some have two names
+    every = [(name, unwrap(each)) for owner in (lt.Stage, lt.Schedule) for name, each in primitives_of(owner)]
+    missing = {each for _, each in every} - {each for name, each in every if name in measured}  # some have aliases
     figures.append(at_most("commands not measured", len(missing), "commands", 0))
     s = c.complete()
-    figures += [at_most(f"question {n}", seconds(q, RUNS) * 1e3, "ms", 100) for n, q in questions(c, s).items()]
+    figures += [at_most(f"question {n}", seconds(q, RUNS) * 1e3, "ms", 100) for n, q in queries(c, s).items()]
     report(figures, __doc__ or "")
 
 

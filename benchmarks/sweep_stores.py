@@ -1,6 +1,6 @@
-"""Stores of sweeps of any size, as a sweep of one network on a grid of machines would have written them.
+"""Synthetic stores of sweeps of any size, as written by a sweep of one network on a grid of machines.
 
-The numbers are made up, with a seed: what reads a store takes as long for them as for measured ones.
+The metrics are random with a seed: reading such a store takes as long as reading measured rows.
 """
 
 from itertools import islice, product
@@ -12,7 +12,7 @@ from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.store import StoredRow, writing_store
 
 LAYERS = 21
-"""As many as ResNet-18 has that machines compute."""
+"""The number of ResNet-18's layers on the NPU."""
 MACHINES = {
     "memory.latency": range(0, 200, 10),
     "memory.bus_bits": (32, 64, 128, 256),
@@ -23,16 +23,16 @@ MACHINES = {
 
 
 def rows_of(points: int, seed: int = 0) -> list[StoredRow]:
-    """Rows of a grid, one in fifty of them without numbers. Cycles of layers add up to those of their point."""
+    """Rows of a grid, one in fifty of them without metrics. Cycles of layers add up to those of their point."""
     random = np.random.default_rng(seed)
     names = [f"layer{number}.conv" for number in range(LAYERS)]
     found = []
-    for place, values in enumerate(islice(product(*MACHINES.values()), points)):
+    for number, values in enumerate(islice(product(*MACHINES.values()), points)):
         changes = dict(zip(MACHINES, values, strict=True))
         point = {"workload": "onnx", "path": "resnet18.onnx", "base": "lathe16", **changes}
-        if place % 50 == 49:
+        if number % 50 == 49:
             columns = {**point, "status": "unmappable", "reason": "The weights of one output do not fit wgt."}
-            found.append(StoredRow(f"{place:08}", place, "sources", "unmappable", 0.1, columns))
+            found.append(StoredRow(f"{number:08}", number, "sources", "unmappable", 0.1, columns))
             continue
         shares = random.integers(1000, 100_000, LAYERS)
         cycles = int(shares.sum()) + changes["memory.latency"] * 500 // changes["batch"]
@@ -53,12 +53,12 @@ def rows_of(points: int, seed: int = 0) -> list[StoredRow]:
             "macs": random.integers(0, 1 << 26, LAYERS).tolist(),
         }
         columns = {**point, "status": "ok", **numbers, "reason": ""}
-        found.append(StoredRow(f"{place:08}", place, "sources", "ok", 0.5, columns, layers))
+        found.append(StoredRow(f"{number:08}", number, "sources", "ok", 0.5, columns, layers))
     return found
 
 
 def write_store(path: Path, points: int, seed: int = 0) -> None:
-    """A store with the rows of :func:`rows_of`."""
+    """Write a store with the rows of :func:`rows_of`."""
     with writing_store(path) as store:
         store.connection.execute("begin")
         for row in rows_of(points, seed):

@@ -1,17 +1,15 @@
-"""A sweep of 200 machines over ResNet-18, timing only: CPU-seconds for each point, and what a second core is worth.
+"""A timing-only sweep of ResNet-18 on 200 machines: CPU-seconds per point, and the speed-up by a second core.
 
-Five shapes of the matrix core, five sizes of its scratchpads, two buses and four latencies, on `lathe16`; the model is
-that of `benchmarks/networks.py` with symmetric activations. Schedules are shared between memories. Nothing
-is in the cache before. Rates are of 32 of these points, four shapes and sizes behind all memories.
+Five shapes of the matrix core, five scratchpad sizes, two buses and four latencies, on `lathe16`; the model is that of
+`benchmarks/networks.py` with symmetric activations. Schedules are shared between memories. The cache is empty at the
+start. Rates are measured on 32 of these points: four shapes and sizes, each with all eight memories.
 
 Of machines that differ in one resource, the one with twice the scratchpads, twice the bus or the next shorter latency
-should not take more cycles.
+should not take more cycles. The CPU time of a point is listed with that of other simulators, which has no target.
 
-Beside the CPU time of a point stands what other simulators take for one such point, without any target here.
-
-With `--points`, so many of the 200: shapes and sizes along the diagonals of the grid, each behind all eight memories.
-`--store` keeps the rows, and goes on from those that are there. `--no-rates` leaves the rates out, `--only-rates` all
-else: four minutes of two cores that do nothing else.
+`--points` limits the number of points: shapes and sizes along the diagonals of the grid, each with all eight memories.
+`--store` stores the rows, and resumes from stored ones. `--no-rates` skips the rates; `--only-rates` measures only
+them, which takes four minutes on two otherwise idle cores.
 
     python benchmarks/sweeps.py [--points N] [--store RESULTS.db] [--no-rates | --only-rates] [--json]
 """
@@ -43,16 +41,16 @@ SHAPE = ("block_in", "block_out")
 BUFFERS = tuple(f"{name}_buffer_bytes" for name in ("inp", "wgt", "acc", "par"))
 MEMORIES = len(BUSES) * len(LATENCIES)
 MOST = 0.01
-"""The part of the cycles that more of a resource may cost."""
+"""The maximum relative slowdown with more of a resource."""
 
 OTHERS = {"SCALE-Sim 3.0": 591, "ZigZag 3.9": 49}
-"""CPU-seconds that they took for ResNet-18 on one machine of 16 by 16 multipliers, measured once, not here."""
+"""CPU-seconds of other simulators for ResNet-18 on one machine of 16 by 16 multipliers, measured once elsewhere."""
 
 Row = Mapping[str, Any]
 
 
 def cores(count: int) -> list[list[int]]:
-    """So many shapes with sizes, of the 25, so that few of them have all shapes and all sizes."""
+    """The first ``count`` of the 25 pairs of shape and sizes, in an order that covers all shapes and sizes early."""
     diagonals = [
         (shape, SCRATCHPADS[(n + first) % len(SCRATCHPADS)])
         for first in range(len(SCRATCHPADS))
@@ -75,7 +73,7 @@ def sweep_of(model: Path, chosen: Sequence[Sequence[int]]) -> dict[str, Any]:
 
 
 def run(source: dict[str, Any], jobs: int, store: Path | None = None) -> tuple[list[dict[str, Any]], float, float]:
-    """The rows, and the seconds and CPU-seconds that they took, with nothing in the cache before."""
+    """Run a sweep with an empty cache; returns the rows, and the seconds and CPU-seconds that they took."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LATHE_CACHE"] = folder
         before, start = _used(), time.perf_counter()
@@ -89,7 +87,7 @@ def _used() -> float:
 
 
 def better(row: Row) -> Iterator[tuple[str, dict[str, int]]]:
-    """What differs in a row of a machine with more of one resource."""
+    """The changed columns of the rows of machines with more of one resource."""
     yield "twice the scratchpads", {name: 2 * row[name] for name in BUFFERS}
     yield "twice the bus", {"memory.bus_bits": 2 * row["memory.bus_bits"]}
     shorter = [latency for latency in LATENCIES if latency < row["memory.latency"]]
@@ -98,7 +96,7 @@ def better(row: Row) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def slower(rows: Sequence[Row]) -> dict[str, tuple[float, Row]]:
-    """By resource the greatest part of its cycles by which a machine with more of it is slower, and the machine."""
+    """By resource the maximum relative slowdown with more of it, and the machine."""
     keys = (*SHAPE, *BUFFERS, "memory.bus_bits", "memory.latency")
     known = {tuple(row[key] for key in keys): row for row in rows}
     worst: dict[str, tuple[float, Row]] = {}
@@ -112,16 +110,16 @@ def slower(rows: Sequence[Row]) -> dict[str, tuple[float, Row]]:
     return worst
 
 
-def rows_kept(store: Path | None) -> int:
-    """How many rows a store has that will not be measured again."""
+def reusable_rows(store: Path | None) -> int:
+    """The number of rows of a store that will not be measured again."""
     if store is None or not store.exists():
         return 0
-    with reading_store(store) as kept:
-        return sum(row.sources == measuring_sources() for row in kept.rows())
+    with reading_store(store) as reused:
+        return sum(row.sources == measuring_sources() for row in reused.rows())
 
 
 def of_machine(row: Row) -> str:
-    """A machine in a few words."""
+    """A short description of a machine."""
     return "x".join(str(row[key]) for key in SHAPE) + (
         f", inp {row['inp_buffer_bytes'] // 1024} KiB, bus {row['memory.bus_bits']}, latency {row['memory.latency']}"
     )
@@ -130,11 +128,11 @@ def of_machine(row: Row) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     whole = len(BLOCKS) * len(SCRATCHPADS) * MEMORIES
-    parser.add_argument("--points", type=int, default=whole, help=f"how many of the {whole} points")
-    parser.add_argument("--store", type=Path, help="where rows are kept, and taken from")
+    parser.add_argument("--points", type=int, default=whole, help=f"the number of points, of {whole}")
+    parser.add_argument("--store", type=Path, help="the file to store rows in, and to resume from")
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--no-rates", action="store_true", help="do not compare two cores with one")
-    chosen.add_argument("--only-rates", action="store_true", help="compare two cores with one, and nothing else")
+    chosen.add_argument("--only-rates", action="store_true", help="only compare two cores with one")
     parser.add_argument("--json", action="store_true", help="print a list of {name, value, unit, target, met}")
     given = parser.parse_args()
     figures: list[Figure] = []
@@ -154,13 +152,13 @@ def main() -> None:
 
 
 def of_points(model: Path, points: int, store: Path | None) -> list[Figure]:
-    """The figures of so many points of the whole sweep, on two processes."""
+    """The figures of the first points of the sweep, on two processes."""
     whole = len(BLOCKS) * len(SCRATCHPADS) * MEMORIES
-    kept = rows_kept(store)
+    reused = reusable_rows(store)
     rows, took, used = run(sweep_of(model, cores(-(-points // MEMORIES))), 2, store)
     ok = [row for row in rows if row["status"] == "ok"]
     figures = [Figure(f"points of {whole}", len(rows), ""), Figure("points with numbers", len(ok), "")]
-    measured = len(rows) - kept
+    measured = len(rows) - reused
     if measured > 0:
         figures += [
             Figure("points measured now", measured, ""),

@@ -1,8 +1,8 @@
-"""What validation costs: the 56×56×64→64 convolution (3×3, padding 1) on `vta`, and small programs.
+"""The cost of translation validation: the 56×56×64→64 convolution (3×3, padding 1) on `vta`, and small programs.
 
     python benchmarks/validation.py [--json]
 
-Without arguments it needs nothing but Lathe.
+It requires no packages besides Lathe.
 """
 
 import sys
@@ -26,9 +26,9 @@ def main() -> None:
     config = lt.load_config("vta")
     output, tensors = convolution()
     made = build_compiled(output, tensors, config)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     build(output, tensors, config, check="passes")
-    passes = time.perf_counter() - begun
+    passes = time.perf_counter() - start
     A, B = lt.placeholder((20, 64), "int8", name="A"), lt.placeholder((24, 64), "int8", name="B")
     small = lt.requantise(lt.matmul(A, B, transpose_b=True, name="P"), 8, name="C")
     small_made = build_compiled(small, [A, B, small], config)

@@ -1,4 +1,4 @@
-"""The hardware description: one frozen configuration, its validation and the shipped YAML files."""
+"""The machine description: an immutable configuration, its validation, and the shipped YAML files."""
 
 from lathe.configs.config_loader import config_to_yaml, load_config, shipped_configs
 from lathe.configs.errors import ConfigError, LatheError, RefusalKind

@@ -1,20 +1,20 @@
-"""The table of ALU operations: codes, results, and the extensions that some belong to.
+"""The table of ALU operations: codes, results, latencies and extensions.
 
-It stands in this room, beside the formats, because a machine says which operations it has: its extensions are checked
-when it is made. What an operation computes is in :mod:`lathe.isa.arithmetic`, and the gates are in
-:mod:`lathe.rtl.alu`. A micro-op takes one step with an immediate and two with an accumulator as the second operand;
-an operation whose result is not there in time for a micro-op that follows at once has the steps in its row besides.
+It is in this package, with the formats, because a configuration selects operations by its extensions, which are checked
+when it is constructed. :mod:`lathe.isa.arithmetic` computes the operations, :mod:`lathe.rtl.alu` is their hardware. A
+micro-op issues in one cycle with an immediate and in two with an accumulator as the second operand; an operation whose
+result would be late for the next micro-op adds the ``waits`` of its row.
 """
 
 from enum import IntEnum
 
 
 class AluOp(IntEnum):
-    """What an ALU instruction computes: a row each of code, result for the manual, waits, and, if not VTA's own,
-    extension and its purpose.
+    """The operation of an ALU instruction: a row of code, result for the manual, waits, and the extension with its
+    purpose.
 
-    ``waits`` are steps for which the next micro-op waits for the result, which it may read. A machine without an
-    operation's extension refuses it; ``purpose``: why a program makes use of it, the same in all rows of one extension.
+    ``waits`` are extra cycles before the next micro-op, which may read the result. A machine without an operation's
+    ``extension`` (None: VTA has it) refuses it. ``purpose`` is why a program uses the extension, equal in all its rows.
     """
 
     result: str
@@ -25,22 +25,22 @@ class AluOp(IntEnum):
     def __new__(
         cls, code: int, result: str = "", waits: int = 0, extension: str | None = None, purpose: str = ""
     ) -> "AluOp":
-        """The row as a number with attributes."""
-        assert bool(extension) == bool(purpose), f"extension {extension} of operation {code} is for {purpose!r}"
-        made = int.__new__(cls, code)
-        made._value_, made.result, made.waits = code, result, waits
-        made.extension, made.purpose = extension, purpose
-        return made
+        """The row as an integer with attributes."""
+        assert bool(extension) == bool(purpose), f"operation {code}: extension {extension!r}, purpose {purpose!r}"
+        operation = int.__new__(cls, code)
+        operation._value_, operation.result, operation.waits = code, result, waits
+        operation.extension, operation.purpose = extension, purpose
+        return operation
 
-    MIN = 0, "the lesser of the two"
-    MAX = 1, "the greater of the two"
+    MIN = 0, "the smaller of the two"
+    MAX = 1, "the larger of the two"
     ADD = 2, "the sum, wrapping around at 32 bits"
-    SHR = 3, "the first shifted right by the second, arithmetically; by a negative number: shifted left"
+    SHR = 3, "the first shifted right arithmetically by the second; a negative second shifts left"
     MUL = 4, "the product, wrapping around at 32 bits", 1
     SUB = (
         5,
-        "the first less the second, wrapping around at 32 bits",
+        "the first minus the second, wrapping around at 32 bits",
         0,
         "alu_sub",
-        "a difference is one operation, without a multiplication by -1 before",
+        "a subtraction is one operation, without a prior multiplication by -1",
     )

@@ -1,4 +1,4 @@
-"""Headers of archives: one array says of which format and version a file is, and holds its plain values as JSON."""
+"""Archive headers: an array with the file's format and version, and its plain values as JSON."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Loaded = TypeVar("Loaded")
 
 
 class OtherVersionError(Exception):
-    """A header of the right format in another version, ``version``; who reads it says what to do."""
+    """A header of the right format in another version, ``version``; the caller adds what to do."""
 
     def __init__(self, version: object) -> None:
         super().__init__(f"version {version!r}")
@@ -26,9 +26,9 @@ class OtherVersionError(Exception):
 
 @dataclass(frozen=True)
 class ArchiveForm:
-    """What files of one kind say of themselves: in the array ``key`` their ``format`` and its ``version``.
+    """The header of one kind of file: the array ``key`` holds its ``format`` and its ``version``.
 
-    ``key`` tells kinds of archives from each other: no other kind has an array of this name.
+    ``key`` identifies the kind of archive: no other kind has an array of this name.
     """
 
     key: str
@@ -36,25 +36,25 @@ class ArchiveForm:
     version: int
 
     def with_header(self, values: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays, and a header that says the format, the version and plain values."""
-        told = json.dumps({"format": self.format, "version": self.version, **values}).encode()
-        return {**arrays, self.key: np.frombuffer(told, np.uint8)}
+        """The arrays with a header that holds the format, the version and plain values."""
+        header = json.dumps({"format": self.format, "version": self.version, **values}).encode()
+        return {**arrays, self.key: np.frombuffer(header, np.uint8)}
 
     def is_form_of(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a file is an archive with such a header; whoever reads another file says what is wrong with it."""
+        """Whether a file is an archive with such a header; False for unreadable files."""
         try:
             return bool(read_arrays(path, (self.key,)))
         except UnreadableArchiveError:
             return False
 
     def header_of(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """The plain values of a header. Raises UnreadableArchiveError where there is none, and OtherVersionError."""
+        """The plain values of a header. Raises UnreadableArchiveError without one, and OtherVersionError."""
         try:
             header = json.loads(arrays[self.key].tobytes())
-            found, version = header["format"], header["version"]
+            format_name, version = header["format"], header["version"]
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
             raise UnreadableArchiveError(f"it has no header of a {self.format}") from None
-        if found != self.format:
+        if format_name != self.format:
             raise UnreadableArchiveError(f"it has no header of a {self.format}")
         if version != self.version:
             raise OtherVersionError(version)
@@ -62,16 +62,16 @@ class ArchiveForm:
 
 
 def bytes_of_file(save: Callable[[Path], object]) -> bytes:
-    """The bytes of the file that ``save`` writes, to be kept within another one."""
+    """The bytes of the file that ``save`` writes, for embedding in another file."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kept.npz"
+        path = Path(folder) / "embedded.npz"
         save(path)
         return path.read_bytes()
 
 
 def loaded_from_bytes(content: bytes, load: Callable[[Path], Loaded]) -> Loaded:
-    """What ``load`` makes of a file with these bytes."""
+    """The result of ``load`` on a file with these bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kept.npz"
+        path = Path(folder) / "embedded.npz"
         path.write_bytes(content)
         return load(path)

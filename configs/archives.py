@@ -1,4 +1,4 @@
-"""The .npz archives of NumPy: written under any names, and read although anybody may have made or damaged them."""
+"""NumPy's .npz archives: array names are unrestricted when written, contents are untrusted when read."""
 
 import io
 import os
@@ -16,9 +16,9 @@ _SUFFIX = ".npy"  # of an archive's members
 
 
 class UnreadableArchiveError(Exception):
-    """An archive that cannot be read, and why in words; who reads it says what the archive should be.
+    """An archive that cannot be read, with the reason; the caller adds what the archive should be.
 
-    ``no_file`` tells that the file cannot be opened, in contrast to one that holds something else.
+    ``no_file`` is true if the file cannot be opened, false if its content is wrong.
     """
 
     def __init__(self, reason: str, *, no_file: bool = False) -> None:
@@ -27,16 +27,16 @@ class UnreadableArchiveError(Exception):
 
 
 def read_arrays(path: str | os.PathLike[str], names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive by name, or those of them that are among ``names``; nothing of it is executed.
+    """The arrays of an archive by name, restricted to ``names`` if given; nothing in the file is executed.
 
-    Every byte of a member is compared with its checksum, and an array has exactly the bytes that its header says.
-    Raises :class:`UnreadableArchiveError`.
+    Checks each member's checksum, and that an array has exactly the bytes that its header states. Raises
+    :class:`UnreadableArchiveError`.
     """
     try:
         with Path(path).open("rb") as file:
             return _arrays_of(file, names)
     except OSError as error:
-        # Seeking in a pipe fails with an error of Python's own, which has no reason of the system's.
+        # Seeking in a pipe raises an OSError of Python's own, which has no strerror.
         reason = error.strerror
         raise UnreadableArchiveError(reason or "it is no .npz archive", no_file=reason is not None) from None
     except ValueError as error:  # a path with a null character
@@ -44,8 +44,8 @@ def read_arrays(path: str | os.PathLike[str], names: Collection[str] | None = No
 
 
 def _arrays_of(file: Any, names: Collection[str] | None) -> dict[str, NDArray[Any]]:
-    # What zipfile, the decompressors and NumPy raise for damaged files has no list: beside their own errors there are
-    # those of struct, tokenize, zlib, lzma, and of Python's parser, RuntimeError, MemoryError and more.
+    # zipfile, the decompressors and NumPy have no documented list of errors for damaged files: besides their own they
+    # raise those of struct, tokenize, zlib, lzma and Python's parser, RuntimeError, MemoryError and more.
     try:
         archive = zipfile.ZipFile(file)
         members = archive.namelist()
@@ -57,7 +57,7 @@ def _arrays_of(file: Any, names: Collection[str] | None) -> dict[str, NDArray[An
         if names is not None and name not in names:
             continue
         try:
-            content = io.BytesIO(archive.read(member))  # with its checksum
+            content = io.BytesIO(archive.read(member))  # checks its checksum
             array = np.lib.format.read_array(content, allow_pickle=False)
             rest = content.read(1)
         except Exception:
@@ -69,9 +69,9 @@ def _arrays_of(file: Any, names: Collection[str] | None) -> dict[str, NDArray[An
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, ArrayLike]) -> None:
-    """Write a compressed archive, whole or not at all, always with the same bytes for the same arrays.
+    """Write a compressed archive atomically, with the same bytes for the same arrays.
 
-    numpy.savez takes arrays as keywords, and so none of the name "file". Raises FileError.
+    Unlike numpy.savez, which takes arrays as keyword arguments, it accepts the name "file". Raises FileError.
     """
     with writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Arrays where a user gives them."""
+"""Conversion of user arguments to arrays."""
 
 from typing import Any
 
@@ -9,29 +9,29 @@ from lathe.configs.errors import LatheError, shown
 
 
 class InputError(LatheError):
-    """Inputs that are not those of the program: missing, unknown, or of another shape or dtype."""
+    """Inputs that do not match the program's: missing, unknown, or of another shape or dtype."""
 
 
 def array_of(value: object, dtype: DTypeLike | None) -> NDArray[Any]:
-    """``value`` as an array: a list of integers that ``dtype`` holds as one of this dtype, others as they are.
+    """``value`` as an array; a list of integers gets ``dtype`` if ``dtype`` can represent all of them.
 
-    An array keeps its dtype, since it is stated there; without ``dtype`` everything gets NumPy's choice. Raises
-    ValueError, with what the value is instead, for a ragged list, for integers that the dtype does not hold, and for
-    what is no array.
+    An array keeps its own dtype; without ``dtype``, NumPy chooses one. Raises ValueError for a ragged list, for
+    integers out of the range of ``dtype``, and for what is no array; its text describes the value ("not ..." in a
+    message).
     """
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"{shown(value)}, which is ragged") from None
-    if found.dtype.kind == "O":
+    if array.dtype.kind == "O":
         raise ValueError(shown(value))
-    wanted = None if dtype is None else np.dtype(dtype)
-    if wanted is None or found.dtype.kind not in "iu" or wanted.kind not in "iu":
-        return found
-    limits = np.iinfo(wanted)
-    strange = found[(found < limits.min) | (found > limits.max)]
-    if strange.size:
-        raise ValueError(f"a list with {int(strange[0])}, which {wanted} does not hold")
-    return found.astype(wanted)
+    target = None if dtype is None else np.dtype(dtype)
+    if target is None or array.dtype.kind not in "iu" or target.kind not in "iu":
+        return array
+    limits = np.iinfo(target)
+    outside = array[(array < limits.min) | (array > limits.max)]
+    if outside.size:
+        raise ValueError(f"a list with {int(outside[0])}, which {target} cannot represent")
+    return array.astype(target)

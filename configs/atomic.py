@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files: completely or not at all."""
 
 import errno
 import os
@@ -12,17 +12,17 @@ from lathe.configs.errors import LatheError, shown
 
 
 class FileError(LatheError):
-    """A file that cannot be read or written; the message names it and the reason."""
+    """A file that cannot be read or written; the message states its name and the reason."""
 
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file to write to, which takes the place of `path` when the block ends.
+    """A context with a binary file to write to, which replaces `path` when the block ends.
 
-    When the block raises, `path` stays as it was, and nothing is left beside it. The new content is first written to
-    a temporary file in the same directory, since only a rename within one file system is atomic. Raises
-    :class:`FileError` when the directory is missing or may not be written to. Devices and pipes (``/dev/null``) are
-    written to as they are, since a rename would replace them.
+    If the block raises, `path` is unchanged and no other file remains. The content is first written to a temporary file
+    in the same directory, since only a rename within one file system is atomic. Raises :class:`FileError` if the
+    directory is missing or not writable. Devices and pipes (``/dev/null``) are written to directly, since a rename
+    would replace them.
     """
     target = path_of(path)
     if os.path.exists(target) and not target.is_file() and not target.is_dir():
@@ -40,19 +40,19 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, target)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, temporary):  # not one of the block's own files
+        if isinstance(error, OSError) and error.filename in (None, temporary):  # not of another file
             raise unwritable(target, error) from error
         raise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise :class:`FileError` when `path` certainly cannot be written, so that long work need not begin."""
+    """Raise :class:`FileError` if `path` certainly cannot be written, so that long work fails before it starts."""
     target = path_of(path)
     folder = target.parent
     try:
         os.lstat(target)
     except (FileNotFoundError, NotADirectoryError):
-        pass  # no file yet; the folder is looked at below
+        pass  # no file yet; the folder is checked below
     except (OSError, ValueError) as error:  # a name that no file can have
         raise unwritable(target, error) from None
     if target.is_dir():
@@ -64,27 +64,27 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def path_of(path: object) -> Path:
-    """The path of an output file. Raises :class:`FileError` for what is none."""
+    """The path of an output file. Raises :class:`FileError` for an invalid one."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
-        raise FileError(f"The output file must be given by its path, not {shown(path)}.")
+        raise FileError(f"The output file must be a path, not {shown(path)}.")
     if "\0" in os.fspath(path):
-        raise FileError(f"The name of the output file must be one without null characters, not {shown(path)}.")
+        raise FileError(f"The path of the output file must have no null characters, not be {shown(path)}.")
     return Path(path)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Make `content` the content of the file; raises :class:`FileError`."""
+    """Replace the content of the file by `content`; raises :class:`FileError`."""
     with writing(path) as file:
         file.write(content)
 
 
 def write_text(path: str | os.PathLike[str], content: str) -> None:
-    """Make `content`, in UTF-8, the content of the file; raises :class:`FileError`."""
+    """Replace the content of the file by `content` in UTF-8; raises :class:`FileError`."""
     write_bytes(path, content.encode())
 
 
 def mode_for(target: Path) -> int:
-    """The permissions that an ordinary `open` would leave: the old file's, or what the process's mask lets through."""
+    """The permissions that a plain `open` would give: the existing file's, or those that the umask leaves."""
     try:
         return target.stat().st_mode & 0o777
     except OSError:
@@ -94,14 +94,14 @@ def mode_for(target: Path) -> int:
 
 
 def hidden_prefix(target: Path) -> str:
-    """How names of temporary files for `target` begin; with what is added to it no longer than names may be."""
+    """The prefix of temporary file names for `target`, short enough for the limit on name lengths."""
     return f".{target.name[:50]}."
 
 
 def unwritable(target: Path, error: OSError | ValueError) -> FileError:
-    """The error that says why `target` was not written."""
+    """The error that states why `target` was not written."""
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return FileError(
-        f"The output file {str(target)!r} must be in a directory that exists and may be written to, not one that "
-        f"answers {reason!r}. Nothing was written; choose another path."
+        f"Cannot write output file {str(target)!r}: {reason}. Nothing was written; choose a path in a directory that "
+        "exists and is writable."
     )

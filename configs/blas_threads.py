@@ -1,4 +1,4 @@
-"""One BLAS thread while matrices are multiplied: they are small, and threads would wait for each other by spinning."""
+"""Single-threaded BLAS: Lathe's matrices are small, and several threads would spin while they wait for each other."""
 
 from contextlib import AbstractContextManager
 from functools import cache
@@ -8,11 +8,11 @@ from threadpoolctl import ThreadpoolController
 
 @cache
 def _controller() -> ThreadpoolController:
-    # Looking for the loaded libraries takes milliseconds, so it is done once.
+    # Searching for loaded libraries takes milliseconds: once is enough.
     return ThreadpoolController()  # type: ignore[no-untyped-call]
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """A context in which BLAS runs on the calling thread."""
+    """A context in which BLAS runs on the calling thread only."""
     limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
     return limited

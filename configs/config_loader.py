@@ -1,4 +1,4 @@
-"""Reading machines from files: the shipped YAML, the user's YAML, and VTA's own JSON."""
+"""Loader of machine descriptions: shipped YAML, user YAML, and VTA's own JSON."""
 
 import json
 import os
@@ -25,9 +25,9 @@ def shipped_configs() -> tuple[str, ...]:
 
 
 def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
-    """The machine of a shipped name, of a YAML file, or of a JSON file in the form of VTA's ``vta_config.json``.
+    """The machine with a shipped name, of a YAML file, or of a JSON file in the format of VTA's ``vta_config.json``.
 
-    Raises :class:`ConfigError` naming file, line and key, what the key allows and the nearest known key.
+    Raises :class:`ConfigError` naming file, line and key, the key's contract and the closest known key.
     """
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(
@@ -38,7 +38,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
     if text in shipped_configs():
         return _load_file(_FOLDER / f"{text}.yaml")
     path = Path(text)
-    if os.path.exists(text):  # unlike Path.exists, also of a name that no file can have
+    if os.path.exists(text):  # unlike Path.exists, also for a name that no file can have
         return _load_file(path)
     names = shipped_configs()
     if path.suffix or os.sep in text:
@@ -55,7 +55,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
 
 
 def _load_file(path: Path) -> HardwareConfig:
-    text = text_of(path, "configuration file", "Correct the path or its rights.", ConfigError)
+    text = text_of(path, "configuration file", "Correct the path or its permissions.", ConfigError)
     return from_vta_json(text, path) if is_vta_json(text) else _from_yaml(text, path)
 
 
@@ -73,7 +73,7 @@ def _from_yaml(text: str, path: Path) -> HardwareConfig:
     for key in REQUIRED_KEYS:
         if key not in values:
             raise ConfigError(
-                f"The keys of {path} must include {key}, and do not. A machine needs {', '.join(REQUIRED_KEYS)}.",
+                f"The keys of {path} must include {key}, and do not. A machine requires {', '.join(REQUIRED_KEYS)}.",
                 file=path,
             )
     try:
@@ -85,7 +85,7 @@ def _from_yaml(text: str, path: Path) -> HardwareConfig:
 
 
 def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], section: str = "") -> dict[str, Any]:
-    """The keys of the file or of a section, known and each once; puts their lines into ``lines``."""
+    """The keys of the file or of a section, checked to be known and unique; records their lines in ``lines``."""
     values: dict[str, Any] = {}
     for key, key_node, value_node in file.pairs(node):
         line = line_of(key_node)
@@ -98,7 +98,7 @@ def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], s
             file.refuse(line, fault)
         if dotted in lines:
             raise ConfigError(
-                f"Key {dotted} of {file.path}, line {line}, must stand once, not again after line {lines[dotted]}. "
+                f"Key {dotted} of {file.path}, line {line}, must occur once, not again after line {lines[dotted]}. "
                 "Remove one of the two.",
                 fault=Fault(dotted, dotted, "", ""),
                 file=file.path,
@@ -116,8 +116,8 @@ def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], s
 
 
 def config_to_yaml(config: HardwareConfig) -> str:
-    """A YAML text that ``load_config`` reads back to an equal machine."""
-    # JSON strings are YAML strings; PyYAML alone would write tuples and long names in forms of its own.
+    """YAML text that ``load_config`` reads back as an equal machine."""
+    # JSON scalars are valid YAML; PyYAML alone would write tuples and long names in its own notation.
     lines = []
     for key, value in config.to_dict().items():
         if isinstance(value, dict):

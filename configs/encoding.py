@@ -1,11 +1,11 @@
-"""Bit-field formats of instructions and micro-ops, with widths that follow from the machine's memories.
+"""Bit-field formats of instructions and micro-ops, whose widths follow from the machine's scratchpad depths.
 
-The formats stand in this room, below the instruction table that uses them, because a machine whose fields do not fit
-its instructions is not a machine: :class:`~lathe.configs.HardwareConfig` refuses it. Each field is stated here and
-nowhere else; :mod:`lathe.isa.table` adds opcodes, units and meaning.
+The formats are in this package, below the instruction table that uses them, because
+:class:`~lathe.configs.HardwareConfig` refuses a machine whose fields do not fit. Each field is defined here only;
+:mod:`lathe.isa.table` adds opcodes, units and semantics.
 
-The binary layout is the one of VTA's hardware specification (Moreau et al., "A hardware-software blueprint for
-flexible deep learning specialization", 2019): C bit-fields in 64-bit words, in 32-bit words for micro-ops.
+The binary layout is the one of VTA's hardware specification (Moreau et al., "A hardware-software blueprint for flexible
+deep learning specialization", 2019): C bit-fields in 64-bit words, in 32-bit words for micro-ops.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,24 +17,24 @@ INSTRUCTION_BYTES = INSTRUCTION_BITS // 8
 WORD_BITS = 64
 UOP_BITS = 32
 
-# The extension with which a LOAD says what its padding holds: fields pad_value and pad_limit.
+# The extension with which a LOAD sets the value of its padding: fields pad_value and pad_limit.
 PAD_VALUE = "pad_value"
 
-# The extension with which a GEMM writes its products instead of adding them: field begin.
+# The extension with which a GEMM overwrites accumulators instead of adding to them: field begin.
 GEMM_BEGIN = "gemm_begin"
 
-# The extension with the instruction RESCALE and the scratchpad par; that of its second operand, field add; and that of
-# its tables, the scratchpad lut.
+# The extensions of the instruction RESCALE and the scratchpad par; of its second operand, field add; and of its look-up
+# tables, the scratchpad lut.
 RESCALE = "rescale"
 RESCALE_ADD = "rescale_add"
 LOOKUP = "lookup"
 
 TABLE_ELEMENTS = 256
-"""Elements of lut that are a table: one for each value of 8 bits."""
+"""Vectors of lut in a look-up table: one for each 8-bit value."""
 
 
 class IndexWidths(Protocol):
-    """The bits that index each scratchpad, log2 of its depth in elements; and the extensions that are on."""
+    """The bits that index each scratchpad, log2 of its depth in vectors, and the enabled extensions."""
 
     @property
     def extensions(self) -> tuple[str, ...]: ...
@@ -58,8 +58,8 @@ class IndexWidths(Protocol):
 class Width:
     """The width of a field in bits: ``text`` for the manual, ``of`` to compute it for a machine.
 
-    ``extension`` is what it depends on, if any; ``always`` what it is on every machine, if it is the same on all. A
-    field with both has its bits on every machine, and one without the extension refuses all but 0.
+    ``extension`` is the one that it depends on, if any; ``always`` is the width if it is the same on all machines. A
+    field with both has its bits on every machine, and must be 0 on machines without the extension.
     """
 
     text: str
@@ -74,7 +74,7 @@ def bits(count: int) -> Width:
 
 
 def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
-    """A width that is ``count`` where the extension is on, and ``otherwise`` where it is not."""
+    """A width of ``count`` on machines with the extension and ``otherwise`` on others."""
     return Width(
         f"{count} with {extension}, else {otherwise or 'none'}",
         lambda machine: count if extension in machine.extensions else otherwise,
@@ -83,7 +83,7 @@ def bits_with(extension: str, count: int, otherwise: int = 0) -> Width:
 
 
 def bits_for(extension: str, count: int) -> Width:
-    """A width that is the same on every machine, of a field that must be 0 where the extension is off."""
+    """A width that is the same on every machine, of a field that must be 0 without the extension."""
     return Width(str(count), lambda _: count, extension, always=count)
 
 
@@ -99,9 +99,9 @@ ACC_OR_INP = Width("max(acc, inp)", lambda machine: max(machine.acc_index_bits, 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One bit field: its ISA name, its width, whether it is two's complement, and what it says.
+    """One bit field: its ISA name, its width, its description, and whether it is two's complement.
 
-    One that ``fills_gap`` stands in bits that the others leave free, and moves none of them.
+    A field that ``fills_gap`` occupies bits that the others leave unused, and moves none of them.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a machine has a field: bits [lsb, lsb + width) of the instruction, never across a word's end."""
+    """The bits of a field on a machine: [lsb, lsb + width) of the instruction, never across a word boundary."""
 
     field: Field
     lsb: int
@@ -121,18 +121,18 @@ class Placement:
 
     @property
     def lowest(self) -> int:
-        """The least value that the field holds; a field without bits holds 0 only."""
+        """The smallest value of the field; a field without bits is always 0."""
         return -(1 << (self.width - 1)) if self.field.signed and self.width else 0
 
     @property
     def highest(self) -> int:
-        """The greatest value that the field holds."""
+        """The largest value of the field."""
         return (1 << max(self.width - self.field.signed, 0)) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Fields in the order in which they are packed, lowest bit first, into words of ``word_bits``.
+    """Fields in packing order, lowest bit first, in words of ``word_bits``.
 
     Fields that fill gaps come last.
     """
@@ -143,19 +143,19 @@ class Format:
     word_bits: int = WORD_BITS
 
     def values(self, name: str) -> range:
-        """What a field holds that is as wide on every machine."""
+        """The values of a field that is equally wide on every machine."""
         field = next(each for each in self.fields if each.name == name)
-        assert field.width.always is not None, f"{name} of {self.name} is as wide as the machine makes it"
-        held = Placement(field, 0, field.width.always)
-        return range(held.lowest, held.highest + 1)
+        assert field.width.always is not None, f"the width of {name} of {self.name} depends on the machine"
+        placement = Placement(field, 0, field.width.always)
+        return range(placement.lowest, placement.highest + 1)
 
 
 UOP_FORMAT = Format(
     "micro-op",
     (
-        Field("dst", ACC, "accumulator element that is written"),
-        Field("src", ACC_OR_INP, "GEMM: input element; ALU, RESCALE: accumulator element that is read"),
-        Field("wgt", WGT, "GEMM: weight element; RESCALE: parameter element"),
+        Field("dst", ACC, "accumulator vector that is written"),
+        Field("src", ACC_OR_INP, "GEMM: input vector; ALU, RESCALE: accumulator vector that is read"),
+        Field("wgt", WGT, "GEMM: weight vector; RESCALE: parameter vector"),
     ),
     total_bits=UOP_BITS,
     word_bits=UOP_BITS,
@@ -163,27 +163,27 @@ UOP_FORMAT = Format(
 
 
 def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
-    """Pack fields as C bit-fields: one that does not fit into what is left of a word starts the next word.
+    """Pack fields as C bit-fields: one that does not fit into the rest of a word starts the next word.
 
-    A field that fills a gap is put, when the others have their places, into the first gap that is wide enough, or after
-    all of them if there is none.
+    When the other fields are packed, a field that fills a gap gets the first gap that is wide enough, or the bits after
+    all others if there is none.
     """
     placements: list[Placement] = []
     gaps: list[tuple[int, int]] = []
     position = 0
     for field in fields:
         width = field.width.of(machine)
-        left = word_bits - position % word_bits
+        rest = word_bits - position % word_bits
         if field.fills_gap:
-            chosen = next((place for place, (_, room) in enumerate(gaps) if room >= width), None)
-            if chosen is not None:
-                start, room = gaps[chosen]
-                gaps[chosen] = (start + width, room - width)
+            gap = next((number for number, (_, free) in enumerate(gaps) if free >= width), None)
+            if gap is not None:
+                start, free = gaps[gap]
+                gaps[gap] = (start + width, free - width)
                 placements.append(Placement(field, start, width))
                 continue
-        if width > left:
-            gaps.append((position, left))
-            position += left
+        if width > rest:
+            gaps.append((position, rest))
+            position += rest
         placements.append(Placement(field, position, width))
         position += width
     return tuple(placements)

@@ -1,4 +1,4 @@
-"""Whether the fields of a machine fit its instructions: one whose fields do not is no machine."""
+"""Check whether the fields of a machine fit into its instruction formats; otherwise the machine is refused."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from lathe.configs.instructions.load import LOAD
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A field that a machine makes too wide: it ends ``over`` bits beyond the ``limit`` bits that its format has.
+    """A field that is too wide on a machine: it ends ``over`` bits beyond the ``limit`` bits of its format.
 
-    ``memory`` is the scratchpad whose depth sets the field's width, or None when no single one does.
+    ``memory`` is the scratchpad whose depth determines the field's width, or None when no single one does.
     """
 
     format: str
@@ -22,16 +22,16 @@ class Misfit:
 
 
 def misfit(machine: IndexWidths) -> Misfit | None:
-    """The first field that does not fit the machine's instructions or micro-ops, or None when all fit."""
+    """The first field that does not fit into the machine's instructions or micro-ops, or None when all fit."""
     for form in formats_of(machine.extensions):
         end_before = 0
         for placement in place(form.fields, form.word_bits, machine):
             end = max(placement.lsb + placement.width, end_before)
             if end > form.total_bits:
-                # Counted from the end of the field before: the bits that must be saved, not the word that is begun.
+                # Counted from the end of the previous field: the bits to save, without the unused rest of its word.
                 over = end_before + placement.width - form.total_bits
                 field = placement.field
-                return Misfit(form.name, field.name, _memory_behind(field), form.total_bits, over)
+                return Misfit(form.name, field.name, _memory_of(field), form.total_bits, over)
             end_before = end
     sram_base = next(field for field in LOAD.format.fields if field.name == "sram_base")
     limit = sram_base.width.of(machine)
@@ -47,6 +47,6 @@ def misfit(machine: IndexWidths) -> Misfit | None:
     return Misfit(LOAD.format.name, sram_base.name, memory, limit, widest - limit) if widest > limit else None
 
 
-def _memory_behind(field: Field) -> str | None:
+def _memory_of(field: Field) -> str | None:
     memories = {UOP: "uop", UOP_END: "uop", INP: "inp", WGT: "wgt", ACC: "acc", PAR: "par"}
     return {width.text: memory for width, memory in memories.items()}.get(field.width.text)

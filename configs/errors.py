@@ -1,29 +1,30 @@
-"""The base of every error that a user of Lathe can cause, and the errors of this room."""
+"""The base class of user errors, and the errors of configuration files."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
 RefusalKind: TypeAlias = Literal["argument", "legality", "machine", "limit"]
-"""Why something is refused: what is given is not what it must be; the order, or the program's meaning, forbids it; the
-machine forbids it; or Lathe cannot do it, although it makes sense (``docs/limits.md``)."""
+"""Why a request is refused. ``argument``: a given value violates its contract; ``legality``: the schedule's order or
+the program's semantics forbid it; ``machine``: the hardware cannot do it; ``limit``: Lathe does not support it
+(``docs/limits.md``)."""
 
 
 def shown(value: object) -> str:
-    """A value as it is quoted in a message: on one line, and no longer than fits there."""
+    """The ``repr`` of a value for an error message: on one line, at most 60 characters."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # objects of users, whose repr may do anything, and lists nested deeper than Python's stack
+    except Exception:  # a user's repr may raise anything, and nested lists may exhaust the stack
         text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class LatheError(Exception):
-    """A mistake in what the user gave, told in one paragraph: what is wrong, what is allowed, what to do.
+    """A user's mistake: the message says in one paragraph what is wrong, what is allowed and what to do.
 
-    Each room derives its own errors from this class; all of them are importable from ``lathe``. The command line
-    prints the message without a traceback and exits with status 2. ``kind`` says why it is refused; what schedules
-    and builds refuse states one for each reason, and anything else is a mistake in an argument.
+    Each package derives its own errors from this class; all of them are importable from ``lathe``. The command line
+    prints the message without a traceback and exits with status 2. ``kind`` is the reason of the refusal; errors of
+    schedules and builds set it one by one, all others are mistakes in an argument.
     """
 
     kind: RefusalKind = "argument"
@@ -31,9 +32,9 @@ class LatheError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one key of a file, without the place where the key stands.
+    """What is wrong with one key of a file, without the key's file and line.
 
-    ``key`` is the dotted key ("memory.latency"; empty when no key is at fault), ``thing`` what the message names
+    ``key`` is the dotted key ("memory.latency"; empty when no key is at fault), ``thing`` the subject of the message
     (mostly the key itself), ``contract`` what it must be and is not, ``remedy`` a sentence that says what to do.
     """
 
@@ -44,10 +45,10 @@ class Fault:
 
 
 class PlacedError(LatheError):
-    """A mistake that may stand in a file.
+    """A mistake that may have a location in a file.
 
-    ``fault`` says what is wrong with which key, or is None when no key is at fault. ``file`` and ``line`` (counted
-    from 1) say where it stands and are None for what was made in Python.
+    ``fault`` says what is wrong with which key, or is None when no key is at fault. ``file`` and ``line`` (counted from
+    1) are the location, None for values constructed in Python.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class PlacedError(LatheError):
 
     @classmethod
     def at(cls, where: str, fault: Fault, *, file: Path | None = None, line: int | None = None) -> Self:
-        """The error for ``fault``, found in ``where`` (a machine's or a file's name)."""
-        place = f"{where}, line {line}," if line is not None else where
-        message = f"{fault.thing} of {place} must be {fault.contract}. {fault.remedy}"
+        """The error for ``fault`` in ``where``, the name of a machine or a file."""
+        location = f"{where}, line {line}," if line is not None else where
+        message = f"{fault.thing} of {location} must be {fault.contract}. {fault.remedy}"
         return cls(message, fault=fault if fault.key else None, file=file, line=line)
 
 
 class ConfigError(PlacedError):
-    """A hardware configuration that cannot be read or that describes no machine of Lathe's."""
+    """A hardware configuration that cannot be read, or whose parameters are not allowed."""

@@ -1,8 +1,8 @@
-"""Integer expressions over an instruction's fields: written once, worked out on numbers, on columns and in hardware.
+"""Integer expressions over an instruction's fields: written once, evaluated on numbers, on columns and in hardware.
 
-An expression is a value that knows nothing of what its fields are. A reader gives it the fields: Python integers of one
-instruction, NumPy columns of a stream, or Amaranth values of a word; their own operators do the rest. Rows of
-instructions are made of them, and the rules of :mod:`lathe.isa.constraints`.
+An expression is independent of the type of the fields. A :class:`FieldReader` supplies them: Python integers of one
+instruction, NumPy columns of a stream, or Amaranth values of an instruction word, whose operators evaluate it. Rows of
+the instruction table and the constraints of :mod:`lathe.isa.constraints` consist of expressions.
 """
 
 import operator
@@ -12,30 +12,30 @@ from typing import Any, Protocol
 
 
 class FieldReader(Protocol):
-    """What expressions are worked out on."""
+    """The source of field values that an expression is evaluated on."""
 
     def field(self, name: str) -> Any:
-        """The value of an instruction's field, or of an index that its micro-ops make."""
+        """The value of an instruction's field, or of an index that its micro-ops compute."""
         ...
 
     def named(self, name: str, value: Callable[[], Any]) -> Any:
-        """The value of an expression that has a name; a place for hardware to make one signal of it."""
+        """The value of a named expression; hardware gives it a signal of that name."""
         ...
 
 
 class Expression:
-    """An integer or a truth value; operators make larger ones. Comparisons give 0 or 1."""
+    """An integer or a truth value. Operators build larger expressions; comparisons give 0 or 1."""
 
     def on(self, reader: FieldReader) -> Any:
-        """The value for what the reader reads."""
+        """The value on what the reader reads."""
         raise NotImplementedError(type(self).__name__)
 
     def text(self) -> str:
-        """The expression for the manual."""
+        """The expression as the manual prints it."""
         raise NotImplementedError(type(self).__name__)
 
     def fields(self) -> frozenset[str]:
-        """The names of the fields that its value depends on."""
+        """The names of the fields that the value depends on."""
         return frozenset()
 
     def __add__(self, other: "Expression | int") -> "Expression":
@@ -56,13 +56,13 @@ class Expression:
     def __or__(self, other: "Expression") -> "Expression":
         return Operation("or", self, other)
 
-    # `==` stays the equality of values, for rules are compared and kept in sets.
+    # `==` compares expressions structurally, because constraints are compared and put into sets.
     def equals(self, other: int) -> "Expression":
-        """Whether the value is a number."""
+        """Whether the value equals ``other``."""
         return Operation("==", self, expression(other))
 
     def differs(self, other: int) -> "Expression":
-        """Whether the value is another than a number."""
+        """Whether the value differs from ``other``."""
         return Operation("!=", self, expression(other))
 
 
@@ -77,17 +77,17 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "or": operator.or_,
 }
 
-# What binds stronger is written without parentheses inside what binds weaker.
+# Precedence: an operand that binds more weakly than its operator is printed in parentheses.
 _STRENGTH = {"or": 0, "and": 1, ">": 2, ">=": 2, "==": 2, "!=": 2, "+": 3, "*": 4}
 
 
 @dataclass(frozen=True)
 class Number(Expression):
-    """A number, the same on every machine."""
+    """A constant."""
 
     value: int
 
-    def on(self, reader: FieldReader) -> int:  # noqa: ARG002 - a number is the same for every reader
+    def on(self, reader: FieldReader) -> int:  # noqa: ARG002 - a constant is the same for every reader
         """The number."""
         return self.value
 
@@ -98,7 +98,7 @@ class Number(Expression):
 
 @dataclass(frozen=True)
 class MachineNumber(Expression):
-    """A number that follows from the machine, which the reader knows as its ``config``."""
+    """A number derived from the machine, which the reader has as its ``config``."""
 
     name: str
     of: Callable[[Any], int] = field(compare=False)
@@ -133,7 +133,7 @@ class FieldValue(Expression):
 
 @dataclass(frozen=True)
 class Operation(Expression):
-    """Two expressions joined by an operator."""
+    """A binary operation on two expressions."""
 
     sign: str
     left: Expression
@@ -144,7 +144,7 @@ class Operation(Expression):
         return _FUNCTIONS[self.sign](self.left.on(reader), self.right.on(reader))
 
     def text(self) -> str:
-        """Both sides around the sign, in parentheses where they bind weaker."""
+        """Both operands around the operator, in parentheses where they bind more weakly."""
         sides = []
         for side in (self.left, self.right):
             weaker = isinstance(side, Operation) and _STRENGTH[side.sign] < _STRENGTH[self.sign]
@@ -152,19 +152,19 @@ class Operation(Expression):
         return f"{sides[0]} {self.sign} {sides[1]}"
 
     def fields(self) -> frozenset[str]:
-        """Those of both sides."""
+        """The fields of both operands."""
         return self.left.fields() | self.right.fields()
 
 
 @dataclass(frozen=True)
 class Named(Expression):
-    """An expression with a name, which stands for it in other expressions' text."""
+    """An expression with a name, which other expressions print instead of it."""
 
     name: str
     meaning: Expression
 
     def on(self, reader: FieldReader) -> Any:
-        """The meaning's value, under its name."""
+        """The value of the definition, under its name."""
         return reader.named(self.name, lambda: self.meaning.on(reader))
 
     def text(self) -> str:
@@ -172,10 +172,10 @@ class Named(Expression):
         return self.name
 
     def fields(self) -> frozenset[str]:
-        """Those of the meaning."""
+        """The fields of the definition."""
         return self.meaning.fields()
 
 
 def expression(value: Expression | int) -> Expression:
-    """The value itself, or a number as an expression."""
+    """The value itself, or an integer as a :class:`Number`."""
     return value if isinstance(value, Expression) else Number(value)

@@ -1,18 +1,18 @@
-"""How often Python looks for circles of objects that nobody reaches, while many values are made that all stay."""
+"""Rarer cyclic garbage collection while many objects are created that all stay alive."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 OBJECTS = 100_000
-"""So many new objects between two looks. With the usual 700 they took a fifth of the time of 10^5 instructions."""
+"""New objects between two collections. With Python's 700, collection took a fifth of the time of 10^5 instructions."""
 
 
 @contextmanager
 def with_gc_relaxed() -> Iterator[None]:
-    """What is done inside, or by a function that this decorates, is seldom interrupted to look for circles."""
+    """A context, or decorator of a function, inside which the cyclic garbage collector rarely runs."""
     before = gc.get_threshold()
-    if not 0 < before[0] < OBJECTS:  # the user's own choice, or somebody's further out
+    if not 0 < before[0] < OBJECTS:  # the user's own setting, or an enclosing relaxed context
         yield
         return
     gc.set_threshold(OBJECTS, *before[1:])

@@ -1,4 +1,4 @@
-"""What this computer's memory has room for, where a user's arrays ask for more."""
+"""Checks that a user's arrays fit in the memory of the host CPU."""
 
 import os
 from collections.abc import Iterator
@@ -8,38 +8,38 @@ from lathe.configs.array_args import InputError
 
 
 class MemoryLimitError(InputError):
-    """Arrays that this computer's memory does not hold."""
+    """Arrays that do not fit in this computer's memory."""
 
     kind = "limit"
 
 
 def check_room(nbytes: int, what: str) -> None:
-    """Raise :class:`MemoryLimitError` for arrays that exceed all memory there is.
+    """Raise :class:`MemoryLimitError` for arrays larger than the whole physical memory.
 
-    To ask before allocating matters: where the system promises more memory than it has, it ends the process later.
+    Checked before allocation: an operating system that overcommits memory kills the process later instead.
     """
-    if nbytes > _present():
-        raise _too_much(what, f"{nbytes} bytes")
+    if nbytes > _physical_bytes():
+        raise _limit_error(what, f"{nbytes} bytes")
 
 
 @contextmanager
 def within_memory(what: str) -> Iterator[None]:
-    """What is done inside may ask for arrays that do not fit; then :class:`MemoryLimitError` is raised."""
+    """A context that turns a MemoryError inside it into :class:`MemoryLimitError`."""
     try:
         yield
     except MemoryError:
-        raise _too_much(what, "more than is free") from None
+        raise _limit_error(what, "more than is free") from None
 
 
-def _present() -> int:
+def _physical_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
+    except (AttributeError, ValueError, OSError):  # not known on this system
         return 1 << 47
 
 
-def _too_much(what: str, needed: str) -> MemoryLimitError:
+def _limit_error(what: str, needed: str) -> MemoryLimitError:
     return MemoryLimitError(
-        f"The arrays of {what} must be as much as this computer has room for, not {needed}. Use smaller tensors, "
-        "or run the program in parts."
+        f"Cannot allocate the arrays of {what}: they need {needed}, and must fit in this computer's memory. Use "
+        "smaller tensors, or split the program."
     )

@@ -1,6 +1,6 @@
-"""What a notebook shows of a value: its class says here that there is more than text, ``lathe/reports/notebooks`` what.
+"""The HTML representation of values in notebooks: classes declare it here, ``lathe/reports/notebooks`` renders it.
 
-So rooms below need not know of tables and pictures, and those above may look at all that a value is made of.
+So lower packages do not depend on tables and figures, and the renderers may use all packages that a value consists of.
 """
 
 from functools import singledispatch
@@ -8,10 +8,10 @@ from functools import singledispatch
 
 @singledispatch
 def html_of(_value: object) -> str | None:
-    """A fragment of HTML that stands by itself; None for what nobody has a view of, so that its text is shown."""
+    """A self-contained fragment of HTML; None for types without a renderer, which are shown as text."""
     return None
 
 
 def repr_html(self: object) -> str | None:
-    """What Jupyter asks values in cells for: a class with ``_repr_html_ = repr_html`` is shown by its view."""
+    """The hook that Jupyter calls: a class with ``_repr_html_ = repr_html`` is shown by its renderer."""
     return html_of(self)

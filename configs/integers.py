@@ -1,4 +1,4 @@
-"""What counts as an integer where a user gives one."""
+"""Recognition of integers in user arguments, Python's and NumPy's."""
 
 import dataclasses
 import operator
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 
 def integer(value: object) -> int | None:
-    """``value`` as a Python integer when it is one (or one of NumPy's), else None; truth values are not numbers."""
+    """``value`` as a Python int if it is an integer of Python or NumPy, else None; booleans are not integers."""
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         return None
     try:
@@ -16,7 +16,7 @@ def integer(value: object) -> int | None:
 
 
 def hold_plain_integers(instance: Any) -> None:
-    """Let the fields of a frozen dataclass hold Python's integers in place of NumPy's, which JSON does not know."""
+    """Replace NumPy integers in the fields of a frozen dataclass by Python's, which JSON can write."""
     for field in dataclasses.fields(instance):
         number = integer(getattr(instance, field.name))
         if number is not None:

@@ -1,4 +1,4 @@
-"""All numbers of a machine by name: those that are given, and those that follow from them."""
+"""All numbers of a machine by name: independent parameters, and values derived from them."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,7 @@ from lathe.configs.hardware_config import HardwareConfig
 
 
 def given_values(machine: HardwareConfig) -> dict[str, Any]:
-    """Every independent parameter of a machine by its dotted key."""
+    """Every independent parameter of a machine, by its dotted key."""
     values: dict[str, Any] = {}
     for key, value in machine.to_dict().items():
         if isinstance(value, dict):
@@ -18,12 +18,12 @@ def given_values(machine: HardwareConfig) -> dict[str, Any]:
 
 
 def derived_values(machine: HardwareConfig) -> dict[str, int]:
-    """Every derived number of a machine by name."""
+    """Every derived number of a machine, by name."""
     return {name: getattr(machine, name) for name in derived_names()}
 
 
 def derived_names() -> dict[str, str]:
-    """The derived numbers' names, and what each one means."""
+    """The names of the derived numbers with their descriptions."""
     members = inspect.getmembers_static(HardwareConfig, lambda member: isinstance(member, property))
     in_source_order = sorted(members, key=lambda member: member[1].fget.__code__.co_firstlineno)
     return {name: inspect.getdoc(member) or "" for name, member in in_source_order}

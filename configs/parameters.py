@@ -1,4 +1,4 @@
-"""The independent parameters of a machine, and the numbers that follow from them."""
+"""The independent parameters of a machine, and the numbers derived from them."""
 
 from dataclasses import dataclass, field
 
@@ -8,9 +8,9 @@ from lathe.configs.memory import MemoryConfig, TimingConfig
 
 @dataclass(frozen=True)
 class MachineParameters:
-    """Parameters as they are given, and what would follow from them.
+    """Parameters as given, unchecked, and the numbers derived from them.
 
-    :class:`lathe.configs.hardware_config.HardwareConfig` says what they are, and checks them.
+    :class:`lathe.configs.hardware_config.HardwareConfig` describes and checks them. ``element`` in names is a vector.
     """
 
     name: str
@@ -31,7 +31,7 @@ class MachineParameters:
     timing: TimingConfig = field(default_factory=TimingConfig)
     extensions: tuple[str, ...] = ()
 
-    # Sizes of elements in bytes, in DRAM and in the scratchpads.
+    # Sizes of vectors in bytes, in DRAM and in the scratchpads.
 
     @property
     def uop_element_bytes(self) -> int:
@@ -40,48 +40,48 @@ class MachineParameters:
 
     @property
     def inp_element_bytes(self) -> int:
-        """Bytes of an input element: batch × block_in values."""
+        """Bytes of an input vector: batch × block_in values."""
         return self.batch * self.block_in * self.inp_bits // 8
 
     @property
     def wgt_element_bytes(self) -> int:
-        """Bytes of a weight element: block_out × block_in values."""
+        """Bytes of a weight vector: block_out × block_in values."""
         return self.block_out * self.block_in * self.wgt_bits // 8
 
     @property
     def acc_element_bytes(self) -> int:
-        """Bytes of an accumulator element: batch × block_out values."""
+        """Bytes of an accumulator vector: batch × block_out values."""
         return self.batch * self.block_out * self.acc_bits // 8
 
     @property
     def out_element_bytes(self) -> int:
-        """Bytes of an output element: batch × block_out values."""
+        """Bytes of an output vector: batch × block_out values."""
         return self.batch * self.block_out * self.out_bits // 8
 
     @property
     def acc8_element_bytes(self) -> int:
-        """Bytes in DRAM of an accumulator element whose values are held in 8 bits."""
+        """Bytes in DRAM of an accumulator vector of 8-bit values."""
         return self.batch * self.block_out
 
     @property
     def par_element_bytes(self) -> int:
-        """Bytes of a parameter element: block_out pairs of 32 bits, the bias and the factor of a lane."""
+        """Bytes of a parameter vector: for each of block_out lanes 64 bits, its bias and its factor."""
         return self.block_out * 8
 
     @property
     def lut_element_bytes(self) -> int:
-        """Bytes of an element of a table: block_out values of 8 bits, what the lanes have for one value."""
+        """Bytes of a table vector: for each of block_out lanes 8 bits, its entry for one index."""
         return self.block_out
 
     @property
     def address_bits(self) -> int:
-        """Bits of a byte address of DRAM: 32 of dram_base, one for what strides add, and the largest element's."""
+        """Bits of a DRAM byte address: 32 of dram_base, 1 for strides, and log2 of the largest vector's bytes."""
         largest = max(self.uop_element_bytes, self.inp_element_bytes, self.wgt_element_bytes, self.acc_element_bytes)
         if self.par_depth:
             largest = max(largest, self.par_element_bytes)
         return 33 + largest.bit_length() - 1
 
-    # Depths of the scratchpads in elements.
+    # Depths of the scratchpads in vectors.
 
     @property
     def uop_depth(self) -> int:
@@ -90,35 +90,35 @@ class MachineParameters:
 
     @property
     def inp_depth(self) -> int:
-        """Elements that the inp scratchpad holds."""
+        """Vectors that the inp scratchpad holds."""
         return self.inp_buffer_bytes // self.inp_element_bytes
 
     @property
     def wgt_depth(self) -> int:
-        """Elements that the wgt scratchpad holds."""
+        """Vectors that the wgt scratchpad holds."""
         return self.wgt_buffer_bytes // self.wgt_element_bytes
 
     @property
     def acc_depth(self) -> int:
-        """Elements that the acc scratchpad holds."""
+        """Vectors that the acc scratchpad holds."""
         return self.acc_buffer_bytes // self.acc_element_bytes
 
     @property
     def out_depth(self) -> int:
-        """Elements of the out view: as many as acc has, since out is acc's low bits."""
+        """Vectors of out: as many as acc has, since out is acc's low bits."""
         return self.acc_depth
 
     @property
     def par_depth(self) -> int:
-        """Elements that the par scratchpad holds."""
+        """Vectors that the par scratchpad holds."""
         return self.par_buffer_bytes // self.par_element_bytes
 
     @property
     def lut_depth(self) -> int:
-        """Elements that the lut scratchpad holds."""
+        """Vectors that the lut scratchpad holds."""
         return self.lut_buffer_bytes // self.lut_element_bytes
 
-    # Bits that index a scratchpad; a scratchpad of one element needs none.
+    # Bits that index a scratchpad; a scratchpad of one vector needs none.
 
     @property
     def uop_index_bits(self) -> int:
@@ -152,12 +152,12 @@ class MachineParameters:
 
     @property
     def table_bits(self) -> int:
-        """log2 of the tables that lut holds; 0 without lut."""
+        """log2 of the number of tables in lut; 0 without lut."""
         return max((self.lut_depth // TABLE_ELEMENTS).bit_length() - 1, 0)
 
     @property
     def multipliers(self) -> int:
-        """Multipliers of the matrix core: products of two values that a GEMM micro-op makes in its step."""
+        """Multipliers of the matrix core: multiplications that a GEMM micro-op performs per cycle."""
         return self.batch * self.block_in * self.block_out
 
     @property

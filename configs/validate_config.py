@@ -1,4 +1,4 @@
-"""What a machine's parameters must be: the contracts that the hardware, the encoding and the bus set."""
+"""Validation of machine parameters against the contracts of the hardware, the instruction encoding and the bus."""
 
 import dataclasses
 import difflib
@@ -12,22 +12,22 @@ from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.parameters import MachineParameters
 
-# The only element widths for now, by parameter.
+# The only supported widths of scalar elements, by parameter.
 ELEMENT_BITS = {"inp_bits": 8, "wgt_bits": 8, "acc_bits": 32, "out_bits": 8}
 
 SECTIONS: dict[str, type[MemoryConfig] | type[TimingConfig]] = {"memory": MemoryConfig, "timing": TimingConfig}
 
 _SHAPE = ("batch", "block_in", "block_out")
 _BUFFERS = ("uop_buffer_bytes", "inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes")
-# Those of memories that a machine has exactly with an extension.
+# Sizes of memories that exist exactly on machines with an extension.
 _EXTENSION_OF = {"par_buffer_bytes": RESCALE, "lut_buffer_bytes": LOOKUP}
 TOP_LEVEL_KEYS = ("name", *_SHAPE, *_BUFFERS, *_EXTENSION_OF, *ELEMENT_BITS, *SECTIONS, "extensions")
 REQUIRED_KEYS = (*_SHAPE, *_BUFFERS)
 
-# Far beyond what hardware has, and so small that the cycles of any run stay exact in 64 bits.
+# Far above any hardware, and small enough that the cycle count of any run is exact in 64 bits.
 MOST = 1_000_000
 
-# Least and greatest values. AXI4 sets the beats of a burst and the widths of the bus.
+# Smallest and largest values. AXI4 limits the beats of a burst and the widths of the bus.
 _BOUNDS: dict[str, tuple[int, int]] = {
     "memory.latency": (0, MOST),
     "memory.burst_beats": (1, 256),
@@ -46,7 +46,7 @@ _BUS_BITS = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def section_keys(section: str) -> tuple[str, ...]:
-    """The parameters of ``memory`` or ``timing``, without the section's name."""
+    """The parameters of section ``memory`` or ``timing``, without the section's name."""
     return tuple(field.name for field in dataclasses.fields(SECTIONS[section]))
 
 
@@ -57,7 +57,7 @@ def all_keys() -> tuple[str, ...]:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """A sentence that asks whether the most alike of ``known`` was meant, or nothing when none is alike."""
+    """The sentence "Did you mean X?" with the closest match among ``known``, or "" without a close match."""
     alike = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
     return f"Did you mean {alike[0]!r}?" if alike else ""
 
@@ -65,13 +65,13 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def unknown(
     word: str, known: Sequence[str], thing: str = "A key", *, key: str = "", alike: Sequence[str] = ()
 ) -> Fault:
-    """What is wrong with a word that is none of the ``known`` ones; the nearest is looked for in ``alike``, too."""
+    """The fault of a word that is not one of ``known``; the suggestion is the closest match in ``alike or known``."""
     guess = nearest(word, alike or known)
     return Fault(key or word, thing, f"one of {', '.join(known)}, not {word!r}", guess or "Remove it.")
 
 
 def unknown_key(key: str) -> Fault | None:
-    """What is wrong with a dotted key that no machine has, or None."""
+    """The fault of a dotted key that no machine has, or None for a known key."""
     known = all_keys()
     if key in known:
         return None
@@ -82,7 +82,7 @@ def unknown_key(key: str) -> Fault | None:
 
 
 def fault_in(machine: MachineParameters) -> Fault | None:
-    """The first thing that is wrong with a machine, or None when it is one that Lathe knows."""
+    """The first fault of a machine's parameters, or None when they are valid."""
     return next(_faults(machine), None)
 
 
@@ -96,7 +96,7 @@ def _is_power_of_two(value: Any) -> bool:
 
 def _faults(machine: MachineParameters) -> Iterator[Fault]:
     if not isinstance(machine.name, str) or not machine.name:
-        yield Fault("name", "name", f"a text that is not empty, not {machine.name!r}", "Name the machine.")
+        yield Fault("name", "name", f"a non-empty string, not {machine.name!r}", "Name the machine.")
     yield from _faults_of_core(machine)
     yield from _faults_of_section(machine)
     yield from _faults_of_extensions(machine)
@@ -157,7 +157,7 @@ def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
                 f"timing.{parameter}",
                 f"timing.{parameter}",
                 f"at least memory.burst_beats ({memory.burst_beats}), not {beats}",
-                "The FIFO must have room for a whole burst: make it deeper or the bursts shorter.",
+                "The FIFO must hold a whole burst: make it deeper or the bursts shorter.",
             )
 
 
@@ -175,8 +175,8 @@ def _faults_of_extensions(machine: MachineParameters) -> Iterator[Fault]:
             yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
     for extension in (RESCALE_ADD, LOOKUP):
         if extension in machine.extensions and RESCALE not in machine.extensions:
-            contract = f"without {extension!r}, or with {RESCALE!r} too, not {extension!r} alone"
-            yield Fault("extensions", "extensions", contract, f"It extends {RESCALE!r}: add that.")
+            contract = f"a list that includes {RESCALE!r} if it includes {extension!r}, not {extension!r} alone"
+            yield Fault("extensions", "extensions", contract, f"Add {RESCALE!r}.")
     for key, extension in _EXTENSION_OF.items():
         size = getattr(machine, key)
         if extension in machine.extensions and not size:
@@ -190,18 +190,18 @@ def _faults_of_extensions(machine: MachineParameters) -> Iterator[Fault]:
 def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
     for memory in ("uop", "inp", "wgt", "acc"):
         key = f"{memory}_buffer_bytes"
-        size, element = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
-        if size < element:
+        size, vector_bytes = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
+        if size < vector_bytes:
             yield Fault(
                 key,
                 key,
-                f"at least one element ({element} bytes), not {size}",
+                f"at least one vector ({vector_bytes} bytes), not {size}",
                 "Enlarge the buffer or shrink batch, block_in or block_out.",
             )
     extensions = machine.extensions
     pair = 2 if RESCALE_ADD in extensions else 1
     for key, what, least in (
-        ("par_buffer_bytes", "two elements" if pair == 2 else "one element", pair * machine.par_element_bytes),
+        ("par_buffer_bytes", "two vectors" if pair == 2 else "one vector", pair * machine.par_element_bytes),
         ("lut_buffer_bytes", "one table", TABLE_ELEMENTS * machine.lut_element_bytes),
     ):
         size = getattr(machine, key)
@@ -210,23 +210,23 @@ def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
             yield Fault(key, key, contract, "Enlarge the buffer or shrink block_out.")
     if machine.par_depth > machine.wgt_depth:
         most = machine.wgt_depth * machine.par_element_bytes
-        contract = f"at most {most} for wgt's {machine.wgt_depth} elements, not {machine.par_buffer_bytes}"
-        remedy = "Micro-ops name parameters in their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."
+        contract = f"at most {most} for the {machine.wgt_depth} vectors of wgt, not {machine.par_buffer_bytes}"
+        remedy = "Micro-ops index parameters by their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."
         yield Fault("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
 
 
 def _faults_of_encoding(machine: MachineParameters) -> Iterator[Fault]:
-    found = misfit(machine)
-    if found is None:
+    overflow = misfit(machine)
+    if overflow is None:
         return
     memories = ["uop", "inp", "wgt", "acc"]
     memories += [memory for memory in ("par", "lut") if getattr(machine, f"{memory}_depth")]
     widths = ", ".join(f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in memories)
-    culprit = found.memory if found.memory is not None else "acc"
-    plural = "bit" if found.over == 1 else "bits"
+    culprit = overflow.memory if overflow.memory is not None else "acc"
+    plural = "bit" if overflow.over == 1 else "bits"
     yield Fault(
         f"{culprit}_buffer_bytes",
-        f"field {found.field} of the {found.format} encoding",
-        f"within the {found.limit} bits it has, not {found.over} {plural} over",
-        f"The memories' index widths are {widths} bits; make a buffer smaller or batch or a block larger.",
+        f"field {overflow.field} of the {overflow.format} encoding",
+        f"within its {overflow.limit} bits, not {overflow.over} {plural} beyond",
+        f"The scratchpads' index widths are {widths} bits: shrink a buffer, or enlarge batch or a block.",
     )

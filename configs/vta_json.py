@@ -1,7 +1,7 @@
-"""VTA's own description of a machine: a flat JSON object with ``LOG_…`` keys, as its ``config/*.json`` files hold.
+"""Reader of VTA's own machine description: a flat JSON object with ``LOG_…`` keys, as in its ``config/*.json`` files.
 
-Read as VTA's ``pkg_config.py`` reads it (apache/tvm-vta): sizes are base-2 logarithms, widths in bits, buffers in
-bytes; the width of the output and the size of its buffer follow from the rest, and the bus from the board.
+Interpreted as by VTA's ``pkg_config.py`` (apache/tvm-vta): sizes are base-2 logarithms, widths in bits, buffers in
+bytes; the output's width and buffer size follow from the other keys, and the bus width from the board.
 """
 
 import json
@@ -25,15 +25,15 @@ _REQUIRED = (
     "LOG_ACC_BUFF_SIZE",
 )
 _DERIVED = ("LOG_BLOCK", "LOG_BLOCK_IN", "LOG_BLOCK_OUT", "LOG_OUT_WIDTH", "LOG_OUT_BUFF_SIZE", "LOG_BUS_WIDTH")
-# Facts about the board and VTA's tools that change nothing in a machine of Lathe's.
+# Facts about the board and VTA's tools that do not affect a HardwareConfig.
 _IGNORED = ("TARGET", "HW_VER", "HW_FREQ", "HW_CLK_TARGET")
 _KNOWN = (*_REQUIRED, *_DERIVED, *_IGNORED)
 
 _LOG_BUS_WIDTH = 6
-# Boards whose memory interface VTA makes wider than its default.
+# Boards with a wider memory interface than VTA's default.
 _LOG_BUS_WIDTH_OF_TARGET = {"ultra96": 7, "zcu104": 7}
 
-# Which key of VTA's a key of Lathe's was read from, to name it in errors.
+# VTA's key for each of Lathe's, to name it in errors.
 _ORIGIN = {
     "inp_bits": "LOG_INP_WIDTH",
     "wgt_bits": "LOG_WGT_WIDTH",
@@ -47,19 +47,19 @@ _ORIGIN = {
     "memory.bus_bits": "LOG_BUS_WIDTH",
 }
 
-# 2^32 bytes is beyond every DRAM address of the machine; it also keeps a slip from making a number of a million digits.
+# 2^32 bytes is beyond every DRAM address; the limit also keeps a typing error from making a number of a million digits.
 _MOST = 32
 
 
 def is_vta_json(text: str) -> bool:
-    """Whether a file's text is a JSON object in VTA's form rather than YAML."""
+    """Whether a file's text is a JSON object with VTA's keys rather than YAML."""
     return text.lstrip().startswith("{") and re.search(r'"(LOG_\w+|HW_VER|TARGET)"\s*:', text) is not None
 
 
 def from_vta_json(text: str, path: Path) -> HardwareConfig:
-    """The machine that VTA's JSON file describes, named after the file.
+    """The machine that a JSON file of VTA's describes, named after the file.
 
-    Raises :class:`ConfigError` for broken JSON, unknown or missing keys, and values that make no machine.
+    Raises :class:`ConfigError` for broken JSON, unknown or missing keys, and values that are not allowed.
     """
     values = _parse(text, path)
     for key, value in values.items():
@@ -73,7 +73,7 @@ def from_vta_json(text: str, path: Path) -> HardwareConfig:
         if key not in values:
             raise ConfigError(
                 f"The keys of {path} must include {key}, and do not. "
-                f"VTA's form has {', '.join(_REQUIRED)} and LOG_BLOCK or LOG_BLOCK_IN with LOG_BLOCK_OUT.",
+                f"VTA's keys are {', '.join(_REQUIRED)} and LOG_BLOCK or LOG_BLOCK_IN with LOG_BLOCK_OUT.",
                 file=path,
             )
     log_in, log_out = _blocks(values, text, path)
@@ -137,16 +137,16 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
 
 def _blocks(values: dict[str, Any], text: str, path: Path) -> tuple[int, int]:
     """log2 of block_in and of block_out, which VTA gives as one key or as two."""
-    both: Any = values.get("LOG_BLOCK")
+    block: Any = values.get("LOG_BLOCK")
     logs: list[int] = []
     for key in ("LOG_BLOCK_IN", "LOG_BLOCK_OUT"):
-        if key not in values and both is None:
+        if key not in values and block is None:
             raise ConfigError(
                 f"The keys of {path} must include LOG_BLOCK, or {key}, and do not. Add one of them.", file=path
             )
-        if both is not None and values.get(key, both) != both:
-            raise _refusal(path, text, key, key, f"LOG_BLOCK ({both}), not {values[key]}", "Leave one of the two out.")
-        logs.append(values.get(key, both))
+        if block is not None and values.get(key, block) != block:
+            raise _refusal(path, text, key, key, f"LOG_BLOCK ({block}), not {values[key]}", "Leave one of the two out.")
+        logs.append(values.get(key, block))
     return logs[0], logs[1]
 
 

@@ -1,4 +1,4 @@
-"""YAML files whose mistakes are told with file, line and key."""
+"""Reader of YAML files whose errors name file, line and key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,24 +9,24 @@ import yaml
 from lathe.configs.errors import Fault, PlacedError, shown
 
 DEEPEST = 100
-"""Levels of lists and keys: more than any file of Lathe's has, and fewer than Python's stack takes."""
+"""Maximum nesting of lists and keys: more than any valid file has, and less than Python's stack allows."""
 
 
 def text_of(path: Path, what: str, remedy: str, error: type[PlacedError]) -> str:
-    """The text of a file; ``what`` it is and the ``remedy`` stand in the ``error`` that is raised if it has none."""
+    """The text of a file. Raises ``error`` if it cannot be read, with ``what`` the file is and a ``remedy``."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as reason:
-        told = f"must be readable, and is not: {reason.strerror or reason}. {remedy}"
+        problem = f"must be readable, and is not: {reason.strerror or reason}. {remedy}"
     except UnicodeDecodeError as reason:
-        told = f"must be UTF-8 text, not {reason.object[reason.start]:#04x} at byte {reason.start}. Save it as UTF-8."
-    raise error(f"The {what} {path} {told}", file=path)
+        problem = f"must be UTF-8 text, not {reason.object[reason.start]:#04x} at byte {reason.start}. Save as UTF-8."
+    raise error(f"The {what} {path} {problem}", file=path)
 
 
 class YamlFile:
-    """One file's document. What is wrong with it is raised as ``error``, with its line.
+    """The document of one file. Its mistakes are raised as ``error``, with their line.
 
-    Nodes of the document, which know their lines, are PyYAML's.
+    Its nodes are PyYAML's, which have line numbers.
     """
 
     def __init__(self, path: Path, text: str, error: type[PlacedError]) -> None:
@@ -38,38 +38,38 @@ class YamlFile:
             self.refuse_text(reason)
 
     def pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-        """The keys of a mapping as text, with their nodes and those of their values."""
+        """The keys of a mapping as strings, with their nodes and those of their values."""
         for key_node, value_node in node.value:
             yield str(self.value(key_node)), key_node, value_node
 
     def value(self, node: yaml.Node) -> Any:
-        """A node as plain Python."""
+        """A node as a plain Python value."""
         try:
             return value_of(node)
         except NotYamlError as reason:
             self.refuse_text(reason)
 
     def shown(self, node: yaml.Node) -> str:
-        """What stands at a node, for messages."""
+        """A node's value, for messages."""
         return shown(self.value(node))
 
     def refuse(self, line: int | None, fault: Fault) -> NoReturn:
-        """Raise the error for what stands on a line."""
+        """Raise the error for a fault on a line."""
         raise self.error.at(str(self.path), fault, file=self.path, line=line)
 
     def refuse_text(self, reason: "NotYamlError") -> NoReturn:
-        """Raise the error for what is no YAML."""
+        """Raise the error for invalid YAML."""
         fault = Fault("", "The text", f"YAML, and is not: {reason}", "Correct the line.")
         raise self.error.at(str(self.path), fault, file=self.path, line=reason.line) from None
 
 
 def line_of(node: yaml.Node) -> int:
-    """The line on which a node begins, counted from 1."""
+    """The line on which a node starts, counted from 1."""
     return node.start_mark.line + 1
 
 
 class NotYamlError(Exception):
-    """What is wrong with a text, and on which line (counted from 1) if that is known."""
+    """A text that is not valid YAML, and the line of the mistake (counted from 1) if it is known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -77,14 +77,14 @@ class NotYamlError(Exception):
 
     @classmethod
     def of(cls, error: yaml.MarkedYAMLError, line: int | None = None) -> "NotYamlError":
-        """What PyYAML found, on ``line`` if it does not say where."""
+        """The error of PyYAML; ``line`` is used if PyYAML does not say where."""
         mark = error.problem_mark or error.context_mark
         reason = error.problem or error.context or "it cannot be read"
         return cls(reason, mark.line + 1 if mark is not None else line)
 
 
 def composed(text: str) -> yaml.Node | None:
-    """The document in a text as nodes that know their lines; None if it is empty. Raises :class:`NotYamlError`."""
+    """The document in a text as nodes with lines; None if it is empty. Raises :class:`NotYamlError`."""
     try:
         _check_depth(text)
         node: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
@@ -97,7 +97,7 @@ def composed(text: str) -> yaml.Node | None:
 
 
 def _check_depth(text: str) -> None:
-    """Everything else that reads nodes recurses, the parser of events does not."""
+    """Refuse deep nesting: PyYAML's composer and constructor recurse, its event parser does not."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -110,14 +110,14 @@ def _check_depth(text: str) -> None:
 
 
 def value_of(node: yaml.Node) -> Any:
-    """A node as plain Python. Raises :class:`NotYamlError` for what is none, such as a day of no month."""
+    """A node as a plain Python value. Raises :class:`NotYamlError` for an invalid one, such as an impossible date."""
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise NotYamlError.of(error, line_of(node)) from None
-    except (ValueError, LookupError, TypeError, OverflowError):  # of Python, where a text is not what its tag says
+    except (ValueError, LookupError, TypeError, OverflowError):  # of Python, where a text does not match its tag
         kind = str(node.tag).rpartition(":")[2]
-        raise NotYamlError(f"{shown(node.value)} is no {kind}", line_of(node)) from None
+        raise NotYamlError(f"{shown(node.value)} is not a valid {kind}", line_of(node)) from None
     finally:
         loader.dispose()

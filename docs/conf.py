@@ -8,6 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from gen_file_index import write_page
+from sphinx.application import Sphinx
+
 import lathe
 
 project = "Lathe"
@@ -39,3 +42,8 @@ python_use_unqualified_type_names = True
 nitpicky = True
 # Types of other libraries and those within Lathe that are not public have no page.
 nitpick_ignore_regex = [("py:.*", r"(?!lathe\.\w+$).*")]
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx: the page of source files is generated before pages are read."""
+    app.connect("builder-inited", lambda _: write_page())

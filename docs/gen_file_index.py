@@ -1,8 +1,8 @@
-"""The last section of ``docs/architecture.md``: every file, with the first sentence of its docstring.
+"""``docs/api/files.md``: every source file, with the first paragraph of its docstring.
+
+``docs/conf.py`` writes the page when the site is built; it is not kept in the repository. To read it without the site:
 
     python docs/gen_file_index.py
-
-writes it anew. A test compares the page with the sources.
 """
 
 import ast
@@ -10,53 +10,53 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
-HEADING = "## Every file"
-ROOMS = ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe", "benchmarks")
-INTRODUCTION = (
-    "The first sentence of each file, written by `python docs/gen_file_index.py`. Tests mirror the rooms; random "
-    "programs "
-    "of the scheduler are in `tests/scheduler/random_tests/`, makers of programs, streams and machines in "
-    "`tests/generators/`, proofs of the RTL in `tests/formal/`, simulator against RTL in `tests/cosim/`."
-)
+PAGE = ROOT / "docs" / "api" / "files.md"
+PACKAGES = ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe", "benchmarks")
+INTRODUCTION = """\
+# Source files
+
+Every file of the source with the first sentence of its docstring, generated when this site is built. The
+[architecture](../architecture.md) explains how packages depend on each other.
+"""
 
 
-def sentence_of(source: str) -> str:
+def first_sentence(source: str) -> str:
     """The first paragraph of a module's docstring in Markdown, on one line."""
     docstring = ast.get_docstring(ast.parse(source)) or ""
     line = " ".join(docstring.split("\n\n")[0].split())
     return re.sub(r"``([^`]+)``", r"`\1`", re.sub(r":mod:`([^`]+)`", r"`\1`", line)).rstrip(":.")
 
 
-def files_of(room: str) -> list[Path]:
-    """The files of a room, without the rooms that ``lathe`` links to."""
-    found = (path for path in (ROOT / room).rglob("*.py") if path.name != "__main__.py")
-    links = {path for path in (ROOT / room).iterdir() if path.is_symlink()}
-    kept = (path.relative_to(ROOT) for path in found if not links & set(path.parents))
-    return sorted(kept, key=lambda path: (path.parent, path.name))
+def files_of(package: str) -> list[Path]:
+    """The files of a package, without those of the packages that ``lathe`` links to."""
+    files = (path for path in (ROOT / package).rglob("*.py") if path.name != "__main__.py")
+    links = {path for path in (ROOT / package).iterdir() if path.is_symlink()}
+    own = (path.relative_to(ROOT) for path in files if not links & set(path.parents))
+    return sorted(own, key=lambda path: (path.parent, path.name))
 
 
-def section() -> str:
-    """The section as it should be."""
-    lines = [HEADING, "", INTRODUCTION]
+def page() -> str:
+    """The text of the page."""
+    lines = [INTRODUCTION.rstrip()]
     folder = None
-    for path in (path for room in ROOMS for path in files_of(room)):
-        told = sentence_of((ROOT / path).read_text(encoding="utf-8"))
+    for path in (path for package in PACKAGES for path in files_of(package)):
         if path.name == "__init__.py":
             continue
         if path.parent != folder:
             folder = path.parent
-            package = ROOT / folder / "__init__.py"
-            about = sentence_of(package.read_text(encoding="utf-8")) if package.exists() else ""
+            init = ROOT / folder / "__init__.py"
+            about = first_sentence(init.read_text(encoding="utf-8")) if init.exists() else ""
             lines += ["", f"**`{folder.as_posix()}/`**" + (f": {about}" if about else ""), ""]
-        lines.append(f"- `{path.name}`: {told}")
+        lines.append(f"- `{path.name}`: {first_sentence((ROOT / path).read_text(encoding='utf-8'))}")
     return "\n".join(lines) + "\n"
 
 
-def page() -> str:
-    """The page with that section at its end."""
-    return PAGE.read_text(encoding="utf-8").split(f"{HEADING}\n")[0] + section()
+def write_page() -> None:
+    """Write the page, unless it is up to date: the site reads changed pages only."""
+    text = page()
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    write_page()

@@ -2,7 +2,7 @@
 
 A path in code quotes, such as `scheduler/loop_ir/compute_locations.py`, is looked for from the root; on its own,
 such as `compute_locations.py`, in the folder that the page last named in bold. A page of the site in code quotes,
-and "decision 113", lead to it. A path into a folder of the repository where there is no such file is a warning;
+and "decision 107", lead to it. A path into a folder of the repository where there is no such file is a warning;
 decisions may tell of the past.
 """
 

@@ -1,8 +1,8 @@
-"""Compile one layer, simulate it, and see what its time is spent on.
+"""Compile one layer, simulate it, and print the busy cycles and stalls of each unit.
 
     python examples/layer.py [CONFIG]
 
-Without arguments it needs nothing but Lathe.
+It requires no packages besides Lathe.
 """
 
 import sys
@@ -13,7 +13,7 @@ import lathe as lt
 
 cfg = lt.load_config(sys.argv[1] if len(sys.argv) > 1 else "vta")
 
-# The layer: a 3 × 3 convolution of int8 images, its int32 sums brought back to int8 by a shift.
+# The layer: a 3 × 3 convolution of int8 images, its int32 sums requantised to int8 by a shift.
 image = lt.placeholder((1, 14, 14, 32), "int8", name="image")
 weights = lt.placeholder((32, 3, 3, 32), "int8", name="weights")
 output = lt.requantise(lt.conv2d(image, weights, padding=1, name="conv"), 8, name="output")
@@ -26,7 +26,7 @@ assert np.array_equal(result.outputs["output"], lt.reference(output, inputs))
 
 bound = lt.bound(output, cfg)
 print(f"{cfg.name}: {result.cycles:,} cycles, at least {bound.cycles:,} by {bound.limit}; equal to NumPy")
-print(f"{result.efficiency:.1%} of what {cfg.multipliers} multipliers could do")
+print(f"{result.efficiency:.1%} of the peak of {cfg.multipliers} multipliers")
 for unit, counted in result.counters.units.items():
     waits = ", ".join(f"{cycles:,} {cause}" for cause, cycles in counted.stalls.items())
     print(f"{unit:8} busy {counted.busy:,} cycles" + (f", waits: {waits}" if waits else ""))

@@ -1,10 +1,10 @@
-"""Add an emission rule: a leaky ReLU, ``max(x, x >> 3)``, as four instructions of one micro-op.
+"""Register an emission rule: a leaky ReLU, ``max(x, x >> 3)``, as four instructions with one micro-op.
 
-The rule fires on the body of the partitioned loop and on its tail; both carry the pragma.
+The rule matches the body of the partitioned loop and its tail; both have the pragma.
 
     python examples/own_rule.py [CONFIG]
 
-Without arguments it needs nothing but Lathe.
+It requires no packages besides Lathe.
 """
 
 import sys
@@ -18,10 +18,10 @@ from lathe.scheduler.isel.chunk import vectors
 
 @lt.emit_rule("leaky_relu")
 def leaky_relu(chunk: lt.Chunk) -> list[lt.Instruction] | lt.RuleMismatch:
-    """``B[i] = max(A[i], A[i] >> 3)`` on whole vectors of accumulators."""
+    """Emit ``B[i] = max(A[i], A[i] >> 3)`` on whole vectors in accumulators."""
     print(f"rule called for {chunk.describe()}")
     if chunk.role != "map" or len({read.tensor for read in chunk.reads}) != 1:
-        return lt.RuleMismatch("statement must read one tensor, element by element")
+        return lt.RuleMismatch("the statement must be an element-wise function of one tensor")
     if {chunk.write.scope, chunk.reads[0].scope} != {"acc"}:
         return lt.RuleMismatch("operands must be in acc")
     view = vectors(chunk)

@@ -1,9 +1,9 @@
-"""Find text on a picture: the detector of PP-OCRv4 on the NPU, beside onnxruntime's own results.
+"""Detect text in an image: PP-OCRv4's detector on the NPU, compared with onnxruntime.
 
-The picture is drawn by Pillow, or given. The model is the one inside of package `rapidocr-onnxruntime`, brought to 8
-bits by onnxruntime's quantiser, its scales found with other drawn pages. It runs three times: as it was trained, by
-onnxruntime; quantised, by onnxruntime; and quantised on `lathe16`, cycle by cycle. Its result is a map of how likely
-each pixel belongs to a line of text, around which RapidOCR puts boxes.
+The image is drawn by Pillow, or given. The model is that of package `rapidocr-onnxruntime`, quantised to 8 bits by
+onnxruntime's quantiser, calibrated on other drawn pages. It runs three times: the float model in onnxruntime, the
+quantised model in onnxruntime, and the quantised model on `lathe16`, cycle by cycle. Its output is the probability of
+each pixel to belong to a line of text, from which RapidOCR computes boxes.
 
     pip install '.[models]'
     python examples/read_text.py [PICTURE] [-o boxes.png]
@@ -32,7 +32,7 @@ Box = tuple[int, int, int, int]
 
 
 def drawn() -> Image.Image:
-    """Four lines of text of several sizes."""
+    """An image with four lines of text of several sizes."""
     picture = Image.new("RGB", (PIXELS, PIXELS), (236, 231, 220))
     draw = ImageDraw.Draw(picture)
     for text, left, top, size in (
@@ -46,7 +46,7 @@ def drawn() -> Image.Image:
 
 
 def boxes_of(likely: np.ndarray) -> list[Box]:
-    """The boxes around what is likely text, in the order in which they are read; with RapidOCR's own thresholds."""
+    """The boxes around probable text, in reading order, with RapidOCR's default thresholds."""
     find = DBPostProcess(thresh=0.3, box_thresh=0.5, unclip_ratio=1.6, use_dilation=True)
     corners, _ = find(likely, likely.shape[-2:])
     found = [(*map(int, each.min(axis=0)), *map(int, each.max(axis=0))) for each in corners]
@@ -54,23 +54,23 @@ def boxes_of(likely: np.ndarray) -> list[Box]:
 
 
 def overlap(a: Box, b: Box) -> float:
-    """The share of two boxes that they have in common: what both cover of what either covers."""
+    """The intersection over union of two boxes."""
     wide, high = (max(min(a[n + 2], b[n + 2]) - max(a[n], b[n]), 0) for n in (0, 1))
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
     return wide * high / (sum(areas) - wide * high)
 
 
-def agreement(found: list[Box], wanted: list[Box]) -> float:
-    """How well the worst box is met by the best of the others; 0 where their numbers differ."""
-    if len(found) != len(wanted):
+def agreement(found: list[Box], expected: list[Box]) -> float:
+    """The minimum over expected boxes of the best overlap with a found box; 0 if their numbers differ."""
+    if len(found) != len(expected):
         return 0.0
-    return min((max(overlap(box, other) for other in found) for box in wanted), default=1.0)
+    return min((max(overlap(box, other) for other in found) for box in expected), default=1.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("picture", nargs="?", help="a picture instead of the drawn one; it is brought to 192 x 192")
-    parser.add_argument("-o", "--output", help="write the picture with the boxes that were found on the NPU")
+    parser.add_argument("picture", nargs="?", help="an image instead of the drawn one; it is resized to 192 x 192")
+    parser.add_argument("-o", "--output", help="write the image with the boxes that were detected on the NPU")
     given = parser.parse_args()
     picture = Image.open(given.picture).convert("RGB").resize((PIXELS, PIXELS)) if given.picture else drawn()
     inputs = {"x": pixels_of(picture)}

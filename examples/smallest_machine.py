@@ -1,8 +1,8 @@
-"""Find the smallest machine that computes a layer within a time.
+"""Find the smallest machine that computes a layer within a time limit.
 
     python examples/smallest_machine.py [--microseconds 300]
 
-Small is what has few multipliers, and then few bytes of scratchpads. It needs nothing but Lathe.
+Size is the number of multipliers, then the bytes of scratchpads. It requires no packages besides Lathe.
 """
 
 import argparse
@@ -15,7 +15,7 @@ BUFFERS = ("inp_buffer_bytes", "wgt_buffer_bytes", "acc_buffer_bytes")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--microseconds", type=float, default=300.0)
-    wanted = parser.parse_args().microseconds
+    limit = parser.parse_args().microseconds
     rows = lt.sweep(
         {
             "base": "vta",
@@ -31,12 +31,12 @@ def main() -> None:
         },
         check=True,
     )
-    within = [row for row in rows if row["status"] == "ok" and row["time_us"] <= wanted]
+    within = [row for row in rows if row["status"] == "ok" and row["time_us"] <= limit]
     wrong = [row for row in rows if row["status"] == "outputs differ"]
     assert not wrong
-    print(f"{len(rows)} machines, outputs equal to NumPy; {len(within)} take at most {wanted:g} µs")
+    print(f"{len(rows)} machines, outputs equal to NumPy; {len(within)} take at most {limit:g} µs")
     if not within:
-        print(f"the quickest takes {min(row['time_us'] for row in rows if row['status'] == 'ok'):.1f} µs")
+        print(f"the fastest takes {min(row['time_us'] for row in rows if row['status'] == 'ok'):.1f} µs")
         return
     best = min(within, key=lambda row: (row["block_in"] * row["block_out"], sum(row[name] for name in BUFFERS)))
     sizes = ", ".join(f"{name.partition('_')[0]} {best[name] >> 10} KiB" for name in BUFFERS)

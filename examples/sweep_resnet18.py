@@ -1,9 +1,9 @@
-"""Measure eight machines on ResNet-18: two shapes of the matrix core, two sizes of scratchpads, two widths of the bus.
+"""Sweep eight machines on ResNet-18: two shapes of the matrix core, two scratchpad sizes, two bus widths.
 
     python examples/sweep_resnet18.py [--pixels 224] [--store results.db] [--check]
 
-It needs the extra `onnx`. The model is float with seeded weights (`examples/models/resnet.py`), brought to 8 bits
-first. With a store, what is measured is kept, and `lathe results` shows it. With --check outputs are compared, too.
+It requires the extra `onnx`. The model is a float model with seeded weights (`examples/models/resnet.py`), which is
+quantised first. --store writes the rows to a file for `lathe results`. --check compares outputs with NumPy.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
                 "base": "lathe16",
                 "machine": {
                     "block_in, block_out": [16, 32],
-                    # Keys that are written together move together.
+                    # Keys in one string change together.
                     "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, par_buffer_bytes": [
                         [16384, 131072, 65536, 16384],
                         [32768, 262144, 131072, 32768],
@@ -59,7 +59,7 @@ def main() -> None:
         print(f"{machine}: {row['time_us'] / 1000:7.3f} ms, {row['energy_pj'] / 1e6:7.1f} µJ, {row['efficiency']:.1%}")
     if given.check:
         assert all(row["status"] == "ok" for row in rows)
-        print("outputs of all are equal to NumPy's")
+        print("all outputs are equal to NumPy's")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A product whose rows the tile does not divide, tiled by hand: three chunks of 16 rows and one of 12.
+"""A matmul whose number of rows is no multiple of the tile, tiled manually: three chunks of 16 rows and one of 12.
 
     python examples/tail.py [CONFIG]
 
@@ -13,7 +13,7 @@ import lathe as lt
 
 
 def build(cfg):
-    """The program for a machine, as commands are given ``-c``."""
+    """The program for the machine of ``-c``."""
     A = lt.placeholder((60, 64), "int8", name="A")
     B = lt.placeholder((96, 64), "int8", name="B")
     k = lt.reduce_axis((0, 64), name="k")

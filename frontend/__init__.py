@@ -1,6 +1,6 @@
-"""Tensor programs: expressions, operators and their NumPy meaning."""
+"""The front end: the tensor expression language, operators, and the NumPy reference interpreter."""
 
-import lathe.frontend.tensor.operator_hooks  # noqa: F401 - operators mean nothing without it
+import lathe.frontend.tensor.operator_hooks  # noqa: F401 - installs the operators of expressions
 from lathe.frontend.arith.affine import Affine, as_affine
 from lathe.frontend.arith.intervals import interval
 from lathe.frontend.arith.parameters import parameter

@@ -1,4 +1,4 @@
-"""The instruction set: one table, and everything that is derived from it."""
+"""The instruction set: one table, and everything derived from it."""
 
 from lathe.isa.assembly import Assembly, assemble
 from lathe.isa.columnar_stream import Columns

@@ -1,4 +1,4 @@
-"""From assembly text to instructions and micro-ops; :mod:`lathe.isa.disassembly` states the language."""
+"""Assembler of instructions and micro-ops; :mod:`lathe.isa.disassembly` describes the language."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _DIRECTIVES = (".code", ".uops", ".insn", ".word")
 
 @dataclass(frozen=True, eq=False)
 class Assembly:
-    """What a text holds: the stream, (N, 16) uint8, and tables of micro-op words by name, each (M,) uint32."""
+    """The result of assembling: the stream, (N, 16) uint8, and tables of micro-op words by name, each (M,) uint32."""
 
     config: HardwareConfig
     encoded: NDArray[np.uint8]
@@ -33,14 +33,15 @@ class Assembly:
 
     @property
     def instructions(self) -> list[Instruction]:
-        """The stream as instructions; raises :class:`EncodingError` when ``.insn`` gave bytes that are none."""
+        """The stream as instructions; raises :class:`EncodingError` if ``.insn`` gave bytes that are not one."""
         return decode(self.config, self.encoded)
 
 
 def assemble(config: HardwareConfig, text: str, source: str = "the text") -> Assembly:
-    """The instructions and micro-ops of a text. ``source`` is what messages call it, for example a file's name.
+    """The instructions and micro-ops of a text. ``source`` is its name in messages, for example a file's name.
 
-    Raises :class:`AssemblyError` naming the line, the field and what it allows, and ConfigError for what is no machine.
+    Raises :class:`AssemblyError` naming the line, the field and its contract, and ConfigError for an invalid
+    ``config``.
     """
     check_machine(config, "assemble")
     if not isinstance(text, str):
@@ -54,10 +55,10 @@ class _Assembler:
         self.source = source
         self.line = 0
         self.instructions: list[Instruction] = []
-        self.places: list[int] = []  # of self.instructions in the stream; the others come from .insn
+        self.positions: list[int] = []  # of self.instructions in the stream; the others come from .insn
         self.raw: dict[int, bytes] = {}
         self.uops: dict[str, list[int]] = {}
-        self.table: list[int] | None = None  # where micro-ops go; None inside .code
+        self.table: list[int] | None = None  # the current table of micro-ops; None inside .code
 
     def run(self, text: str) -> Assembly:
         for self.line, full in enumerate(text.splitlines(), start=1):
@@ -69,12 +70,12 @@ class _Assembler:
             elif self.table is not None:
                 self.table.append(self.uop(words))
             else:
-                self.places.append(len(self.places) + len(self.raw))
+                self.positions.append(len(self.positions) + len(self.raw))
                 self.instructions.append(self.instruction(words))
-        encoded = np.zeros((len(self.places) + len(self.raw), INSTRUCTION_BYTES), np.uint8)
-        encoded[self.places] = encode(self.config, self.instructions)
-        for place, content in self.raw.items():
-            encoded[place] = np.frombuffer(content, np.uint8)
+        encoded = np.zeros((len(self.positions) + len(self.raw), INSTRUCTION_BYTES), np.uint8)
+        encoded[self.positions] = encode(self.config, self.instructions)
+        for position, content in self.raw.items():
+            encoded[position] = np.frombuffer(content, np.uint8)
         tables = {name: np.array(words, np.uint32) for name, words in self.uops.items()}
         return Assembly(self.config, encoded, tables)
 
@@ -94,13 +95,13 @@ class _Assembler:
             self.table = None
         elif name == ".uops":
             if arguments[0] in self.uops:
-                raise self.error("The name of .uops", f"one that no table has yet, not {arguments[0]!r}", "Rename it.")
+                raise self.error("The name of .uops", f"new, not {arguments[0]!r} again", "Rename it.")
             self.table = self.uops[arguments[0]] = []
         elif name == ".insn":
             if self.table is not None:
                 raise self.error("Directive .insn", "in .code, not in .uops", "Write .code before it.")
             value = self.number("Directive .insn", arguments[0], 0, (1 << INSTRUCTION_BITS) - 1)
-            self.raw[len(self.places) + len(self.raw)] = value.to_bytes(INSTRUCTION_BYTES, "little")
+            self.raw[len(self.positions) + len(self.raw)] = value.to_bytes(INSTRUCTION_BYTES, "little")
         else:
             if self.table is None:
                 raise self.error("Directive .word", "in .uops, not in .code", "Write .uops and a name before it.")
@@ -125,45 +126,45 @@ class _Assembler:
             values[choice] = CODES[choice][given.upper()]
             operands = operands[1:]
         plain: dict[str, Any] = {**dict.fromkeys(REQUIRED[opcode], 0), **values}
-        self.refuse_beyond(CLASS_OF[opcode](**plain))  # before its fields, which have no bits then
-        places = {
-            name: place for name, place in placements(self.config, opcode).items() if name not in ("opcode", choice)
+        self.refuse_beyond(CLASS_OF[opcode](**plain))  # before its fields, which have no bits without the extension
+        fields = {
+            name: bits for name, bits in placements(self.config, opcode).items() if name not in ("opcode", choice)
         }
-        off = {name: place.field.width.extension for name, place in places.items() if not place.width}
+        off = {name: bits.field.width.extension for name, bits in fields.items() if not bits.width}
         for name, extension in off.items():
             if name in REQUIRED[opcode] or extension in self.config.extensions:
                 continue
             if any(word.partition("=")[0] == name for word in operands):
-                contract = f"on a machine with the extension {extension!r}, not on {self.config.name!r}"
-                raise self.error(f"{name} of {opcode.name}", contract, "Remove it or take another machine.")
-            del places[name]
-        values |= self.operands(operands, opcode.name, places)
+                contract = f"used on a machine with the extension {extension!r}, not on {self.config.name!r}"
+                raise self.error(f"{name} of {opcode.name}", contract, "Remove it or use another machine.")
+            del fields[name]
+        values |= self.operands(operands, opcode.name, fields)
         for name in REQUIRED[opcode]:
             if name not in values:
                 raise self.error(f"{opcode.name}", f"given {name}, not left without it", f"Add {name}=0 or its value.")
-        made: Instruction = CLASS_OF[opcode](**values)
-        self.refuse_beyond(made)
-        return made
+        instruction: Instruction = CLASS_OF[opcode](**values)
+        self.refuse_beyond(instruction)
+        return instruction
 
     def refuse_beyond(self, instruction: Instruction) -> None:
-        """Raises AssemblyError for an instruction that needs an extension which the machine is without."""
+        """Raise AssemblyError for an instruction that requires an extension which the machine lacks."""
         rule = beyond(self.config, instruction)
         if rule is not None:
             where = f"{instruction.opcode.name} of {self.source}, line {self.line},"
             raise AssemblyError(rule.message(where, InstructionReader(self.config, instruction)), line=self.line)
 
     def uop(self, words: list[str]) -> int:
-        places = uop_placements(self.config)
-        values = self.operands(words, "the micro-op", places)
-        return sum(value << places[name].lsb for name, value in values.items())
+        fields = uop_placements(self.config)
+        values = self.operands(words, "the micro-op", fields)
+        return sum(value << fields[name].lsb for name, value in values.items())
 
-    def operands(self, words: list[str], what: str, places: Mapping[str, Placement]) -> dict[str, Any]:
+    def operands(self, words: list[str], what: str, fields: Mapping[str, Placement]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for word in words:
             name, equals, text = word.partition("=")
-            if name not in places:
-                allowed = ", ".join(places)
-                raise self.error(f"A field of {what}", f"one of {allowed}, not {name!r}", _guess(name, list(places)))
+            if name not in fields:
+                allowed = ", ".join(fields)
+                raise self.error(f"A field of {what}", f"one of {allowed}, not {name!r}", _guess(name, list(fields)))
             thing = f"{name} of {what}"
             if name in values:
                 raise self.error(thing, "given once, not twice", "Remove one of the two.")
@@ -174,7 +175,7 @@ class _Assembler:
             elif not equals:
                 raise self.error(thing, "followed by = and a number, not alone", f"Write {name}=0 or its value.")
             else:
-                values[name] = self.number(thing, text, places[name].lowest, places[name].highest)
+                values[name] = self.number(thing, text, fields[name].lowest, fields[name].highest)
         return values
 
     def number(self, thing: str, text: str, lowest: int, highest: int) -> int:

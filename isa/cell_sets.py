@@ -1,8 +1,8 @@
-"""The scratchpad cells that instructions touch, as sets that are cheap to make and to compare.
+"""Sets of scratchpad cells that instructions access, cheap to compute and to compare. A cell is one address.
 
-A GEMM or ALU instruction may run millions of iterations, but touches at most a scratchpad's depth of cells. Sets of
-cells are made as bit masks in Python integers, where repeating a set n times at a distance takes log2(n) shifts, and
-become index arrays or slices for work on arrays.
+A GEMM or ALU instruction may run millions of iterations, but accesses at most as many cells as the scratchpad's depth.
+Sets are computed as bit masks in Python integers, where repeating a set n times at a stride takes log2(n) shifts, and
+are converted to index arrays or slices for work on arrays.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ NO_CELLS = slice(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The cells below the depth that a field's indices reach, and the greatest index of all."""
+    """The cells that an operand accesses, up to the depth, and the highest of all its indices."""
 
     cells: Cells
     highest: int
 
 
 class ReachTable:
-    """Finds reaches and remembers them: programs repeat a few patterns of loops and micro-ops many times."""
+    """Cache of reaches: programs repeat a few patterns of loops and micro-ops many times."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int, int, int, int, int], Reach] = {}
@@ -32,7 +32,7 @@ class ReachTable:
     def of(
         self, starts: NDArray[np.int64], iter_out: int, factor_out: int, iter_in: int, factor_in: int, depth: int
     ) -> Reach:
-        """The reach of start + o·factor_out + i·factor_in for every start, o and i; there is at least one of each."""
+        """The cells start + o·factor_out + i·factor_in for every start, o and i; there is at least one of each."""
         key = (starts.tobytes(), iter_out, factor_out, iter_in, factor_in, depth)
         reach = self._known.get(key)
         if reach is None:
@@ -48,21 +48,21 @@ class ReachTable:
 
 
 def _repeated(mask: int, count: int, distance: int, depth: int) -> int:
-    """The union of ``mask`` shifted by 0, 1, … count − 1 times the distance, cut at the depth."""
+    """The union of ``mask`` shifted by 0, 1, … count − 1 times the distance, truncated at the depth."""
     if distance == 0:
         return mask
     full = (1 << depth) - 1
-    count = min(count, (depth - 1) // distance + 1)  # Further repetitions lie wholly beyond the depth.
+    count = min(count, (depth - 1) // distance + 1)  # Further repetitions are entirely beyond the depth.
     covered = 1
     while covered < count:
-        step = min(covered, count - covered)
-        mask |= mask << (step * distance) & full
-        covered += step
+        more = min(covered, count - covered)
+        mask |= mask << (more * distance) & full
+        covered += more
     return mask
 
 
 def _cells(mask: int, depth: int) -> Cells:
-    """The set bits of a mask as a slice where they are without gaps, else as indices."""
+    """The set bits of a mask as a slice if they are contiguous, else as indices."""
     if mask == 0:
         return NO_CELLS
     first = (mask & -mask).bit_length() - 1

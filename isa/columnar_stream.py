@@ -1,4 +1,4 @@
-"""A stream of instructions as columns: one array for each field, so that work on streams is NumPy's, not Python's."""
+"""A stream of instructions as columns, one array per field, so that work on streams is vectorised."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ Ints = NDArray[np.int64]
 
 ALL_FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name in FIELDS_OF[opcode]))
 
-# By opcode, as the table has it; the opcodes of no instruction are refused elsewhere.
+# By opcode, from the table; opcodes of no instruction are refused elsewhere.
 _OPCODES = 1 << 3
-_BY_MEMORY = -1  # the unit of instructions whose memory type tells it
+_BY_MEMORY = -1  # marks instructions whose unit depends on the memory type
 _UNIT, _KIND = np.full(_OPCODES, int(Unit.COMPUTE), np.int64), np.zeros(_OPCODES, np.int64)
 _STORES = np.zeros(_OPCODES, np.bool_)
 for _row in TABLE.values():
@@ -33,7 +33,7 @@ _LOAD_UNIT = np.array([MEMORIES[memory].load_unit for memory in MemoryType])
 class Columns:
     """N instructions: ``opcode`` (N,) int64, and for each field of the table an (N,) int64 array by name.
 
-    A field that an instruction does not have is 0 there.
+    Fields that an instruction does not have are 0.
     """
 
     opcode: Ints
@@ -65,12 +65,12 @@ class Columns:
 
     @classmethod
     def empty(cls, count: int) -> "Columns":
-        """Room for ``count`` instructions, all fields 0."""
+        """Columns of ``count`` instructions with all fields 0."""
         return cls(np.zeros(count, np.int64), {name: np.zeros(count, np.int64) for name in ALL_FIELDS})
 
     @classmethod
     def of(cls, instructions: Sequence[Instruction]) -> "Columns":
-        """The columns of instruction values. Raises :class:`EncodingError` for a value that is no integer."""
+        """The columns of instruction values. Raises :class:`EncodingError` for a value that is not an integer."""
         columns = cls.empty(len(instructions))
         columns.opcode[:] = np.fromiter((each.opcode for each in instructions), np.int64, len(instructions))
         for opcode, names in FIELDS_OF.items():
@@ -80,7 +80,7 @@ class Columns:
             values_of = attrgetter(*names)
             try:
                 rows = np.array([values_of(instructions[index]) for index in indices.tolist()])
-            except (ValueError, TypeError):  # of lists and the like among the values
+            except (ValueError, TypeError):  # of lists and similar values
                 _refuse_values(instructions, indices, names)
                 raise
             if rows.dtype.kind not in "biu":
@@ -91,7 +91,7 @@ class Columns:
 
     def instructions(self) -> list[Instruction]:
         """The instruction values of valid columns."""
-        found: list[Instruction | None] = [None] * len(self)
+        instructions: list[Instruction | None] = [None] * len(self)
         for opcode, kind in CLASS_OF.items():
             indices = np.flatnonzero(self.opcode == opcode)
             if not len(indices):
@@ -99,13 +99,13 @@ class Columns:
             names = FIELDS_OF[opcode]
             columns = [_typed(name, self.fields[name][indices]) for name in names]
             for index, row in zip(indices.tolist(), zip(*columns, strict=True), strict=True):
-                found[index] = kind(**dict(zip(names, row, strict=True)))
-        assert None not in found, "columns hold an opcode that is not in the table"
-        return found  # type: ignore[return-value]
+                instructions[index] = kind(**dict(zip(names, row, strict=True)))
+        assert None not in instructions, "columns hold an opcode that is not in the table"
+        return instructions  # type: ignore[return-value]
 
 
 def _typed(name: str, column: Ints) -> list[Any]:
-    """A column's values as the types that the instruction classes have."""
+    """A column's values in the types of the instruction classes' fields."""
     values: list[Any] = column.astype(bool).tolist() if name in FLAGS else column.tolist()
     if name in CODES:
         members = {member.value: member for member in CODES[name]}
@@ -123,4 +123,4 @@ def _refuse_values(instructions: Sequence[Instruction], indices: Ints, names: tu
                     f"{name} of instruction {index} ({kind}) must be an integer of the field's width, not {value!r}. "
                     "Correct the value."
                 )
-    raise AssertionError(f"instructions {indices} have no integer columns and no value to blame")
+    raise AssertionError(f"instructions {indices} have no integer columns, but no invalid value")

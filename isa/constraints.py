@@ -1,7 +1,7 @@
-"""What a legal instruction is: one row for each thing that a machine does not carry out.
+"""Constraints on legal instructions: one row for each thing that a machine does not execute.
 
-Everything that refuses instructions is made from these rows: the decoder of binary streams, the static verifier, the
-executable meaning, the simulator's faults, the RTL's decoder and range checks, and the tables in the manual.
+Everything that refuses instructions is derived from these rows: the decoder of binary streams, the static verifier, the
+executable semantics, the simulator's faults, the RTL's decoder and range checks, and the tables in the manual.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,24 +40,24 @@ PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 
 
 class Check(Enum):
-    """When a rule is looked at, in the order in which an instruction comes by."""
+    """When a rule is checked, in the order in which an instruction reaches these points."""
 
-    WORD = "are these bits an instruction"  # fetch
-    DECODE = "is there a unit that carries it out"  # fetch, too
-    START = "does it stay within its scratchpad"  # the unit, when it would start the instruction
+    WORD = "do the bits encode an instruction"  # fetch
+    DECODE = "is there a unit that executes it"  # fetch, too
+    START = "does it stay in range of its scratchpad"  # the unit, before it starts the instruction
 
 
-# ---------------------------------------------------------------------- expressions that the rules are made of
+# ---------------------------------------------------------------------- expressions in the rules
 
 
 OPCODE = FieldValue("opcode")
 MEMORY_TYPE = FieldValue("memory_type")
 X_PADS = Named("x_pads", FieldValue("x_pad_0") + FieldValue("x_pad_1"))
-MOVES = Named("moves", FieldValue("x_size").differs(0))  # whatever the other fields hold, 0 moves nothing
+MOVES = Named("moves", FieldValue("x_size").differs(0))  # with 0 nothing is transferred, whatever the other fields hold
 READS_DRAM = Named("in_dram", MOVES & FieldValue("y_size").differs(0))
 WIDTH = Named("width", X_PADS + FieldValue("x_size"))
 ROWS = Named("rows", FieldValue("y_pad_0") + FieldValue("y_pad_1") + FieldValue("y_size"))
-ELEMENTS = Named("elements", ROWS * WIDTH)  # of a LOAD's or STORE's block in the scratchpad
+ELEMENTS = Named("elements", ROWS * WIDTH)  # vectors of a LOAD's or STORE's block in the scratchpad
 BLOCK_END = FieldValue("sram_base") + ELEMENTS
 IDLE = Named(  # an instruction that executes no micro-op
     "idle",
@@ -65,14 +65,14 @@ IDLE = Named(  # an instruction that executes no micro-op
     | FieldValue("iter_in").equals(0)
     | (FieldValue("uop_bgn") >= FieldValue("uop_end")),
 )
-EXPLAINED = (MOVES, X_PADS, WIDTH, ROWS, ELEMENTS, IDLE)  # in the manual
+EXPLAINED = (MOVES, X_PADS, WIDTH, ROWS, ELEMENTS, IDLE)  # defined in the manual
 
 
 # ---------------------------------------------------------------------- rules
 
 
 class At:
-    """The numbers of one instruction, for what messages say: ``at["x_size"]``, ``at[ELEMENTS]``."""
+    """The field and expression values of one instruction, for messages: ``at["x_size"]``, ``at[ELEMENTS]``."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -86,12 +86,11 @@ Said = Callable[[At], str]
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """An instruction of ``opcode`` (None: any) and one of ``memories`` (None: any) is refused where ``broken`` holds.
+    """An instruction of ``opcode`` (None: any) and one of ``memories`` (None: any) is illegal where ``broken`` holds.
 
-    ``code`` is the machine's fault, ``check`` who notices it. ``field``, ``contract`` and ``remedy`` are for messages:
-    "<field> of <instruction> must <contract>. <remedy>". ``cell`` names the first cell concerned, if it is about
-    cells, and ``cells`` counts.
-    ``extension``: what the machine is without, if that is what is wrong.
+    ``code`` is the machine's fault, ``check`` where it is detected. ``field``, ``contract`` and ``remedy`` are for
+    messages: "<field> of <instruction> must <contract>. <remedy>". ``cell`` names the first scratchpad cell concerned,
+    if any, and ``cells`` is their number. ``extension``: the extension that the machine lacks, if that is the reason.
     """
 
     code: FaultCode
@@ -108,15 +107,15 @@ class Rule:
 
     @property
     def condition(self) -> Expression:
-        """Whether an instruction is one that the rule is about, and breaks it."""
-        found = self.broken
+        """Whether the rule applies to an instruction and is broken by it."""
+        condition = self.broken
         if self.memories is not None:
             kinds = [MEMORY_TYPE.equals(memory.value) for memory in self.memories]
             kind = kinds[0]
             for other in kinds[1:]:
                 kind = kind | other
-            found = kind & found
-        return found if self.opcode is None else OPCODE.equals(self.opcode.value) & found
+            condition = kind & condition
+        return condition if self.opcode is None else OPCODE.equals(self.opcode.value) & condition
 
     def breaks(self, config: HardwareConfig, instruction: Instruction) -> bool:
         """Whether an instruction breaks the rule."""
@@ -126,17 +125,17 @@ class Rule:
 
     def broken_in(self, config: HardwareConfig, columns: Columns) -> NDArray[np.bool_]:
         """Which instructions of a stream break the rule, (N,)."""
-        found: NDArray[np.bool_] = np.asarray(self.condition.on(ColumnsReader(config, columns)), np.bool_)
-        return found
+        broken: NDArray[np.bool_] = np.asarray(self.condition.on(ColumnsReader(config, columns)), np.bool_)
+        return broken
 
     def message(self, where: str, reader: Reader) -> str:
-        """What a machine says of an instruction that breaks the rule; ``where`` names the instruction."""
+        """The machine's message for an instruction that breaks the rule; ``where`` names the instruction."""
         remedy = self.remedy.format(machine=reader.config.name)
         return f"{self.field} of {where} must {self.contract(At(reader))}. {remedy}"
 
 
 def _choices(field: str, choices: type[IntEnum], opcode: Opcode | None) -> Rule:
-    """A field that holds one of a few codes; other bits are no instruction."""
+    """The rule of a field that holds one of a few codes; other values are not an instruction."""
     allowed = ", ".join(f"{choice.value} {choice.name}" for choice in choices)
     return Rule(
         FaultCode[field.upper()],
@@ -146,12 +145,12 @@ def _choices(field: str, choices: type[IntEnum], opcode: Opcode | None) -> Rule:
         FieldValue(field) > max(choices).value,
         field,
         lambda at: f"be one of {allowed}, not {at[field]}",
-        "The bytes are no instruction of machine {machine!r}.",
+        "The bytes are not an instruction of machine {machine!r}.",
     )
 
 
-def _beyond_the_alu(operation: AluOp) -> Rule:
-    """An operation of an extension, on a machine without it."""
+def _missing_alu_operation(operation: AluOp) -> Rule:
+    """An ALU operation of an extension, on a machine that lacks it."""
     extension, name = operation.extension, operation.name.lower()
     return Rule(
         FaultCode.ALU_OPCODE,
@@ -162,13 +161,13 @@ def _beyond_the_alu(operation: AluOp) -> Rule:
         & MachineNumber(f"without {extension}", lambda config: int(operation not in alu_operations(config))),
         "alu_opcode",
         lambda at: f"be one of {', '.join(each.name.lower() for each in alu_operations(at.reader.config))}, not {name}",
-        f"Machine {{machine!r}} is without the extension {extension!r}.",
+        f"Machine {{machine!r}} lacks the extension {extension!r}.",
         extension=extension,
     )
 
 
-def _beyond_the_machine(row: Row) -> Rule:
-    """An instruction of an extension, on a machine without it."""
+def _missing_instruction(row: Row) -> Rule:
+    """An instruction of an extension, on a machine that lacks it."""
     return Rule(
         FaultCode.OPCODE,
         Check.DECODE,
@@ -180,13 +179,13 @@ def _beyond_the_machine(row: Row) -> Rule:
         lambda at: (
             f"be one of {', '.join(each.name for each in instructions_of(at.reader.config))}, not {row.opcode.name}"
         ),
-        f"Machine {{machine!r}} is without the extension {row.extension!r}.",
+        f"Machine {{machine!r}} lacks the extension {row.extension!r}.",
         extension=row.extension,
     )
 
 
-def _beyond_the_field(row: Row, field: Field) -> Rule:
-    """A field of an extension, on a machine without it."""
+def _missing_field(row: Row, field: Field) -> Rule:
+    """A field of an extension, on a machine that lacks it."""
     extension = field.width.extension
     return Rule(
         FaultCode.OPCODE,
@@ -197,13 +196,13 @@ def _beyond_the_field(row: Row, field: Field) -> Rule:
         & MachineNumber(f"without {extension}", lambda config: int(extension not in config.extensions)),
         field.name,
         lambda at: f"be 0, not {at[field.name]}",
-        f"Machine {{machine!r}} is without the extension {extension!r}.",
+        f"Machine {{machine!r}} lacks the extension {extension!r}.",
         extension=extension,
     )
 
 
-def _beyond_the_memories(opcode: Opcode, memory: Memory) -> Rule:
-    """A memory type of an extension, on a machine without it."""
+def _missing_memory(opcode: Opcode, memory: Memory) -> Rule:
+    """A memory type of an extension, on a machine that lacks it."""
     name = memory.type.name.lower()
     return Rule(
         FaultCode.MEMORY_TYPE,
@@ -214,7 +213,7 @@ def _beyond_the_memories(opcode: Opcode, memory: Memory) -> Rule:
         & MachineNumber(f"without {memory.extension}", lambda config: int(memory not in memories_of(config))),
         "memory_type",
         lambda at: f"be one of {', '.join(_named(memories_of(at.reader.config)))}, not {name}",
-        f"Machine {{machine!r}} is without the extension {memory.extension!r}.",
+        f"Machine {{machine!r}} lacks the extension {memory.extension!r}.",
         extension=memory.extension,
     )
 
@@ -241,46 +240,46 @@ def _no_neighbour(opcode: Opcode, memories: tuple[MemoryType, ...] | None, unit:
         memories,
         FieldValue(field).differs(0),
         field,
-        lambda _: f"be 0, not 1, for {name} has no {side} neighbour",
-        "Tokens go between neighbours only.",
+        lambda _: f"be 0, not 1: {name} has no {side} neighbour",
+        "Tokens are exchanged between neighbours only.",
     )
 
 
 def _block_range(opcode: Opcode, memory: MemoryType) -> Rule:
-    deep, scratchpad = depth_of(memory), MEMORIES[memory].scratchpad
+    depth, scratchpad = depth_of(memory), MEMORIES[memory].scratchpad
 
     def contract(at: At) -> str:
         if not at[ELEMENTS]:
-            return f"be at most {at[deep]}, not {at['sram_base']}, also for a block of no elements"
-        return f"put its block of {at[ELEMENTS]} elements below {at[deep]}, not up to {at[BLOCK_END] - 1}"
+            return f"be at most {at[depth]}, not {at['sram_base']}, even for an empty block"
+        return f"place its block of {at[ELEMENTS]} vectors below {at[depth]}, not up to {at[BLOCK_END] - 1}"
 
     return Rule(
         FaultCode.SRAM_RANGE,
         Check.START,
         opcode,
         (memory,),
-        MOVES & (deep < BLOCK_END),
+        MOVES & (depth < BLOCK_END),
         "sram_base",
         contract,
         "The scratchpad ends there.",
-        lambda at: f"{scratchpad}[{max(at['sram_base'], at[deep])}]",
-        lambda at: max(1, at[BLOCK_END] - max(at["sram_base"], at[deep])),
+        lambda at: f"{scratchpad}[{max(at['sram_base'], at[depth])}]",
+        lambda at: max(1, at[BLOCK_END] - max(at["sram_base"], at[depth])),
     )
 
 
 def _uop_range(opcode: Opcode) -> Rule:
-    deep = depth_of(MemoryType.UOP)
+    depth = depth_of(MemoryType.UOP)
     return Rule(
         FaultCode.UOP_RANGE,
         Check.START,
         opcode,
         None,
-        IDLE.equals(0) & (FieldValue("uop_end") > deep),
+        IDLE.equals(0) & (FieldValue("uop_end") > depth),
         "uop_end",
-        lambda at: f"be at most {at[deep]}, not {at['uop_end']}",
+        lambda at: f"be at most {at[depth]}, not {at['uop_end']}",
         "The scratchpad ends there.",
-        lambda at: f"uop[{max(at['uop_bgn'], at[deep])}]",
-        lambda at: at["uop_end"] - max(at["uop_bgn"], at[deep]),
+        lambda at: f"uop[{max(at['uop_bgn'], at[depth])}]",
+        lambda at: at["uop_end"] - max(at["uop_bgn"], at[depth]),
     )
 
 
@@ -288,7 +287,7 @@ _LOADED = tuple(memory for memory in MemoryType if memory is not MemoryType.OUT)
 
 
 def _loaded_by(config: HardwareConfig) -> list[str]:
-    """The memory types that a machine's LOADs have, as text."""
+    """The memory types that a machine's LOADs support, as text."""
     return _named([memory for memory in memories_of(config) if memory.type in _LOADED])
 
 
@@ -301,7 +300,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _units_of(row: Row) -> Iterator[tuple[Unit, tuple[MemoryType, ...] | None]]:
-    """The units that carry an instruction out, each with the memory types that it does so for; None: whatever it is."""
+    """The units that execute an instruction, each with the memory types for which it does so (None: all)."""
     if row.unit is not None:
         yield row.unit, None
         return
@@ -312,7 +311,7 @@ def _units_of(row: Row) -> Iterator[tuple[Unit, tuple[MemoryType, ...] | None]]:
 
 _TRANSFERS = tuple(row for row in TABLE.values() if row.kind is Kind.TRANSFER)
 
-# Of several rules that an instruction breaks, the machine tells the first.
+# A machine reports the first rule that an instruction breaks.
 RULES: tuple[Rule, ...] = (
     _choices("opcode", Opcode, None),
     *(
@@ -321,14 +320,14 @@ RULES: tuple[Rule, ...] = (
         for field in FIELDS_OF[opcode]
         if field in CODES and max(row.format.values(field)) > max(CODES[field])
     ),
-    *(_beyond_the_machine(row) for row in TABLE.values() if row.extension is not None),
+    *(_missing_instruction(row) for row in TABLE.values() if row.extension is not None),
     *(
-        _beyond_the_field(row, field)
+        _missing_field(row, field)
         for row in TABLE.values()
         for field in row.format.fields
         if field.width.extension is not None and field.width.always is not None
     ),
-    *(_beyond_the_memories(row.opcode, each) for row in _TRANSFERS for each in MEMORIES.values() if each.extension),
+    *(_missing_memory(row.opcode, each) for row in _TRANSFERS for each in MEMORIES.values() if each.extension),
     Rule(
         FaultCode.MEMORY_TYPE,
         Check.DECODE,
@@ -347,9 +346,9 @@ RULES: tuple[Rule, ...] = (
         MOVES & MEMORY_TYPE.differs(MemoryType.OUT),
         "memory_type",
         lambda at: f"be out, not {MemoryType(at['memory_type']).name.lower()}",
-        "STORE takes no other.",
+        "STORE supports no other memory type.",
     ),
-    *(_beyond_the_alu(operation) for operation in AluOp if operation.extension is not None),
+    *(_missing_alu_operation(operation) for operation in AluOp if operation.extension is not None),
     *(_no_padding(row.opcode, pad) for row in _TRANSFERS if row.stores for pad in PADS),
     *(
         _no_neighbour(row.opcode, memories, unit, field)
@@ -368,7 +367,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def rules_of(*checks: Check) -> tuple[Rule, ...]:
-    """The rules that are looked at in some of the checks, in order."""
+    """The rules of some of the checks, in order."""
     return tuple(rule for rule in RULES if rule.check in checks)
 
 
@@ -376,17 +375,17 @@ WORDS = rules_of(Check.WORD)
 DECODING = rules_of(Check.DECODE)
 STARTING = rules_of(Check.START)
 BEYOND = tuple(rule for rule in RULES if rule.extension is not None)
-"""What a machine refuses because it is without an extension."""
+"""Rules that refuse what a machine lacks for want of an extension."""
 
 
 def first_broken(config: HardwareConfig, columns: Columns, rules: Sequence[Rule]) -> tuple[int, Rule] | None:
     """The first instruction of a stream that breaks one of the rules, and the first of these that it breaks."""
-    found: tuple[int, Rule] | None = None
+    first: tuple[int, Rule] | None = None
     for rule in rules:
         broken = rule.broken_in(config, columns)
-        if broken.any() and (found is None or int(np.argmax(broken)) < found[0]):
-            found = int(np.argmax(broken)), rule
-    return found
+        if broken.any() and (first is None or int(np.argmax(broken)) < first[0]):
+            first = int(np.argmax(broken)), rule
+    return first
 
 
 def require_legal(config: HardwareConfig, instruction: Instruction, where: str, rules: Sequence[Rule]) -> None:

@@ -1,4 +1,4 @@
-"""What the static verifier finds, and the error that carries it."""
+"""Diagnostics of the static verifier, and the error that carries them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class FindingKind(StrEnum):
     SRAM_RANGE = "scratchpad out of range"
     DRAM_RANGE = "DRAM out of range"
     STREAM_WRITE = "store into the stream"
-    REUSE = "accumulator not there yet"
+    REUSE = "read-after-write hazard"
     UNINITIALISED = "uninitialised scratchpad"
     UNINITIALISED_DRAM = "uninitialised DRAM"
     UOP_UNLOADED = "micro-op never loaded"
@@ -33,14 +33,14 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake: which instruction (place in the stream and text), in which unit, which field, and which cell.
+    """One mistake: the instruction (its index in the stream and its text), unit, field and cell.
 
-    Of one that is missing, ``instruction`` is where it should stand, and ``text`` is empty.
+    For a missing instruction, ``instruction`` is the index where it should be, and ``text`` is empty.
 
-    ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` how many there are. Of an
-    instruction that is wrong by itself, wherever it leads, ``cell`` is empty.
-    ``other`` is the second instruction of a race. ``contract`` says what must hold and does not. ``code`` is the fault
-    with which a machine stops there, unless another one stops it before; None where none stops it.
+    ``cell`` is the first cell concerned ("inp[5]", "DRAM 0x1000", "load->compute"), ``cells`` their number. ``cell`` is
+    empty if the instruction is illegal whatever it accesses. ``other`` is the second instruction of a race.
+    ``contract`` is the violated condition. ``code`` is the fault with which a machine stops at the instruction, unless
+    it stops earlier; None for a mistake that no machine detects.
     """
 
     kind: FindingKind
@@ -66,10 +66,10 @@ class Finding:
 
 
 class VerificationError(LatheError):
-    """A program that must not run; ``findings`` says why."""
+    """A program that must not run; ``findings`` are the reasons."""
 
     def __init__(self, name: str, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
-        told = " ".join(str(finding) for finding in self.findings[:3])
+        first = " ".join(str(finding) for finding in self.findings[:3])
         rest = f" ({len(self.findings) - 3} more findings)" if len(self.findings) > 3 else ""
-        super().__init__(f"{name} must be free of mistakes, and has {len(self.findings)}. {told}{rest}")
+        super().__init__(f"{name} must pass verification, and has {len(self.findings)} mistakes. {first}{rest}")

@@ -1,7 +1,7 @@
-"""Assembly text of instructions and micro-ops: what :mod:`lathe.isa.assembly` parses back to the same bytes.
+"""Disassembler of instructions and micro-ops, to text that :mod:`lathe.isa.assembly` parses back to the same bytes.
 
-A line is a mnemonic, the memory type or ALU operation where there is one, fields as ``name=value``, and flags that are
-set as bare names. Fields that are 0 and optional are left out. A semicolon begins a comment.
+A line is a mnemonic, the memory type or ALU operation if the instruction has one, fields as ``name=value``, and flags
+that are set as bare names. Optional fields that are 0 are omitted. A semicolon starts a comment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from lathe.isa.microops import decode_uops, encode_uops
 from lathe.isa.program import UOPS, Program
 from lathe.isa.table import Opcode
 
-# The field that stands behind the mnemonic without its name.
+# The field that follows the mnemonic without its name.
 CHOICE_OF: dict[Opcode, str] = {opcode: name for opcode, names in FIELDS_OF.items() for name in names if name in CODES}
 
 # Fields that must be written even when they are 0.
@@ -48,7 +48,7 @@ def instruction_text(instruction: Instruction) -> str:
     words = [opcode.name.lower()]
     if opcode in CHOICE_OF:
         field = CHOICE_OF[opcode]
-        choice = CODES[field](getattr(instruction, field))  # a plain number is as good as its name
+        choice = CODES[field](getattr(instruction, field))  # a plain number is as valid as the enum member
         words.append(choice.name.lower())
     words.extend(_value_text(name, getattr(instruction, name)) for name in REQUIRED[opcode])
     for name in _OPTIONAL[opcode]:
@@ -66,10 +66,9 @@ def disassemble(
 ) -> str:
     """The text of a stream, given as instructions or as (N, 16) uint8, and of tables of micro-op words by name.
 
-    Bytes that are no instruction, that have bits set where no field is, or that need an extension which the machine is
-    without, stand as ``.insn`` with their 128 bits.
-    ``notes`` are comments for the instructions, one for each. Raises ConfigError for what is no machine, and
-    EncodingError for what are no instructions.
+    Bytes that are not an instruction, that have reserved bits set, or that require an extension which the machine lacks
+    are written as ``.insn`` with their 128 bits. ``notes`` are comments, one per instruction. Raises ConfigError unless
+    ``config`` is a machine, and EncodingError for invalid instructions.
     """
     check_machine(config, "disassemble")
     if not isinstance(instructions, np.ndarray) and not (
@@ -82,7 +81,7 @@ def disassemble(
     if isinstance(instructions, np.ndarray):
         lines = _lines_of_bytes(config, instructions)
     else:
-        # Refuses fields that have no value.
+        # Refuses fields with invalid values.
         lines = _lines_of_bytes(config, encode_columns(config, Columns.of(instructions)))
     text = [f"; lathe assembly for machine {config.name!r}"]
     for name, words in (uops or {}).items():
@@ -119,14 +118,14 @@ def _lines_of_bytes(config: HardwareConfig, encoded: NDArray[np.uint8]) -> list[
     chosen = Columns(columns.opcode[legal], {name: column[legal] for name, column in columns.fields.items()})
     plain = (encode_columns(config, chosen) == encoded[legal]).all(axis=1)
     beyond = np.any([rule.broken_in(config, chosen) for rule in BEYOND], axis=0)
-    lines = [(_raw_text(row), f"{index} no instruction") for index, row in enumerate(encoded)]
-    found = zip(legal.tolist(), chosen.instructions(), plain.tolist(), beyond.tolist(), strict=True)
-    for index, instruction, complete, refused in found:
+    lines = [(_raw_text(row), f"{index} not an instruction") for index, row in enumerate(encoded)]
+    decoded = zip(legal.tolist(), chosen.instructions(), plain.tolist(), beyond.tolist(), strict=True)
+    for index, instruction, complete, refused in decoded:
         comment = f"{index} {unit_of(instruction).name.lower()}"
         if complete and not refused:
             lines[index] = (instruction_text(instruction), comment)
         else:
-            why = "of an extension that the machine is without" if refused else "with unused bits set"
+            why = "requires an extension that the machine lacks" if refused else "with reserved bits set"
             lines[index] = (lines[index][0], f"{comment}, {why}: {instruction_text(instruction)}")
     return lines
 
@@ -139,7 +138,7 @@ def _uop_lines(config: HardwareConfig, words: NDArray[np.uint32]) -> list[str]:
     dst, src, wgt = decode_uops(config, words)
     plain = encode_uops(config, dst, src, wgt) == words
     return [
-        f"dst={d} src={s} wgt={w}  ; {index}" if complete else f".word {word:#010x}  ; {index}, with unused bits set"
+        f"dst={d} src={s} wgt={w}  ; {index}" if complete else f".word {word:#010x}  ; {index}, with reserved bits set"
         for index, (word, d, s, w, complete) in enumerate(
             zip(words.tolist(), dst.tolist(), src.tolist(), wgt.tolist(), plain.tolist(), strict=True)
         )

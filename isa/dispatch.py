@@ -1,4 +1,4 @@
-"""Fetch without its time: instructions go to the units' command queues in order, as far as these have room."""
+"""Untimed model of fetch: instructions enter the units' command queues in order while these have space."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from lathe.isa.table import Unit
 
 
 class Dispatch:
-    """Queues of ``depth`` instructions each, between fetch and the ``units`` that a stream's instructions belong to.
+    """Command queues of ``depth`` instructions each, between fetch and the ``units`` of a stream's instructions.
 
-    ``dispatched`` instructions have left fetch; the next waits while its unit's queue is full. What has left fetch has
-    been started in part: each unit takes the instructions of its queue in order.
+    Fetch has ``dispatched`` that many instructions; the next one waits while its unit's queue is full. Each unit starts
+    the instructions of its queue in order.
     """
 
     def __init__(self, units: Sequence[int], depth: int) -> None:
@@ -20,11 +20,11 @@ class Dispatch:
 
     @property
     def waits(self) -> bool:
-        """Whether fetch has an instruction for which there is no room."""
+        """Whether fetch is stalled by a full queue."""
         return self.dispatched < len(self.units) and self.queued[self.units[self.dispatched]] == self.depth
 
     def fetch(self) -> bool:
-        """Dispatch the next instruction; false when there is none or no room for it."""
+        """Dispatch the next instruction; false when there is none or its queue is full."""
         if self.dispatched == len(self.units):
             return False
         unit = self.units[self.dispatched]
@@ -35,12 +35,12 @@ class Dispatch:
         return True
 
     def reaches(self, index: int) -> bool:
-        """Dispatch as far as an instruction of the stream; false when fetch waits before that."""
+        """Dispatch up to an instruction of the stream; false when fetch stalls before it."""
         while self.dispatched <= index:
             if not self.fetch():
                 return False
         return True
 
     def start(self, unit: int) -> None:
-        """A unit takes the instruction at its queue's head."""
+        """A unit removes the instruction at its queue's head."""
         self.queued[unit] -= 1

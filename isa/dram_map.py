@@ -1,4 +1,4 @@
-"""What a stream may do with DRAM: the map that a program's segments give, or the lack of one for raw streams."""
+"""DRAM permissions of a stream: those of a program's segments, or none for raw streams."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ class DramMap(Protocol):
 
     @property
     def stored_first(self) -> Ranges:
-        """The bytes that hold nothing until STORE has written them."""
+        """The bytes that are undefined until STORE has written them."""
         ...
 
     def uop_words(self, address: int, count: int) -> NDArray[np.uint32] | None:
-        """``count`` micro-op words at a byte address, or None when their content is not known before the run."""
+        """``count`` micro-op words at a byte address, or None when they are not known before the run."""
         ...
 
     def owner(self, address: int) -> str:
-        """What stands at a byte address, for messages."""
+        """What a byte address belongs to, for messages."""
         ...
 
 
 @dataclass(frozen=True)
 class ProgramMap:
-    """The map that a program's segments give."""
+    """The permissions of a program's segments."""
 
     program: Program
 
@@ -73,7 +73,7 @@ class ProgramMap:
         for segment in self.program.segments:
             if segment.address <= address < segment.end:
                 return f"{segment.role} segment {segment.name!r}"
-        return "no segment"
+        return "unmapped memory"
 
     def _ranges(self, *roles: str) -> Ranges:
         return _ranges(self._segments(roles))
@@ -88,7 +88,7 @@ def _ranges(segments: Sequence[Segment]) -> Ranges:
 
 @dataclass(frozen=True)
 class RawMap:
-    """No map: a raw stream may touch every byte, and its micro-ops stand in the memory image that it comes with."""
+    """No restrictions: a raw stream may access every byte, and its micro-ops are in its memory image."""
 
     memory: PagedMemory
 

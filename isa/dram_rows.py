@@ -1,4 +1,4 @@
-"""The DRAM bytes that LOAD and STORE touch: rows as byte ranges, for a whole stream at once."""
+"""The DRAM bytes that LOAD and STORE access: rows as byte ranges, for a whole stream at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from lathe.isa.table import MEMORIES, Kind, MemoryType
 
 @dataclass(frozen=True)
 class Rows:
-    """Byte ranges [``start``, ``end``) of DRAM, each of the ``instruction`` that touches it; sorted by instruction.
+    """Byte ranges [``start``, ``end``) of DRAM, each with the ``instruction`` that accesses it; sorted by instruction.
 
-    Rows that overlap or follow each other without a gap are one range.
+    Rows of an instruction that overlap or are contiguous are merged into one range.
     """
 
     instruction: Ints
@@ -28,8 +28,8 @@ class Rows:
 
 
 def rows_of(config: HardwareConfig, columns: Columns, chosen: NDArray[np.bool_]) -> Rows:
-    """The rows of those instructions of a stream that move rows for which ``chosen`` (N,) holds."""
-    sizes = np.ones(8, np.int64)  # Also for memory types that are none, which other checks report.
+    """The rows of the transfer instructions of a stream for which ``chosen`` (N,) holds."""
+    sizes = np.ones(8, np.int64)  # Also for invalid memory types, which other checks report.
     for memory in MemoryType:
         sizes[memory] = MEMORIES[memory].element_bytes(config)
     moves = np.flatnonzero(chosen & (columns.kind == Kind.TRANSFER) & (columns["x_size"] > 0) & (columns["y_size"] > 0))
@@ -46,7 +46,7 @@ def rows_of(config: HardwareConfig, columns: Columns, chosen: NDArray[np.bool_])
 
 @dataclass(frozen=True)
 class Ranges:
-    """A set of bytes as sorted ranges that do not touch each other."""
+    """A set of bytes as sorted ranges with gaps between them."""
 
     start: Ints
     end: Ints
@@ -69,7 +69,7 @@ class Ranges:
         return cls.union(array[:, 0], array[:, 1])
 
     def first_outside(self, start: Ints, end: Ints) -> Ints:
-        """For each range the first byte of it that is not in the set, or ``end`` when all are."""
+        """For each range, its first byte that is not in the set, or ``end`` when all are."""
         if not len(self.start):
             return np.asarray(start)
         at = np.searchsorted(self.start, start, side="right") - 1
@@ -77,16 +77,16 @@ class Ranges:
         return np.where(inside, np.minimum(self.end[np.maximum(at, 0)], end), start)
 
     def touched(self, start: Ints, end: Ints) -> NDArray[np.bool_]:
-        """Whether each range has a byte in the set."""
+        """Whether each range overlaps the set."""
         return np.asarray(np.searchsorted(self.end, start, side="right") < np.searchsorted(self.start, end))
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Rows cut at each other's borders, so that a piece is touched as a whole or not at all.
+    """Rows split at each other's borders, so that each row covers a piece completely or not at all.
 
     ``border``: sorted addresses; piece k is [border[k], border[k + 1]). ``lower`` and ``upper`` are each row's pieces;
-    ``first`` (N + 1,) is where each instruction's rows begin.
+    ``first`` (N + 1,) is the index of each instruction's first row.
     """
 
     border: Ints
@@ -95,7 +95,7 @@ class Pieces:
     first: Ints
 
     def of(self, instruction: int) -> slice | Ints | None:
-        """The pieces that an instruction touches, or None."""
+        """The pieces that an instruction accesses, or None."""
         begin, end = int(self.first[instruction]), int(self.first[instruction + 1])
         if begin == end:
             return None
@@ -107,7 +107,7 @@ class Pieces:
 
 
 def pieces_of(rows: Rows, count: int, extra_borders: Ints) -> Pieces:
-    """The pieces of the rows of a stream of ``count`` instructions, cut at the extra borders too."""
+    """The pieces of the rows of a stream of ``count`` instructions, also split at the extra borders."""
     border = np.unique(np.concatenate((rows.start, rows.end, extra_borders)))
     return Pieces(
         border,

@@ -1,4 +1,4 @@
-"""Instructions to bytes and back: bit-exact, and vectorised over the stream."""
+"""Binary encoder and decoder of instructions: bit-exact, and vectorised over the stream."""
 
 from collections.abc import Sequence
 
@@ -25,10 +25,10 @@ def encode(config: HardwareConfig, instructions: Sequence[Instruction]) -> NDArr
 
 
 def decode(config: HardwareConfig, encoded: ArrayLike) -> list[Instruction]:
-    """The instructions of a binary stream, (N, 16) uint8. Bits that no field has are not looked at.
+    """The instructions of a binary stream, (N, 16) uint8. Reserved bits are ignored.
 
     Raises :class:`EncodingError` for arrays of another shape or dtype, and naming the first instruction whose opcode,
-    memory type or ALU operation is none of the table's.
+    memory type or ALU operation is not in the tables.
     """
     return decode_columns(config, encoded).instructions()
 
@@ -57,16 +57,16 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
 def decode_columns(config: HardwareConfig, encoded: ArrayLike) -> Columns:
     """Like :func:`decode`, to columns."""
     columns = extract_columns(config, encoded)
-    found = first_broken(config, columns, WORDS)
-    if found is not None:
-        index, rule = found
+    broken = first_broken(config, columns, WORDS)
+    if broken is not None:
+        index, rule = broken
         message = rule.message(f"instruction {index}", ColumnsReader(config, columns, index))
         raise NoInstructionError(message, instruction=index, code=rule.code)
     return columns
 
 
 def extract_columns(config: HardwareConfig, encoded: ArrayLike) -> Columns:
-    """The fields of a binary stream as they stand in it, also of words that are no instruction."""
+    """The raw fields of a binary stream, also of words that are not an instruction."""
     array = np.asarray(encoded)
     if array.ndim != 2 or array.shape[1] != INSTRUCTION_BYTES or array.dtype != np.uint8:
         raise EncodingError(

@@ -1,4 +1,4 @@
-"""Errors that a user of the instruction set can cause."""
+"""User errors of the instruction set."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from lathe.isa.fault import FaultCode
 
 
 class EncodingError(LatheError):
-    """An instruction or micro-op that the binary encoding cannot hold, or bytes that encode none."""
+    """An instruction or micro-op that the binary encoding cannot represent, or bytes that encode none."""
 
 
 class NoInstructionError(EncodingError):
-    """Bytes that encode no instruction; ``instruction`` is their place in the stream, ``code`` the machine's fault."""
+    """Bytes that encode no instruction; ``instruction`` is their index in the stream, ``code`` the machine's fault."""
 
     def __init__(self, message: str, *, instruction: int, code: FaultCode) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class NoInstructionError(EncodingError):
 
 
 class AssemblyError(LatheError):
-    """Assembly text that is not an instruction of the machine; ``line`` counts from 1; 0 where there is no text."""
+    """Assembly text that is not an instruction of the machine; ``line`` counts from 1, and is 0 without a text."""
 
     def __init__(self, message: str, *, line: int) -> None:
         super().__init__(message)
@@ -32,15 +32,15 @@ class LayoutError(LatheError):
 
 
 class ProgramError(LatheError):
-    """A program whose parts contradict each other, or a file that holds no program."""
+    """A program whose components contradict each other, or a file that does not contain a program."""
 
 
-class MachineFault(LatheError):  # noqa: N818 - the field's word for it
-    """What a machine does not carry out: an index out of range, a deadlock, a token of no neighbour.
+class MachineFault(LatheError):  # noqa: N818 - the field's term
+    """A fault of the machine: an index out of range, a deadlock, a token to no neighbour.
 
-    ``code`` is what the status register holds then. ``cycle``: when the machine notices it, counted from 0, None where
-    nothing counts cycles. ``instruction``: the place in the stream of the one to blame, None when there is none or the
-    engine does not tell.
+    ``code`` is the value of the status register. ``cycle``: the clock cycle of detection, from 0; None in untimed
+    engines. ``instruction``: the index in the stream of the faulting instruction, None when there is none or the engine
+    does not know it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What expressions over an instruction's fields are worked out on, and numbers in them that a machine gives."""
+"""Evaluation of field expressions on one instruction or on the columns of a stream, for a machine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from lathe.isa.table import MEMORIES, MemoryType
 
 
 class Reader(FieldReader, Protocol):
-    """What conditions on a machine are worked out on."""
+    """A field reader that knows its machine."""
 
     @property
     def config(self) -> HardwareConfig:
@@ -21,13 +21,13 @@ class Reader(FieldReader, Protocol):
 
 
 def depth_of(memory: MemoryType) -> MachineNumber:
-    """The depth of the scratchpad behind a memory type."""
+    """The depth of the scratchpad of a memory type."""
     return MachineNumber(f"{MEMORIES[memory].scratchpad} depth", MEMORIES[memory].depth)
 
 
 @dataclass(frozen=True)
 class InstructionReader:
-    """Reads the fields of one instruction, and of its micro-op's indices where they are given."""
+    """Reads the fields of one instruction, and the given indices of its micro-op."""
 
     config: HardwareConfig
     instruction: Instruction
@@ -44,7 +44,7 @@ class InstructionReader:
 
 @dataclass(frozen=True)
 class ColumnsReader:
-    """Reads the columns of a stream, (N,) arrays; with ``row``, the fields of the instruction there."""
+    """Reads the columns of a stream, (N,) arrays; with ``row``, the fields of that instruction."""
 
     config: HardwareConfig
     columns: Columns

@@ -1,4 +1,4 @@
-"""Fault codes: why a machine stops, as its status register and the simulator's fault tell it; and errors of the bus."""
+"""Fault codes, which the status register and the simulator report when a machine stops; and injected bus errors."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -31,31 +31,32 @@ class FaultCode(IntEnum):
 
 MEANINGS = {
     FaultCode.NONE: "no fault",
-    FaultCode.OPCODE: "an instruction's opcode is none of the machine's, or asks for what the machine is without",
-    FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit moves",
-    FaultCode.ALU_OPCODE: "an ALU instruction's operation is none that the machine has",
-    FaultCode.NO_NEIGHBOUR: "a pop or push names no neighbour of the unit",
+    FaultCode.OPCODE: "the machine lacks an instruction's opcode, or an extension that one of its fields requires",
+    FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit transfers",
+    FaultCode.ALU_OPCODE: "the machine lacks an ALU instruction's operation",
+    FaultCode.NO_NEIGHBOUR: "a pop or push in a direction without a neighbouring unit",
     FaultCode.STORE_PADDING: "a STORE with padding",
-    FaultCode.SRAM_RANGE: "a LOAD or STORE beyond its scratchpad",
+    FaultCode.SRAM_RANGE: "a LOAD or STORE past the end of its scratchpad",
     FaultCode.UOP_RANGE: "a micro-op range past the end of the uop scratchpad",
     FaultCode.ACC_RANGE: "an accumulator index past the end",
     FaultCode.INP_RANGE: "an input index past the end",
     FaultCode.WGT_RANGE: "a weight index past the end",
-    FaultCode.TOKEN_OVERFLOW: "a token queue got more than 65,535 tokens",
+    FaultCode.TOKEN_OVERFLOW: "a token queue received more than 65,535 tokens",
     FaultCode.READ_ERROR: "the memory answered a read with an error",
     FaultCode.WRITE_ERROR: "the memory answered a write with an error",
     FaultCode.DEADLOCK: "every unit waits for a token or a command that never comes",
     FaultCode.NO_FINISH: "the stream has ended without a FINISH",
-    FaultCode.STREAM_WRITE: "a STORE to the stream that is running",
+    FaultCode.STREAM_WRITE: "a STORE to the running instruction stream",
     FaultCode.PAR_RANGE: "a parameter index past the end",
-    FaultCode.ACC_REUSE: "a step reads an accumulator whose new value is not there yet",
+    FaultCode.ACC_REUSE: "a micro-op reads an accumulator whose new value is not written back yet",
 }
 
 
 @dataclass(frozen=True)
 class BusError:
-    """An error answer of the memory, for tests of what follows: to the read beat or to the write burst with this
-    ``number``, counted from 0 over all masters. A number that a launch does not reach changes nothing.
+    """An error response of the memory, injected for tests: to the read beat or write burst ``number``.
+
+    Numbers count from 0 over all masters. A number that a launch does not reach has no effect.
     """
 
     channel: Literal["read", "write"]

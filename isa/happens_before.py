@@ -1,9 +1,9 @@
-"""What runs before what: the order that units' queues and dependence tokens give to a stream.
+"""Happens-before order of a stream, from the units' queues and the dependence tokens.
 
 Each token queue has one pushing and one popping unit, and both work in order, so the k-th pop waits for the k-th push
-(tokens of earlier launches first). That makes happens-before exact and cheap: vector clocks (Mattern, 1989) over three
-units. An instruction's tokens are pushed when it and all earlier ones of its unit are done, and popped before it and
-all later ones of its unit start; overlap of instructions within a unit therefore changes nothing.
+(tokens of earlier launches first). Happens-before is therefore exact and cheap: vector clocks (Mattern, 1989) over
+three units. An instruction's tokens are pushed when it and all earlier ones of its unit are done, and popped before it
+and all later ones of its unit start; so overlap of instructions within a unit does not affect the order.
 """
 
 from collections import deque
@@ -20,13 +20,13 @@ from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a stream's N instructions.
+    """The happens-before order of a stream's N instructions.
 
-    ``position`` (N,): place in the unit's queue. ``clock`` (N, 3): how many instructions of each unit are done for
-    certain before this one starts; its own unit counts as its position. ``sequence``: the instructions that get to run,
-    in one order that respects happens-before (stream order where tokens allow it). ``blocked``: for each unit that
-    never gets on, its instruction and the queues that it waits for. ``unfetched``: the instruction for which fetch
-    waits in vain for room in its unit's queue, None when there is none. ``tokens_after``: the counts at the end.
+    ``position`` (N,): index in the unit's queue. ``clock`` (N, 3): how many instructions of each unit are certainly
+    done before this one starts; for its own unit, its position. ``sequence``: the instructions that get to run, in an
+    order that respects happens-before (stream order where tokens allow it). ``blocked``: for each deadlocked unit, its
+    instruction and the empty queues that it waits for. ``unfetched``: the instruction at which fetch stalls forever
+    because its unit's queue stays full, or None. ``tokens_after``: the counts at the end.
     """
 
     unit: Ints
@@ -41,8 +41,8 @@ class Order:
 def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0), queue_depth: int | None = None) -> Order:
     """The order of a stream that starts with the given counts of tokens.
 
-    Fetch dispatches in order, to command queues of ``queue_depth`` instructions each (None: of any number). Tokens of
-    fields that name no neighbour are ignored here.
+    Fetch dispatches in order, to command queues of ``queue_depth`` instructions each (None: unlimited). Token fields
+    that name no neighbour are ignored here.
     """
     count = len(columns)
     units = columns.unit
@@ -57,13 +57,13 @@ def order_of(columns: Columns, tokens: Sequence[int] = (0, 0, 0, 0), queue_depth
 
 
 def token_queues(columns: Columns, fields: tuple[str, str]) -> list[tuple[int, ...]]:
-    """For each instruction the queues that the given token fields name."""
+    """For each instruction, the queues that the given token fields name."""
     queue_of = np.full((2, len(Unit)), -1)
     for row, name in enumerate(fields):
         for unit in Unit:
             queue_of[row, unit] = QUEUE_OF.get((unit, name), -1)
     first, second = (np.where(columns[name] != 0, queue_of[row][columns.unit], -1) for row, name in enumerate(fields))
-    # Most instructions have none or one: share the tuples.
+    # Most instructions have at most one: share the tuples.
     known = {(a, b): tuple(queue for queue in (a, b) if queue >= 0) for a in range(-1, 4) for b in range(-1, 4)}
     return [known[pair] for pair in zip(first.tolist(), second.tolist(), strict=True)]
 
@@ -77,12 +77,13 @@ def _run(
     tokens: Sequence[int],
     dispatch: Dispatch,
 ) -> Order:
-    """Let units take turns; of those that can go on, the one whose instruction stands first in the stream does.
+    """Simulate the units: among those that can proceed, the one whose instruction is first in the stream does.
 
-    When that one is not dispatched, none is that could go on, for all of those would stand before it.
+    If that instruction is not dispatched, no other that could proceed is, since all of those are before it in the
+    stream.
     """
     count = len(units)
-    # A token carries the clock of the instruction that pushed it; tokens of earlier launches know nothing.
+    # A token carries the clock of the instruction that pushed it; tokens of earlier launches carry zeros.
     held: list[deque[tuple[int, int, int]]] = [deque([(0, 0, 0)] * number) for number in tokens]
     clocks = [(0, 0, 0)] * len(Unit)
     heads = [iter(queue) for queue in waiting]

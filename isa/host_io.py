@@ -1,4 +1,4 @@
-"""What the host does at the edge of a program: it packs arrays into DRAM before a launch, and unpacks others after."""
+"""Copies by the host CPU before and after a launch: packing inputs into DRAM, and unpacking outputs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from lathe.isa.program import Program, Segment
 
 @dataclass(frozen=True)
 class HostCopy:
-    """One step: an array of the host's to or from a segment of the device's DRAM, in the segment's layout."""
+    """One copy between an array of the host CPU and a segment of the device's DRAM, in the segment's layout."""
 
     direction: Literal["host_to_device", "device_to_host"]
     segment: Segment
@@ -32,11 +32,11 @@ class HostCopy:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of DRAM it takes."""
+        """Its size in DRAM in bytes."""
         return self.layout.nbytes
 
     def pack(self, array: ArrayLike) -> NDArray[np.uint8]:
-        """The bytes of the segment for an array of shape ``layout.shape``. Raises ProgramError for another array."""
+        """The segment's bytes for an array of shape ``layout.shape``. Raises ProgramError for another array."""
         given = np.asarray(array)
         if given.shape != self.layout.shape or given.dtype != np.dtype(self.layout.dtype):
             raise ProgramError(
@@ -46,7 +46,7 @@ class HostCopy:
         return np.ascontiguousarray(self.layout.pack(given)).view(np.uint8).reshape(-1)
 
     def unpack(self, content: NDArray[np.uint8]) -> NDArray[Any]:
-        """The array that the bytes of the segment hold. Raises ProgramError for another number of bytes."""
+        """The array from the segment's bytes. Raises ProgramError for another number of bytes."""
         if content.dtype != np.uint8 or content.size != self.nbytes:
             raise ProgramError(
                 f"The content of a copy of {self.tensor!r} must be {self.nbytes} bytes, not {content.size} of "
@@ -65,14 +65,12 @@ class HostCopy:
 
 
 def host_copies(program: Program) -> tuple[HostCopy, ...]:
-    """The steps of a launch at the edge of a program, in order: inputs packed, then outputs unpacked.
+    """The host CPU's copies of a launch, in order: inputs are packed, then outputs unpacked.
 
-    An input that is needed in two layouts is packed twice. Constants are part of the program.
+    An input in two layouts is packed twice. Constants are part of the program.
     """
     if not isinstance(program, Program):
-        raise ProgramError(
-            f"The program of host_copies must be a Program, not {shown(program)}. It is what build returns."
-        )
+        raise ProgramError(f"The program of host_copies must be a Program, not {shown(program)}. build returns one.")
     before = [HostCopy("host_to_device", each) for each in program.segments if each.role == "input"]
     after = [HostCopy("device_to_host", each) for each in program.segments if each.role == "output"]
     return tuple(each for each in (*before, *after) if each.segment.layout is not None)

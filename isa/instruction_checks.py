@@ -1,4 +1,4 @@
-"""Mistakes that show in an instruction by itself, looked for in a whole stream at once."""
+"""Checks of instructions one by one, vectorised over a whole stream."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ _MOST_SHIFT = 31
 
 
 def check_fields(subject: VerificationContext) -> None:
-    """Values that their fields do not hold; only instructions that were never encoded can have them."""
+    """Values that do not fit their fields; only instructions that were never encoded can have them."""
     columns = subject.columns
     for opcode in Opcode:
         rows = np.flatnonzero(columns.opcode == opcode)
@@ -26,23 +26,23 @@ def check_fields(subject: VerificationContext) -> None:
             if name == "opcode":
                 continue
             values = columns[name][rows]
-            for place in _where((values < field.lowest) | (values > field.highest)):
-                contract = f"be from {field.lowest} to {field.highest}, not {values[place]}"
+            for item in _where((values < field.lowest) | (values > field.highest)):
+                contract = f"be from {field.lowest} to {field.highest}, not {values[item]}"
                 extension = field.field.width.extension
                 if extension and extension not in subject.config.extensions:
                     machine = f"machine {subject.config.name!r}, where the extension {extension!r} is off"
-                    contract = f"be 0 on {machine}, not {values[place]}"
-                subject.report(FindingKind.FIELD, int(rows[place]), name, "", contract)
+                    contract = f"be 0 on {machine}, not {values[item]}"
+                subject.report(FindingKind.FIELD, int(rows[item]), name, "", contract)
 
 
 def check_unused_bits(subject: VerificationContext, encoded: NDArray[np.uint8]) -> None:
-    """Bits of the stream as it stands in memory that the machine has no field for: something else was meant by it."""
-    for found in unused_bits(subject.config, encoded):
-        subject.report(FindingKind.UNUSED_BITS, found.instruction, found.field, "", found.contract)
+    """Reserved bits that are set in the encoded stream: it was probably made for another machine."""
+    for each in unused_bits(subject.config, encoded):
+        subject.report(FindingKind.UNUSED_BITS, each.instruction, each.field, "", each.contract)
 
 
 def check_instructions(subject: VerificationContext) -> None:
-    """What a machine refuses whatever the data, immediate shift amounts, and DRAM out of range."""
+    """What a machine refuses whatever the data, immediate shift amounts, and DRAM accesses out of range."""
     _check_rules(subject)
     _check_shift_amounts(subject)
     _check_dram(subject)
@@ -73,8 +73,8 @@ def _check_dram(subject: VerificationContext) -> None:
     rows = subject.rows
     is_store = subject.columns.stores[rows.instruction]
     for which, allowed, contract in (
-        (~is_store, subject.dram.readable, "lead to bytes of a segment"),
-        (is_store, subject.dram.writable, "lead to bytes of an output or temporary segment"),
+        (~is_store, subject.dram.readable, "address bytes of a segment"),
+        (is_store, subject.dram.writable, "address bytes of an output or temporary segment"),
     ):
         if allowed is not None:
             _report_outside(subject, which, allowed, FindingKind.DRAM_RANGE, contract)
@@ -101,7 +101,7 @@ def _report_outside(
 
 
 def _check_stream(subject: VerificationContext, is_store: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-    """The stream itself must stay as it is, for fetch reads ahead."""
+    """The running stream must not be written, because fetch reads ahead."""
     if subject.insn_addr is None or not subject.instructions:
         return
     begin, end = subject.insn_addr, subject.insn_addr + INSTRUCTION_BYTES * len(subject.instructions)
@@ -110,7 +110,7 @@ def _check_stream(subject: VerificationContext, is_store: np.ndarray[tuple[int],
     instructions, firsts = np.unique(rows.instruction[wrong], return_index=True)
     for index, row in zip(instructions.tolist(), wrong[firsts].tolist(), strict=True):
         address = max(int(rows.start[row]), begin)
-        contract = f"lead to bytes outside the stream, which lies from {begin:#x} up to {end - 1:#x}"
+        contract = f"address bytes outside the running stream, which occupies {begin:#x} to {end - 1:#x}"
         cell = f"DRAM {address:#x}"
         subject.report(FindingKind.STREAM_WRITE, index, "dram_base", cell, contract, code=FaultCode.STREAM_WRITE)
 
@@ -120,18 +120,18 @@ def _check_uop_sources(subject: VerificationContext, loads: Ints, stores: Ints) 
     rows = subject.rows
     written = Ranges.union(rows.start[stores], rows.end[stores])
     changed = written.touched(rows.start[loads], rows.end[loads])
-    told: set[int] = set()
+    reported: set[int] = set()
     for row, is_changed in zip(loads.tolist(), changed.tolist(), strict=True):
         index, address = int(rows.instruction[row]), int(rows.start[row])
         known = subject.dram.uop_words(address, int(rows.end[row] - address) // 4) is not None
-        if index in told or (known and not is_changed):
+        if index in reported or (known and not is_changed):
             continue
-        told.add(index)
+        reported.add(index)
         what = "memory that the stream stores to" if is_changed else subject.dram.owner(address)
-        contract = f"lead to micro-ops that are known before the run, not to {what}"
+        contract = f"address micro-ops that are known before the run, not {what}"
         subject.report(FindingKind.UOP_SOURCE, index, "dram_base", f"DRAM {address:#x}", contract)
 
 
 def _where(condition: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[int]:
-    found: list[int] = np.flatnonzero(condition).tolist()
-    return found
+    indices: list[int] = np.flatnonzero(condition).tolist()
+    return indices

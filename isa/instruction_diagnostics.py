@@ -1,4 +1,4 @@
-"""Why a machine refuses one instruction by itself, whatever comes before it: told before there is a stream."""
+"""Diagnosis of a single instruction that a machine refuses, independent of any stream."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from lathe.isa.table import placements
 
 
 def beyond(config: HardwareConfig, instruction: Instruction) -> Rule | None:
-    """The first rule by which a machine is without what an instruction needs, or None."""
+    """The first rule that an instruction breaks because the machine lacks an extension, or None."""
     return next((rule for rule in BEYOND if rule.breaks(config, instruction)), None)
 
 
 def refusal_of(config: HardwareConfig, instruction: Instruction, where: str) -> str | None:
-    """What a machine says of an instruction that it does not carry out, or None; ``where`` names the instruction.
+    """The message for an instruction that a machine does not execute, or None; ``where`` names the instruction.
 
-    Asked are, in order: whether fields hold integers, whether the machine has what the instruction needs, whether
-    values fit their fields, and the other rules of ``isa/constraints.py``.
+    Checked in order: fields hold integers, the machine has the required extensions, values fit their fields, and the
+    other rules of ``isa/constraints.py``.
     """
     for name in FIELDS_OF[instruction.opcode]:
         value = getattr(instruction, name)
@@ -39,7 +39,7 @@ def refusal_of(config: HardwareConfig, instruction: Instruction, where: str) -> 
 
 
 def misfit(config: HardwareConfig, placement: Placement, where: str, value: Any) -> str:
-    """What is said of a value that its field does not hold on a machine; ``where`` names the instruction."""
+    """The message for a value that does not fit its field on a machine; ``where`` names the instruction."""
     contract, reason = f"from {placement.lowest} to {placement.highest}", f"Its field has {placement.width} bits on"
     extension = placement.field.width.extension
     if extension and extension not in config.extensions:

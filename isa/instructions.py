@@ -1,4 +1,4 @@
-"""Instructions as values: the frozen classes of the table's rows, and what their fields are."""
+"""Instructions as values: the frozen dataclasses of the table's rows, and tables of their fields."""
 
 from dataclasses import fields
 from enum import IntEnum
@@ -39,25 +39,25 @@ CLASS_OF: dict[Opcode, type[Instruction]] = {opcode: row.type for opcode, row in
 
 _TYPES: dict[str, Any] = {field.name: field.type for kind in CLASS_OF.values() for field in fields(kind)}
 
-# Fields of one bit that are on or off.
+# Boolean one-bit fields.
 FLAGS = frozenset(name for name, kind in _TYPES.items() if kind is bool)
 
-# Fields that hold a code of a table, and the table; an instruction has one at most.
+# Fields that hold a code of an enum, and the enum; an instruction has at most one.
 CODES: dict[str, type[IntEnum]] = {name: kind for name, kind in _TYPES.items() if issubclass(kind, IntEnum)}
 
-# The names of each class's fields, in its order.
+# The names of each class's fields, in declaration order.
 FIELDS_OF: dict[Opcode, tuple[str, ...]] = {
     opcode: tuple(field.name for field in fields(kind)) for opcode, kind in CLASS_OF.items()
 }
 
 
 def moves_rows(instruction: Instruction) -> TypeGuard[RowsInstruction]:
-    """Whether an instruction moves rows between DRAM and a scratchpad."""
+    """Whether an instruction transfers rows between DRAM and a scratchpad."""
     return TABLE[instruction.opcode].kind is Kind.TRANSFER
 
 
 def loads_micro_ops(instruction: object) -> TypeGuard[Load]:
-    """Whether an instruction brings micro-ops to their scratchpad."""
+    """Whether an instruction loads micro-ops."""
     return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP
 
 
@@ -67,7 +67,7 @@ def runs_micro_ops(instruction: Instruction) -> TypeGuard[MicroOpInstruction]:
 
 
 def unit_of(instruction: Instruction) -> Unit:
-    """The unit whose command queue fetch puts an instruction into."""
+    """The unit to whose command queue fetch dispatches an instruction."""
     unit = TABLE[instruction.opcode].unit
     if unit is not None:
         return unit
@@ -76,5 +76,5 @@ def unit_of(instruction: Instruction) -> Unit:
 
 
 def place(index: int, instruction: Instruction) -> str:
-    """How messages name an instruction of a stream."""
+    """An instruction of a stream, for messages."""
     return f"instruction {index} ({instruction.opcode.name} in {unit_of(instruction).name.lower()})"

@@ -1,6 +1,6 @@
-"""How a tensor lies in DRAM: logical axes cut into physical ones, padded and ordered.
+"""Physical layout of a tensor in DRAM: logical axes split into physical ones, padded and permuted.
 
-After TVM's RFC 0039 (physical layouts) and RFC 0077 (what padding holds).
+After TVM's RFC 0039 (physical layouts) and RFC 0077 (values of padding).
 """
 
 from collections.abc import Iterable
@@ -34,8 +34,8 @@ STORAGES = ("", "int32", "planes")
 class PhysicalAxis:
     """A physical index: (logical index[``axis``] // ``divisor``) % ``extent``.
 
-    ``axis`` −1: always 0, the rest is pure padding. ``axis`` −2: the same value at every index, as a vector unit needs
-    of an operand that it is to add to every row.
+    ``axis`` −1: index 0 holds the values, the rest is padding. ``axis`` −2: the same value at every index, for operands
+    that a vector unit adds to every row.
     """
 
     axis: int
@@ -47,17 +47,17 @@ class PhysicalAxis:
 class Layout:
     """A logical ``shape`` and ``dtype`` in row-major physical ``axes``; cells of no logical index hold ``pad_value``.
 
-    ``view``, if given, is a finer shape of as many elements in the same row-major order, and the axes are those of the
-    view: a flattened tensor is laid out by the axes that it had. ``storage`` is the dtype in DRAM: that of the tensor
-    (""), a wider one ("int32"), or "planes": bytes, the least significant of every element first, then the next, as a
-    leading physical axis; an accelerator that stores bytes writes a 32-bit result as four planes.
+    ``view``, if given, is a reshape of the logical shape, and the axes refer to the view: a flattened tensor can be
+    laid out by the axes that it had. ``storage`` is the dtype in DRAM: that of the tensor (""), a wider one ("int32"),
+    or "planes": bytes, the least significant of every element first, then the next, as a leading physical axis; an
+    accelerator that stores bytes writes a 32-bit result as four planes.
 
-    ``reorderings``, if given, come first, one after the other: ``view`` and axes are those of the reordered elements,
-    as a schedule that transforms the layout of a tensor needs them. Some of them may add cells (``Widening``).
+    ``reorderings``, if given, are applied first, one after the other: ``view`` and axes refer to the result, as for a
+    schedule that transforms the layout of a tensor. Some of them may add cells (``Widening``).
 
-    For each logical axis the physical ones are the digits of a mixed-radix number, in any order: the least has divisor
-    1, each next one the divisor times the extent of the one before, and together they reach the axis's extent. Raises
-    :class:`LayoutError` for anything else, since it would lose values or hold them twice.
+    For each logical axis, the physical ones are the digits of a mixed-radix number, in any order: the least significant
+    has divisor 1, each next one the divisor times the extent of the previous, and together they cover the axis's
+    extent. Raises :class:`LayoutError` for anything else, which would lose or duplicate values.
     """
 
     shape: tuple[int, ...]
@@ -71,7 +71,7 @@ class Layout:
     _repr_html_ = repr_html
 
     def _check_kinds(self) -> None:
-        """Raise :class:`LayoutError` for arguments of other kinds."""
+        """Raise :class:`LayoutError` for arguments of the wrong types."""
         for name, given in (("shape", self.shape), ("view", self.view)):
             if not isinstance(given, Iterable) or any(integer(extent) is None for extent in given):
                 raise LayoutError(f"The {name} of a layout must be a list of integers, not {shown(given)}.")
@@ -82,7 +82,7 @@ class Layout:
         except TypeError:
             known = False
         if not known:
-            raise LayoutError(f"The dtype of a layout must be the name of one of integers, not {shown(self.dtype)}.")
+            raise LayoutError(f"The dtype of a layout must be the name of an integer dtype, not {shown(self.dtype)}.")
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -91,13 +91,13 @@ class Layout:
         object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
         size = prod(self.shape)
         for step in self.reorderings:
-            taken, made = step.sizes
-            if taken != size or (made != size and isinstance(step, Reordering | Reversing)):
+            before, after = step.sizes
+            if before != size or (after != size and isinstance(step, Reordering | Reversing)):
                 raise LayoutError(
                     f"A reordering of a layout of {self.shape} must be a permutation of the dimensions of a shape of "
                     f"{size} elements, not {step!r}. Correct its shapes and its order."
                 )
-            size = made
+            size = after
         object.__setattr__(self, "view", tuple(int(extent) for extent in self.view) or self._reordered())
         if prod(self.view) != size:
             raise LayoutError(
@@ -120,7 +120,7 @@ class Layout:
                 if digit.divisor != reached:
                     raise LayoutError(
                         f"The physical axes of logical axis {logical} of a layout of {self.view} must continue with "
-                        f"divisor {reached}, not {digit.divisor}. Each divisor is the product of the lesser extents."
+                        f"divisor {reached}, not {digit.divisor}: the product of the less significant extents."
                     )
                 reached *= digit.extent
             if reached < extent:
@@ -130,11 +130,11 @@ class Layout:
                 )
 
     def _reordered(self) -> tuple[int, ...]:
-        """The shape that the last reordering leaves."""
+        """The shape after the last reordering."""
         return shape_after(self.reorderings[-1]) if self.reorderings else self.shape
 
     def _digits(self, logical: int) -> list[PhysicalAxis]:
-        """The physical axes of a logical one that tell indices apart, least significant first."""
+        """The physical axes of a logical one with more than one index, least significant first."""
         digits = [axis for axis in self.axes if axis.axis == logical and axis.extent > 1]
         return sorted(digits, key=lambda axis: axis.divisor)
 
@@ -149,7 +149,7 @@ class Layout:
 
     @cached_property
     def physical_shape(self) -> tuple[int, ...]:
-        """The extents of the physical axes, with that of the planes before them if there are planes."""
+        """The extents of the physical axes, preceded by that of the planes if there are planes."""
         planes = (np.dtype(self.dtype).itemsize,) if self.storage == "planes" else ()
         return (*planes, *self._extents)
 
@@ -165,9 +165,9 @@ class Layout:
 
     @cached_property
     def _plan(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """What pack and unpack do: the padded logical shape, its cut into digits, their order, and the final shape.
+        """Constants of pack and unpack: padded logical shape, its split into digits, their order, and the final shape.
 
-        Physical axes of extent 1 and pure padding take no part in it: they are 1 in the final shape.
+        Physical axes of extent 1 and pure padding are skipped: they are 1 in the final shape.
         """
         padded: list[int] = []
         cut: list[int] = []
@@ -208,7 +208,7 @@ class Layout:
         return physical.astype(self.physical_dtype, copy=False)
 
     def unpack(self, physical: ArrayLike) -> NDArray[Any]:
-        """The logical array that a physical one holds; a new array.
+        """The logical array of a physical one; a new array.
 
         Raises :class:`LayoutError` for another shape or dtype.
         """
@@ -217,7 +217,7 @@ class Layout:
         if self.storage == "planes":
             array = np.ascontiguousarray(np.moveaxis(array, 0, -1)).view(self.dtype)[..., 0]
         padded, cut, order, final = self._plan
-        data = array[tuple(slice(extent) for extent in final)].reshape([cut[place] for place in order])
+        data = array[tuple(slice(extent) for extent in final)].reshape([cut[digit] for digit in order])
         inverse = np.argsort(order)
         whole = data.transpose(inverse).reshape(padded)
         inside = np.array(whole[tuple(slice(extent) for extent in self.view)], order="C")
@@ -233,7 +233,7 @@ class Layout:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ``from_dict`` reads them back."""
+        """Plain values for JSON; the inverse of ``from_dict``."""
         return {
             "shape": list(self.shape),
             "dtype": self.dtype,

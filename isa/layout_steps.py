@@ -1,9 +1,9 @@
-"""The steps that take an array to the layout of a schedule: its elements in another order, and cells added to it.
+"""Transformations of an array on its way to a layout: permuting its elements, and adding cells to it.
 
-A map such as ``[(i + 2) // 8, (i + 2) % 8]`` widens the axis, cuts it into digits and puts these in order. What the
-added cells hold is a constant, a copy of other cells, or nothing that anybody relies on. Kernels of a depthwise
-convolution become diagonals of matrices, so that a matrix product multiplies each channel by its own; where lanes hold
-images, each has the same weight, so many times.
+A map such as ``[(i + 2) // 8, (i + 2) % 8]`` pads the axis, splits it into digits and permutes these. Added cells hold
+a constant, a copy of other cells, or an undefined value. Kernels of a depthwise convolution become diagonals of
+matrices, so that a GEMM multiplies each channel by its own kernel; where lanes hold images, each weight is repeated for
+all of them.
 """
 
 from dataclasses import dataclass
@@ -16,33 +16,33 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Reordering:
-    """The elements in another order: seen as ``view``, its dimensions taken in ``order``, the result as ``shape``."""
+    """A permutation of elements: reshaped to ``view``, transposed by ``order``, reshaped to ``shape``."""
 
     view: tuple[int, ...]
     order: tuple[int, ...]
     shape: tuple[int, ...]
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array in the new order; a view of it where NumPy can make one."""
+        """The permuted array; a view where NumPy can make one."""
         return array.reshape(self.view).transpose(self.order).reshape(self.shape)
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array of shape ``view`` that ``apply`` turns into this one."""
-        turned = array.reshape([self.view[place] for place in self.order])
-        return turned.transpose(np.argsort(self.order)).reshape(self.view)
+        """The array of shape ``view`` that ``apply`` maps to this one."""
+        permuted = array.reshape([self.view[dim] for dim in self.order])
+        return permuted.transpose(np.argsort(self.order)).reshape(self.view)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 where it is no permutation of dimensions."""
-        turned = sorted(self.order) == list(range(len(self.view)))
-        return (prod(self.view), prod(self.shape)) if turned else (-1, -1)
+        """The number of elements before and after; −1 if ``order`` is not a permutation of the dimensions."""
+        valid = sorted(self.order) == list(range(len(self.view)))
+        return (prod(self.view), prod(self.shape)) if valid else (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Widening:
-    """The elements seen as ``view``, with so many cells before and behind each dimension (``widths``).
+    """Padding: reshaped to ``view``, with ``widths`` (before, after) cells added to each dimension.
 
-    The new cells hold ``value``; with None, nothing that may be relied on (they are 0).
+    The new cells hold ``value``; with None, an undefined value (0 in practice).
     """
 
     view: tuple[int, ...]
@@ -50,17 +50,17 @@ class Widening:
     value: int | None = None
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array with the cells around it."""
+        """The padded array."""
         return np.pad(array.reshape(self.view), self.widths, constant_values=self.value or 0)
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """What is inside the cells around it; a view."""
+        """A view of the array without the padding."""
         wide = array.reshape([n + sum(width) for n, width in zip(self.view, self.widths, strict=True)])
         return wide[tuple(slice(before, before + n) for n, (before, _) in zip(self.view, self.widths, strict=True))]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 for widths of another number of dimensions, or below 0."""
+        """The number of elements before and after; −1 for widths of another number of dimensions, or below 0."""
         if len(self.widths) != len(self.view) or any(width < 0 for pair in self.widths for width in pair):
             return -1, -1
         wide = prod(n + sum(width) for n, width in zip(self.view, self.widths, strict=True))
@@ -69,9 +69,9 @@ class Widening:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """Cells of an array of ``size`` elements, by row-major number, that hold other cells of it or numbers.
+    """Initialisation of cells in an array of ``size`` elements, by row-major index, with other cells or numbers.
 
-    Cell ``cells[n]`` holds what cell ``sources[n]`` does, or ``values[n]`` where that is −1.
+    Cell ``cells[n]`` gets the value of cell ``sources[n]``, or ``values[n]`` where that is −1.
     """
 
     size: int
@@ -80,7 +80,7 @@ class Filling:
     values: tuple[int, ...]
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array with these cells filled; a new one."""
+        """A new array with these cells filled."""
         flat = array.reshape(-1).copy()
         sources = np.asarray(self.sources, np.int64)
         values = np.asarray(self.values, np.int64).astype(array.dtype)
@@ -88,45 +88,45 @@ class Filling:
         return flat.reshape(array.shape)
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array itself: who takes the cells around away does not look at them."""
+        """The array itself: undoing the padding drops the filled cells."""
         return array
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 where a cell is outside, or the lists differ in length."""
+        """The number of elements before and after; −1 if a cell is out of range, or the lists differ in length."""
         inside = all(0 <= cell < self.size for cell in self.cells) and all(-1 <= s < self.size for s in self.sources)
-        alike = len(self.cells) == len(self.sources) == len(self.values)
-        return (self.size, self.size) if inside and alike else (-1, -1)
+        equal_length = len(self.cells) == len(self.sources) == len(self.values)
+        return (self.size, self.size) if inside and equal_length else (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Reversing:
-    """The elements seen as ``view``, some of its dimensions (``axes``) counted from their ends."""
+    """Reversal: reshaped to ``view``, with the dimensions ``axes`` reversed."""
 
     view: tuple[int, ...]
     axes: tuple[int, ...]
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array with these dimensions reversed; a view."""
+        """A view of the array with these dimensions reversed."""
         return np.flip(array.reshape(self.view), self.axes)
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The same again."""
+        """The inverse, which is the same reversal."""
         return self.apply(array)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 where a dimension is none of the view's, or stands twice."""
+        """The number of elements before and after; −1 if a dimension is not in the view, or occurs twice."""
         inside = all(0 <= axis < len(self.view) for axis in self.axes) and len(set(self.axes)) == len(self.axes)
         return (prod(self.view), prod(self.view)) if inside else (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagonal:
-    """The elements seen as ``view``; dimension ``dim`` spread over the diagonals of matrices of ``rows`` × ``cols``.
+    """Embedding: reshaped to ``view``; dimension ``dim`` spread over the diagonals of ``rows`` × ``cols`` matrices.
 
-    With ``n = min(rows, cols)``, value ``c`` of the dimension goes to block ``c // n``, row ``c % rows`` and column
-    ``c % cols``; all other cells are 0. The blocks stand in the place of the dimension, rows and columns at the end.
+    With ``n = min(rows, cols)``, index ``c`` of the dimension goes to block ``c // n``, row ``c % rows`` and column ``c
+    % cols``; all other cells are 0. The blocks replace the dimension; rows and columns are appended.
     """
 
     view: tuple[int, ...]
@@ -141,32 +141,32 @@ class Diagonal:
         return (*self.view[: self.dim], blocks, *self.view[self.dim + 1 :], self.rows, self.cols)
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array with zeros beside the diagonals; a new one."""
+        """A new array with zeros off the diagonals."""
         spread = np.zeros(self.shape, array.dtype)
         np.moveaxis(spread, self.dim, -3)[self._cells] = np.moveaxis(array.reshape(self.view), self.dim, -1)
         return spread
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """What is on the diagonals."""
+        """The values on the diagonals."""
         blocks = np.moveaxis(array.reshape(self.shape), self.dim, -3)
         return np.moveaxis(blocks[self._cells], -1, self.dim)
 
     @property
     def _cells(self) -> tuple[Any, ...]:
-        """Block, row and column of each value of the dimension, as an index of the last three dimensions."""
+        """Block, row and column of each index of the dimension, for indexing the last three dimensions."""
         value = np.arange(self.view[self.dim])
         return ..., value // min(self.rows, self.cols), value % self.rows, value % self.cols
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 where the dimension is none of the view's, or a side is empty."""
-        possible = 0 <= self.dim < len(self.view) and self.rows > 0 and self.cols > 0
-        return (prod(self.view), prod(self.shape)) if possible else (-1, -1)
+        """The number of elements before and after; −1 if ``dim`` is not in the view, or a side is empty."""
+        valid = 0 <= self.dim < len(self.view) and self.rows > 0 and self.cols > 0
+        return (prod(self.view), prod(self.shape)) if valid else (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """The elements seen as ``view``, ``count`` times, along a new dimension before all others."""
+    """Broadcast: reshaped to ``view`` and repeated ``count`` times along a new leading dimension."""
 
     view: tuple[int, ...]
     count: int
@@ -177,17 +177,17 @@ class Repeating:
         return self.count, *self.view
 
     def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array so many times; a view of it, to be read only."""
+        """The repeated array, a read-only view."""
         return np.broadcast_to(array.reshape(self.view), self.shape)
 
     def undo(self, array: NDArray[Any]) -> NDArray[Any]:
-        """What stands there first; a view."""
+        """The first copy; a view."""
         first: NDArray[Any] = array.reshape(self.shape)[0]
         return first
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many elements go in and come out; −1 where there would be none."""
+        """The number of elements before and after; −1 for a count below 1."""
         return (prod(self.view), self.count * prod(self.view)) if self.count > 0 else (-1, -1)
 
 
@@ -195,7 +195,7 @@ LayoutStep: TypeAlias = Reordering | Widening | Filling | Reversing | Diagonal |
 
 
 def shape_after(step: LayoutStep) -> tuple[int, ...]:
-    """The shape of what a step leaves."""
+    """The shape of a step's result."""
     match step:
         case Widening(view, widths):
             return tuple(n + sum(width) for n, width in zip(view, widths, strict=True))
@@ -208,7 +208,7 @@ def shape_after(step: LayoutStep) -> tuple[int, ...]:
 
 
 def step_to_list(step: LayoutStep) -> list[Any]:
-    """Plain values for JSON."""
+    """The step as plain values for JSON."""
     match step:
         case Reordering(view, order, shape):
             return [list(view), list(order), list(shape)]

@@ -1,4 +1,4 @@
-"""The manual of the instruction set, ``docs/isa.md``, written from the table: ``python -m lathe.isa.manual``."""
+"""Generator of the instruction set manual, ``docs/isa.md``: ``python -m lathe.isa.manual``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,54 +34,55 @@ _INTRODUCTION = """\
 Written by `python -m lathe.isa.manual` from the table in `configs/instructions/` and from `isa/`;
 a test compares this page with them. Edit those, not this page.
 
-A machine fetches a stream of 128-bit instructions and hands each to one of three units, load, compute and store, which
-run side by side and are ordered by dependence tokens only. Everything is little-endian. DRAM addresses in instructions
-count elements of the memory type that the instruction names, from byte address 0.
+A machine fetches a stream of 128-bit instructions and dispatches each to one of three units, load, compute and store,
+which run concurrently and are synchronised only by dependence tokens. Everything is little-endian. A scratchpad holds
+one vector per address (VTA calls it an element). DRAM addresses in instructions count vectors of the instruction's
+memory type, from byte address 0.
 """
 
 _PACKING = """\
 ## Packing
 
 Fields are packed in the order of the tables below, lowest bit first, into 64-bit words (micro-ops: one 32-bit word). A
-field that does not fit into what is left of a word starts the next word, as C bit-fields do. Widths named `uop`, `inp`,
-`wgt`, `acc` and `par` are the bits that index the scratchpad, log2 of its depth; one of one element has none. A
-machine whose fields do not fit is refused when its configuration is read. Bits that no field has are ignored.
+field that does not fit into the rest of a word starts the next word, as C bit-fields do. Widths named `uop`, `inp`,
+`wgt`, `acc` and `par` are the bits that index the scratchpad, log2 of its depth; they are 0 for a scratchpad of one
+vector. A machine whose fields do not fit is refused when its configuration is read. Reserved bits are ignored.
 """
 
 _SHIFTS = """\
-Shifts by 32 or more give 0 or −1 by sign to the right, and 0 to the left. The verifier refuses immediate shift amounts
-outside [−31, 31]. `imm` has 16 bits and is sign-extended; larger immediates have to be loaded into acc.
+Right shifts by 32 or more give 0 or −1 by sign, such left shifts give 0. The verifier refuses immediate shift amounts
+outside [−31, 31]. `imm` has 16 bits and is sign-extended; larger immediates must be loaded into acc.
 """
 
 _RULES = """\
 ## Rules
 
-- Micro-ops run in sequence: each sees the accumulators as the one before left them.
+- Micro-ops have sequential semantics: each sees the accumulators that the previous one wrote.
 - A LOAD or STORE with `x_size` 0 does nothing, whatever its other fields hold. A LOAD with `y_size` 0 and pads still
-  writes padding; where its block begins is looked at also when the block is empty.
-- LOAD padding is in the scratchpad only; `x_stride` counts on the side of DRAM only. It holds zeros, unless the machine
-  has the extension `pad_value`: see below.
-- The out view is the low bits of acc at any time, without saturation, also right after a LOAD of acc.
-- A launch ends when FINISH has been executed and every unit has drained; a launch that cannot get there is a deadlock.
+  writes padding. The start of a block must be in range even if the block is empty.
+- LOAD padding exists in the scratchpad only, and `x_stride` applies to DRAM only. Padding holds zeros, unless the
+  machine has the extension `pad_value`: see below.
+- out is always the low bits of acc, without saturation, even directly after a LOAD of acc.
+- A launch ends when FINISH has been executed and every unit has drained; a launch that cannot end is a deadlock.
 """
 
 _REFUSALS = """\
 ## Faults
 
-A machine stops with a fault at an instruction for which a line below holds. In the lines,
+A machine stops with a fault at an instruction for which a condition below holds. In the conditions,
 
 {names}
 
-Of several lines that hold for an instruction, the first is told. Fetch looks at bits, memory types, ALU operations,
-pads and tokens before it hands an instruction on; a unit looks at the block of a LOAD or STORE, and at the range of
-micro-ops, when it would start the instruction.
+If several conditions hold for an instruction, the first is reported. Fetch checks bits, memory types, ALU operations,
+pads and tokens before it dispatches an instruction; a unit checks the block of a LOAD or STORE, and the range of
+micro-ops, before it starts the instruction.
 
 {rules}
-Compute looks at the indices of each micro-op when it executes it, first those of one line, then those of the next; of
-the steps of a micro-op each looks at one index, the last at all that remain:
+Compute checks the indices of each micro-op when it executes it, in the order of the lines: one index in each issue
+cycle of the micro-op, and all remaining ones in the last:
 
 {operands}
-Of a launch as a whole:
+For a launch as a whole:
 
 {launches}
 """
@@ -89,8 +90,8 @@ Of a launch as a whole:
 _EXTENSIONS = """\
 ## Extensions
 
-A configuration switches them on by name, in `extensions`. A field whose width is "none" on a machine is not there: its
-bits are ignored, and an instruction that gives it a value is refused when it is encoded.
+A configuration enables extensions by name, in `extensions`. A field whose width is "none" on a machine does not exist
+there: the bits are reserved, and an instruction with another value than 0 for it is refused when it is encoded.
 
 {rows}
 """
@@ -98,10 +99,10 @@ bits are ignored, and an instruction that gives it a value is refused when it is
 _ASSEMBLY = """\
 ## Assembly text
 
-One instruction stands on a line: the mnemonic, the memory type or ALU operation where there is one, fields as
-`name=value` (decimal or `0x…`), and flags that are set as bare names. Optional fields that are 0 may be left out. A
-semicolon begins a comment. `.uops NAME` begins a table of micro-ops (`dst=… src=… wgt=…`), `.code` goes back to
-instructions; `.insn` and `.word` give the bits of an instruction or micro-op that has no text.
+Each line has one instruction: the mnemonic, the memory type or ALU operation if there is one, fields as `name=value`
+(decimal or `0x…`), and flags that are set as bare names. Optional fields that are 0 may be omitted. A semicolon starts
+a comment. `.uops NAME` starts a table of micro-ops (`dst=… src=… wgt=…`), `.code` returns to instructions; `.insn` and
+`.word` give the bits of an instruction or micro-op that has no text.
 
 ```text
 .uops main
@@ -164,7 +165,7 @@ def _memories(machines: list[HardwareConfig]) -> str:
         for memory in MEMORIES.values()
     ]
     free = ", ".join(str(code) for code in range(8) if code not in list(MemoryType))
-    header = ["memory type", "code", "scratchpad", "element", *names]
+    header = ["memory type", "code", "scratchpad", "vector", *names]
     return "## Memory types\n\n" + _table(header, rows) + (f"\nFree: {free}.\n" if free else "")
 
 
@@ -189,11 +190,11 @@ def _fields(form: Format, placed: list[dict[str, Placement]], names: list[str]) 
             [
                 field.name,
                 field.width.text + (", signed" if field.signed else ""),
-                *(_span(places[field.name]) for places in placed),
+                *(_span(fields[field.name]) for fields in placed),
                 field.what,
             ]
         )
-    return _table(["field", "width", *(f"bits on {name}" for name in names), "what it says"], rows)
+    return _table(["field", "width", *(f"bits on {name}" for name in names), "meaning"], rows)
 
 
 def _span(placement: Placement) -> str:
@@ -213,7 +214,7 @@ def _instruction(opcode: Opcode, machines: list[HardwareConfig]) -> str:
 
 
 def _units(row: Row) -> str:
-    """Who carries an instruction out."""
+    """The units that execute an instruction."""
     if row.unit is not None:
         return row.unit.name.lower()
     loaded = [memory for memory in MEMORIES.values() if memory.type is not MemoryType.OUT]
@@ -226,7 +227,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _program(row: Row) -> str:
-    """What an instruction means: its row's program, of micro-ops within the loops that run them."""
+    """The semantics of an instruction: its row's program, within the loops over micro-ops if it has any."""
     if row.kind is not Kind.ISSUE:
         return row.meaning
     names = [field.name for field in UOP_FORMAT.fields if any(index.name == field.name for index in row.indices)]
@@ -276,7 +277,7 @@ def _refusals() -> str:
         [
             FaultCode.ACC_REUSE.name,
             opcode.name,
-            f"an accumulator is read that one of the `{stages}` steps before writes",
+            f"a micro-op reads an accumulator that one of the `{stages}` preceding issue cycles writes",
         ]
         for opcode, stages in LATE.items()
     ]
@@ -285,7 +286,7 @@ def _refusals() -> str:
         names=names,
         rules=_table(["fault", "instruction", "where"], rules),
         operands=_table(["fault", "instruction", "where"], operands),
-        launches=_table(["fault", "what must hold and does not"], launches).rstrip(),
+        launches=_table(["fault", "violated condition"], launches).rstrip(),
     )
 
 

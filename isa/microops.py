@@ -1,4 +1,4 @@
-"""Micro-ops to 32-bit words and back."""
+"""Encoder and decoder of micro-ops as 32-bit words."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +9,7 @@ from lathe.isa.table import uop_placements
 
 
 def encode_uops(config: HardwareConfig, dst: ArrayLike, src: ArrayLike, wgt: ArrayLike) -> NDArray[np.uint32]:
-    """The words of micro-ops with the given element indices, which broadcast; (N,) uint32.
+    """The words of micro-ops with the given vector indices, which broadcast; (N,) uint32.
 
     Raises :class:`EncodingError` naming the first micro-op and field whose index does not fit.
     """
@@ -42,7 +42,7 @@ def encode_uops(config: HardwareConfig, dst: ArrayLike, src: ArrayLike, wgt: Arr
 def decode_uops(
     config: HardwareConfig, words: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The element indices (dst, src, wgt) of micro-op words, each of the words' shape, int64."""
+    """The vector indices (dst, src, wgt) of micro-op words, each of the words' shape, int64."""
     bits = np.asarray(words).astype(np.int64) & 0xFFFFFFFF
     dst, src, wgt = (
         (bits >> placement.lsb) & ((1 << placement.width) - 1) for placement in uop_placements(config).values()

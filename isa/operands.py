@@ -1,4 +1,4 @@
-"""What micro-ops read and write: the operands of each instruction, as its row in the table has them."""
+"""Operands of micro-ops: what they read and write, from each instruction's row in the table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from lathe.isa.table import MEMORIES, TABLE, Kind, MemoryType, Opcode
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """An element that the micro-ops of an instruction read or write, by the row of its ``index`` in the table.
+    """A scratchpad vector that the micro-ops of an instruction read or write, by the ``index`` of a table row.
 
-    An index that is used must be below the scratchpad's depth, or the machine stops with ``code``.
+    A used index must be below the scratchpad's depth; otherwise the machine stops with ``code``.
     """
 
     opcode: Opcode
@@ -31,17 +31,17 @@ class Operand:
 
     @property
     def memory(self) -> MemoryType:
-        """The memory in which the element is."""
+        """The memory type of the vector."""
         return self.row.memory
 
     @property
     def code(self) -> FaultCode:
-        """The fault of an index that lies beyond."""
+        """The fault of an index out of range."""
         return FaultCode[f"{self.scratchpad.upper()}_RANGE"]
 
     @property
     def odd(self) -> str:
-        """The name of the element whose index has the lowest bit set, where an instruction reads that, too."""
+        """The key of the vector whose index has the lowest bit set, for instructions that also read that."""
         return f"{self.index}|1"
 
     @property
@@ -56,53 +56,51 @@ class Operand:
 
     @property
     def name(self) -> str:
-        """The operand for messages."""
-        return f"{self.scratchpad} element {self.index}"
+        """The operand, for messages."""
+        return f"{self.scratchpad} index {self.index}"
 
     @cached_property
     def factor_fields(self) -> tuple[str, str]:
-        """The fields that hold what the outer and the inner loop add to the index."""
+        """The fields with the index's strides in the outer and the inner loop."""
         name = self.row.moved_by or self.index
         return f"{name}_factor_out", f"{name}_factor_in"
 
     @cached_property
     def factors_of(self) -> Callable[[MicroOpInstruction], tuple[int, int]]:
-        """Gives what the outer and the inner loop of an instruction add to the index."""
+        """A function from an instruction to the index's strides in the outer and the inner loop."""
         return attrgetter(*self.factor_fields)
 
     def depth(self, config: HardwareConfig) -> int:
-        """Elements of the scratchpad."""
+        """The scratchpad's depth in vectors."""
         return MEMORIES[self.memory].depth(config)
 
     @property
     def beyond(self) -> Expression:
-        """Whether the index lies past the scratchpad's end."""
+        """Whether the index is out of range."""
         return FieldValue(self.index) >= depth_of(self.memory)
 
     def message(self, config: HardwareConfig, where: str, index: int) -> str:
-        """What a machine says of an index that lies beyond; ``where`` names the instruction."""
+        """The machine's message for an index out of range; ``where`` names the instruction."""
         return f"{self.name} of {where} must be below {self.depth(config)}, not {index}. The scratchpad ends there."
 
     def reuse_message(self, stages: int, where: str, index: int) -> str:
-        """What a machine says of an accumulator that one of so many steps before writes; ``where`` names the
-        instruction.
-        """
+        """The message for a read of an accumulator that one of the ``stages`` previous issue cycles writes."""
         return (
-            f"{self.name} of {where} must be one that none of the {stages} steps before writes, not {index}. Its new "
-            "value is not there yet; let micro-ops of other elements come between."
+            f"{self.name} of {where} must be one that none of the {stages} preceding issue cycles writes, not {index}. "
+            "Its new value is not written back yet: execute micro-ops on other vectors in between."
         )
 
 
-# Of several indices that are looked at in one step, the machine tells the first; a micro-op of several steps looks at
-# one in each.
+# If several indices accessed in one issue cycle are out of range, the machine reports the first; a micro-op with
+# several issue cycles accesses one index in each.
 OPERANDS: tuple[Operand, ...] = tuple(Operand(row.opcode, index) for row in TABLE.values() for index in row.indices)
 
-# The instructions whose results are late, and by how many steps.
+# The instructions whose results have extra latency, and how many cycles.
 LATE: dict[Opcode, str] = {opcode: row.trailing.text() for opcode, row in TABLE.items() if row.trailing != NEVER}
 
 
 def operands_of(opcode: Opcode) -> tuple[Operand, ...]:
-    """The operands of an instruction, in the order in which its micro-ops look at them."""
+    """The operands of an instruction, in the order in which its micro-ops access them."""
     return _OPERANDS_OF[opcode]
 
 
@@ -111,11 +109,11 @@ _OPERANDS_OF = {opcode: tuple(each for each in OPERANDS if each.opcode == opcode
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the micro-ops of an instruction do, whatever the machine.
+    """The accesses of an instruction's micro-ops, independent of the machine.
 
-    ``used``: the operands that they look at, in this order; ``read``: those of which they read the element; ``odd``:
-    those of which they read the element with the lowest bit set in its index besides; ``blocks`` of memories that they
-    read from; ``written`` the accumulator; ``steps`` that each takes.
+    ``used``: the operands whose indices are checked, in this order; ``read``: those that are read; ``odd``: those of
+    which the vector with the lowest bit of the index set is read, too; ``blocks``: the memory blocks that are read;
+    ``written``: the accumulator; ``steps``: the issue cycles of a micro-op.
     """
 
     used: tuple[Operand, ...]
@@ -127,17 +125,17 @@ class Usage:
 
 
 def usage_of(instruction: MicroOpInstruction) -> Usage:
-    """What the micro-ops of an instruction do."""
+    """The accesses of an instruction's micro-ops."""
     key = _DECIDING[instruction.opcode](instruction)
-    found = _USAGES.get(key)
-    if found is None:
-        found = _USAGES[key] = _usage(instruction)
-    return found
+    usage = _USAGES.get(key)
+    if usage is None:
+        usage = _USAGES[key] = _usage(instruction)
+    return usage
 
 
 @dataclass(frozen=True)
 class _Fields:
-    """Reads the fields of an instruction for what no machine matters to."""
+    """Reads the fields of an instruction, for expressions that do not depend on the machine."""
 
     instruction: MicroOpInstruction
 
@@ -161,44 +159,44 @@ def _usage(instruction: MicroOpInstruction) -> Usage:
 
 
 def in_steps(usage: Usage) -> list[tuple[Operand, ...]]:
-    """The operands that a micro-op looks at in each of its steps."""
+    """The operands that a micro-op accesses in each of its issue cycles."""
     last = usage.steps - 1
     return [*(usage.used[step : step + 1] for step in range(last)), usage.used[last:]]
 
 
 def cells_of(block: Block, instruction: MicroOpInstruction) -> slice:
-    """The elements of a block that an instruction reads from."""
+    """The vectors of a block that an instruction may read."""
     first = int(getattr(instruction, block.name)) * block.elements
     return slice(first, first + block.elements)
 
 
 @lru_cache(maxsize=256)
 def trailing_steps(config: HardwareConfig, opcode: Opcode) -> int:
-    """Steps by which the results of an instruction are later than others'."""
+    """Cycles by which the results of an instruction are later than those of others."""
     return int(TABLE[opcode].trailing.on(_Machine(config)))
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """Reads what follows from the machine alone."""
+    """Evaluates expressions that depend on the machine only."""
 
     config: HardwareConfig
 
     def field(self, name: str) -> int:
-        raise AssertionError(f"what follows from a machine alone does not depend on {name}")
+        raise AssertionError(f"an expression of the machine alone must not depend on field {name}")
 
     def named(self, name: str, value: Any) -> Any:  # noqa: ARG002 - names matter in hardware only
         return value()
 
 
 def loops_of(instruction: MicroOpInstruction) -> tuple[object, ...]:
-    """All that an instruction's executions follow from besides its micro-ops: alike for instructions that are alike."""
-    found: tuple[object, ...] = _LOOPS[instruction.opcode](instruction)
-    return found
+    """A key of all that determines an instruction's execution besides its micro-ops."""
+    key: tuple[object, ...] = _LOOPS[instruction.opcode](instruction)
+    return key
 
 
 def _deciding(opcode: Opcode) -> list[str]:
-    """The fields that decide what an instruction uses: a few flags, so that there are few usages."""
+    """The fields that determine an instruction's accesses: a few flags, so that there are few usages."""
     row = TABLE[opcode]
     expressions = [row.steps, *(index.read for index in row.indices), *(index.odd for index in row.indices)]
     expressions += [block.read for block in row.blocks]

@@ -1,4 +1,4 @@
-"""A compiled program: instructions, constants, and the map of DRAM that they expect."""
+"""A compiled program: instructions, constants, and its DRAM segments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -32,12 +32,12 @@ _IMAGE = "image/"
 
 @dataclass(frozen=True)
 class Segment:
-    """A range of DRAM, [``address``, ``address + nbytes``) in bytes, and what it holds.
+    """A range of DRAM, [``address``, ``address + nbytes``) in bytes, and its content.
 
-    ``role`` is one of instructions, uop, constant, input, output, temporary. ``layout`` says how a tensor lies in it;
-    it starts at ``address`` and may be shorter than the segment. ``tensor`` is the name of the array that it holds, its
-    own unless given: an input that is needed in two layouts has two segments of one tensor. ``loaded_early``: loads may
-    take in bytes that no store has written yet, beside those that they need; what these hold changes no result.
+    ``role`` is one of instructions, uop, constant, input, output, temporary. ``layout`` is the physical layout of a
+    tensor, which starts at ``address`` and may be shorter than the segment. ``tensor`` is the name of the array, by
+    default the segment's: an input in two layouts has two segments of one tensor. ``loaded_early``: loads may also read
+    bytes that no store has written yet; the values of these affect no result.
     """
 
     name: str
@@ -57,27 +57,27 @@ class Segment:
         return self.address + self.nbytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ``from_dict`` reads them back."""
+        """Plain values for JSON; the inverse of ``from_dict``."""
         layout = None if self.layout is None else self.layout.to_dict()
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"layout": layout}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Segment":
-        """The segment that ``to_dict`` wrote; what files of earlier versions lack has its default."""
+        """The segment that ``to_dict`` wrote; keys missing in files of earlier versions get their defaults."""
         layout = None if values["layout"] is None else Layout.from_dict(values["layout"])
         return cls(**{**values, "layout": layout})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """Instructions for one machine, with the memory they run on.
+    """Instructions for one machine, with the memory that they run on.
 
-    ``images`` holds the bytes of segments with role "uop" or "constant", by name, uint8. ``label_of`` says for each
-    instruction, as an index into ``labels``, which layer or stage caused it. ``tokens_in`` are the counts of the four
-    token queues before the launch (load→compute, compute→load, compute→store, store→compute). ``products``: how many
-    products of two values of int8 the algorithm adds up, without those with padding; None if nobody has counted them.
+    ``images`` holds the bytes of segments with role "uop" or "constant", by name, uint8. ``label_of`` is, for each
+    instruction, the index into ``labels`` of the layer or stage that it belongs to. ``tokens_in`` are the counts of the
+    four token queues before the launch (load→compute, compute→load, compute→store, store→compute). ``products``: the
+    int8 multiply-accumulates of the algorithm, without those on padding; None if unknown.
 
-    Raises :class:`ProgramError` when the parts contradict each other.
+    Raises :class:`ProgramError` when the components contradict each other.
     """
 
     config: HardwareConfig
@@ -114,7 +114,7 @@ class Program:
             )
 
     def efficiency(self, cycles: int) -> float | None:
-        """``products`` by what the matrix core's multipliers could have made in so many cycles; None without them."""
+        """``products`` as a fraction of the matrix core's peak in ``cycles``; None if unknown."""
         return None if self.products is None else self.products / (cycles * self.config.multipliers)
 
     @cached_property
@@ -148,7 +148,7 @@ class Program:
         return max(segment.end for segment in self.segments)
 
     def segment(self, name: str) -> Segment:
-        """The segment of a name. Raises :class:`ProgramError` when there is none."""
+        """The segment with a name. Raises :class:`ProgramError` when there is none."""
         for segment in self.segments:
             if isinstance(name, str) and segment.name == name:
                 return segment
@@ -156,7 +156,7 @@ class Program:
         raise ProgramError(f"The segment of a program must be one of {known}, not {shown(name)}. Correct the name.")
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to a file, whole or not at all; :meth:`load` reads it back."""
+        """Write the program to a file atomically; :meth:`load` reads it back."""
         arrays = {"insns": self.encoded, "label_of": np.asarray(self.label_of, np.int32)}
         write_archive(path, self.header(), arrays | {_IMAGE + name: image for name, image in self.images.items()})
 
@@ -165,17 +165,17 @@ class Program:
         """The program of a file that :meth:`save` wrote.
 
         Raises :class:`ProgramError` for a file that is truncated, foreign or of another version, and for instructions
-        with bits that no field of its machine has.
+        with reserved bits set.
         """
         return read_archive(path, cls._of_archive)
 
     @classmethod
     def _of_archive(cls, header: dict[str, Any], arrays: dict[str, Any]) -> "Program":
-        """The program of what ``save`` has written: what :meth:`header` gives, and arrays by name."""
+        """The program from its :meth:`header` and its arrays by name."""
         config = HardwareConfig.from_dict(header["config"])
         instructions = tuple(decode(config, arrays["insns"]))
-        for found in unused_bits(config, arrays["insns"]):
-            raise ProgramError(f"{found.field} of instruction {found.instruction} must {found.contract}.")
+        for each in unused_bits(config, arrays["insns"]):
+            raise ProgramError(f"{each.field} of instruction {each.instruction} must {each.contract}.")
         return cls(
             config=config,
             instructions=instructions,
@@ -199,7 +199,7 @@ class Program:
 
 
 def _check_kinds(program: Program) -> None:
-    """Whether each part is of its kind at all."""
+    """Check the types of the components."""
 
     def refuse(part: str, contract: str, value: object) -> NoReturn:
         raise ProgramError(f"{part} of a program must be {contract}, not {shown(value)}. Correct the argument.")
@@ -214,7 +214,7 @@ def _check_kinds(program: Program) -> None:
         object.__setattr__(program, part, tuple(values))
         for value in getattr(program, part):
             if not isinstance(value, kind):
-                refuse(part, f"a list of {'texts' if kind is str else part}", value)
+                refuse(part, f"a list of {'strings' if kind is str else part}", value)
     if not isinstance(program.images, Mapping):
         refuse("images", "a mapping of arrays by the names of segments", program.images)
     for array in (*program.images.values(), program.label_of):
@@ -227,9 +227,9 @@ def _check_kinds(program: Program) -> None:
         refuse("products", "None or a count of at least 0", program.products)
 
 
-def _check_apart(segments: Sequence[Segment]) -> None:
-    """Raise ProgramError where segments share bytes; temporaries may, which are used one after the other."""
-    furthest: Segment | None = None  # that which ends last of those that begin before; and of those that last
+def _check_overlaps(segments: Sequence[Segment]) -> None:
+    """Raise ProgramError if segments overlap; temporaries may, since their live ranges may be disjoint."""
+    furthest: Segment | None = None  # the last end among previous segments; among non-temporary ones
     lasting: Segment | None = None
     for after in sorted((each for each in segments if each.nbytes), key=lambda each: each.address):
         before = lasting if after.role == "temporary" else furthest
@@ -253,7 +253,7 @@ def _check_segments(program: Program) -> None:
             )
         if segment.name in names:
             raise ProgramError(
-                f"The name of each segment must be its own, not {segment.name!r} twice. Rename one of the two."
+                f"The name of each segment must be unique, not {segment.name!r} twice. Rename one of the two."
             )
         names.add(segment.name)
         if integer(segment.address) is None or integer(segment.nbytes) is None:
@@ -276,7 +276,7 @@ def _check_segments(program: Program) -> None:
                 f"The size of segment {segment.name!r} must be at least its layout's {segment.layout.nbytes} bytes, "
                 f"not {segment.nbytes}. Enlarge the segment."
             )
-    _check_apart(program.segments)
+    _check_overlaps(program.segments)
     streams = [segment for segment in program.segments if segment.role == "instructions"]
     needed = len(program.instructions) * INSTRUCTION_BYTES
     if len(streams) != 1 or streams[0].nbytes < needed:

@@ -1,4 +1,4 @@
-"""Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written whole or not at all."""
+"""Program files: an ``.npz`` archive of arrays and a JSON header, without pickle, written atomically."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -16,36 +16,36 @@ from lathe.isa.errors import ProgramError
 
 FORM = ArchiveForm("header", "lathe program", 1)
 
-Made = TypeVar("Made")
+Built = TypeVar("Built")
 
 
 def write_archive(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write a program's plain values and arrays. The file appears under its name only when it is complete."""
+    """Write a program's plain values and arrays atomically."""
     with writing(path) as file:
         np.savez(file, **FORM.with_header(header, arrays))
 
 
-def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], dict[str, Any]], Made]) -> Made:
-    """What ``made_of`` makes of a program's plain values and arrays.
+def read_archive(path: str | PathLike[str], build: Callable[[dict[str, Any], dict[str, Any]], Built]) -> Built:
+    """The result of ``build`` on a program's plain values and arrays.
 
-    Raises :class:`ProgramError` for a file that is truncated, foreign or of another version, or one
-    of which ``made_of`` makes none.
+    Raises :class:`ProgramError` for a file that is truncated, foreign or of another version, or whose content ``build``
+    refuses.
     """
     if not isinstance(path, str | PathLike):
-        raise ProgramError(f"The program file must be given by its path, not {shown(path)}.")
+        raise ProgramError(f"The program file must be a path, not {shown(path)}.")
     source = Path(path)
     try:
         arrays = read_arrays(source)
     except UnreadableArchiveError as error:
         if error.no_file:
             raise ProgramError(
-                f"The program file {source} must be readable, and is not: {error}. Correct the path or its rights."
+                f"Cannot read program file {source}: {error}. Correct the path or its permissions."
             ) from None
         raise _foreign(source) from None
     if FORM.key not in arrays and "insn_addr" in arrays:
         raise ProgramError(
-            f"The file {source} must be a program that Lathe has saved, not a raw stream. Run it with `lathe replay`, "
-            "or with replay in Python."
+            f"The file {source} must be a program saved by Lathe, not a raw stream. Run it with `lathe replay`, or "
+            "with replay in Python."
         )
     try:
         header = FORM.header_of(arrays)
@@ -57,7 +57,7 @@ def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], d
             "Compile the program again with this version of Lathe."
         ) from None
     try:
-        return made_of(header, arrays)
+        return build(header, arrays)
     except LatheError as error:
         raise ProgramError(f"The program file {source} must hold a consistent program, and does not. {error}") from None
     except (KeyError, ValueError, TypeError, AttributeError, IndexError):
@@ -66,5 +66,5 @@ def read_archive(path: str | PathLike[str], made_of: Callable[[dict[str, Any], d
 
 def _foreign(path: Path) -> ProgramError:
     return ProgramError(
-        f"The file {path} must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+        f"The file {path} must be a program saved by Lathe, but is another file or truncated. Compile it again."
     )

@@ -1,8 +1,8 @@
-"""Mistakes between instructions: cells that are read before they are written, and races between units.
+"""Checks of data flow between instructions: uninitialised reads, and races between units.
 
-Instructions are gone through in one order that respects happens-before. For each cell the last access of each unit is
-remembered. Since units work in order, an access is ordered against all earlier ones of another unit exactly if it is
-ordered against the last of them, so that comparing one number per cell and unit finds every race.
+Instructions are visited in one order that respects happens-before, and the last access of each unit to each cell is
+recorded. Since units work in order, an access is ordered after all earlier ones of another unit exactly if it is
+ordered after the last of them, so comparing one number per cell and unit finds every race.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from lathe.isa.verification_context import VerificationContext
 
 NEVER = -1
 
-# Where a decoded micro-op has its indices.
-_PLACE = {"dst": 0, "src": 1, "wgt": 2}
+# The row of each index in decoded micro-ops.
+_ROW_OF = {"dst": 0, "src": 1, "wgt": 2}
 
-# The scratchpads that instructions read from, the one unit that writes each, and the units that read it.
+# The scratchpads that instructions read, the one unit that writes each, and the units that read it.
 _MEMORIES = {memory.scratchpad: memory for memory in MEMORIES.values() if memory.type is not MemoryType.UOP}
 _WRITER = {name: memory.load_unit for name, memory in _MEMORIES.items()}
 _READERS = {name: (Unit.COMPUTE, Unit.STORE) if name == "acc" else (Unit.COMPUTE,) for name in _MEMORIES}
@@ -42,7 +42,7 @@ class Accesses:
 
 
 def check_accesses(subject: VerificationContext) -> None:
-    """Micro-ops never loaded, scratchpad out of range, uninitialised reads, races on scratchpads and on DRAM."""
+    """Report unloaded micro-ops, indices out of range, uninitialised reads, and races on scratchpads and DRAM."""
     _Walk(subject).run()
 
 
@@ -98,16 +98,16 @@ class _Walk:
     def load_uops(self, load: RowsInstruction, block: int) -> None:
         config = self.subject.config
         width = load.x_pad_0 + load.x_size + load.x_pad_1
-        count = max(0, min(block, config.uop_depth - load.sram_base))  # what lies beyond is reported, not followed
+        count = max(0, min(block, config.uop_depth - load.sram_base))  # the rest is reported, not followed
         words = np.zeros((-(-count // width), width), np.uint32)
         known = np.ones(words.shape, np.bool_)
         for y in range(min(load.y_size, len(words) - load.y_pad_0)):
             row = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
-            found = self.subject.dram.uop_words((load.dram_base + y * load.x_stride) * 4, load.x_size)
-            if found is None:
+            content = self.subject.dram.uop_words((load.dram_base + y * load.x_stride) * 4, load.x_size)
+            if content is None:
                 known[row] = False
             else:
-                words[row] = found
+                words[row] = content
         cells = slice(load.sram_base, load.sram_base + count)
         self.uop_loaded[cells] = True
         self.uop_known[cells] = known.reshape(-1)[:count]
@@ -121,41 +121,41 @@ class _Walk:
         self.write_dram(index)
 
     def loop(self, index: int, loop: MicroOpInstruction) -> None:
-        """What the micro-ops in the two loops of an instruction read and write."""
+        """The reads and writes of an instruction's micro-ops in its two loops."""
         if not loop.iter_out or not loop.iter_in or loop.uop_bgn >= loop.uop_end:
             return
         starts = self.starts(index, loop)
         if not starts.shape[1]:
             return
         usage = usage_of(loop)
-        cells = {operand: self.reach(index, loop, operand, starts[_PLACE[operand.index]]) for operand in usage.used}
+        cells = {operand: self.reach(index, loop, operand, starts[_ROW_OF[operand.index]]) for operand in usage.used}
         for operand in usage.read:
             self.read(index, operand.scratchpad, operand.index, cells[operand])
         for operand in usage.odd:
             self.read(index, operand.scratchpad, operand.index, np.unique(cell_numbers(cells[operand]) | 1))
         for block in usage.blocks:
             self.read(index, MEMORIES[block.memory].scratchpad, block.name, cells_of(block, loop))
-        if starts.shape[1] == loop.uop_end - loop.uop_bgn:  # else it is told what is missing
+        if starts.shape[1] == loop.uop_end - loop.uop_bgn:  # else what is missing has been reported
             self.reuse(index, loop, starts)
         written = usage.written
         self.write(index, written.scratchpad, written.index, cells[written])
 
     def reuse(self, index: int, loop: MicroOpInstruction, starts: NDArray[np.int64]) -> None:
-        """Accumulators that are read before they are there."""
-        found = first_reuse(self.subject.config, loop, {name: starts[place] for name, place in _PLACE.items()})
-        if found is not None:
+        """Read-after-write hazards: accumulators that are read before their new value is written back."""
+        hazard = first_reuse(self.subject.config, loop, {name: starts[row] for name, row in _ROW_OF.items()})
+        if hazard is not None:
             stages = trailing_steps(self.subject.config, loop.opcode)
             self.subject.report(
                 FindingKind.REUSE,
                 index,
-                found.operand.index,
-                f"{found.operand.scratchpad}[{found.index}]",
-                f"lead to elements that none of the {stages} steps before writes",
+                hazard.operand.index,
+                f"{hazard.operand.scratchpad}[{hazard.index}]",
+                f"address vectors that none of the {stages} preceding issue cycles writes",
                 code=FaultCode.ACC_REUSE,
             )
 
     def starts(self, index: int, loop: MicroOpInstruction) -> NDArray[np.int64]:
-        """The loop's micro-ops as (3, number) indices; those that do not exist or are not known are left out."""
+        """The indices of the loop's micro-ops, (3, number), without those that are not loaded or not known."""
         chosen = slice(loop.uop_bgn, min(loop.uop_end, self.subject.config.uop_depth))
         loaded = self.uop_loaded[chosen]
         if not loaded.all():
@@ -165,7 +165,7 @@ class _Walk:
                 index,
                 "uop_bgn",
                 f"uop[{missing[0]}]",
-                "lead to micro-ops that a LOAD has brought before",
+                "address micro-ops that a LOAD has loaded before",
                 cells=len(missing),
             )
         return self.uops[:, chosen][:, loaded & self.uop_known[chosen]]
@@ -181,13 +181,13 @@ class _Walk:
                 index,
                 field,
                 f"{scratchpad}[{reach.highest}]",
-                f"stay below {depth} {scratchpad} elements, not reach {reach.highest}",
+                f"stay below the {depth} vectors of {scratchpad}, not reach {reach.highest}",
                 code=operand.code,
             )
         return reach.cells
 
     def read(self, index: int, name: str, field: str, cells: Cells) -> None:
-        """A read of scratchpad cells: each must have been written, and no other unit may write it meanwhile."""
+        """A read of scratchpad cells: each must have been written, and no other unit may write it concurrently."""
         accesses = self.scratchpads[name]
         writer = _WRITER[name]
         last = accesses.written[writer][cells]
@@ -199,20 +199,20 @@ class _Walk:
                 index,
                 field,
                 f"{name}[{missing[0]}]",
-                "lead to elements that have been written before",
+                "address vectors that have been written before",
                 cells=len(missing),
             )
         accesses.read[self.unit][cells] = self.position
 
     def write(self, index: int, name: str, field: str, cells: Cells) -> None:
-        """A write of scratchpad cells: no other unit may read or write it meanwhile."""
+        """A write of scratchpad cells: no other unit may read or write them concurrently."""
         accesses = self.scratchpads[name]
         for unit in _READERS[name]:
             self.check_race(index, name, field, cells, unit, accesses.read[unit][cells], "reads")
         accesses.written[self.unit][cells] = self.position
 
     def check_race(self, index: int, name: str, field: str, cells: Cells, unit: Unit, last: Ints, access: str) -> None:
-        """Report cells whose last access by another unit is not known to be done when this instruction starts."""
+        """Report cells whose last access by another unit is not certainly done when this instruction starts."""
         if unit == self.unit or not len(last) or int(last.max()) < self.clock[unit]:
             return
         wrong = np.flatnonzero(last >= self.clock[unit])
@@ -229,13 +229,13 @@ class _Walk:
             index,
             field,
             cell,
-            f"be ordered by tokens against {self.subject.describe(other)}, which {access} the same",
+            f"be ordered by tokens with respect to {self.subject.describe(other)}, which {access} the same",
             cells=size,
             other=other,
         )
 
     def read_dram(self, index: int) -> None:
-        """A LOAD from DRAM: STOREs of the same bytes must be done, and must have been if nothing else fills them."""
+        """A LOAD from DRAM: STOREs of the same bytes must be done; without an image, there must have been some."""
         pieces = self.pieces.of(index)
         if pieces is None:
             return
@@ -249,7 +249,7 @@ class _Walk:
                 index,
                 "dram_base",
                 f"DRAM {int(self.pieces.border[missing[0]]):#x}",
-                "lead to bytes that a STORE has written before",
+                "address bytes that a STORE has written before",
                 cells=int((self.pieces.border[missing + 1] - self.pieces.border[missing]).sum()),
             )
         self.dram.read[self.unit][pieces] = self.position
@@ -265,22 +265,22 @@ class _Walk:
 
 
 def _block(base: int, size: int, accesses: Accesses) -> Cells:
-    """A dense block of cells, cut at the scratchpad's end."""
+    """A dense block of cells, truncated at the scratchpad's end."""
     depth = accesses.read.shape[1]
     return slice(base, min(base + size, depth)) if base < depth and size else NO_CELLS
 
 
 def _dram_pieces(subject: VerificationContext) -> tuple[Pieces, NDArray[np.bool_]]:
-    """The pieces of DRAM in which order matters, and which of them hold nothing before a STORE.
+    """The pieces of DRAM in which order matters, and which of them are undefined before a STORE.
 
-    Only bytes that the stream stores, or must store first, can be concerned; all other rows are left out.
+    Only bytes that the stream stores, or must store before reading, matter; all other rows are omitted.
     """
     rows = subject.rows
     is_store = subject.columns.stores[rows.instruction]
     first = subject.dram.stored_first
     stored = Ranges.union(rows.start[is_store], rows.end[is_store])
-    concerned = Ranges.union(np.concatenate((stored.start, first.start)), np.concatenate((stored.end, first.end)))
-    relevant = rows.chosen(is_store | concerned.touched(rows.start, rows.end))
+    tracked = Ranges.union(np.concatenate((stored.start, first.start)), np.concatenate((stored.end, first.end)))
+    relevant = rows.chosen(is_store | tracked.touched(rows.start, rows.end))
     pieces = pieces_of(relevant, len(subject.columns), np.concatenate((first.start, first.end)))
     starts = pieces.border[:-1]
     return pieces, first.touched(starts, starts + 1)

@@ -1,4 +1,4 @@
-"""Accumulators that are read before what an earlier step writes there is there: of instructions with late results."""
+"""Read-after-write hazards on accumulators, within one instruction whose results have extra latency."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The first read of that kind: ``step`` of the instruction, counted from 0, its operand, and the accumulator."""
+    """The first hazard: ``step``, its issue cycle within the instruction, the reading operand and the accumulator."""
 
     step: int
     operand: Operand
@@ -24,11 +24,11 @@ class Reuse:
 
 
 def first_reuse(config: HardwareConfig, instruction: MicroOpInstruction, starts: Mapping[str, Ints]) -> Reuse | None:
-    """Where an instruction first reads an accumulator that one of the steps before writes too late for it, if it does.
+    """The first read of an accumulator whose new value is not written back yet, or None.
 
-    ``starts`` has the indices of its micro-ops, by name, each (U,) and of at least one; the instruction has at least
-    one iteration. All accumulators move by the same factors, so that micro-ops of two iterations meet or not whatever
-    iterations these are, if only their distance is the same. The first iterations of each loop show all distances.
+    ``starts`` has the indices of the instruction's micro-ops by name, each (U,) with at least one; it has at least one
+    iteration. All accumulator indices have the same loop strides, so whether micro-ops of two iterations conflict
+    depends only on the distance of the iterations. The first iterations of each loop cover all distances.
     """
     late = trailing_steps(config, instruction.opcode)
     if not late:
@@ -37,7 +37,7 @@ def first_reuse(config: HardwareConfig, instruction: MicroOpInstruction, starts:
     written = starts[usage.written.index]
     count, inner = len(written), instruction.iter_in
     out, within = usage.written.factors_of(instruction)
-    # Every executed micro-op that there is to look at, by its number in the order of execution.
+    # The micro-ops to check, by their number in the order of execution.
     distances = range(1, (late - 1) // usage.steps + 2)
     iterations = -(-distances[-1] // count) + 1
     outer = np.arange(min(instruction.iter_out, iterations))[:, None, None] * inner
@@ -46,14 +46,14 @@ def first_reuse(config: HardwareConfig, instruction: MicroOpInstruction, starts:
 
     def accumulator(table: Ints, number: Ints) -> Ints:
         iteration = number // count
-        found: Ints = table[number % count] + iteration // inner * out + iteration % inner * within
-        return found
+        index: Ints = table[number % count] + iteration // inner * out + iteration % inner * within
+        return index
 
-    found: Reuse | None = None
-    for place, operand in enumerate(usage.used):
+    first_hazard: Reuse | None = None
+    for position, operand in enumerate(usage.used):
         if operand.memory is not MemoryType.ACC or operand not in usage.read:
             continue
-        offset = min(place, usage.steps - 1)
+        offset = min(position, usage.steps - 1)
         indices = accumulator(starts[operand.index], numbers)
         for distance in distances:
             if distance * usage.steps + offset - (usage.steps - 1) > late:
@@ -61,6 +61,6 @@ def first_reuse(config: HardwareConfig, instruction: MicroOpInstruction, starts:
             same = (numbers >= distance) & (indices == accumulator(written, numbers - distance))
             for at in np.flatnonzero(same)[:1].tolist():
                 step = int(numbers[at]) * usage.steps + offset
-                if found is None or step < found.step:
-                    found = Reuse(step, operand, int(indices[at]))
-    return found
+                if first_hazard is None or step < first_hazard.step:
+                    first_hazard = Reuse(step, operand, int(indices[at]))
+    return first_hazard

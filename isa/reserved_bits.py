@@ -1,7 +1,7 @@
-"""Bits of a binary stream that no field of the machine has.
+"""Reserved bits of a binary stream: bits that belong to no field of the machine.
 
-Hardware does not look at them, and neither does the simulator. Where they are set, the stream was made for another
-machine, most likely one with more extensions.
+Hardware and simulator ignore them. Where they are set, the stream was made for another machine, most likely one with
+more extensions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ _WIDTHS = (
 
 @dataclass(frozen=True, slots=True)
 class UnusedBits:
-    """Bits of an instruction that are set and mean nothing: ``field`` of it must ``contract``.
+    """Reserved bits of an instruction that are set: ``field`` of it must ``contract``.
 
-    They are those of a field of an extension that is off, or all others together.
+    Either the bits of a field of a disabled extension, or all remaining ones together.
     """
 
     instruction: int
@@ -36,9 +36,9 @@ class UnusedBits:
 
 
 def unused_bits(config: HardwareConfig, encoded: NDArray[np.uint8]) -> Iterator[UnusedBits]:
-    """The unused bits of a binary stream, (N, 16) uint8, in its order.
+    """The reserved bits that are set in a binary stream, (N, 16) uint8, in its order.
 
-    Of opcodes that are none of the machine's there are none.
+    Instructions with opcodes that the machine lacks are skipped.
     """
     words = np.ascontiguousarray(encoded).reshape(-1, INSTRUCTION_BYTES).view("<u8")
     masks = np.full((1 << 3, INSTRUCTION_BITS // WORD_BITS), ~np.uint64(0))
@@ -65,14 +65,14 @@ def _of_instruction(config: HardwareConfig, opcode: Opcode, index: int, bits: in
 
 @lru_cache(maxsize=256)
 def _used(config: HardwareConfig, opcode: Opcode) -> int:
-    """The bits that some field of an instruction has."""
+    """The bits that belong to some field of an instruction."""
     return sum(_mask(each) for each in placements(config, opcode).values())
 
 
 @lru_cache(maxsize=256)
 def _missing(config: HardwareConfig, opcode: Opcode) -> Sequence[tuple[str, Placement]]:
-    """The fields that an instruction would have with one more extension, each with that and where it would stand."""
-    found = []
+    """The fields that an instruction would have with one more extension, with its name and their placement."""
+    fields = []
     for extension in EXTENSIONS:
         if extension in config.extensions:
             continue
@@ -80,8 +80,8 @@ def _missing(config: HardwareConfig, opcode: Opcode) -> Sequence[tuple[str, Plac
         machine = SimpleNamespace(extensions=(*config.extensions, extension), **widths)
         for each in place(TABLE[opcode].format.fields, WORD_BITS, machine):
             if each.field.width.extension == extension and not placements(config, opcode)[each.field.name].width:
-                found.append((extension, each))
-    return tuple(found)
+                fields.append((extension, each))
+    return tuple(fields)
 
 
 def _mask(field: Placement) -> int:

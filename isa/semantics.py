@@ -1,7 +1,7 @@
-"""What every instruction means, as a program that carries it out: the oracle for simulator and RTL.
+"""Executable semantics of every instruction: the oracle for simulator and RTL.
 
-It is written to be read beside the machine page, one micro-op and one row at a time; the simulator has the fast form
-and is tested equal to this one.
+It processes one micro-op and one row at a time and follows the machine description closely; the simulator has a fast
+form, which is tested to be equivalent.
 """
 
 from collections import deque
@@ -39,12 +39,12 @@ from lathe.isa.uop_semantics import MEANINGS
 
 @dataclass
 class MachineState:
-    """Everything that a machine remembers between instructions. Scratchpads are zero until something is written.
+    """The architectural state of a machine. Scratchpads are zero until something is written.
 
     ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch, block_in) int8; ``wgt`` (wgt_depth, block_out, block_in)
     int8; ``acc`` (acc_depth, batch, block_out) int32; ``par`` (par_depth, block_out, 2) int32, bias and factor of each
-    lane; ``lut`` (lut_depth, block_out) int8; ``tokens``: counts of the four queues in TokenQueue's order;
-    ``stream``: the bytes [first, end) of DRAM that the stream lies in, to which nothing may be stored.
+    lane; ``lut`` (lut_depth, block_out) int8; ``tokens``: counts of the four queues in TokenQueue's order; ``stream``:
+    the bytes [first, end) of DRAM that hold the stream, to which nothing may be stored.
     """
 
     config: HardwareConfig
@@ -70,23 +70,23 @@ class MachineState:
 
     @property
     def out(self) -> NDArray[np.int8]:
-        """The out view: accumulators cut to the output width, without saturation."""
+        """The out scratchpad: accumulators truncated to the output width, without saturation."""
         return np.asarray(wrap(self.acc, self.config.out_bits))
 
 
-# What is wrong with an instruction when its tokens are left aside.
+# The rules that do not concern tokens.
 _WITHOUT_TOKENS = tuple(rule for rule in (*DECODING, *STARTING) if rule.code is not FaultCode.NO_NEIGHBOUR)
 
 
 def run(state: MachineState, stream: Sequence[Instruction], insn_addr: int | None = None) -> None:
-    """Carry out a launch: fetch puts the stream into the units' queues, and units take turns as tokens allow.
+    """Execute a launch: fetch dispatches the stream to the units' queues, and units alternate as tokens allow.
 
-    Of the units whose next instruction has its tokens, the one whose instruction stands first in the stream goes on,
-    and fetch does when there is none; for a stream without races the choice makes no difference. ``insn_addr`` is the
-    byte address of the stream (None: it lies where nothing is stored).
+    Among the units whose next instruction has its tokens, the one whose instruction is first in the stream proceeds,
+    and fetch proceeds when there is none; for a stream without races the order does not matter. ``insn_addr`` is the
+    byte address of the stream (None: it overlaps nothing that is stored to).
 
-    Raises :class:`MachineFault` for what the machine does not carry out and for a launch that does not end. A machine
-    may tell another fault of a stream that has several, for it tells the one that comes first in time.
+    Raises :class:`MachineFault` for what the machine does not execute, and for a launch that does not end. If a stream
+    has several faults, a machine may report another one, since it reports the first in time.
     """
     if insn_addr is not None:
         state.stream = insn_addr, insn_addr + INSTRUCTION_BYTES * len(stream)
@@ -116,7 +116,7 @@ def run(state: MachineState, stream: Sequence[Instruction], insn_addr: int | Non
 
 
 def step(state: MachineState, instruction: Instruction, index: int = 0) -> None:
-    """Pop tokens, carry out one instruction and push tokens. ``index`` is its place in the stream, for messages."""
+    """Pop tokens, execute one instruction and push tokens. ``index`` is its index in the stream, for messages."""
     unit = unit_of(instruction)
     try:
         _require(state.config, instruction, index, DECODING)
@@ -136,9 +136,9 @@ def step(state: MachineState, instruction: Instruction, index: int = 0) -> None:
 
 
 def execute(state: MachineState, instruction: Instruction, where: str = "the instruction") -> None:
-    """Carry out what an instruction does to memories, without its tokens.
+    """Apply an instruction to the memories, without its tokens.
 
-    Raises :class:`MachineFault` for an instruction that the machine refuses, and for what it stumbles over.
+    Raises :class:`MachineFault` for an instruction that the machine refuses, and for faults during its execution.
     """
     require_legal(state.config, instruction, where, _WITHOUT_TOKENS)
     if runs_micro_ops(instruction):
@@ -162,7 +162,7 @@ def _require(config: HardwareConfig, instruction: Instruction, index: int, rules
 
 
 def _load(state: MachineState, load: Load) -> None:
-    if load.x_size == 0:  # Whatever the other fields hold; VTA's compiler makes such instructions to carry tokens.
+    if load.x_size == 0:  # Whatever the other fields hold; VTA's compiler emits such instructions to carry tokens.
         return
     memory = MEMORIES[load.memory_type]
     scratchpad = getattr(state, memory.scratchpad)
@@ -173,14 +173,14 @@ def _load(state: MachineState, load: Load) -> None:
     block = np.full((height, width, *scratchpad.shape[1:]), load.padding, scratchpad.dtype)
     for y in range(load.y_size):
         address = (load.dram_base + y * load.x_stride) * element_bytes
-        row = _elements(state.dram.read(address, load.x_size * element_bytes), load.memory_type)
+        row = _values(state.dram.read(address, load.x_size * element_bytes), load.memory_type)
         at = load.x_pad_0
         block[load.y_pad_0 + y, at : at + load.x_size] = row.reshape(load.x_size, *scratchpad.shape[1:])
     scratchpad[load.sram_base : end] = block.reshape(width * height, *scratchpad.shape[1:])
 
 
-def _elements(content: NDArray[np.uint8], memory_type: MemoryType) -> NDArray[Any]:
-    """The values that bytes of DRAM hold, little-endian."""
+def _values(content: NDArray[np.uint8], memory_type: MemoryType) -> NDArray[Any]:
+    """The values encoded by bytes of DRAM, little-endian."""
     dtype = {MemoryType.UOP: "<u4", MemoryType.ACC: "<i4", MemoryType.PAR: "<i4"}.get(memory_type, "i1")
     return content.view(dtype)
 
@@ -211,7 +211,7 @@ def _micro_ops(state: MachineState, instruction: MicroOpInstruction, where: str)
 
 
 def _iterations(state: MachineState, instruction: MicroOpInstruction, where: str) -> Iterator[dict[str, int]]:
-    """For every run of a micro-op the element of each operand that it uses, by the operand's index: dst, src, wgt."""
+    """For every executed micro-op, the vector of each operand that it uses, by the operand's index: dst, src, wgt."""
     usage = usage_of(instruction)
     operands = [(operand, *operand.factors_of(instruction)) for operand in usage.used]
     reuse = _Reuse(state.config, instruction)
@@ -220,44 +220,44 @@ def _iterations(state: MachineState, instruction: MicroOpInstruction, where: str
             for number in range(instruction.uop_bgn, instruction.uop_end):
                 dst, src, wgt = decode_uops(state.config, state.uop[number])
                 uop = {"dst": int(dst), "src": int(src), "wgt": int(wgt)}
-                found = {}
+                at = {}
                 for operand, factor_out, factor_in in operands:
                     name = operand.index
-                    found[name] = uop[name] + outer * factor_out + inner * factor_in
-                for looked_at in in_steps(usage):
-                    for operand in looked_at:
-                        at = found[operand.index]
-                        if at >= operand.depth(state.config):
-                            raise MachineFault(operand.message(state.config, where, at), operand.code)
-                    reuse.step(looked_at, found, where)
-                reuse.write(found[usage.written.index])
-                yield found
+                    at[name] = uop[name] + outer * factor_out + inner * factor_in
+                for accessed in in_steps(usage):
+                    for operand in accessed:
+                        index = at[operand.index]
+                        if index >= operand.depth(state.config):
+                            raise MachineFault(operand.message(state.config, where, index), operand.code)
+                    reuse.step(accessed, at, where)
+                reuse.write(at[usage.written.index])
+                yield at
 
 
 class _Reuse:
-    """Follows the steps of an instruction whose results are late, for reads of what is not there yet."""
+    """Detector of read-after-write hazards in an instruction whose results have extra latency."""
 
     def __init__(self, config: HardwareConfig, instruction: MicroOpInstruction) -> None:
         self.stages = trailing_steps(config, instruction.opcode)
         self.read = usage_of(instruction).read
-        self.late: deque[int | None] = deque(maxlen=self.stages)  # what the steps before write, if they do
+        self.late: deque[int | None] = deque(maxlen=self.stages)  # vectors that the last issue cycles write, or None
 
-    def step(self, looked_at: Sequence[Operand], found: Mapping[str, int], where: str) -> None:
-        """The next step, with the operands that it looks at."""
-        for operand in looked_at:
-            at = found[operand.index]
+    def step(self, accessed: Sequence[Operand], indices: Mapping[str, int], where: str) -> None:
+        """The next issue cycle, with the operands that it accesses."""
+        for operand in accessed:
+            at = indices[operand.index]
             if operand.memory is MemoryType.ACC and operand in self.read and at in self.late:
                 raise MachineFault(operand.reuse_message(self.stages, where, at), FaultCode.ACC_REUSE)
         self.late.append(None)
 
     def write(self, at: int) -> None:
-        """What the last step writes."""
+        """The vector that the last issue cycle writes."""
         if self.late:
             self.late[-1] = at
 
 
 def _missing_tokens(state: MachineState, instruction: Instruction) -> list[TokenQueue]:
-    """The queues that an instruction pops and that are empty."""
+    """The empty queues that an instruction pops."""
     unit = unit_of(instruction)
     pops = (QUEUE_OF[unit, name] for name in ("pop_prev", "pop_next") if getattr(instruction, name))
     return [queue for queue in pops if state.tokens[queue] == 0]
@@ -265,7 +265,7 @@ def _missing_tokens(state: MachineState, instruction: Instruction) -> list[Token
 
 def _deadlock(state: MachineState, stream: Sequence[Instruction], waiting: dict[Unit, int], dispatch: Dispatch) -> str:
     waits = [
-        f"{unit.name.lower()} waits with instruction {index} ({stream[index].opcode.name}) for a token of "
+        f"{unit.name.lower()} waits with instruction {index} ({stream[index].opcode.name}) for a token in "
         + " and ".join(queue.arrow for queue in _missing_tokens(state, stream[index]))
         for unit, index in waiting.items()
     ]
@@ -273,6 +273,6 @@ def _deadlock(state: MachineState, stream: Sequence[Instruction], waiting: dict[
         index = dispatch.dispatched
         queue = unit_of(stream[index]).name.lower()
         waits.append(
-            f"fetch waits with instruction {index} ({stream[index].opcode.name}) for room in the {queue} queue"
+            f"fetch waits with instruction {index} ({stream[index].opcode.name}) for space in the {queue} queue"
         )
-    return f"The launch must end, and is deadlocked: {'; '.join(waits)}. Every pop needs a push before it."
+    return f"The launch must end, but is deadlocked: {'; '.join(waits)}. Every pop requires an earlier push."

@@ -1,4 +1,4 @@
-"""DRAM as pages that exist once something is written to them; everything else is zero."""
+"""Sparse DRAM image: pages are allocated on the first write, all other bytes are zero."""
 
 from typing import Self
 
@@ -9,31 +9,31 @@ from lathe.configs.memory import PAGE_BYTES
 
 
 class PagedMemory:
-    """Byte-addressed memory without an end. Raw instruction streams come with such an image (the replay form)."""
+    """Byte-addressed memory without a size limit; raw instruction streams come with such an image for replay."""
 
     def __init__(self) -> None:
         self.pages: dict[int, NDArray[np.uint8]] = {}
 
     @classmethod
     def of(cls, addresses: ArrayLike, pages: ArrayLike) -> Self:
-        """The memory with ``pages`` (P, 4096) uint8 at byte ``addresses`` (P,), multiples of 4096; copied."""
+        """A copy of ``pages`` (P, 4096) uint8 at byte ``addresses`` (P,), which are multiples of 4096."""
         memory = cls()
         for address, page in zip(np.asarray(addresses).tolist(), np.asarray(pages, np.uint8), strict=True):
-            assert address % PAGE_BYTES == 0, f"page address {address:#x} is no multiple of {PAGE_BYTES}"
+            assert address % PAGE_BYTES == 0, f"page address {address:#x} is not a multiple of {PAGE_BYTES}"
             memory.pages[address] = page.copy()
         return memory
 
     def read(self, address: int, count: int) -> NDArray[np.uint8]:
-        """``count`` bytes from ``address``; a copy."""
-        found = np.zeros(count, np.uint8)
+        """A copy of ``count`` bytes from ``address``."""
+        content = np.zeros(count, np.uint8)
         for start, page_address, offset, size in _pieces(address, count):
             page = self.pages.get(page_address)
             if page is not None:
-                found[start : start + size] = page[offset : offset + size]
-        return found
+                content[start : start + size] = page[offset : offset + size]
+        return content
 
     def write(self, address: int, content: NDArray[np.uint8]) -> None:
-        """Put bytes at ``address``."""
+        """Write bytes to ``address``."""
         for start, page_address, offset, size in _pieces(address, len(content)):
             page = self.pages.get(page_address)
             if page is None:
@@ -42,7 +42,7 @@ class PagedMemory:
 
 
 def _pieces(address: int, count: int) -> list[tuple[int, int, int, int]]:
-    """A range cut at page boundaries: (start within the range, page address, offset within the page, size)."""
+    """A byte range split at page boundaries: (start within the range, page address, offset within the page, size)."""
     pieces = []
     start = 0
     while start < count:

@@ -1,17 +1,15 @@
-"""Why a unit waits: the causes of docs/timing-model.md, with the numbers that traces and the trace port have for
-them.
-"""
+"""Stall causes of docs/timing-model.md, with their numbers in traces and on the trace port."""
 
 from enum import IntEnum
 
 from lathe.isa.table import TokenQueue, Unit
 
-# What traces and counters have a track for: the units, and fetch.
+# The tracks of traces and counters: the units, and fetch.
 TRACK_NAMES = (*(unit.name.lower() for unit in Unit), "fetch")
 
 
 class StallCause(IntEnum):
-    """Causes of waiting, as docs/timing-model.md defines them; ``str()`` gives the name used in counters and traces."""
+    """Causes of stalls, as docs/timing-model.md defines them; ``str()`` is the name in counters and traces."""
 
     NONE = 0
     EMPTY = 1
@@ -29,7 +27,7 @@ class StallCause(IntEnum):
         return _NAMES[self]
 
 
-# The cause that names a token queue, and the one that names a unit's command queue, by their numbers.
+# The causes of token queues and of units' command queues, by queue and unit number.
 TOKEN_CAUSES = tuple(StallCause[queue.name] for queue in TokenQueue)
 QUEUE_CAUSES = tuple(StallCause[f"{unit.name}_QUEUE"] for unit in Unit)
 
@@ -51,7 +49,7 @@ CAUSES_OF = (
         StallCause.STORE_QUEUE,
     ),
 )
-"""What can hold up each unit, in the order of TRACK_NAMES."""
+"""The possible stall causes of each track, in the order of TRACK_NAMES."""
 
 _NAMES = {
     **{cause: cause.name.lower().replace("_", " ") for cause in StallCause},

@@ -1,8 +1,8 @@
-"""The table of instructions, the memories that they address, and the queues of tokens between units.
+"""The instruction table, the memory types, and the token queues between units.
 
-Encoder, decoder, assembler, verifier, simulators, RTL and the manual read these tables. The rows stand in
-:mod:`lathe.configs.instructions`, and the operations of the ALU in :mod:`lathe.configs.alu_operations`, since a machine
-is checked against them.
+Encoder, decoder, assembler, verifier, simulators, RTL and the manual read these tables. The rows are in
+:mod:`lathe.configs.instructions` and the ALU operations in :mod:`lathe.configs.alu_operations`, since machines are
+checked against them.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,13 +55,13 @@ class TokenQueue(IntEnum):
         return self.name.lower().replace("_to_", "->")
 
 
-# A queue counts its tokens, which carry nothing else, in as many bits.
+# A queue is a counter of this many bits, since tokens carry no data.
 TOKEN_BITS = 16
 MOST_TOKENS = (1 << TOKEN_BITS) - 1
 
 TOKEN_FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
-# The queue that a token field of a unit names; a field that is missing here names no neighbour.
+# The queue that a token field of a unit refers to; a missing field refers to no neighbour.
 QUEUE_OF: Mapping[tuple[Unit, str], TokenQueue] = MappingProxyType(
     {
         (Unit.LOAD, "pop_next"): TokenQueue.COMPUTE_TO_LOAD,
@@ -78,9 +78,9 @@ QUEUE_OF: Mapping[tuple[Unit, str], TokenQueue] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory type: the scratchpad behind it, the unit that a LOAD of it runs in, its sizes, and a description.
+    """One memory type: its scratchpad, the unit that executes a LOAD of it, its sizes, and a description.
 
-    ``extension``: what a machine must have for it.
+    ``extension``: the extension that it requires, if any.
     """
 
     type: MemoryType
@@ -102,7 +102,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.COMPUTE,
                 lambda cfg: cfg.uop_element_bytes,
                 lambda cfg: cfg.uop_depth,
-                "micro-ops of 32 bits",
+                "32-bit micro-ops",
             ),
             Memory(
                 MemoryType.WGT,
@@ -110,7 +110,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.LOAD,
                 lambda cfg: cfg.wgt_element_bytes,
                 lambda cfg: cfg.wgt_depth,
-                "weights, block_out × block_in values of 8 bits",
+                "weights, block_out × block_in 8-bit values",
             ),
             Memory(
                 MemoryType.INP,
@@ -118,7 +118,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.LOAD,
                 lambda cfg: cfg.inp_element_bytes,
                 lambda cfg: cfg.inp_depth,
-                "inputs, batch × block_in values of 8 bits",
+                "inputs, batch × block_in 8-bit values",
             ),
             Memory(
                 MemoryType.ACC,
@@ -126,7 +126,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.COMPUTE,
                 lambda cfg: cfg.acc_element_bytes,
                 lambda cfg: cfg.acc_depth,
-                "accumulators, batch × block_out values of 32 bits",
+                "accumulators, batch × block_out 32-bit values",
             ),
             Memory(
                 MemoryType.OUT,
@@ -134,7 +134,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.COMPUTE,
                 lambda cfg: cfg.out_element_bytes,
                 lambda cfg: cfg.out_depth,
-                "the low 8 bits of the accumulators; only STORE takes it",
+                "the low 8 bits of the accumulators; for STORE only",
             ),
             Memory(
                 MemoryType.ACC8,
@@ -142,7 +142,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.COMPUTE,
                 lambda cfg: cfg.acc8_element_bytes,
                 lambda cfg: cfg.acc_depth,
-                "accumulators held in DRAM as 8 bits, sign-extended when loaded",
+                "accumulators in 8 bits in DRAM, sign-extended by the LOAD",
             ),
             Memory(
                 MemoryType.PAR,
@@ -159,7 +159,7 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
                 Unit.COMPUTE,
                 lambda cfg: cfg.lut_element_bytes,
                 lambda cfg: cfg.lut_depth,
-                "tables, block_out values of 8 bits: of 256 elements, element v has what the lanes have for v",
+                "look-up tables, block_out 8-bit values; vector v of a table's 256 has the lanes' entries for v",
                 LOOKUP,
             ),
         )
@@ -169,13 +169,13 @@ MEMORIES: Mapping[MemoryType, Memory] = MappingProxyType(
 
 @lru_cache(maxsize=256)
 def instructions_of(config: HardwareConfig) -> tuple[Opcode, ...]:
-    """The instructions that a machine has."""
+    """The instructions of a machine."""
     return tuple(opcode for opcode, row in TABLE.items() if row.extension is None or row.extension in config.extensions)
 
 
 @lru_cache(maxsize=256)
 def memories_of(config: HardwareConfig) -> tuple[Memory, ...]:
-    """The memory types that a machine has."""
+    """The memory types of a machine."""
     return tuple(
         memory for memory in MEMORIES.values() if memory.extension is None or memory.extension in config.extensions
     )
@@ -183,19 +183,19 @@ def memories_of(config: HardwareConfig) -> tuple[Memory, ...]:
 
 @lru_cache(maxsize=256)
 def alu_operations(config: HardwareConfig) -> tuple[AluOp, ...]:
-    """The ALU operations that a machine has."""
+    """The ALU operations of a machine."""
     return tuple(each for each in AluOp if each.extension is None or each.extension in config.extensions)
 
 
 @lru_cache(maxsize=256)
 def placements(config: HardwareConfig, opcode: Opcode) -> Mapping[str, Placement]:
-    """Where the machine has each field of an instruction: bits of the 128, by field name, in the order of packing."""
+    """The bits of each field of an instruction on a machine, by field name, in packing order."""
     packed = place(TABLE[opcode].format.fields, WORD_BITS, config)
     return MappingProxyType({placement.field.name: placement for placement in packed})
 
 
 @lru_cache(maxsize=256)
 def uop_placements(config: HardwareConfig) -> Mapping[str, Placement]:
-    """Where the machine has each field of a micro-op: bits of the 32, by field name."""
+    """The bits of each field of a micro-op on a machine, by field name."""
     packed = place(UOP_FORMAT.fields, UOP_FORMAT.word_bits, config)
     return MappingProxyType({placement.field.name: placement for placement in packed})

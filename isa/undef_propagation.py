@@ -1,9 +1,9 @@
-"""Which loads bring what nobody has stored into a result: undefined bytes followed through every instruction.
+"""Taint analysis of undefined DRAM bytes: which LOADs bring bytes that nothing has stored into results.
 
-Instructions work on whole elements and boxes, so they also load cells that hold nothing yet, move them, and compute
-with them, in lanes that nobody reads or that a mask makes 0. What is undefined may be moved; it must not get into a
-value of an output. So for every cell it is known whether it is undefined, and which LOAD has brought it, and its value
-where that follows from constants: 0 times anything is 0.
+Instructions process whole vectors and boxes, so they also load, move and compute with undefined cells, in lanes that
+are dead or that a mask sets to 0. Undefined values may be moved, but must not reach a value of an output. Each cell is
+tracked with the LOAD that brought its undefined value, if any, and with its value if that follows from constants,
+because 0 times anything is 0.
 """
 
 from collections.abc import Iterator
@@ -35,16 +35,16 @@ Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 BLANK = -1
-"""Whence what nobody has stored comes while it is in DRAM; 0: it is defined; n + 1: LOAD n has brought it."""
+"""The source of an undefined byte in DRAM; source 0: the value is defined; n + 1: LOAD n brought it."""
 _INDICES = tuple(field.name for field in UOP_FORMAT.fields)
-"""The indices of a micro-op, as they are decoded."""
+"""The indices of a micro-op, in the order of decoding."""
 MOST_AT_ONCE = 4096
-"""Micro-op runs that are followed at a time."""
+"""Executed micro-ops that are processed at a time."""
 
 
 @dataclass
 class _Cells:
-    """Values of a memory: where undefined ones came from, and those that are known."""
+    """The cells of a memory: sources of undefined values, which values are known, and those."""
 
     source: Ints
     known: Bools
@@ -66,10 +66,10 @@ class _Cells:
 
 
 def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]:
-    """The LOADs of a program that bring bytes which nobody has stored into values of its outputs.
+    """The LOADs of a program that bring bytes which nothing has stored into values of its outputs.
 
-    ``order`` is one in which the instructions may run. A program without other findings is expected: indices out of
-    range are left out.
+    ``order`` is one in which the instructions may run. The program must have no other findings: indices out of range
+    are skipped.
     """
     run = _Run(program)
     for index in order.tolist():
@@ -86,7 +86,7 @@ def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]
 
 
 def _packed(layout: Layout, bits: int) -> NDArray[np.int8]:
-    """The bytes of an input all of whose values have these bits."""
+    """The bytes of an input whose values all have these bits."""
     given = np.full(layout.shape, bits, np.int8).astype(layout.dtype)
     return np.ascontiguousarray(layout.pack(given)).reshape(-1).view(np.int8)
 
@@ -105,7 +105,7 @@ class _Run:
                 self.dram.value[cells] = program.images[segment.name].view(np.int8)[: segment.nbytes]
             elif segment.role == "input" and segment.layout is not None:
                 packed = [_packed(segment.layout, bits) for bits in (0, -1)]
-                self.dram.known[cells] = packed[0] == packed[1]  # what is the same whatever the input is: padding
+                self.dram.known[cells] = packed[0] == packed[1]  # bytes that do not depend on the input: padding
                 self.dram.value[cells] = packed[0]
         self.scratchpads = {
             "inp": _Cells.of((config.inp_depth, config.batch, config.block_in)),
@@ -140,21 +140,21 @@ class _Run:
         block = _Cells.of((height, width, *scratchpad.source.shape[1:]))
         block.known[:], block.value[:] = True, load.padding
         for y, row in enumerate(rows):
-            found = self.lanes(self.dram[row], index, wide=load.memory_type in (MemoryType.ACC, MemoryType.PAR))
+            cells = self.lanes(self.dram[row], index, wide=load.memory_type in (MemoryType.ACC, MemoryType.PAR))
             at = (load.y_pad_0 + y, slice(load.x_pad_0, load.x_pad_0 + load.x_size))
             form = (load.x_size, *scratchpad.source.shape[1:])
-            block.put(at, _Cells(found.source.reshape(form), found.known.reshape(form), found.value.reshape(form)))
-        cells = slice(load.sram_base, load.sram_base + width * height)
+            block.put(at, _Cells(cells.source.reshape(form), cells.known.reshape(form), cells.value.reshape(form)))
+        target = slice(load.sram_base, load.sram_base + width * height)
         form = (width * height, *scratchpad.source.shape[1:])
-        scratchpad.put(cells, _Cells(block.source.reshape(form), block.known.reshape(form), block.value.reshape(form)))
+        scratchpad.put(target, _Cells(block.source.reshape(form), block.known.reshape(form), block.value.reshape(form)))
 
-    def lanes(self, found: _Cells, index: int, *, wide: bool) -> _Cells:
+    def lanes(self, content: _Cells, index: int, *, wide: bool) -> _Cells:
         """Bytes as values of lanes, each of four bytes or of one."""
-        source = np.where(found.source == BLANK, index + 1, found.source).astype(np.int32)
+        source = np.where(content.source == BLANK, index + 1, content.source).astype(np.int32)
         if not wide:
-            return _Cells(source, found.known, found.value)
-        value = found.value.astype(np.int8).view("<i4").astype(np.int32)
-        return _Cells(source.reshape(-1, 4).max(axis=1), np.all(found.known.reshape(-1, 4), axis=1), value)
+            return _Cells(source, content.known, content.value)
+        value = content.value.astype(np.int8).view("<i4").astype(np.int32)
+        return _Cells(source.reshape(-1, 4).max(axis=1), np.all(content.known.reshape(-1, 4), axis=1), value)
 
     def store(self, store: RowsInstruction) -> None:
         size = self.config.out_element_bytes
@@ -167,16 +167,16 @@ class _Run:
             self.dram.put(slice(address, address + store.x_size * size), row)
 
     def runs(self, instruction: MicroOpInstruction) -> Iterator[tuple[NDArray[np.int64], ...]]:
-        """The elements that the micro-ops of an instruction name in all its loops: dst, src and wgt, some at a time."""
+        """The indices of an instruction's executed micro-ops in all iterations: dst, src and wgt, in batches."""
         starts = decode_uops(self.config, self.uops[instruction.uop_bgn : instruction.uop_end])
         outer, inner = np.arange(instruction.iter_out)[:, None, None], np.arange(instruction.iter_in)[:, None]
-        found = []
+        indices = []
         factors = {each.index: each.factors_of(instruction) for each in operands_of(instruction.opcode)}
         for name, start in zip(_INDICES, starts, strict=True):
             out, within = factors.get(name, (0, 0))
-            found.append((start + outer * out + inner * within).reshape(-1))
-        for first in range(0, len(found[0]), MOST_AT_ONCE):
-            yield tuple(each[first : first + MOST_AT_ONCE] for each in found)
+            indices.append((start + outer * out + inner * within).reshape(-1))
+        for first in range(0, len(indices[0]), MOST_AT_ONCE):
+            yield tuple(each[first : first + MOST_AT_ONCE] for each in indices)
 
     def gemm(self, gemm: Gemm) -> None:
         acc = self.scratchpads["acc"]
@@ -186,9 +186,9 @@ class _Run:
                 continue
             data, weights = self.scratchpads["inp"][src], self.scratchpads["wgt"][wgt]
             value = _product(np.where(data.known, data.value, 0), np.where(weights.known, weights.value, 0))
-            open_data, open_weights = ~data.known, ~weights.known
-            unknown = _product(open_data, ~weights.is_zero) + _product(~data.is_zero, open_weights) > 0
-            if gemm.begin:  # nothing of what was there matters; of micro-ops with one destination the last one counts
+            unknown_data, unknown_weights = ~data.known, ~weights.known
+            unknown = _product(unknown_data, ~weights.is_zero) + _product(~data.is_zero, unknown_weights) > 0
+            if gemm.begin:  # old values are overwritten; the last micro-op with a destination determines its value
                 last = len(dst) - 1 - np.unique(dst[::-1], return_index=True)[1]
                 acc.source[dst], acc.known[dst], acc.value[dst] = 0, True, 0
                 dst, data, weights, value, unknown = dst[last], data[last], weights[last], value[last], unknown[last]
@@ -201,32 +201,32 @@ class _Run:
 
     def micro_ops(self, instruction: MicroOpInstruction) -> None:
         usage = usage_of(instruction)
-        near = [each.index for each in usage.read if each.scratchpad == "acc" and each is not usage.written]
-        for elements in self.runs(instruction):
-            found = dict(zip(_INDICES, elements, strict=True))
-            dst = found[usage.written.index]
-            others = [found[name] for name in near]
-            alone = len(np.unique(dst)) == len(dst)
-            if alone and all((src == dst).all() or not np.isin(src, dst).any() for src in others):
-                self.operate(instruction, usage, found)
+        other_reads = [each.index for each in usage.read if each.scratchpad == "acc" and each is not usage.written]
+        for batch in self.runs(instruction):
+            at = dict(zip(_INDICES, batch, strict=True))
+            dst = at[usage.written.index]
+            others = [at[name] for name in other_reads]
+            distinct = len(np.unique(dst)) == len(dst)
+            if distinct and all((src == dst).all() or not np.isin(src, dst).any() for src in others):
+                self.operate(instruction, usage, at)
                 continue
             for n in range(len(dst)):
-                self.operate(instruction, usage, {name: each[n : n + 1] for name, each in found.items()})
+                self.operate(instruction, usage, {name: each[n : n + 1] for name, each in at.items()})
 
     def operate(self, instruction: MicroOpInstruction, usage: Usage, at: dict[str, NDArray[np.int64]]) -> None:
-        """What micro-ops that do not depend on each other write: it is known where all that they read is."""
+        """Execute independent micro-ops: a result is known where all operands are known."""
         acc, meaning = self.scratchpads["acc"], MEANINGS[instruction.opcode]
-        places: list[tuple[str, str, Any]] = [(each.index, each.scratchpad, at[each.index]) for each in usage.read]
-        places += [(each.odd, each.scratchpad, at[each.index] | 1) for each in usage.odd]
-        # Of a block all elements in the place of one micro-op.
-        places += [
+        operands: list[tuple[str, str, Any]] = [(each.index, each.scratchpad, at[each.index]) for each in usage.read]
+        operands += [(each.odd, each.scratchpad, at[each.index] | 1) for each in usage.odd]
+        # All vectors of a block, broadcast over the micro-ops.
+        operands += [
             (each.name, MEMORIES[each.memory].scratchpad, (None, cells_of(each, instruction))) for each in usage.blocks
         ]
-        cells = {name: self.scratchpads[memory][where] for name, memory, where in places}
+        cells = {name: self.scratchpads[memory][where] for name, memory, where in operands}
         form = (len(at[usage.written.index]), *acc.source.shape[1:])
         written = _Cells(np.zeros(form, np.int32), np.ones(form, np.bool_), np.empty(form, np.int32))
         written.value[:] = meaning.value(instruction, {name: each.value for name, each in cells.items()})
-        for name, memory, _ in places:
+        for name, memory, _ in operands:
             known, source = _in_lanes(memory, cells[name])
             if not meaning.lanewise:
                 known = np.asarray(known.all(axis=(1, 2), keepdims=True))
@@ -240,33 +240,31 @@ class _Run:
         acc.put(at[usage.written.index], written)
 
     def used(self) -> set[int]:
-        """The LOADs whose undefined bytes have got into values of outputs."""
-        found: set[int] = set()
+        """The LOADs whose undefined bytes reach values of outputs."""
+        loads: set[int] = set()
         for segment in self.program.segments:
             if segment.role == "output":
                 source = self.dram.source[segment.address : segment.end]
-                found |= set(source[(source > 0) & _live(segment)].tolist())
-        return {each - 1 for each in found}
+                loads |= set(source[(source > 0) & _live(segment)].tolist())
+        return {each - 1 for each in loads}
 
 
 def _in_lanes(memory: str, cells: _Cells) -> tuple[Bools, Ints]:
-    """Of elements that micro-ops read in a memory, what is known and where it came from in the lanes of accumulators,
-    or in what broadcasts to them.
-    """
+    """Knowledge and sources of operands from a memory, in the lanes of accumulators or broadcasting to them."""
     if memory == "par":  # (number, block_out, 2)
         return np.asarray(cells.known.all(axis=2))[:, None], np.asarray(cells.source.max(axis=2))[:, None]
-    if memory == "lut":  # (1, elements, block_out)
+    if memory == "lut":  # (1, vectors, block_out)
         return np.asarray(cells.known.all(axis=1, keepdims=True)), np.asarray(cells.source.max(axis=1, keepdims=True))
     return cells.known, cells.source
 
 
 def _product(data: NDArray[np.generic], weights: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Row by row, rows of data times transposed weights; exact: sums of some products of bytes."""
+    """Batched GEMM of data and transposed weights; exact: sums of few products of bytes."""
     return np.asarray(data.astype(np.float64) @ weights.astype(np.float64).transpose(0, 2, 1))
 
 
 def _live(segment: Segment) -> Bools:
-    """The bytes of a segment that hold values of its tensor, and no padding."""
+    """The bytes of a segment that hold values of its tensor, not padding."""
     layout = segment.layout
     if layout is None:
         return np.ones(segment.nbytes, np.bool_)

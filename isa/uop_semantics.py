@@ -1,8 +1,8 @@
-"""What micro-ops write: for each instruction that runs them one function of the elements that it reads.
+"""Semantics of micro-ops: for each instruction that runs them, one function of the vectors that it reads.
 
-It is the meaning, and it is carried out in bulk: elements may have any number of dimensions in front, of micro-ops that
-do not depend on each other and of samples. The oracle (:mod:`lathe.isa.semantics`) takes them one by one, the simulator
-and the validator as many as they can; only for GEMM the simulator knows a faster form besides.
+The function is vectorised: operands may have any number of leading dimensions, for independent micro-ops and for
+samples. The oracle (:mod:`lathe.isa.semantics`) applies it to one micro-op at a time, the simulator and the validator
+to as many as possible; only for GEMM the simulator also has a faster form.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,18 +18,18 @@ from lathe.isa.instructions import Alu, Gemm, Rescale
 from lathe.isa.table import Opcode
 
 Elements = Mapping[str, NDArray[Any]]
-"""By the name of the index, the elements that are read: (..., batch, block_out) int32 of acc, (..., batch, block_in) of
-inp, (..., block_out, block_in) of wgt, integers of 8 bits or more; (..., block_out, 2) int32 of par. The element with
-the lowest bit set in its index is under the name that its operand has for it. By the name of its field, a block of lut:
-(..., 256, block_out) int8, all dimensions in front 1 but that of the samples."""
+"""By the name of the index, the vectors that are read: (..., batch, block_out) int32 of acc, (..., batch, block_in) of
+inp, (..., block_out, block_in) of wgt, integers of 8 bits or more; (..., block_out, 2) int32 of par. The vector whose
+index has its lowest bit set is under the name :attr:`Operand.odd`. By the name of its field, a block of lut: (..., 256,
+block_out) int8, with leading dimensions of 1 except that of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroOpMeaning:
-    """``value`` gives what is written, int32 (..., batch, block_out) or what broadcasts to it.
+    """``value`` computes what is written: int32 (..., batch, block_out), or an array that broadcasts to it.
 
-    ``lanewise``: every lane of it depends on the same lanes only of what is read. Of instructions that read nothing but
-    accumulators, these may lie in any number of dimensions then.
+    ``lanewise``: each lane of the result depends only on the same lane of the operands. For lanewise instructions that
+    read only accumulators, the lanes may have any number of dimensions.
     """
 
     value: Callable[[Any, Elements], NDArray[Any]]
@@ -65,7 +65,7 @@ def _rescale(instruction: Rescale, of: Elements) -> NDArray[Any]:
 
 
 def _parameters(of: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Biases and factors of the lanes, alike for all rows of the batch: (..., 1, block_out)."""
+    """Biases and factors of the lanes, the same for all rows of the batch: (..., 1, block_out)."""
     return of[..., None, :, 0], of[..., None, :, 1]
 
 

@@ -1,4 +1,4 @@
-"""The stream under verification, and the list that its mistakes are put on."""
+"""The stream under verification, with the list of its diagnostics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from lathe.isa.table import Unit
 
 @dataclass
 class VerificationContext:
-    """A stream, the DRAM it runs on, the tokens it starts with, where it lies, and what is wrong with it so far."""
+    """A stream, its DRAM, initial tokens and address, and the findings so far."""
 
     config: HardwareConfig
     instructions: Sequence[Instruction]
@@ -34,12 +34,12 @@ class VerificationContext:
 
     @cached_property
     def refused(self) -> list[tuple[Rule, NDArray[np.bool_]]]:
-        """Each rule by which machines refuse instructions whatever the data, and which of the stream break it, (N,)."""
+        """The rules that are independent of data, each with the instructions of the stream that break it, (N,)."""
         return [(rule, rule.broken_in(self.config, self.columns)) for rule in (*DECODING, *STARTING)]
 
     @cached_property
     def rows(self) -> Rows:
-        """The DRAM rows of all instructions but refused ones; a block that fits no scratchpad may have very many."""
+        """The DRAM rows of all legal instructions; an illegal block may have a huge number of rows."""
         refused = np.zeros(len(self.columns), np.bool_)
         for _, broken in self.refused:
             refused |= broken
@@ -47,16 +47,16 @@ class VerificationContext:
 
     @cached_property
     def order(self) -> Order:
-        """What runs before what."""
+        """The happens-before order."""
         return order_of(self.columns, self.tokens, self.config.timing.command_queue_depth)
 
     def describe(self, index: int) -> str:
-        """An instruction as messages name it."""
+        """An instruction, for messages."""
         instruction = self.instructions[index]
         return f"instruction {index} in {unit_of(instruction).name.lower()} ({instruction_text(instruction)})"
 
     def report_missing(self, kind: FindingKind, what: str, contract: str, cell: str, code: FaultCode) -> None:
-        """Put a mistake of the stream as a whole on the list, one that no instruction is to blame for."""
+        """Add a finding about the stream as a whole, without an instruction at fault."""
         end = len(self.instructions)
         self.findings.append(Finding(kind, end, "", Unit.COMPUTE, what, cell, contract, code=code))
 
@@ -72,7 +72,7 @@ class VerificationContext:
         other: int | None = None,
         code: FaultCode | None = None,
     ) -> None:
-        """Put a mistake on the list."""
+        """Add a finding about an instruction."""
         instruction = self.instructions[index]
         self.findings.append(
             Finding(

@@ -1,4 +1,4 @@
-"""The static verifier: finds, without running a program, what a machine would not carry out or would do by chance."""
+"""Static verifier of programs and streams: finds faults, races and undefined reads without running them."""
 
 from collections.abc import Sequence
 
@@ -26,15 +26,14 @@ from lathe.isa.verification_context import VerificationContext
 
 
 def verify(program: Program) -> list[Finding]:
-    """What is wrong with a program, by instruction; an empty list when nothing is.
+    """The mistakes in a program, by instruction; an empty list when there are none.
 
-    Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries,
-    reads of outputs and temporaries that nothing has stored, and whose bytes get into values of outputs, and launches
-    that do not leave the tokens they began with.
-    Raises :class:`ProgramError` for what is no program.
+    Besides what :func:`verify_stream` finds: reads outside every segment, stores outside outputs and temporaries, reads
+    of outputs and temporaries that nothing has stored and whose bytes reach values of outputs, and launches that do not
+    restore their initial token counts. Raises :class:`ProgramError` unless ``program`` is a Program.
     """
     if not isinstance(program, Program):
-        raise ProgramError(f"The program to verify must be a Program, not {shown(program)}. It is what build returns.")
+        raise ProgramError(f"The program to verify must be a Program, not {shown(program)}. build returns one.")
     subject = VerificationContext(
         program.config, program.instructions, program.columns, ProgramMap(program), program.tokens_in, program.insn_addr
     )
@@ -47,7 +46,7 @@ def verify(program: Program) -> list[Finding]:
 
 
 def check(program: Program) -> None:
-    """Raise :class:`VerificationError` with all findings when there are any."""
+    """Raise :class:`VerificationError` with all findings if there are any."""
     findings = verify(program)
     if findings:
         raise VerificationError("The program", findings)
@@ -62,19 +61,17 @@ def verify_stream(
     insn_addr: int | None = None,
     encoded: NDArray[np.uint8] | None = None,
 ) -> list[Finding]:
-    """What is wrong with a raw stream that runs on a memory image, of which nothing but the content is known.
+    """The mistakes in a raw stream that runs on a memory image, of which only the content is known.
 
-    ``tokens`` are the counts of the four queues before, ``tokens_after`` what they must be after (None: anything, for
-    launches may leave tokens to each other). ``insn_addr`` is the byte address of the stream: its bytes stand there in
-    ``memory``, whatever the image says, and no STORE may touch them (None: it lies where nothing else does).
-    ``encoded`` is the stream as it was before it was decoded, (N, 16) uint8: bits that no field of the machine has are
-    mistakes, too (None: there are no such bits).
+    ``tokens`` are the counts of the four queues before, ``tokens_after`` what they must be after (None: anything, since
+    launches may leave tokens for each other). ``insn_addr`` is the byte address of the stream, whose bytes replace
+    those of ``memory`` there; no STORE may write to them (None: the stream overlaps nothing). ``encoded`` is the stream
+    before decoding, (N, 16) uint8, in which reserved bits that are set are mistakes, too (None: there are none).
 
     Finds scratchpad indices out of range, reads of uninitialised scratchpad, micro-ops that are never loaded,
-    deadlocks, tokens that a counter may not hold, races between units on scratchpads and on DRAM, immediate shift
-    amounts beyond 31, stores into the stream, instructions that no unit carries out, and bits that no field has.
-    Raises :class:`ProgramError` for counts of tokens that a machine does not hold, and for a stream beyond its
-    addresses.
+    deadlocks, tokens beyond the counters' range, races between units on scratchpads and on DRAM, immediate shift
+    amounts beyond 31, stores into the stream, instructions that no unit executes, and reserved bits that are set.
+    Raises :class:`ProgramError` for token counts that a machine cannot hold, and for a stream beyond its address space.
     """
     columns = Columns.of(instructions)
     if insn_addr is not None and (message := unreachable_message(config, insn_addr, len(instructions))) is not None:
@@ -94,7 +91,7 @@ def _verify(
     tokens_after: tuple[int, int, int, int] | None,
     encoded: NDArray[np.uint8] | None = None,
 ) -> list[Finding]:
-    if subject.findings:  # no machine could be given these instructions, so there is nothing to follow
+    if subject.findings:  # these instructions cannot be encoded, so there is nothing else to check
         return sorted(subject.findings, key=lambda finding: finding.instruction)
     if encoded is not None:
         check_unused_bits(subject, encoded)
@@ -105,8 +102,8 @@ def _verify(
 
 
 def _four(name: str, tokens: Sequence[int]) -> tuple[int, int, int, int]:
-    given = np.asarray(tokens)
-    counts = given.tolist() if given.dtype.kind in "iu" and given.shape == (len(TokenQueue),) else []
+    array = np.asarray(tokens)
+    counts = array.tolist() if array.dtype.kind in "iu" and array.shape == (len(TokenQueue),) else []
     if not counts or min(counts) < 0 or max(counts) > MOST_TOKENS:
         raise ProgramError(
             f"{name} of a stream must be four counts from 0 to {MOST_TOKENS}, not {shown(tokens)}. "
@@ -121,11 +118,11 @@ def _check_tokens(subject: VerificationContext, tokens_after: tuple[int, int, in
     for index, queues in order.blocked.values():
         for queue in queues:
             field = _token_field(subject, index, queue, "pop")
-            contract = f"find a token of {queue.arrow}, and waits forever"
+            contract = f"find a token in {queue.arrow}, and waits forever"
             subject.report(FindingKind.DEADLOCK, index, field, queue.arrow, contract, code=FaultCode.DEADLOCK)
     if order.unfetched is not None:
         name, depth = Unit(int(order.unit[order.unfetched])).name.lower(), subject.config.timing.command_queue_depth
-        contract = f"find room in the {name} queue, which holds {depth}, and fetch waits forever"
+        contract = f"find space in the {name} queue of {depth} commands, and fetch waits forever"
         cell = f"{name} queue"
         subject.report(FindingKind.DEADLOCK, order.unfetched, "opcode", cell, contract, code=FaultCode.DEADLOCK)
     if order.blocked:
@@ -134,10 +131,10 @@ def _check_tokens(subject: VerificationContext, tokens_after: tuple[int, int, in
         cell = "the end of the stream"
         if subject.instructions:
             last = len(subject.instructions) - 1
-            contract = "be followed by a FINISH, for the launch does not end without one"
+            contract = "be followed by a FINISH, without which the launch does not end"
             subject.report(FindingKind.DEADLOCK, last, "opcode", cell, contract, code=FaultCode.NO_FINISH)
         else:
-            contract = "be a FINISH at least, for the launch does not end without one"
+            contract = "be at least a FINISH, without which the launch does not end"
             subject.report_missing(FindingKind.DEADLOCK, "the end", contract, cell, FaultCode.NO_FINISH)
         return
     if tokens_after is None:
@@ -156,7 +153,7 @@ def _check_overflows(subject: VerificationContext) -> None:
             index,
             _token_field(subject, index, queue, "push"),
             queue.arrow,
-            f"leave at most {MOST_TOKENS} tokens in {queue.arrow}, however fast the units are",
+            f"leave at most {MOST_TOKENS} tokens in {queue.arrow}, at any speed of the units",
             code=FaultCode.TOKEN_OVERFLOW,
         )
 
@@ -168,7 +165,7 @@ def _token_field(subject: VerificationContext, index: int, queue: TokenQueue, ve
 
 
 def _report_unbalanced(subject: VerificationContext, queue: TokenQueue, surplus: int) -> None:
-    """Name the last instruction that pushes to (or, when tokens are missing, pops from) a queue."""
+    """Report the last instruction that pushes to a queue with surplus tokens, or pops from one that lacks tokens."""
     verb = "push" if surplus > 0 else "pop"
     columns = subject.columns
     users = [
@@ -177,11 +174,11 @@ def _report_unbalanced(subject: VerificationContext, queue: TokenQueue, surplus:
         if named == queue and name.startswith(verb)
         for index in np.flatnonzero((columns.unit == unit) & (columns[name] > 0))
     ]
-    if not users:  # The stream never touches the queue: the caller asked for counts that it cannot give.
+    if not users:  # The stream never uses the queue, so that it cannot produce the requested count.
         users = [(len(subject.instructions) - 1, f"{verb}_prev")]
     index, field = max(users)
     count = abs(surplus)
     tokens = "1 token" if count == 1 else f"{count} tokens"
     state = f"leaves {tokens} too many" if surplus > 0 else f"leaves {tokens} too few"
-    contract = f"be balanced by the other side of {queue.arrow}, for the launch {state}"
+    contract = f"be balanced by the other side of {queue.arrow}: the launch {state}"
     subject.report(FindingKind.UNBALANCED, index, field, queue.arrow, contract, cells=count)

@@ -108,7 +108,7 @@ from lathe.networks.overloads import reference, simulate
 from lathe.networks.program import NetworkProgram
 from lathe.networks.quantize import quantize
 from lathe.networks.run import LayerRow, NetworkResult
-from lathe.reports import notebooks as _notebooks  # noqa: F401 - says how notebooks show all these
+from lathe.reports import notebooks as _notebooks  # noqa: F401 - registers how notebooks display these classes
 from lathe.rtl.derived_widths import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,

@@ -1,4 +1,4 @@
-"""Files that hold either a compiled program or a raw stream: both are .npz archives."""
+"""Loads .npz archives that hold either a compiled program or a raw instruction stream."""
 
 from pathlib import Path
 
@@ -12,22 +12,22 @@ DEFAULT_MACHINE = "vta"
 
 
 class ArchiveError(LatheError):
-    """A file that holds neither a program nor a stream, or a machine that is not the program's."""
+    """A file that holds neither a program nor a stream, or a machine other than the program's."""
 
 
 def load_archive(path: Path, config_name: str | None) -> tuple[Program | RawStream, HardwareConfig]:
-    """The program or stream of a file, and its machine.
+    """Load a program or raw stream from a file, with the machine to run it on.
 
-    A program carries its machine, and `config_name` may only repeat it; for a stream it is the machine, vta when None.
-    Raises :class:`ArchiveError`, ProgramError, StreamError or ConfigError.
+    A program is stored with its machine; `config_name` must name the same one or be None. A stream runs on the machine
+    `config_name`, vta when None. Raises :class:`ArchiveError`, ProgramError, StreamError or ConfigError.
     """
     machine = load_config(config_name) if config_name is not None else None
     try:
         is_program = bool(read_arrays(path, (PROGRAM_KEY,)))
     except UnreadableArchiveError as error:
         raise ArchiveError(
-            f"The file {str(path)!r} must be a program of `lathe compile` or a raw stream, and cannot be read: "
-            f"{error}. Correct the path."
+            f"Cannot load {str(path)!r} as a program or a raw stream: {error}. Name a file that `lathe compile` wrote, "
+            "or the .npz file of a stream."
         ) from None
     if not is_program:
         machine = machine or load_config(DEFAULT_MACHINE)

@@ -1,4 +1,4 @@
-"""``build``: from a schedule to a program, and the proof of it where that is asked for."""
+"""``build``: compiles a schedule to a program, through the autotuner and with validation where requested."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ _AT_LEAST: ContextVar[Check] = ContextVar("check of builds", default=False)
 
 @contextmanager
 def validate_builds(check: Check = True) -> Iterator[None]:
-    """Every ``build`` inside checks what it makes, whatever it is called with: for scripts that others have written."""
+    """Make every ``build`` in the context validate its program, whatever its own ``check`` is: for users' scripts."""
     before = _AT_LEAST.set(check)
     try:
         yield
@@ -41,27 +41,27 @@ def validate_builds(check: Check = True) -> Iterator[None]:
 BuildHook: TypeAlias = Callable[
     [Schedule | Tensor | Sequence[Tensor], HardwareConfig, Mapping[str, int] | None], object
 ]
-"""What is called with program, machine and parameters of a build, before anything is compiled."""
+"""Called with the program, machine and parameters of a build before anything is compiled."""
 
-_WATCHERS: ContextVar[tuple[BuildHook, ...]] = ContextVar("who watches builds", default=())
+_HOOKS: ContextVar[tuple[BuildHook, ...]] = ContextVar("build hooks", default=())
 
 
 @contextmanager
-def on_build(watcher: BuildHook) -> Iterator[None]:
-    """Tell of every ``build`` inside: for scripts that others have written."""
-    before = _WATCHERS.set((*_WATCHERS.get(), watcher))
+def on_build(hook: BuildHook) -> Iterator[None]:
+    """Call a hook before every ``build`` in the context: for users' scripts."""
+    before = _HOOKS.set((*_HOOKS.get(), hook))
     try:
         yield
     finally:
-        _WATCHERS.reset(before)
+        _HOOKS.reset(before)
 
 
-_COLLECTORS: ContextVar[tuple[Callable[[Compiled], object], ...]] = ContextVar("who gets what is built", default=())
+_COLLECTORS: ContextVar[tuple[Callable[[Compiled], object], ...]] = ContextVar("collectors of builds", default=())
 
 
 @contextmanager
 def capture_builds(collector: Callable[[Compiled], object]) -> Iterator[None]:
-    """Give what every ``build`` inside makes, and where its instructions come from; no cache is asked meanwhile."""
+    """Pass the result of every ``build`` in the context, with its provenance, to ``collector``; bypasses the cache."""
     before = _COLLECTORS.set((*_COLLECTORS.get(), collector))
     try:
         yield
@@ -70,8 +70,8 @@ def capture_builds(collector: Callable[[Compiled], object]) -> Iterator[None]:
 
 
 def are_builds_looked_at() -> bool:
-    """Whether somebody watches, collects or checks every build, so that none may be left out."""
-    return bool(_WATCHERS.get() or _COLLECTORS.get() or _AT_LEAST.get())
+    """Whether a hook, a collector or a check applies to every build, so that no build may be skipped."""
+    return bool(_HOOKS.get() or _COLLECTORS.get() or _AT_LEAST.get())
 
 
 @within_memory("a program's build")
@@ -88,33 +88,32 @@ def build(
 ) -> Program:
     """Compile a schedule, or a tensor program with the default schedule, for a machine.
 
-    ``tensors`` are the program's inputs and outputs, in any order. ``constants`` gives arrays, by name, for inputs that
-    become part of the program instead. ``parameters`` gives numbers, by name, for the parameters of the program;
-    commands of the schedule are carried out again with them, and checked.
+    ``tensors``: the program's inputs and outputs, in any order. ``constants``: arrays, by name, of inputs that become
+    part of the program. ``parameters``: values, by name, of the program's parameters; the primitives of the schedule
+    are replayed with them, and checked.
 
-    ``check=True`` validates the instructions: that they make each element of each stage from the right operands
-    (docs/translation-validation.md), that the verifier finds nothing, and that the outputs equal NumPy's on inputs
-    of three kinds. ``check="passes"`` compares the loop nest with NumPy after each pass of the compiler besides, to
-    say which one is wrong.
+    ``check=True`` validates the program: its instructions compute each scalar element of each stage from the right
+    operands (docs/translation-validation.md), the verifier reports nothing, and the outputs equal NumPy's on inputs of
+    three kinds. ``check="passes"`` also compares the loop nest with NumPy after each pass, to name a wrong pass.
 
-    What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
-    schedule given is not changed. With a ``budget`` of 2 or more, the simulator decides between so many candidates
-    (``autoschedule``), and schedule and program are kept in ``cache`` (True: the user's; False: not), by the content of
-    all that they depend on, unless the schedule has been begun by hand; the program is not where rules of the user's
-    are there.
+    The compiler decides what a schedule leaves open (caches, scopes, tiles, pragmas of stages that no primitive has
+    scheduled); the given schedule is not changed. With a ``budget`` of 2 or more, ``autoschedule`` simulates that many
+    candidates; schedule and program are then stored in ``cache`` (True: the user's cache; False: none) under a hash of
+    all that they depend on. Results for a user's Schedule are not cached, nor are programs while user-defined
+    rules are registered.
 
-    Raises BuildError for a wrong list of tensors or a budget that is no number of candidates, CapacityError for tiles
-    that do not fit, EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
+    Raises BuildError for a wrong list of tensors or an invalid budget, CapacityError for tiles that do not fit,
+    EmitError for chunks that map to no instruction, ValidationError for what ``check`` finds.
     """
     if not isinstance(check, bool) and not (isinstance(check, str) and check == "passes"):
         message = f"check of build must be True, False or 'passes', not {shown(check)}."
         raise BuildError(message, kind="argument")
     check = check or _AT_LEAST.get()
     candidates = checked_budget(budget, "build")
-    _tell(program, config, parameters)
+    _call_hooks(program, config, parameters)
     if candidates != 1:
-        return _searched(program, tensors, config, constants, parameters, candidates, cache, check)
-    return _built(program, tensors, config, constants, parameters, check).program
+        return _build_autotuned(program, tensors, config, constants, parameters, candidates, cache, check)
+    return _compile(program, tensors, config, constants, parameters, check).program
 
 
 @within_memory("a program's build")
@@ -124,23 +123,23 @@ def build_with_stages(
     config: HardwareConfig,
     constants: Mapping[str, NDArray[Any]],
 ) -> tuple[Program, list[str]]:
-    """What ``build`` returns, and for each instruction the name of the stage that it is for; "" for none."""
-    _tell(program, config, None)
-    made = _built(program, tensors, config, constants, None, _AT_LEAST.get())
-    return made.program, [origin.stage for origin in made.origins]
+    """What ``build`` returns, and for each instruction the name of the stage that it implements; "" for none."""
+    _call_hooks(program, config, None)
+    compiled = _compile(program, tensors, config, constants, None, _AT_LEAST.get())
+    return compiled.program, [origin.stage for origin in compiled.origins]
 
 
-def _tell(
+def _call_hooks(
     program: Schedule | Tensor | Sequence[Tensor], config: HardwareConfig, parameters: Mapping[str, int] | None
 ) -> None:
-    """Tell whoever watches of a build that begins."""
+    """Call the build hooks."""
     if isinstance(config, HardwareConfig):
-        for watcher in _WATCHERS.get():
-            watcher(program, config, parameters)
+        for hook in _HOOKS.get():
+            hook(program, config, parameters)
 
 
 @wait_for_lock_once()
-def _searched(
+def _build_autotuned(
     program: Schedule | Tensor | Sequence[Tensor],
     tensors: Sequence[Tensor],
     config: HardwareConfig,
@@ -150,30 +149,30 @@ def _searched(
     cache: ScheduleCache | bool,
     check: Check,
 ) -> Program:
-    """The program of the quickest candidate, from the cache where it has been built before and need not be checked."""
+    """The program of the fastest candidate; read from the cache if it is there and need not be validated."""
     check_machine(config, "build")
     program, tensors = bound_arguments(program, tensors, parameters, "build")
-    kept = cache_for(program, cache, "build")
-    if kept is not None and any(map(is_own, RULES)):
-        kept = None  # the key does not know what the user's rules do
+    used_cache = cache_for(program, cache, "build")
+    if used_cache is not None and any(map(is_own, RULES)):
+        used_cache = None  # the key does not cover what user-defined rules do
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
     given = checked_constants(schedule, {} if constants is None else constants)
-    key = "" if kept is None else program_key(schedule.program, config, budget, given)
-    if kept is not None and not check and not _COLLECTORS.get():
-        before = read_program(kept, key)
-        if before is not None:
-            return before
-    found = autoschedule(program, config, budget=budget, cache=cache)
-    made = build_or_retune(
-        found, config, budget, kept, lambda each: _built(each, tensors, config, given, None, check).program
+    key = "" if used_cache is None else program_key(schedule.program, config, budget, given)
+    if used_cache is not None and not check and not _COLLECTORS.get():
+        cached = read_program(used_cache, key)
+        if cached is not None:
+            return cached
+    tuned = autoschedule(program, config, budget=budget, cache=cache)
+    built = build_or_retune(
+        tuned, config, budget, used_cache, lambda each: _compile(each, tensors, config, given, None, check).program
     )
-    if kept is not None:
-        write_program(kept, key, made)
-    return made
+    if used_cache is not None:
+        write_program(used_cache, key, built)
+    return built
 
 
-def _built(
+def _compile(
     program: Schedule | Tensor | Sequence[Tensor],
     tensors: Sequence[Tensor],
     config: HardwareConfig,
@@ -181,12 +180,12 @@ def _built(
     parameters: Mapping[str, int] | None,
     check: Check,
 ) -> Compiled:
-    """A program compiled, and validated where that is asked for."""
-    made = build_compiled(
+    """Compile a program, and validate it where ``check`` requests that."""
+    compiled = build_compiled(
         program, tensors, config, constants=constants, parameters=parameters, check_passes=check == "passes"
     )
     if check:
-        validate(made, made.schedule.program)
+        validate(compiled, compiled.schedule.program)
     for collector in _COLLECTORS.get():
-        collector(made)
-    return made
+        collector(compiled)
+    return compiled

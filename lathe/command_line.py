@@ -1,4 +1,4 @@
-"""The `lathe` command: gathers the subcommands and turns users' mistakes into one paragraph and exit status 2."""
+"""The `lathe` command: registers the subcommands, and reports a user's error as one paragraph with exit status 2."""
 
 import atexit
 import errno
@@ -28,7 +28,7 @@ from lathe.isa import MachineFault
 
 USER_ERROR = 2
 
-# At its end Python looks through all objects for circles, which takes longer than all else that Ctrl-C has to end.
+# Python's final garbage collection for reference cycles takes longer than all else that Ctrl-C has to end.
 atexit.register(gc.freeze)
 
 
@@ -36,11 +36,11 @@ class ErrorReportingGroup(click.Group):
     """A group of commands that prints a LatheError as a paragraph on standard error, without its traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """In the order in which they were added, which is the order of their use."""
+        """The subcommands in the order in which they were added, which is the order of typical use."""
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; `--debug` lets errors through."""
+        """Run the subcommand; with `--debug` errors propagate."""
         try:
             return super().invoke(ctx)
         except LatheError as error:
@@ -48,29 +48,27 @@ class ErrorReportingGroup(click.Group):
                 raise
             notes = [*getattr(error, "__notes__", [])]
             if isinstance(error, MachineFault):
-                notes.append(_of_fault(error))
+                notes.append(_describe_fault(error))
             if error.kind == "limit":
-                notes.append("(This is a limit of Lathe, neither of the machine nor of the program.)")
+                notes.append("(Lathe does not support this; neither the machine nor the program forbids it.)")
             click.echo(" ".join([f"Error: {error}", *notes]), err=True)
             ctx.exit(USER_ERROR)
         except OSError as error:
             if error.errno != errno.ENOSPC or error.filename is not None or ctx.params["debug"]:
                 raise
-            # What cannot be written to a file is told where it is written, with the file's name.
-            click.echo(
-                "Error: Standard output must have room for all that is printed, and has none. Make room.", err=True
-            )
-            _leave_unwritten()
+            # Failed writes to files are reported where they happen, with the file's name.
+            click.echo("Error: Cannot write to standard output: no space left on device. Free some space.", err=True)
+            _discard_output()
             ctx.exit(USER_ERROR)
 
 
-def _leave_unwritten() -> None:
-    """What standard output had no room for is not tried again at the end, where Python would tell of it once more."""
+def _discard_output() -> None:
+    """Discard unwritten output: Python would try to flush it at exit, and report the same error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _of_fault(fault: MachineFault) -> str:
-    """What the status register and the cycle counter say of a fault."""
+def _describe_fault(fault: MachineFault) -> str:
+    """A fault's code, with the cycle and instruction where they are known."""
     when = "" if fault.cycle is None else f", in cycle {fault.cycle}"
     which = "" if fault.instruction is None else f", instruction {fault.instruction}"
     return f"(Fault {fault.code.value}, {fault.code.name}{when}{which}.)"
@@ -82,12 +80,12 @@ def _of_fault(fault: MachineFault) -> str:
 @click.version_option(package_name="lathe-npu", prog_name="lathe")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
-    """Compile tensor programs to a configurable NPU, simulate every cycle and check every bit.
+    """Compile tensor programs for a configurable NPU, simulate every cycle and check every bit.
 
     Without a script, `lathe run` compiles and simulates the digits network that comes with Lathe.
 
-    Exit status: 0 when all went well, 1 when a check failed (outputs that differ, findings of `verify`), 2 when the
-    command line or a file it names is wrong. A command that fails writes no file.
+    Exit status: 0 on success, 1 when a check fails (outputs that differ, findings of `verify`), 2 when the command line
+    or a file it names is wrong. A command that fails writes no file.
     """
 
 

@@ -1,7 +1,7 @@
-"""One program on several engines, compared in every bit and every cycle.
+"""Cosimulation: runs one program on several engines, and compares every bit and every cycle.
 
-The simulator predicts what the RTL does; this is where the prediction is checked, instruction by instruction. The idea
-of one trace from both sides, compared entry by entry, is OpenTitan's for its OTBN.
+This checks the simulator's prediction against the RTL, instruction by instruction. Comparing traces of both sides entry
+by entry follows the cosimulation of OpenTitan's OTBN.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,14 @@ Ran = TypeVar("Ran", Result, ReplayResult)
 
 
 class CosimulationError(LatheError):
-    """Two engines differ, and the message shows the first difference from both sides; or there are no two engines."""
+    """Engines differ (the message gives each engine's first differing value), or fewer than two engines are named."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cosimulation(Generic[Ran]):
-    """What several engines made of one launch. ``differences`` is empty when they agree in everything.
+    """The results of one launch on several engines, by engine name, without those that stopped with a fault.
 
-    ``results`` by engine, of those that carried the launch out; ``differences`` in sentences, the first event that
-    diverges before the sums that follow from it.
+    ``differences`` are sentences, empty if the engines agree: the first trace event that differs comes before totals.
     """
 
     results: Mapping[str, Ran]
@@ -52,7 +51,7 @@ class Cosimulation(Generic[Ran]):
 
     @property
     def first(self) -> Ran:
-        """The result of the first engine, which is that of all if they agree."""
+        """The result of the first engine."""
         return next(iter(self.results.values()))
 
     @property
@@ -67,13 +66,13 @@ class Cosimulation(Generic[Ran]):
 
     @property
     def agree(self) -> bool:
-        """Whether the engines agree in everything."""
+        """Whether the results are equal in everything compared."""
         return not self.differences
 
     def check(self) -> "Cosimulation[Ran]":
-        """Itself, if there is no difference. Raises :class:`CosimulationError` with all there are."""
+        """This object, if there is no difference. Raises :class:`CosimulationError` that lists all differences."""
         if self.differences:
-            raise CosimulationError("The engines must agree, and do not. " + " ".join(self.differences))
+            raise CosimulationError("The engines differ. " + " ".join(self.differences))
         return self
 
 
@@ -88,13 +87,13 @@ def cosimulate(
 ) -> Cosimulation[Result]:
     """Run a program on several engines, and compare outputs, memory, tokens, counters, and the trace of every unit.
 
-    `engines` are two or more names of "sim", "pysim" and "verilator"; each is compared with the first. `wave` is a file
-    for the waveform of the last one. The memory answers the beat or burst of `bus_error` with an error. The others as
-    of ``simulate``. If some engines stop with a fault and others do not, that is a difference.
+    `engines`: two or more of "sim", "pysim" and "verilator"; each is compared with the first. `wave`: a file for the
+    last one's waveform. `bus_error`: the beat or burst that the memory answers with an error. The other arguments are
+    those of ``simulate``. A fault in some engines only is a difference.
 
-    Raises :class:`CosimulationError` for less than two engines, and for faults of all engines that differ in code,
-    cycle or instruction; EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault for a
-    program that no engine carries out, all with the same fault, RtlError for a machine that cannot be built.
+    Raises :class:`CosimulationError` for fewer than two engines, and if all engines stop with faults that differ in
+    code, cycle or instruction; EngineError for an unknown engine, InputError for inputs that do not fit, MachineFault
+    if all engines stop with the same fault, RtlError for a machine that cannot be built.
     """
     check_program(program, inputs)
     before = memory_of(program, {} if inputs is None else inputs)
@@ -113,9 +112,9 @@ def cosimulate(
     left, *others = results
     for right in others:
         first, other = results[left], results[right]
-        told = output_differences(left, first.outputs, right, other.outputs)
-        told += memory_differences(left, ran[left], right, ran[right])
-        differences += time_differences(left, first, right, other) + told
+        in_data = output_differences(left, first.outputs, right, other.outputs)
+        in_data += memory_differences(left, ran[left], right, ran[right])
+        differences += time_differences(left, first, right, other) + in_data
     return Cosimulation(results, tuple(differences))
 
 
@@ -128,9 +127,9 @@ def cosimulate_stream(
     bus_error: BusError | None = None,
     memory_end: int | None = None,
 ) -> Cosimulation[ReplayResult]:
-    """Run a raw stream, as ``replay`` takes it, on several engines, and compare as :func:`cosimulate` does.
+    """Run a raw stream, in the form of ``replay``, on several engines, and compare as :func:`cosimulate` does.
 
-    Raises what ``replay`` raises, and :class:`CosimulationError` for less than two engines.
+    Raises what ``replay`` raises, and :class:`CosimulationError` as :func:`cosimulate` does.
     """
     ran, differences = _run(config, stream, engines, wave, bus_error, memory_end)
     left, *others = ran
@@ -148,7 +147,7 @@ def _run(
     bus_error: BusError | None,
     memory_end: int | None,
 ) -> tuple[dict[str, ReplayResult], list[str]]:
-    """Results by engine, and who stops with a fault. Raises the first engine's MachineFault if all stop with it."""
+    """Results by engine, and a sentence for each engine that faults. Raises MachineFault if all fault alike."""
     if isinstance(engines, str) or not isinstance(engines, Sequence):
         raise CosimulationError(
             f"The engines of a cosimulation must be a list of their names, not {shown(engines)}. Leave them out for "
@@ -173,16 +172,16 @@ def _run(
             faults[name] = fault
     if not ran:
         first, *others = faults.items()
-        found = [told for other in others for told in fault_differences(*first, *other)]
-        if found:
-            raise CosimulationError("The engines must agree, and do not. " + " ".join(found))
+        differing = [sentence for other in others for sentence in fault_differences(*first, *other)]
+        if differing:
+            raise CosimulationError("The engines differ. " + " ".join(differing))
         raise first[1]
     fine = " and ".join(f"in {name} after {result.cycles} cycles" for name, result in ran.items())
-    return ran, [f"The launch ends {fine}, and not in {name}: {fault}" for name, fault in faults.items()]
+    return ran, [f"The launch ends {fine}, but faults in {name}: {fault}" for name, fault in faults.items()]
 
 
 def _of_program(program: Program, result: ReplayResult) -> Result:
-    """What the launch of a program's stream is as the result of the program."""
+    """The Result of a program from the ReplayResult of its stream."""
     memory = FlatMemory(program.memory_end)
     for address, page in zip(result.page_addrs.tolist(), result.pages, strict=True):
         if address < len(memory.content):

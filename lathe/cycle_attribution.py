@@ -1,4 +1,4 @@
-"""Where the cycles of a launch went: by label, which mostly is a layer, and by what each unit did for it."""
+"""Attributes the cycles of a launch to labels (mostly layers), and for each label to the activities of each unit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ UNITS = ("load", "compute", "store")
 
 @dataclass(frozen=True)
 class LabelCycles:
-    """What one label cost, in cycles unless said otherwise.
+    """The cycles that are attributed to one label, and its number of instructions.
 
-    `busy` has an entry for each activity: "load", "gemm", "alu" and "transfer" (the LOADs of compute: micro-ops and
-    accumulators) and "store". `waiting` says for each unit how many cycles it waited on behalf of the label's
-    instructions: for an instruction, a token, or the memory. The busy cycles of a unit's activities and its waiting,
-    over all labels, are the cycles up to the unit's last instruction. `reasons` takes the waiting apart, for each unit
-    and cause of docs/timing-model.md: before an instruction by what it waited for last, within it for the memory.
+    `busy` by activity: "load", "gemm", "alu", "transfer" (compute's LOADs of micro-ops and accumulators) and "store".
+    `waiting` by unit: cycles in which the label's instructions waited for dispatch, a token, or the memory. A unit's
+    busy and waiting cycles, summed over all labels, are the cycles up to the end of its last instruction. `reasons`
+    splits the waiting by unit and stall cause (docs/timing-model.md): a stall before an instruction counts for the
+    cause that ended last, a stall within it for the memory.
     """
 
     label: str
@@ -38,7 +38,7 @@ class LabelCycles:
 
 
 def activity_of(instruction: Instruction, unit: str) -> str:
-    """What an instruction of `unit` does."""
+    """The activity that an instruction of `unit` counts for."""
     if unit != "compute":
         return unit
     if isinstance(instruction, Gemm):
@@ -52,42 +52,39 @@ ACTIVITIES = ("load", "gemm", "alu", "transfer", "store")
 def recorded_trace(result: Result) -> Trace:
     """The trace of a result. Raises TraceError when none was recorded."""
     if result.trace is None:
-        raise TraceError("The trace of this result must have been recorded, and was not. Simulate with trace=True.")
+        raise TraceError("Cannot read the trace of this result: none was recorded. Simulate with trace=True.")
     return result.trace
 
 
 def busy_cycles(result: Result, unit: str) -> NDArray[np.int64]:
-    """The busy cycles of each entry of one unit's trace; docs/timing-model.md defines them.
+    """The busy cycles of each entry of one unit's trace, as docs/timing-model.md defines them.
 
-    Load starts an instruction while the one before it still streams, but handles their data one after the other, each
-    up to `write_latency` cycles before its end. Compute and store are busy with one instruction until the next one
-    starts, but for the cycles in which they waited; what the last took is what is left of the unit's busy cycles.
+    Load starts an instruction while the previous one still streams, but handles their data in sequence; the data of
+    each is complete `write_latency` cycles before its end. Compute and store are busy with an instruction until the
+    next one starts, except in the cycles in which they wait; the last one gets the rest of the unit's busy cycles.
     """
-    part = recorded_trace(result).of_unit(unit)
-    if not len(part):
+    entries = recorded_trace(result).of_unit(unit)
+    if not len(entries):
         return np.zeros(0, np.int64)
     if unit == "load":
-        boundary = part.end - result.program.config.timing.write_latency
+        boundary = entries.end - result.program.config.timing.write_latency
         before = np.concatenate(([0], boundary[:-1]))
-        return boundary - np.maximum(part.start, before) - part.waited
-    busy = np.empty(len(part), np.int64)
-    busy[:-1] = np.diff(part.start) - part.stalled[1:] - part.waited[:-1]
+        return boundary - np.maximum(entries.start, before) - entries.waited
+    busy = np.empty(len(entries), np.int64)
+    busy[:-1] = np.diff(entries.start) - entries.stalled[1:] - entries.waited[:-1]
     busy[-1] = result.counters.units[unit].busy - busy[:-1].sum()
     return busy
 
 
 def cycles_by_label(result: Result) -> list[LabelCycles]:
-    """The cycles of a launch for each label of its program, in the order of the program's labels.
-
-    The result must have a trace; raises TraceError otherwise.
-    """
+    """The cycles of a launch for each label of its program, in label order. Raises TraceError without a trace."""
     if not isinstance(result, Result):
         raise TraceError(f"The result of cycles_by_label must be what simulate returned, not {shown(result)}.")
     return cycles_by_group(result, result.program.labels, result.program.label_of)
 
 
 def cycles_by_group(result: Result, names: Sequence[str], group_of: NDArray[np.integer[Any]]) -> list[LabelCycles]:
-    """The same for other groups of instructions than labels; ``group_of`` has each instruction's place in ``names``."""
+    """``cycles_by_label`` for any groups of instructions; ``group_of`` has each instruction's index in ``names``."""
     program = result.program
     trace = recorded_trace(result)
     count = len(names)
@@ -95,16 +92,17 @@ def cycles_by_group(result: Result, names: Sequence[str], group_of: NDArray[np.i
     waiting = {unit: np.zeros(count, np.int64) for unit in UNITS}
     reasons = {unit: np.zeros((count, len(StallCause)), np.int64) for unit in UNITS}
     for unit in UNITS:
-        part = trace.of_unit(unit)
-        groups = group_of[part.instruction]
+        entries = trace.of_unit(unit)
+        groups = group_of[entries.instruction]
         cycles = busy_cycles(result, unit)
-        activities = np.array([activity_of(program.instructions[index], unit) for index in part.instruction.tolist()])
+        executed = entries.instruction.tolist()
+        activities = np.array([activity_of(program.instructions[index], unit) for index in executed])
         for activity in set(activities.tolist()):
             chosen = activities == activity
             np.add.at(busy[activity], groups[chosen], cycles[chosen])
-        np.add.at(waiting[unit], groups, part.stalled + part.waited)
-        np.add.at(reasons[unit], (groups, part.cause), part.stalled)
-        np.add.at(reasons[unit][:, StallCause.MEMORY], groups, part.waited)
+        np.add.at(waiting[unit], groups, entries.stalled + entries.waited)
+        np.add.at(reasons[unit], (groups, entries.cause), entries.stalled)
+        np.add.at(reasons[unit][:, StallCause.MEMORY], groups, entries.waited)
     instructions = np.bincount(group_of, minlength=count)
     return [
         LabelCycles(
@@ -119,20 +117,20 @@ def cycles_by_group(result: Result, names: Sequence[str], group_of: NDArray[np.i
 
 
 def divided_cycles(result: Result, group_of: NDArray[np.integer[Any]], groups: int) -> NDArray[np.int64]:
-    """The cycles of a launch divided among groups of instructions, (groups,): they add up to the launch's.
+    """The cycles of a launch divided among groups of instructions, (groups,); their sum is the launch's cycles.
 
-    The compute unit's time is divided: an instruction has it from when the one before has done its work until it has
-    done its own, what it waits for included. What stores take at the end belongs to the last.
+    The compute unit's time line is divided: an instruction's share lasts from the end of its predecessor's work to the
+    end of its own, stalls included. The final stores count for the last instruction.
     """
-    part = recorded_trace(result).of_unit("compute")
-    begins = part.start - part.stalled
+    entries = recorded_trace(result).of_unit("compute")
+    begins = entries.start - entries.stalled
     if len(begins):
         begins[0] = 0
     taken = np.diff(np.append(begins, result.cycles))
-    return np.bincount(group_of[part.instruction], taken, groups).astype(np.int64)
+    return np.bincount(group_of[entries.instruction], taken, groups).astype(np.int64)
 
 
 def _named(cycles: NDArray[np.int64]) -> dict[str, int]:
-    """Cycles by cause, the most first."""
+    """Cycles by cause, largest first."""
     found = {str(StallCause(cause)): int(cycles[cause]) for cause in np.flatnonzero(cycles).tolist()}
     return dict(sorted(found.items(), key=lambda each: -each[1]))

@@ -1,7 +1,7 @@
-"""What runs programs and raw streams: the engines by name.
+"""The engines that run programs and raw streams, by name.
 
-Every engine takes the arguments of the cycle model and gives results of the same types, so that outputs, cycles,
-counters and traces of two engines can be compared as they are.
+All engines take the same arguments and return the same types as the cycle model, so that outputs, cycles, counters and
+traces of two engines can be compared directly.
 """
 
 import difflib
@@ -32,10 +32,10 @@ class EngineError(LatheError):
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine runs a compiled program, and how it runs a raw stream.
+    """The functions that run a compiled program and a raw stream on an engine.
 
-    ``waves`` are the suffixes of the waveforms it writes. ``prepare`` makes what it needs for a machine, and for a
-    waveform with the given suffix, so that the first run does not have to.
+    ``waves``: suffixes of the waveforms it can write. ``prepare`` builds what it needs for a machine, and for
+    waveforms of a suffix, ahead of the first run.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Engine:
 
 
 def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
-    """An engine that runs the RTL; Amaranth is imported when it is first used."""
+    """An engine that runs the RTL; Amaranth is imported on first use."""
 
     def simulate_rtl(*arguments: Any, **options: Any) -> Result:
         return simulate_with(runner_named(name))(*arguments, **options)
@@ -60,7 +60,7 @@ def _on_rtl(name: str, what: str, waves: tuple[str, ...]) -> Engine:
     return Engine(what, simulate_rtl, replay_rtl, waves, prepare_rtl)
 
 
-# The engine that needs nothing but Lathe's own dependencies, and what others are compared with.
+# The engine that needs no optional dependencies, and the reference that others are compared with.
 CYCLE_MODEL = "sim"
 
 ENGINES: Mapping[str, Engine] = {
@@ -83,18 +83,17 @@ def simulate(
 ) -> Result:
     """Run a program on `engine`: arrays in, arrays and cycles out.
 
-    `inputs` holds an array for each of the program's inputs, by name, in its logical shape and dtype. With
-    `timing_only` they are not needed, nothing is computed, and the result has cycles, counters and trace but no
-    outputs. `tokens` are the four counts before the launch (load→compute, compute→load, compute→store,
-    store→compute), the program's own unless given. `wave` is a file for the waveform of the RTL:
-    .vcd, or with "verilator" also .fst.
+    `inputs`: an array for each of the program's inputs, by name, in its logical shape and dtype. With `timing_only`
+    they are not needed: no data is computed, and the result has cycles, counters and trace but no outputs. `tokens`:
+    the four counts before the launch (load→compute, compute→load, compute→store, store→compute), by default the
+    program's own. `wave`: a file for the waveform of the RTL: .vcd, or with "verilator" also .fst.
 
-    Engines: "sim", the cycle model; "pysim", the RTL in Python; "verilator", the RTL as compiled C++,
-    which needs the extra `rtl` and a C++ compiler and builds a machine when it is first used.
+    Engines: "sim", the cycle model; "pysim", the RTL in Python; "verilator", the RTL as compiled C++, which requires
+    the extra `rtl` and a C++ compiler and builds a machine on its first use.
 
-    Raises :class:`EngineError` for an unknown engine or a waveform that it does not write, FileError for a waveform
-    that cannot be written, InputError for inputs that do not fit, MachineFault for a program that the machine does not
-    carry out, and RtlError for a machine that cannot be built, or not here.
+    Raises :class:`EngineError` for an unknown engine or a waveform format that it does not have, FileError for a
+    waveform that cannot be written, InputError for inputs that do not fit, MachineFault if the program faults, and
+    RtlError for a machine that cannot be built, or cannot be built on this computer.
     """
     chosen, options = engine_named(engine), {"timing_only": timing_only, "trace": trace, "tokens": tokens}
     check_program(program, inputs)
@@ -118,11 +117,11 @@ def replay(
     """Run a raw instruction stream on a raw memory image: an ``.npz`` file or a mapping with the same keys.
 
     The keys are insns (N, 16) uint8, insn_addr, page_addrs (P,), pages (P, 4096) uint8 and tokens (4,). `wave` as in
-    :func:`simulate`. The memory answers the beat or burst of `bus_error` with an error, and all that begins at byte
-    `memory_end` or beyond: a way to see what a machine does then.
+    :func:`simulate`. To test a machine's error handling, the memory answers with an error the beat or burst of
+    `bus_error`, and those that begin at byte `memory_end` or above.
 
-    Raises :class:`EngineError`, ConfigError for what is no machine, FileError, StreamError for a stream of another
-    form, MachineFault and RtlError.
+    Raises :class:`EngineError`, ConfigError for an invalid `config`, FileError, StreamError for an invalid stream,
+    MachineFault and RtlError.
     """
     chosen = engine_named(engine)
     check_machine(config, "replay")
@@ -136,7 +135,7 @@ def replay(
 
 
 def check_program(program: Program, inputs: Mapping[str, ArrayLike] | None) -> None:
-    """Raise InputError unless `program` is one and `inputs` are arrays by their names."""
+    """Raise InputError unless `program` is a Program and `inputs` maps names to arrays."""
     if not isinstance(program, Program):
         raise InputError(f"The program to simulate must be a Program, not {shown(program)}. It is what build returns.")
     if inputs is not None and not isinstance(inputs, Mapping):
@@ -144,14 +143,14 @@ def check_program(program: Program, inputs: Mapping[str, ArrayLike] | None) -> N
 
 
 def check_switches(**switches: object) -> None:
-    """Raise InputError unless these arguments are truth values."""
+    """Raise InputError unless these arguments are Booleans."""
     for name, value in switches.items():
         if not isinstance(value, bool | np.bool_):
             raise InputError(f"{name} of a launch must be True or False, not {shown(value)}.")
 
 
 def check_bus_error(error: object) -> None:
-    """Raise InputError unless an error to inject is one, or None."""
+    """Raise InputError unless an error to inject is a valid BusError, or None."""
     if error is None:
         return
     if not isinstance(error, BusError):
@@ -165,7 +164,7 @@ def check_bus_error(error: object) -> None:
 
 
 def checked_end(memory_end: object) -> int | None:
-    """Where memory ends. Raises InputError for what is no address."""
+    """``memory_end`` as an integer or None. Raises InputError for a value that is no address."""
     end = integer(memory_end)
     if memory_end is not None and (end is None or end < 0):
         raise InputError(f"memory_end of a launch must be a byte address or None, not {shown(memory_end)}.")
@@ -174,23 +173,22 @@ def checked_end(memory_end: object) -> int | None:
 
 def check_wave(engine: str, path: str | PathLike[str]) -> None:
     """Raise :class:`EngineError` or FileError when `engine` cannot write a waveform to `path`."""
-    kinds = engine_named(engine).waves
-    told = repr(str(path)) if isinstance(path, str | PathLike) else shown(path)
-    if not kinds:
+    suffixes = engine_named(engine).waves
+    shown_path = repr(str(path)) if isinstance(path, str | PathLike) else shown(path)
+    if not suffixes:
         able = " or ".join(repr(name) for name, each in ENGINES.items() if each.waves)
         raise EngineError(
-            f"The waveform of engine {engine!r} must be left out, not {told}. The cycle model has no signals; "
-            f"choose engine {able}, or write a trace."
+            f"Cannot write waveform {shown_path} with engine {engine!r}: the cycle model has no signals. Choose engine "
+            f"{able}, or write a trace."
         )
-    if not isinstance(path, str | PathLike) or Path(path).suffix not in kinds:
-        raise EngineError(
-            f"The waveform of engine {engine!r} must be a {' or '.join(kinds)} file, not {told}. Change the suffix."
-        )
+    if not isinstance(path, str | PathLike) or Path(path).suffix not in suffixes:
+        suffix = " or ".join(suffixes)
+        raise EngineError(f"The waveform of engine {engine!r} must be a {suffix} file, not {shown_path}.")
     check_writable(path)
 
 
 def engine_named(name: str, others: Sequence[str] = ()) -> Engine:
-    """The engine of a name. Raises :class:`EngineError`; ``others`` are names that stand for several engines there."""
+    """The engine with this name. Raises :class:`EngineError`; ``others``: further names that the caller accepts."""
     if isinstance(name, str) and name in ENGINES:
         return ENGINES[name]
     known = [*ENGINES, *others]

@@ -13,7 +13,7 @@ from lathe.sim.simulate import form
 
 
 class InputsFileError(LatheError):
-    """A file of inputs that cannot be read, or arguments that say twice where the inputs come from."""
+    """A file of inputs that cannot be read, or arguments that name two sources of inputs."""
 
 
 def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
@@ -22,8 +22,7 @@ def read_inputs(path: Path) -> dict[str, NDArray[Any]]:
         return read_arrays(path)
     except UnreadableArchiveError as error:
         raise InputsFileError(
-            f"The inputs {str(path)!r} must be an .npz file of arrays, and cannot be read: {error}. "
-            "Make it with numpy.savez."
+            f"Cannot read inputs from {str(path)!r}: {error}. Name an .npz file, as numpy.savez writes it."
         ) from None
 
 

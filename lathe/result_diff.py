@@ -1,4 +1,4 @@
-"""What two engines tell differently of one launch, in sentences; none when they agree."""
+"""Differences between two engines' results of one launch, as sentences; an empty list if they agree."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,29 +36,29 @@ def _first_event(left: str, a: Trace, right: str, b: Trace) -> list[str]:
         wrong |= getattr(a, column) != getattr(b, column)
     if not wrong.any():
         return []
-    places = np.flatnonzero(wrong)
-    place = int(places[np.argmin(np.minimum(a.start[places], b.start[places]))])
-    told = [f"Of {len(a)} events {len(places)} differ, first {_place(a, place)}: {_event(a, place)} in {left} and"]
-    if _place(a, place) != _place(b, place):
-        told.append(f"{_place(b, place)}:")
-    return [" ".join([*told, f"{_event(b, place)} in {right}."])]
+    indices = np.flatnonzero(wrong)
+    index = int(indices[np.argmin(np.minimum(a.start[indices], b.start[indices]))])
+    words = [f"{len(indices)} of {len(a)} events differ, first {_subject(a, index)}: {_times(a, index)} in {left} and"]
+    if _subject(a, index) != _subject(b, index):
+        words.append(f"{_subject(b, index)}:")
+    return [" ".join([*words, f"{_times(b, index)} in {right}."])]
 
 
-def _place(trace: Trace, place: int) -> str:
-    unit = UNIT_NAMES[int(trace.unit[place])]
-    return f"instruction {int(trace.instruction[place])} ({trace.assembly(place)}) in {unit}"
+def _subject(trace: Trace, index: int) -> str:
+    unit = UNIT_NAMES[int(trace.unit[index])]
+    return f"instruction {int(trace.instruction[index])} ({trace.assembly(index)}) in {unit}"
 
 
-def _event(trace: Trace, place: int) -> str:
-    cause = StallCause(int(trace.cause[place]))
+def _times(trace: Trace, index: int) -> str:
+    cause = StallCause(int(trace.cause[index]))
     return (
-        f"start {int(trace.start[place])}, end {int(trace.end[place])}, stalled {int(trace.stalled[place])} ({cause}), "
-        f"waited {int(trace.waited[place])}"
+        f"start {int(trace.start[index])}, end {int(trace.end[index])}, stalled {int(trace.stalled[index])} ({cause}), "
+        f"waited {int(trace.waited[index])}"
     )
 
 
 def fault_differences(left: str, a: MachineFault, right: str, b: MachineFault) -> list[str]:
-    """Whether two engines stop for another reason, in another cycle or, where both tell, for another instruction."""
+    """A sentence if two faults differ in code, in cycle or, where both name one, in the instruction."""
     same_instruction = a.instruction is None or b.instruction is None or a.instruction == b.instruction
     if a.code == b.code and a.cycle == b.cycle and same_instruction:
         return []
@@ -73,7 +73,7 @@ def _fault(engine: str, fault: MachineFault) -> str:
 def output_differences(
     left: str, a: Mapping[str, NDArray[Any]], right: str, b: Mapping[str, NDArray[Any]]
 ) -> list[str]:
-    """For each output, how many elements differ, and the first of them."""
+    """For each output that differs: the number of elements that differ, and the first of them."""
     found = []
     for name, here in a.items():
         there = b[name]
@@ -88,16 +88,16 @@ def output_differences(
 
 
 def memory_differences(left: str, a: ReplayResult, right: str, b: ReplayResult) -> list[str]:
-    """How many bytes of the final memory differ, and the first of them."""
+    """The number of bytes that differ in the final memory, and the first of them."""
     blank = np.zeros(PAGE_BYTES, np.uint8)
     pages = [dict(zip(each.page_addrs.tolist(), each.pages, strict=True)) for each in (a, b)]
     count, first = 0, ""
     for address in sorted({*pages[0], *pages[1]}):
         here, there = (each.get(address, blank) for each in pages)
-        places = np.flatnonzero(here != there)
-        count += len(places)
-        if len(places) and not first:
-            at = int(places[0])
+        offsets = np.flatnonzero(here != there)
+        count += len(offsets)
+        if len(offsets) and not first:
+            at = int(offsets[0])
             first = f"{address + at:#x}: {int(here[at])} in {left} and {int(there[at])} in {right}"
     return [f"Memory differs in {count} bytes, first at byte {first}."] if count else []
 

@@ -1,4 +1,4 @@
-"""The RTL as an engine: its outcomes as the results that the simulator gives, so that the two can be compared."""
+"""The RTL as an engine: converts its outcomes to the simulator's result types, so that the two can be compared."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ Runner = Callable[..., list[Outcome]]
 
 
 def runner_named(name: str) -> Runner:
-    """What runs launches for engine "pysim" or "verilator"."""
+    """The function that runs launches for engine "pysim" or "verilator"."""
     if name == "pysim":
         from lathe.rtl.engines import pysim
 
@@ -45,8 +45,8 @@ def runner_named(name: str) -> Runner:
 
 
 def prepare(name: str, config: HardwareConfig, wave: str | None) -> None:
-    """Build the machine for engine "verilator", unless it has been built; `wave` is a suffix. Raises RtlError."""
-    Geometry(config)  # refuses machines that cannot be built, before modules are made
+    """Build the machine for engine "verilator" if it is not cached; `wave` is a suffix. Raises RtlError."""
+    Geometry(config)  # raises for machines that cannot be built, before modules are elaborated
     if name == "verilator":
         from lathe.rtl.engines.build import library
 
@@ -54,7 +54,7 @@ def prepare(name: str, config: HardwareConfig, wave: str | None) -> None:
 
 
 def simulate_with(runner: Runner) -> Callable[..., Result]:
-    """``simulate_program`` on what ``runner(config, *launches)`` runs."""
+    """``simulate_program`` with launches run by ``runner(config, *launches)``."""
 
     def simulate(
         program: Program,
@@ -65,7 +65,7 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
         tokens: Sequence[int] | None = None,
         wave: str | PathLike[str] | None = None,
     ) -> Result:
-        # Time does not depend on data: any will do.
+        # Timing does not depend on data, so any inputs serve.
         given = blank_inputs(program) if timing_only else {} if inputs is None else inputs
         before = memory_of(program, given)
         memory = PagedMemory()
@@ -94,7 +94,7 @@ def simulate_with(runner: Runner) -> Callable[..., Result]:
 
 
 def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
-    """``replay`` on what ``runner(config, *launches)`` runs."""
+    """``replay`` with launches run by ``runner(config, *launches)``."""
 
     def replay(
         cfg: HardwareConfig,
@@ -106,7 +106,7 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
         memory_end: int | None = None,
     ) -> ReplayResult:
         raw = stream_for(cfg, stream)
-        # Words that are no instruction are the machine's to refuse.
+        # Invalid instruction words are not refused here: the machine faults on them.
         instructions = decoded(cfg, raw.insns)[0].instructions()
         memory = PagedMemory.of(raw.page_addrs, raw.pages)
         memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
@@ -137,7 +137,7 @@ def replay_with(runner: Runner) -> Callable[..., ReplayResult]:
 
 
 def launched(runner: Runner, cfg: HardwareConfig, launch: Launch, wave: str | PathLike[str] | None) -> Outcome:
-    """One launch; its waveform comes whole to its place, also after a fault. Raises FileError and RtlError."""
+    """Run one launch; its waveform is moved to its path atomically, also after a fault. Raises FileError, RtlError."""
     Geometry(cfg)  # as in prepare
     if wave is None:
         return runner(cfg, launch)[0]
@@ -150,29 +150,29 @@ def launched(runner: Runner, cfg: HardwareConfig, launch: Launch, wave: str | Pa
         written = Path(name) / f"wave{target.suffix}"
         try:
             return runner(cfg, replace(launch, wave=str(written)))[0]
-        finally:  # a machine that hangs is what waveforms are for
+        finally:  # the waveform of a launch that fails is needed to debug it
             if written.exists():
                 written.chmod(mode_for(target))
                 os.replace(written, target)
 
 
 def completed(outcome: Outcome) -> Outcome:
-    """The outcome of a launch that has ended. Raises :class:`MachineFault` when the machine stopped with a fault."""
+    """The outcome itself. Raises :class:`MachineFault` if the machine stopped with a fault."""
     if outcome.fault is FaultCode.NONE:
         return outcome
-    cycle = outcome.cycles - 1  # the counter has counted the cycle in which the fault was noticed
+    cycle = outcome.cycles - 1  # the counter includes the cycle in which the fault was detected
     message = (
-        f"The machine must carry out the whole stream, and stopped in cycle {cycle} with fault "
-        f"{outcome.fault.name} ({int(outcome.fault)}): {MEANINGS[outcome.fault]}. Engine 'sim' names the instruction."
+        f"The machine stopped in cycle {cycle} with fault {outcome.fault.name} ({int(outcome.fault)}): "
+        f"{MEANINGS[outcome.fault]}. Run engine 'sim' to learn which instruction caused it."
     )
     raise MachineFault(message, outcome.fault, cycle=cycle)
 
 
 def counters_of(outcome: Outcome, stream: Sequence[Instruction]) -> Counters:
-    """The counters of a completed launch as the simulator states them."""
-    # Where each instruction went, as the RTL's trace tells it; without a trace, where it had to go.
-    went = [int(unit_of(each)) for each in stream] if outcome.trace is None else outcome.trace.unit.tolist()
-    executed = {**{name: went.count(number) for number, name in enumerate(UNIT_NAMES)}, "fetch": len(stream)}
+    """The counters of a completed launch in the simulator's form."""
+    # The unit of each instruction from the RTL's trace; without a trace, from the instruction set.
+    ran_on = [int(unit_of(each)) for each in stream] if outcome.trace is None else outcome.trace.unit.tolist()
+    executed = {**{name: ran_on.count(number) for number, name in enumerate(UNIT_NAMES)}, "fetch": len(stream)}
     units: dict[str, UnitCounters] = {}
     for unit, cycles in outcome.units.items():
         stalls = {cause: number for cause, number in cycles.items() if cause != "busy" and number}

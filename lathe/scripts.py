@@ -1,17 +1,16 @@
-"""Users' scripts, in one of two forms.
+"""Runs users' scripts, which have one of two forms.
 
-With a function: a script for `lathe run` defines ``main(cfg)``, one for `lathe compile` defines ``build(cfg)`` and
-returns a Program, one for `lathe explain` defines ``schedule(cfg)`` and returns a Schedule. It is called with the
-machine. To run by itself too, it ends with::
+With a function: a script for `lathe run` defines ``main(cfg)``, one for `lathe compile` defines ``build(cfg)``, which
+returns a Program, one for `lathe explain` defines ``schedule(cfg)``, which returns a Schedule. The function is called
+with the machine. To run by itself too, the script ends with::
 
     if __name__ == "__main__":
         main(lt.load_config("vta"))
 
-Without it: the script is run as Python would run it, with the machine's name as its first argument, ``sys.argv[1]``.
-What it leaves in its variable ``result`` (`lathe run`), ``program`` (`lathe compile`) or ``schedule`` (`lathe
-explain`) is taken.
+Without a function: the script is run as Python would run it, with the machine's name as ``sys.argv[1]``, and its global
+variable ``result`` (`lathe run`), ``program`` (`lathe compile`) or ``schedule`` (`lathe explain`) is read.
 
-`lathe explain` also calls ``build(cfg)`` or ``main(cfg)``, and takes what a script without a schedule gives to
+`lathe explain` also calls ``build(cfg)`` or ``main(cfg)``, and explains what a script without a schedule passes to
 ``lt.build``.
 """
 
@@ -30,22 +29,21 @@ from typing import Any
 
 from lathe.configs import HardwareConfig, LatheError, load_config
 
-SCRIPT_NAME = "lathe_script"  # __name__ of a script with a function, so that its part for running by itself is left out
+SCRIPT_NAME = "lathe_script"  # __name__ of a script with a function, so that its `__main__` block is not run
 
-MACHINES = (".yaml", ".yml", ".json")  # suffixes of what may have been meant for a machine
+MACHINES = (".yaml", ".yml", ".json")  # suffixes of files that were probably meant as the machine (-c)
 
 
 class ScriptError(LatheError):
-    """A script that cannot be read, or that leaves something else than it must."""
+    """A script that cannot be read or run, or whose result is of the wrong type."""
 
 
 def run_script(path: Path, functions: Sequence[str], variable: str, config_name: str) -> Any:
     """Run a script for the machine of `config_name`; returns what its function returns, or its variable, or None.
 
-    The function is the first of `functions` that it defines.
-
-    Modules beside the script can be imported. Raises :class:`ScriptError` and ConfigError; a LatheError from inside the
-    script gets a note with the script's line; other exceptions are the script's own and pass as they are.
+    The function is the first of `functions` that it defines. The script can import modules from its own folder. Raises
+    :class:`ScriptError` and ConfigError; a LatheError from inside the script gets a note with the script's line; other
+    exceptions propagate unchanged.
     """
     machine = load_config(config_name)
     source = read_source(path)
@@ -71,31 +69,28 @@ def check_takes_the_machine(called: Callable[..., Any], function: str, path: Pat
         ) from None
 
 
-def check_machine_of(path: Path, wanted: HardwareConfig, named: Collection[HardwareConfig], function: str) -> None:
-    """Raise :class:`ScriptError` if a script was asked for one machine, and names only others itself.
+def check_machine_of(path: Path, requested: HardwareConfig, used: Collection[HardwareConfig], function: str) -> None:
+    """Raise :class:`ScriptError` if a script was run for one machine, and built for other machines only.
 
-    ``named`` are the machines that it has built for; a script that builds nothing names none. Machines are known by
-    their names, so that a script may change numbers of the one that it is given.
+    ``used`` are the machines that it has built for. Machines are compared by name, so that a script may change
+    parameters of the machine that it is given.
     """
-    names = dict.fromkeys(each.name for each in named)
-    if names and wanted.name not in names:
-        told = " and ".join(map(repr, names))
+    names = dict.fromkeys(each.name for each in used)
+    if names and requested.name not in names:
+        others = " and ".join(map(repr, names))
         raise ScriptError(
-            f"The machine of the script {str(path)!r} must be the one of -c, {wanted.name!r}, not {told}, which it "
-            f"names itself. Let it take the name from sys.argv[1], or define {function}(cfg) and build for that; or "
-            "leave out -c."
+            f"The machine of the script {str(path)!r} must be the one of -c, {requested.name!r}, not {others}, which "
+            f"the script names itself. Let it take the name from sys.argv[1], or define {function}(cfg) and build for "
+            "cfg; or leave out -c."
         )
 
 
 def read_source(path: Path) -> bytes:
-    """The text of a script."""
+    """The bytes of a script. Raises :class:`ScriptError`."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ScriptError(
-            f"The script {str(path)!r} must be a Python file that can be read, and is not: {error.strerror}. "
-            "Correct the path."
-        ) from None
+        raise ScriptError(f"Cannot read script {str(path)!r}: {error.strerror}. Correct the path.") from None
 
 
 def functions_of(source: bytes, path: Path) -> dict[str, ast.FunctionDef]:
@@ -107,55 +102,55 @@ def functions_of(source: bytes, path: Path) -> dict[str, ast.FunctionDef]:
         tree = ast.parse(source, filename=str(path))
     except (RecursionError, MemoryError):
         raise ScriptError(
-            f"The script {str(path)!r} must be Python, and nests too deeply for it. Correct it."
+            f"Cannot parse script {str(path)!r}: its expressions are nested too deeply for Python. Simplify them."
         ) from None
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}," if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else str(error)
-        remedy = "Name a machine behind -c." if path.suffix in MACHINES else "Correct it."
-        raise ScriptError(f"The script {str(path)!r}{line} must be Python, and is not: {what}. {remedy}") from None
+        remedy = "Name a machine with -c." if path.suffix in MACHINES else "Correct it."
+        raise ScriptError(f"Cannot parse script {str(path)!r}{line} as Python: {what}. {remedy}") from None
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[None]:
-    """Let the script import what lies beside it, as it may when Python runs it.
+    """Let the script import modules from its own folder, as it can when Python runs it.
 
-    A module of the same name that lay beside another script, or elsewhere on the path, is set aside meanwhile; one of
-    Python, of an installed package or of Lathe is not.
+    Loaded modules of the same names from other folders are removed meanwhile, except those of Python's library, of
+    installed packages and of Lathe.
     """
     folder = path.resolve().parent
     sys.path.insert(0, str(folder))
-    aside = {name: sys.modules.pop(name) for name in hiding(folder)}
+    removed = {name: sys.modules.pop(name) for name in shadowing_modules(folder)}
     try:
         yield
     finally:
-        sys.modules.update(aside)
+        sys.modules.update(removed)
         sys.path.remove(str(folder))
 
 
-def hiding(folder: Path) -> list[str]:
-    """The loaded modules, from elsewhere, that would be taken for those which lie in a folder."""
-    there = {module.name for module in pkgutil.iter_modules([str(folder)])} - {"__main__", "lathe"}
-    loaded = [name for name in sys.modules if name.partition(".")[0] in there]
-    places = {name: place_of(sys.modules[name]) for name in loaded}
-    return [name for name, place in places.items() if not place.is_relative_to(folder) and not installed(place)]
+def shadowing_modules(folder: Path) -> list[str]:
+    """The names of modules loaded from other folders that would be used instead of this folder's modules."""
+    own = {module.name for module in pkgutil.iter_modules([str(folder)])} - {"__main__", "lathe"}
+    loaded = [name for name in sys.modules if name.partition(".")[0] in own]
+    files = {name: file_of(sys.modules[name]) for name in loaded}
+    return [name for name, file in files.items() if not file.is_relative_to(folder) and not installed(file)]
 
 
-def place_of(module: ModuleType) -> Path:
-    """The file of a module; one that is part of Python itself has none, and lies where Python's library does."""
+def file_of(module: ModuleType) -> Path:
+    """The file of a module; for a built-in one, which has none, the folder of Python's library."""
     return Path(getattr(module, "__file__", None) or sysconfig.get_path("stdlib")).resolve()
 
 
-def installed(place: Path) -> bool:
-    """Whether a file belongs to Python or to a package that is installed."""
+def installed(file: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
     libraries = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(place.is_relative_to(Path(library).resolve()) for library in libraries)
+    return any(file.is_relative_to(Path(library).resolve()) for library in libraries)
 
 
 @contextmanager
 def arguments(*words: str) -> Iterator[None]:
-    """Give the script these words as its command line."""
+    """Set ``sys.argv`` to these words for the script."""
     before = sys.argv
     sys.argv = list(words)
     try:
@@ -166,7 +161,7 @@ def arguments(*words: str) -> Iterator[None]:
 
 @contextmanager
 def lines_of(path: Path) -> Iterator[None]:
-    """Note on every LatheError which line of the script led to it."""
+    """Add a note to every LatheError that names the script's line which led to it."""
     try:
         yield
     except LatheError as error:

@@ -1,4 +1,4 @@
-"""The whole accelerator: units, queues, tokens, memory port and control."""
+"""Top level of the accelerator: units, command queues, token counters, memory port and control."""
 
 from amaranth import Cat, Elaboratable, Module, ResetInserter, Signal
 
@@ -20,9 +20,9 @@ from lathe.rtl.tokens import TokenCounter
 
 
 class Accelerator(Elaboratable):
-    """The machine of a configuration. `bus` is its AXI4 manager, `host` its AXI4-Lite subordinate.
+    """The accelerator of a configuration. `bus` is its AXI4 manager, `host` its AXI4-Lite subordinate.
 
-    `trace` tells what each unit does in each cycle; left open, it costs nothing. Raises
+    `trace` shows what each unit does in each cycle; synthesis removes it when it is not connected. Raises
     :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built.
     """
 
@@ -46,7 +46,7 @@ class Accelerator(Elaboratable):
 
     @property
     def ports(self) -> list[Signal]:
-        """Everything that goes in or out, clock and reset aside."""
+        """All ports except clock and reset."""
         return [*self.bus.signals, *self.host.signals, *self.trace.signals]
 
     def elaborate(self, _platform: object) -> Module:
@@ -75,15 +75,15 @@ class Accelerator(Elaboratable):
                 control.tokens[queue_number].eq(counter.count),
                 *(command.tokens[queue_number].eq(counter.available) for command in commands),
             ]
-        self._stored(m)
-        self._controlled(m, units)
+        self._connect_out(m)
+        self._connect_control(m, units)
         self.bus.connect(m, self.arbiter, self.store.channel)
         self.host.connect(m, control)
         self.trace.connect(m, control, self.fetch, units, self.activities)
         return m
 
-    def _stored(self, m: Module) -> None:
-        """Store reads the out view."""
+    def _connect_out(self, m: Module) -> None:
+        """Connect store to the read port of out."""
         store, acc = self.store, self.compute.acc
         m.d.comb += [
             acc.out_en.eq(store.out_en),
@@ -93,8 +93,8 @@ class Accelerator(Elaboratable):
             store.out_data.eq(acc.out_data),
         ]
 
-    def _controlled(self, m: Module, units: tuple[Load, Compute, Store]) -> None:
-        """Start, stop, end and faults."""
+    def _connect_control(self, m: Module, units: tuple[Load, Compute, Store]) -> None:
+        """Connect control: start, stop, end of a launch, and faults."""
         control, fetch = self.control, self.fetch
         m.d.comb += [
             fetch.start.eq(control.start),

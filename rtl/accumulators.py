@@ -1,10 +1,10 @@
-"""The acc scratchpad, and out, the low bytes of it, which is written with every write of acc and read by store."""
+"""The scratchpad acc, and out, a copy of its low bytes that every write of acc updates and that store reads."""
 
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.table import MemoryType
-from lathe.rtl.banking import Banking, LaneMap, joined, select
+from lathe.rtl.banking import Banking, BeatMap, joined, select
 from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.padding import in_accumulators
 from lathe.rtl.ram import Ram, replicated
@@ -17,17 +17,17 @@ VALUE_BYTES = 4
 class Accumulators(Elaboratable):
     """Written by LOAD acc and acc8 through `load` and by the pipeline through `w_*`, never by both in one cycle.
 
-    `r_index` in cycle t gives the element `r_data` in t + 1, as written also in t: the forwarding that lets
-    consecutive micro-ops hit one accumulator. `out_address` (bytes of out), `out_offset` and `out_size` in t give the
-    beat `out_data` in t + 2 with these bytes of out from byte `out_offset` of the beat on.
+    `r_index` in cycle t gives the vector `r_data` in t + 1, including a write in t: this forwarding lets consecutive
+    micro-ops update one accumulator. `out_address` (bytes of out), `out_offset` and `out_size` in t give the beat
+    `out_data` in t + 2, with these bytes of out from byte `out_offset` of the beat on.
     """
 
     def __init__(self, geometry: Geometry, load: BeatWrite) -> None:
         self.geometry, self.load = geometry, load
         depth = geometry.depth(MemoryType.ACC)
         self.values = geometry.config.batch * geometry.config.block_out
-        self.lanes = max(1, geometry.bus_bytes // self.values)  # out or acc8 elements of a beat
-        self.banking = Banking(depth, min(self.lanes, depth))
+        self.slots = max(1, geometry.bus_bytes // self.values)  # out or acc8 vectors per beat
+        self.banking = Banking(depth, min(self.slots, depth))
         bits = max(1, log2(depth))
         width = self.values * VALUE_BYTES * 8
         self.w_en = Signal()
@@ -41,18 +41,18 @@ class Accumulators(Elaboratable):
         self.out_offset = Signal(range(geometry.bus_bytes))
         self.out_size = Signal(range(geometry.bus_bytes + 1))
         self.out_data = Signal(geometry.bus_bits)
-        # Of the beat asked for: the bank that lane 0 comes from, and the part of an element that is wider than a beat.
+        # Of the requested beat: the bank of its first vector, or, if a vector is wider than a beat, the piece of it.
         self.r_origin = Signal(max(1, self.banking.bank_bits))
         self.r_piece = Signal(max(1, log2(max(1, self.values // geometry.bus_bytes))))
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         banking, values, bus = self.banking, self.values, self.geometry.bus_bytes
-        # A part of an acc element is what a beat of LOAD acc writes of it.
+        # A part of an acc vector is what one beat of LOAD acc writes of it.
         part_bytes = min(bus, values * VALUE_BYTES)
         parts = values * VALUE_BYTES // part_bytes
         loads = self._loads(m, parts)
-        out_places = self._out_places(m)
+        out_rows = self._out_rows(m)
         out_read_en = Signal()
         m.d.sync += out_read_en.eq(self.out_en)
         r_bank = Signal(max(1, banking.bank_bits))
@@ -73,12 +73,12 @@ class Accumulators(Elaboratable):
                 acc.w_data.eq(Mux(self.w_en, self.w_data, l_data)),
                 acc.r_en.eq(self.r_en),
                 acc.r_addr.eq(banking.row_of(self.r_index)),
-                # The parts of out follow those of acc; a value's low byte is in its first part.
+                # The parts of out correspond to those of acc; the low byte of a 32-bit value is in its first part.
                 out.w_en.eq(Cat(*(acc.w_en[i * parts // out_parts] for i in range(out_parts)))),
                 out.w_addr.eq(acc.w_addr),
                 out.w_data.eq(Cat(*(chosen(value, 32)[:8] for value in range(values)))),
                 out.r_en.eq(out_read_en),
-                out.r_addr.eq(out_places[bank]),
+                out.r_addr.eq(out_rows[bank]),
             ]
             acc_read.append(acc.r_data)
             out_read.append(out.r_data)
@@ -87,25 +87,25 @@ class Accumulators(Elaboratable):
         return m
 
     def _loads(self, m: Module, parts: int) -> list[tuple[Signal, Signal, Signal]]:
-        """For each bank what loads write: enable of each part, row, data."""
+        """The write of a load in each bank: enable of each part, row, data."""
         load, banking, values, bus = self.load, self.banking, self.values, self.geometry.bus_bytes
         geometry = self.geometry
-        found = []
-        placed = []
+        writes = []
+        sources = []
         for memory in (MemoryType.ACC, MemoryType.ACC8):
             size = values * (VALUE_BYTES if memory is MemoryType.ACC else 1)
-            lanes = max(1, bus // size)
+            slots = max(1, bus // size)
             index = Signal.like(self.w_index, name=f"{memory.name.lower()}_index")
             m.d.comb += index.eq(load.address >> geometry.shift(memory))
-            if lanes > 1:
+            if slots > 1:
                 first = Mux(load.pad, 0, load.offset >> geometry.shift(memory))
                 count = Mux(load.pad, 1, load.size >> geometry.shift(memory))
             else:
                 first, count = Const(0, 1), Const(1, 1)
-            places = LaneMap(m, banking, lanes, index, first, count, memory.name.lower())
-            pieces = max(1, size // bus)  # beats of an element
+            beat_map = BeatMap(m, banking, slots, index, first, count, memory.name.lower())
+            pieces = max(1, size // bus)  # beats per vector
             piece = (load.address >> log2(bus))[: log2(pieces)] if pieces > 1 else None
-            spread = parts // pieces  # parts that a beat of an element writes
+            spread = parts // pieces  # parts that a beat of a vector writes
             enable = Signal(parts, name=f"{memory.name.lower()}_parts")
             if piece is None:
                 m.d.comb += enable.eq(-1)
@@ -113,40 +113,39 @@ class Accumulators(Elaboratable):
                 hit = Cat(*(((piece == i // spread) | load.pad) for i in range(parts)))
                 m.d.comb += enable.eq(hit)
             chunk = min(size, bus) * 8
-            beat_lanes = [load.data[lane * chunk : (lane + 1) * chunk] for lane in range(lanes)]
-            placed.append((memory, places, enable, beat_lanes, pieces))
+            beat_slots = [load.data[slot * chunk : (slot + 1) * chunk] for slot in range(slots)]
+            sources.append((memory, beat_map, enable, beat_slots, pieces))
         padding = in_accumulators(load.padding, values)
         for bank in range(banking.banks):
             en = Signal(parts, name=f"load_en{bank}")
             row = Signal(range(max(2, banking.rows)), name=f"load_row{bank}")
             content = Signal(values * VALUE_BYTES * 8, name=f"load_data{bank}")
-            for memory, places, enable, beat_lanes, pieces in placed:
-                lane = select(places.lane[bank], beat_lanes)
-                whole = replicated(lane, pieces)
+            for memory, beat_map, enable, beat_slots, pieces in sources:
+                slot = select(beat_map.slot[bank], beat_slots)
+                whole = replicated(slot, pieces)
                 if memory is MemoryType.ACC8:
-                    whole = Cat(*(_widened(whole, value) for value in range(values)))
+                    whole = Cat(*(_byte_extended(whole, value) for value in range(values)))
                 with m.If(load.memory == memory):
                     m.d.comb += [
-                        en.eq(Mux(load.en & places.valid[bank], enable, 0)),
-                        row.eq(places.row[bank]),
+                        en.eq(Mux(load.en & beat_map.valid[bank], enable, 0)),
+                        row.eq(beat_map.row[bank]),
                         content.eq(Mux(load.pad, padding, whole)),
                     ]
-            found.append((en, row, content))
-        return found
+            writes.append((en, row, content))
+        return writes
 
-    def _out_places(self, m: Module) -> list[Value]:
-        """The row that each bank of out reads for the beat that store asks for."""
+    def _out_rows(self, m: Module) -> list[Value]:
+        """The row that each bank of out reads for the beat that store requests."""
         size = self.values
         shift = log2(size)
         index = Signal.like(self.w_index)
         m.d.comb += index.eq(self.out_address >> shift)
-        if self.lanes > 1:
+        if self.slots > 1:
             first, count = self.out_offset >> shift, self.out_size >> shift
         else:
             first, count = Const(0, 1), Const(1, 1)
-        places = LaneMap(m, self.banking, self.lanes, index, first, count, "out")
-        # The scratchpad is read in the cycle after that in which it is found out where, and its data come another
-        # later.
+        beat_map = BeatMap(m, self.banking, self.slots, index, first, count, "out")
+        # Rows and banks are computed in one cycle, the memory is read in the next, and its data come in the one after.
         if self.banking.bank_bits:
             m.d.sync += self.r_origin.eq(delayed(m, 1, self.banking.bank_of(index - first), reset=False)[0])
         pieces = max(1, size // self.geometry.bus_bytes)
@@ -154,7 +153,7 @@ class Accumulators(Elaboratable):
             m.d.sync += self.r_piece.eq(
                 delayed(m, 1, self.out_address >> log2(self.geometry.bus_bytes), reset=False)[0]
             )
-        return delayed(m, 1, *places.row, reset=False)
+        return delayed(m, 1, *beat_map.row, reset=False)
 
     def _out_beat(self, m: Module, read: list[Signal]) -> None:
         bus, size, banks = self.geometry.bus_bytes, self.values, self.banking.banks
@@ -162,15 +161,15 @@ class Accumulators(Elaboratable):
             pieces = [read[0][i * bus * 8 : (i + 1) * bus * 8] for i in range(size // bus)]
             m.d.comb += self.out_data.eq(select(self.r_piece, pieces))
             return
-        lanes = []
-        for lane in range(self.lanes):
-            bank = Signal(max(1, self.banking.bank_bits), name=f"lane{lane}_bank")
-            m.d.comb += bank.eq((self.r_origin + lane)[: self.banking.bank_bits] if banks > 1 else 0)
-            lanes.append(select(bank, read))
-        m.d.comb += self.out_data.eq(joined(lanes))
+        vectors = []
+        for slot in range(self.slots):
+            bank = Signal(max(1, self.banking.bank_bits), name=f"lane{slot}_bank")
+            m.d.comb += bank.eq((self.r_origin + slot)[: self.banking.bank_bits] if banks > 1 else 0)
+            vectors.append(select(bank, read))
+        m.d.comb += self.out_data.eq(joined(vectors))
 
 
-def _widened(bytes_: Value, index: int) -> Value:
-    """Byte `index` of some bytes, sign-extended to a value."""
+def _byte_extended(bytes_: Value, index: int) -> Value:
+    """Byte `index` of `bytes_`, sign-extended to 32 bits."""
     byte = bytes_[8 * index : 8 * index + 8]
     return Cat(byte, replicated(byte[7], 24))

@@ -1,4 +1,4 @@
-"""The ALU: what an ALU micro-op writes, for every value of an accumulator element."""
+"""The ALU: one operation on every 32-bit value of an accumulator vector."""
 
 from amaranth import Cat, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl import ShapeLike, Value
@@ -12,11 +12,11 @@ HALF = VALUE_BITS // 2
 
 
 class Alu(Elaboratable):
-    """`result` = `operation`(`a`, `b`) value by value, as in lathe.isa.arithmetic.
+    """`result` = `operation`(`a`, `b`) for each value, as in lathe.isa.arithmetic.
 
-    `take` in cycle t takes the second operand: `operand`, or with `use_imm` `imm`. From t + 1 on, `a` and `operation`
-    give `result` at once, between the read and the write of an accumulator. A multiplication takes a cycle more: with
-    `multiply` in t, `result` in t + 1 is that of the `a` of t. `imm`: the shape of the instruction's field.
+    `take` in cycle t registers the second operand: `operand`, or `imm` with `use_imm`. From t + 1 on, `a` and
+    `operation` give `result` combinationally, between the read and the write of an accumulator. A multiplication takes
+    one cycle more: with `multiply` in t, `result` in t + 1 is that of the `a` of t. `imm`: the shape of its field.
     """
 
     def __init__(self, values: int, operations: tuple[AluOp, ...], imm: ShapeLike) -> None:
@@ -44,7 +44,7 @@ class Alu(Elaboratable):
             ]
             with m.If(self.take):
                 m.d.sync += b.eq(taken)
-            made = {
+            by_operation = {
                 AluOp.MIN: Mux(a < b, a, b),
                 AluOp.MAX: Mux(a < b, b, a),
                 AluOp.ADD: a + b,
@@ -55,16 +55,16 @@ class Alu(Elaboratable):
             with m.Switch(self.operation):
                 for operation in self.operations:
                     with m.Case(operation):
-                        m.d.comb += result.eq(made[operation])
+                        m.d.comb += result.eq(by_operation[operation])
             results.append(result)
         m.d.comb += self.result.eq(joined(results))
         return m
 
     def _shifted(self, m: Module, lane: int, a: Signal, b: Signal, taken: Signal) -> Value:
-        """a shifted right by b, left by −b; by the width and beyond gives the sign to the right, 0 to the left.
+        """a shifted right by b, or left by −b; a right shift by 32 or more gives the sign, a left shift 0.
 
-        A shift to the left by −b is one to the right by 32 + b of what has a above 32 zeros, and 32 + b has the low
-        bits of b, as b has when the shift is to the right: one shifter does both.
+        One right shifter does both: a left shift by −b is a right shift by 32 + b of a 64-bit word with a in its upper
+        half and zeros below, and 32 + b has the same low bits as b.
         """
         far = Signal(name=f"far{lane}", reset_less=True)
         beyond = taken[5:]
@@ -75,7 +75,7 @@ class Alu(Elaboratable):
         return Mux(far, Mux(left, 0, sign), (whole >> b[:5])[:VALUE_BITS])
 
     def _product(self, m: Module, lane: int, a: Signal, b: Signal) -> Value:
-        """The low bits of a · b in the next cycle: products of halves, and then their sum."""
+        """The low 32 bits of a · b in the next cycle: products of 16-bit halves are registered, then summed."""
         low = Signal(VALUE_BITS, name=f"low{lane}", reset_less=True)
         crosses = [Signal(HALF, name=f"cross{lane}_{which}", reset_less=True) for which in range(2)]
         with m.If(self.multiply):
@@ -88,7 +88,7 @@ class Alu(Elaboratable):
 
 
 def alu_in(m: Module, place: ExecuteStage) -> Value:
-    """The ALU in the compute pipeline, and its results: of all steps that are of no other unit."""
+    """Connect an ALU to the execute stage of the pipeline, and return its results."""
     config, holding, combining = place.geometry.config, place.holding, place.combining
     m.submodules.core_alu = alu = Alu(
         config.batch * config.block_out, alu_operations(config), holding.of.alu.imm.shape()
@@ -97,7 +97,7 @@ def alu_in(m: Module, place: ExecuteStage) -> Value:
         alu.take.eq(holding.valid & ~holding.first & ~holding.gemm),
         alu.use_imm.eq(holding.of.alu.use_imm),
         alu.imm.eq(holding.of.alu.imm),
-        alu.operand.eq(place.value),  # what the step before has read
+        alu.operand.eq(place.value),  # the accumulator that the preceding step has read
         alu.operation.eq(combining.of.alu.alu_opcode),
         alu.multiply.eq(combining.valid & ~combining.writes & ~combining.first),
         alu.a.eq(place.value),

@@ -1,8 +1,8 @@
-"""Amaranth's netlist: the one file that uses parts of Amaranth which are not public, and all that are used.
+"""Amaranth's netlist, and all other private parts of Amaranth that Lathe uses; no other module may import them.
 
-Amaranth writes Verilog from a netlist of word-wide cells, `amaranth.hdl._nir`, which `amaranth.hdl._ir` makes of an
+Amaranth writes Verilog from a netlist of word-wide cells, `amaranth.hdl._nir`, which `amaranth.hdl._ir` builds from an
 elaborated design. It is stable within 0.5, which docs/rtl-engines.md relies on and `.ci/amaranth-versions` checks. The
-types below have the attributes that Amaranth gives them; they carry no types, so that mypy takes them for Any.
+classes below are declared as Any, since Amaranth does not annotate their attributes.
 """
 
 from collections.abc import Iterable
@@ -30,20 +30,20 @@ __all__ = [
     "rtlil_of",
 ]
 
-# Cells: an operator on values; what If and Switch assign; which condition comes first; patterns; a slice by a variable.
+# Combinational cells: operator; assignments under If and Switch; priority of conditions; patterns; variable slice.
 Operator: Any = _nir.Operator
 AssignmentList: Any = _nir.AssignmentList
 PriorityMatch: Any = _nir.PriorityMatch
 Matches: Any = _nir.Matches
 Part: Any = _nir.Part
-# Cells with a state.
+# Cells with state.
 FlipFlop: Any = _nir.FlipFlop
 SyncReadPort: Any = _nir.SyncReadPort
 SyncWritePort: Any = _nir.SyncWritePort
 
 
 def prepared(module: Elaboratable, ports: Iterable[Signal]) -> Any:
-    """A module elaborated, with these signals as ports: what a netlist is made from, or a simulator."""
+    """Elaborate a module, with these signals as ports, for a netlist or for Amaranth's simulator."""
     unique = {id(signal): signal for signal in ports}
     return Fragment.get(module, None).prepare(ports=list(unique.values()), hierarchy=("top",))
 
@@ -51,8 +51,8 @@ def prepared(module: Elaboratable, ports: Iterable[Signal]) -> Any:
 def netlist_of(design: Any) -> Any:
     """The netlist of a prepared design.
 
-    ``cells``, of which the first is the top with its ports; ``signals``, from signals to values. A value is a sequence
-    of nets, each a number: 0 and 1 are constants, others are ``cell << 16 | bit``.
+    ``cells``: the first is the top with its ports; ``signals``: the value of each signal. A value is a sequence of
+    nets, each a number: 0 and 1 are constants, others are ``cell << 16 | bit``.
     """
     netlist = _nir.Netlist()
     _ir._emit_netlist(netlist, design)
@@ -61,26 +61,26 @@ def netlist_of(design: Any) -> Any:
 
 
 def rtlil_of(module: Elaboratable, ports: Iterable[Signal], name: str) -> tuple[str, int]:
-    """A module in Yosys's language, without the contents of memories, which must be zeros; and how many there are."""
+    """A module as RTLIL, Yosys's language, without the contents of its memories, which must be zeros; their number."""
     netlist = _ir.build_netlist(Fragment.get(module, None), ports=list(ports), name=name)
     memories = sum(isinstance(cell, _nir.Memory) for cell in netlist.cells)
     return _rtlil(netlist), memories
 
 
 class _Emitter(rtlil.ModuleEmitter):
-    """Writes a module as Amaranth does, but for the memories' contents.
+    """Amaranth's RTLIL emitter without the contents of memories.
 
-    Amaranth would list every word of every memory, which are zero all. With the list, most of the time until a machine
-    is Verilated goes into writing, reading and compiling zeros.
+    Amaranth lists every word of every memory, all of them zero. Writing, reading and compiling these zeros would take
+    most of the time in which a machine is Verilated.
     """
 
     def emit_memory(self, _index: int, cell: Any) -> None:
-        """Nothing but the check."""
-        assert not any(cell.init), "memories begin with zeros"
+        """Check that the contents are zeros, and emit nothing."""
+        assert not any(cell.init), "memories must be initialised with zeros"
 
 
 def _rtlil(netlist: Any) -> str:
-    """A netlist in Yosys's language."""
+    """A netlist as RTLIL."""
     names, empty, design = SignalDict(), rtlil.EmptyModuleChecker(netlist), rtlil.Design(emit_src=False)
     for index, module in enumerate(netlist.modules):
         if not empty.is_empty(index):

@@ -1,4 +1,4 @@
-"""The read side of the memory port: which master's burst comes next, and whose beats come back."""
+"""Read arbiter of the memory port: selects the master that requests the next burst, and routes beats back."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from lathe.rtl.up_down_counter import UpDownCounter
 class ReadArbiter(Elaboratable):
     """Grants one request per cycle, round-robin, while fewer than `memory.outstanding_reads` bursts are in flight.
 
-    Beats find their master by their id, the master's place in `ports`. An address that the bus does not take at once
-    stays as it is until the bus takes it; while `stop`, no other one is shown. `error`: a beat came with an error;
+    Beats are routed by their id, the index of their master in `ports`. An address that the bus does not accept at once
+    stays unchanged until it does; during `stop`, no other one is issued. `error`: a beat came with an error response;
     `idle`: nothing is in flight.
     """
 
@@ -34,10 +34,9 @@ class ReadArbiter(Elaboratable):
         self.error = Signal()
         self.idle = Signal()
         self.inflight = UpDownCounter(geometry.config.memory.outstanding_reads, "inflight")
-        self.held = Signal()  # an address is shown that the bus did not take at once
-        self.latest = Signal(
-            len(self.ports), init=1 << (len(self.ports) - 1)
-        )  # whose address was shown last, a bit each
+        self.held = Signal()  # the bus has not yet accepted the issued address
+        # One-hot: the master whose address was issued last.
+        self.latest = Signal(len(self.ports), init=1 << (len(self.ports) - 1))
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
@@ -45,12 +44,12 @@ class ReadArbiter(Elaboratable):
         latest, held, inflight = self.latest, self.held, self.inflight
         count, bus_shift = len(ports), log2(self.geometry.bus_bytes)
         wants = Cat(*(port.request for port in ports))
-        shown = Signal(count)  # whose address is shown, one of them at most
+        shown = Signal(count)  # at most one bit: the master whose address is issued
         with m.If(held):
             m.d.comb += shown.eq(latest)
         with m.Else():
             for number in range(count):
-                # Those that come before it, when the one before each of them was the latest.
+                # A master loses to one that follows the latest master and precedes it in the round-robin order.
                 earlier = [(number - distance) % count for distance in range(1, count)]
                 beaten = [
                     latest[(number - 1 - distance) % count] & Cat(*(wants[each] for each in earlier[:distance])).any()
@@ -61,14 +60,14 @@ class ReadArbiter(Elaboratable):
         m.d.comb += [
             opened.eq(~inflight.full & (held | ~self.stop)),
             self.ar_valid.eq((wants.any() | held) & opened),
-            self.ar_id.eq(_number(shown)),
+            self.ar_id.eq(_encoded(shown)),
         ]
         with m.If(self.ar_valid):
             m.d.sync += [latest.eq(shown), held.eq(~self.ar_ready)]
         for number, port in enumerate(ports):
             m.d.comb += port.grant.eq(shown[number] & opened & self.ar_ready)
             with m.If(shown[number]):
-                # Whole beats: an address within a beat is that of the beat.
+                # A burst consists of whole beats: its address is rounded down to a beat.
                 m.d.comb += [
                     self.ar_addr.eq((port.address >> bus_shift) << bus_shift),
                     self.ar_len.eq(port.beats - 1),
@@ -87,7 +86,7 @@ class ReadArbiter(Elaboratable):
         return m
 
 
-def _number(bits: Value) -> Value:
-    """The place of the one bit that is set."""
-    places = range(len(bits))
-    return Cat(*(Cat(*(bits[place] for place in places if place >> bit & 1)).any() for bit in range(2)))
+def _encoded(one_hot: Value) -> Value:
+    """The position of the one bit that is set, in two bits."""
+    positions = range(len(one_hot))
+    return Cat(*(Cat(*(one_hot[each] for each in positions if each >> bit & 1)).any() for bit in range(2)))

@@ -1,4 +1,4 @@
-"""Chains of bytes cut into bursts."""
+"""Splits chains, which are contiguous ranges of bytes, into AXI bursts."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ CHAIN_BITS = 16
 
 
 class BurstCutter(Elaboratable):
-    """Cuts chains into bursts: each ends with its chain, at a page, or after `limit` bus words.
+    """Splits chains into bursts: each ends with its chain, at a page boundary, or after `limit` bus words.
 
-    `start` takes `chains` (how many), the first one's `from_address`, `chain_bytes` of each, and `stride_bytes` from
-    one to the next, while `idle`. From the cycle after the next on a burst is shown while `valid`: its `address`, its
-    `beats`, its `end` (one past its last byte), and whether it is the `last` of all; the cycle after `take` shows the
-    next one.
+    While `idle`, `start` takes the number of `chains`, the `from_address` of the first, `chain_bytes` of each, and
+    `stride_bytes` between their starts. From two cycles later on, while `valid`, there is a burst: its `address`,
+    `beats` and `end` (one past its last byte), and whether it is the `last` of all; the next one follows in the cycle
+    after `take`.
 
-    A burst is all bus words that it touches, so that bytes matter at the ends of a chain only, and everything in
-    between is counted in words. The burst shown is a register, and the next one is cut meanwhile.
+    A burst transfers all bus words that it touches, so only the ends of a chain need byte addresses, and everything in
+    between is counted in words. The burst is held in registers while the next one is computed.
     """
 
     def __init__(self, geometry: Geometry, limit: int, rest_bits: int, stride_bits: int = 1) -> None:
@@ -40,7 +40,7 @@ class BurstCutter(Elaboratable):
         self.last = Signal(reset_less=True)
 
     def cuts(self, m: Module, transfer: Any) -> None:
-        """Cut the chains of a transfer, at the start."""
+        """Take the chains of a transfer at `start`."""
         m.d.comb += [
             self.chains.eq(transfer.chains),
             self.from_address.eq(transfer.address),
@@ -50,16 +50,16 @@ class BurstCutter(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        words = PAGE_BYTES >> self.shift  # of a page
+        words = PAGE_BYTES >> self.shift  # per page
         most = min(self.limit, words)
-        # Chains that are not cut to their end; whether there are any, and whether it is one.
+        # Chains that are not completely split: how many, whether there are any, and whether there is one.
         chains = Signal(CHAIN_BITS)
         more = Signal()
         single = Signal()
         chain_bytes = Signal.like(self.chain_bytes, reset_less=True)
         stride = Signal.like(self.stride_bytes, reset_less=True)
-        following = Signal.like(self.from_address, reset_less=True)  # where the chain after the first of them begins
-        # Of the first of them: whether its beginning is still to be cut, and at which byte of its word that lies; the
+        following = Signal.like(self.from_address, reset_less=True)  # start of the next chain
+        # Of the current chain: whether its first burst is still to come, and the byte of a word at which it starts; the
         # next word, the words left in the chain and in the page.
         begins = Signal(reset_less=True)
         offset = Signal(self.shift, reset_less=True)
@@ -67,7 +67,7 @@ class BurstCutter(Elaboratable):
         word = Signal(len(self.address) - self.shift, reset_less=True)
         left = Signal(len(chain_bytes) + 1, reset_less=True)
         to_page = Signal(range(words + 1), reset_less=True)
-        room = Signal(range(most + 1), reset_less=True)  # the lesser of `most` and `to_page`
+        room = Signal(range(most + 1), reset_less=True)  # min(`most`, `to_page`)
 
         beyond = Signal.like(word)
         ends, refill = Signal(), Signal()
@@ -79,7 +79,7 @@ class BurstCutter(Elaboratable):
         ]
 
         def begin(address: Value, size: Value) -> list[Any]:
-            """A chain of `size` bytes from `address` on comes next."""
+            """Make a chain of `size` bytes from `address` on the current one."""
             at, behind = address[: self.shift], address[self.shift :]
             page = words - behind[: log2(words)]
             return [

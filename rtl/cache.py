@@ -1,4 +1,4 @@
-"""The cache of the RTL's builds and fits: its folder, what a machine's hardware is known by, who may write when."""
+"""The cache of Verilated machines and FPGA fits: its folder, the identity of a machine's hardware, and a lock."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from lathe.configs.atomic import FileError
 from lathe.configs.cache_folder import user_cache_folder
 from lathe.rtl.derived_widths import RtlError
 
-# Parameters that the hardware does not depend on: the memory's behind the bus.
+# Parameters that the hardware does not depend on: the name, and the memory on the bus.
 OUTSIDE = {
     "name": "machine",
     "memory.latency": 0,
@@ -20,38 +20,38 @@ OUTSIDE = {
 
 
 def as_built(config: HardwareConfig) -> HardwareConfig:
-    """The same for all machines whose hardware is the same: what it does not depend on has one value."""
+    """The configuration without what the hardware does not depend on, the same for all machines of equal hardware."""
     return config.with_(**OUTSIDE)
 
 
 def cache_folder(what: str) -> Path:
-    """Where ``what`` is kept: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without a home."""
+    """The cache folder: LATHE_CACHE, or lathe/ in the user's cache. Raises :class:`RtlError` without home directory."""
     folder = user_cache_folder()
     if folder is None:
-        raise RtlError(f"The cache of {what} must have a folder, and there is no home. Name one with LATHE_CACHE.")
+        raise RtlError(f"Cannot cache {what}: there is no home directory. Name a folder with LATHE_CACHE.")
     return folder
 
 
 @contextlib.contextmanager
 def writing_to(cache: Path, what: str) -> Iterator[None]:
-    """Say of a cache that cannot be written to what it is for, and which other place there is."""
+    """Turn errors of writing to the cache of ``what`` into :class:`RtlError`."""
     try:
         yield
     except (OSError, FileError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         reason = (cause.strerror if isinstance(cause, OSError) else None) or str(error)
         raise RtlError(
-            f"The cache of {what}, {str(cache)!r}, must be a folder that can be written to, not one that "
-            f"answers {reason!r}. Name another folder with the environment variable LATHE_CACHE."
+            f"Cannot write to the cache of {what}, {str(cache)!r}: {reason}. "
+            "Set the environment variable LATHE_CACHE to another folder."
         ) from None
 
 
 @contextlib.contextmanager
 def held(lock: IO[str]) -> Iterator[None]:
-    """Held by one process at a time; the system releases it when its holder dies."""
+    """Hold an exclusive lock on a file; the operating system releases it when the process dies."""
     try:
         import fcntl
-    except ImportError:  # not on Windows, where two builds at once are merely wasted work
+    except ImportError:  # on Windows, where two builds at once only waste time
         yield
         return
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A unit's command queue, and the cycles in which its commands are decoded."""
+"""The command queue of a unit and the pipeline that decodes its commands."""
 
 from amaranth import Cat, Elaboratable, Module, Mux, Signal
 
@@ -10,12 +10,12 @@ from lathe.rtl.up_down_counter import UpDownCounter
 
 
 class CommandQueue(Elaboratable):
-    """Commands that are dispatched with `w_en` and `word` come to the port in order, `depth` at most at a time.
+    """Passes commands, written with `w_en` and `word`, to the port in order; it holds at most `depth`.
 
-    The queue's head is decoded in `DECODE_STAGES` stages, a cycle each, which follow each other without bubbles: the
-    port's `words` are those in the queue's head and behind each stage, and `advance` tells that a stage takes the word
-    before it, so that what the unit makes of it moves along. Commands in the stages count as waiting: `full` tells that
-    `depth` wait, `empty` that none does, and `settled` that the unit sees the first of those that wait, if any does.
+    The head of the queue is decoded in `DECODE_STAGES` stages of one cycle each, without bubbles: the port's `words`
+    are the queue's head and the output of each stage, and `advance` says which stages accept their input, so that
+    decoded values move along. Commands in the stages count as waiting: `full` means that `depth` commands wait, `empty`
+    that none does, and `settled` that the unit sees the oldest one that waits, if any does.
     """
 
     def __init__(self, depth: int, port: CommandPort) -> None:
@@ -33,7 +33,7 @@ class CommandQueue(Elaboratable):
         port = self.port
         m.submodules.fifo = fifo = self.fifo
         waiting = UpDownCounter(self.depth, "waiting")
-        # What the first stage cannot take steps aside, so that the queue need not know in time whether it can.
+        # Skid buffer for a word that the first stage cannot accept, so that the FIFO's read enable is known early.
         aside = Signal()
         kept = Signal(INSTRUCTION_BITS, reset_less=True)
         valid = [aside | fifo.r_valid, *(Signal(name=f"valid{stage}") for stage in range(1, DECODE_STAGES + 1))]
@@ -52,7 +52,7 @@ class CommandQueue(Elaboratable):
         with m.If(~aside):
             m.d.sync += kept.eq(fifo.r_data)
         for stage in range(DECODE_STAGES):
-            # A stage moves when one from there on is empty or becomes so; `take` comes late and has a short way.
+            # A stage advances when it or a later one is empty or becomes so; `take` arrives late, and has a short path.
             m.d.comb += port.advance[stage].eq(port.take | ~Cat(*valid[stage + 1 :]).all())
             with m.If(port.advance[stage]):
                 m.d.sync += [valid[stage + 1].eq(valid[stage]), port.words[stage + 1].eq(port.words[stage])]

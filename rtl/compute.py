@@ -1,4 +1,4 @@
-"""The compute unit: micro-ops through the pipeline, LOAD of what only compute reads, FINISH."""
+"""The compute unit: executes micro-ops, LOADs of the scratchpads that only compute reads, and FINISH."""
 
 from amaranth import Elaboratable, Module, Mux, Signal
 
@@ -19,10 +19,10 @@ from lathe.rtl.struct_signal import structured
 
 
 class Compute(Elaboratable):
-    """In order. What runs micro-ops follows each other without a bubble; FINISH waits until all is drained.
+    """Executes in order. Instructions with micro-ops follow each other without bubbles; FINISH waits for the drain.
 
-    LOAD starts while the instruction before it issues its steps: its address side requests, and its data side writes
-    when the pipeline is drained.
+    A LOAD starts while the preceding instruction still issues its steps: its address side requests bursts at once, and
+    its data side writes as soon as the pipeline has drained.
     """
 
     def __init__(self, geometry: Geometry, inp: Scratchpad, wgt: Scratchpad) -> None:
@@ -41,7 +41,7 @@ class Compute(Elaboratable):
         self.pipeline = Pipeline(geometry, self.sequencer, pads, self.tables, self.acc)
         self.stop = Signal()
         self.idle = Signal()
-        self.finished = Signal()  # a FINISH is done in this cycle
+        self.finished = Signal()  # a FINISH completes in this cycle
         self.activity = Activity()
         self.fault = fault_signal()
 
@@ -96,7 +96,7 @@ class Compute(Elaboratable):
             self.idle.eq(drained),
         ]
         m.d.sync += finishing.eq(command.take & is_finish)
-        # Whether the next instruction finds the unit free, or drained, comes out of registers, for it waits for that.
+        # `free` and `drained` are registers, computed one cycle ahead, since the next instruction waits for them.
         with m.If(command.take):
             m.d.sync += free.eq(is_finish | (~is_load & sequencer.single))
         with m.Elif(loading & ~loaded):
@@ -105,7 +105,7 @@ class Compute(Elaboratable):
             m.d.sync += free.eq(sequencer.last_next)
         with m.Else():
             m.d.sync += free.eq(1)
-        # `settled`: nothing is in the pipeline; `drained`: nor is a LOAD under way.
+        # `settled`: the pipeline is empty; `drained`: and no LOAD is in progress.
         issued = pipeline.ending | (issuing & ~sequencer.last) | (command.take & ~is_load)
         m.d.sync += [
             settled.eq(~issued),
@@ -125,7 +125,7 @@ class Compute(Elaboratable):
         return m
 
     def _decode(self, m: Module) -> tuple[Signal, Signal]:
-        """Whether the port's command is a LOAD, or FINISH, found out a stage before."""
+        """Whether the port's command is a LOAD, and whether it is a FINISH, decoded one stage ahead."""
         reader = StageReader(m, self.geometry.config, Opcode.FINISH, self.command.words[-2])
         opcode = reader.view.opcode
         return (
@@ -134,7 +134,7 @@ class Compute(Elaboratable):
         )
 
     def _issue(self, m: Module) -> None:
-        """What travels with the steps of the instruction under way."""
+        """Drive the payload of the steps of the current instruction."""
         config, word = self.geometry.config, self.command.word
         sequencer, pipeline = self.sequencer, self.pipeline
         now = structured(step_of(config))
@@ -156,6 +156,6 @@ class Compute(Elaboratable):
         ]
 
 
-# The scratchpads of these are modules of their own.
+# Memory types whose scratchpads have classes of their own.
 _READ_OTHERWISE = (MemoryType.ACC, MemoryType.ACC8, MemoryType.LUT)
 _STATES = ("loading", "finishing", "drained", "settled", "free", "ready")

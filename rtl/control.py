@@ -1,4 +1,4 @@
-"""Control: a launch's life, its cycle and its counters, and the AXI4-Lite subordinate that shows it to the host."""
+"""Control: state, cycle and counters of a launch, and the AXI4-Lite subordinate that the host CPU accesses."""
 
 from amaranth import Cat, Const, Elaboratable, Module, Signal
 from amaranth.hdl import Value
@@ -11,10 +11,10 @@ from lathe.rtl.stall import CAUSES_OF, Activity, Cause, delayed
 
 
 class Control(Elaboratable):
-    """The host's side and the launch's state.
+    """The state of a launch, and its registers.
 
-    `start` is cycle 0 of a launch. `stop` holds everything after a fault, until `quiet` tells that nothing is under way
-    on the bus. `clear` brings all units into their first state, after a launch and after a fault.
+    `start` is cycle 0 of a launch. After a fault, `stop` halts all units until `quiet` reports that the bus has no
+    pending transactions. `clear` resets all units after a launch and after a fault.
     """
 
     def __init__(self, activities: tuple[Activity, ...]) -> None:
@@ -25,9 +25,9 @@ class Control(Elaboratable):
         self.running = Signal()
         self.busy = Signal()
         self.counting = Signal()  # this cycle belongs to a launch
-        self.complete = Signal()  # every unit rests and no command is left
-        self.standstill = Signal()  # every unit waits for what cannot come
-        self.finish = Signal()  # a FINISH is done
+        self.complete = Signal()  # every unit is idle and no command is queued
+        self.standstill = Signal()  # deadlock: every unit waits for what cannot come
+        self.finish = Signal()  # a FINISH completes
         self.quiet = Signal()
         self.fault = fault_signal()
         self.fault_code = fault_signal()
@@ -97,7 +97,7 @@ class Control(Elaboratable):
         m.d.comb += self.counting.eq(self.start | (self.running & ~ended))
 
     def _counters(self, m: Module) -> dict[str, Value]:
-        """Counters by name."""
+        """The counters' values by name."""
         values: list[Signal] = [self.cycle]
         for activity, causes in zip(self.activities, CAUSES_OF, strict=True):
             events: list[Value] = [activity.busy]
@@ -106,7 +106,7 @@ class Control(Elaboratable):
                 events.append(event | activity.wait if cause is Cause.MEMORY else event)
             for event in events:
                 counter = Signal(COUNTER_BITS, name=f"counter{len(values)}")
-                # An event is counted in the cycle after it, for what units do is known late in a cycle.
+                # Events are counted one cycle later, since units determine them late in a cycle.
                 (happened,) = delayed(m, 1, event & self.counting)
                 with m.If(self.start):
                     m.d.sync += counter.eq(0)
@@ -116,7 +116,7 @@ class Control(Elaboratable):
         return {name: value for (name, _), value in zip(counters(), values, strict=True)}
 
     def _write(self, m: Module) -> None:
-        """Writes take address and data together."""
+        """Register writes: address and data are accepted together."""
         writes = Signal()
         bits = Signal(32)
         m.d.comb += [

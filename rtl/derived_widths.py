@@ -1,4 +1,4 @@
-"""Widths and limits of one machine's hardware, derived from its configuration; and what cannot be built."""
+"""Bit widths and limits of the hardware, derived from a configuration; configurations that cannot be built."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from functools import cached_property
 from lathe.configs import HardwareConfig, LatheError
 from lathe.isa.table import MEMORIES, MemoryType, Unit, memories_of
 
-# Stages of the compute pipeline that no machine can do without: micro-op read, operand read, multiplication.
+# The stages that every compute pipeline needs: micro-op read, operand read, multiplication.
 LEAST_PIPELINE = 3
 
 
 class RtlError(LatheError):
-    """A machine that cannot be built as hardware, or a run of its RTL that cannot be done here."""
+    """A machine cannot be built as hardware, or its RTL cannot be run, synthesised or cached on this computer."""
 
 
 def log2(value: int) -> int:
     """The exponent of a power of two."""
-    assert value.bit_count() == 1, f"{value} is no power of two"
+    assert value.bit_count() == 1, f"{value} is not a power of two"
     return value.bit_length() - 1
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """What the modules need to know of a configuration. Raises :class:`RtlError` for machines that cannot be built."""
+    """Widths and sizes that the modules share. Raises :class:`RtlError` for machines that cannot be built."""
 
     config: HardwareConfig
 
@@ -33,7 +33,7 @@ class Geometry:
             raise RtlError(
                 f"The greater of timing.gemm_pipeline and timing.alu_pipeline of machine {config.name!r} must be at "
                 f"least {LEAST_PIPELINE} to be built, not {self.pipeline}. Micro-op read, operand read and "
-                "multiplication are a stage each; make one of them greater."
+                "multiplication take one stage each; increase one of the two parameters."
             )
         if config.timing.response_latency < 1:
             raise RtlError(
@@ -43,12 +43,12 @@ class Geometry:
 
     @property
     def bus_bytes(self) -> int:
-        """Bytes of a beat."""
+        """Bytes per beat."""
         return self.config.bus_bytes
 
     @property
     def bus_bits(self) -> int:
-        """Bits of a beat."""
+        """Bits per beat."""
         return self.config.memory.bus_bits
 
     @property
@@ -58,12 +58,12 @@ class Geometry:
 
     @property
     def data_burst(self) -> int:
-        """Most beats of a burst of load, compute and store."""
+        """The maximum burst of load, compute and store, in beats."""
         return min(self.config.memory.burst_beats, self.config.timing.dma_fifo_beats)
 
     @property
     def fetch_burst(self) -> int:
-        """Most beats of a burst of fetch, so that one half of its FIFO fills while the other is dispatched."""
+        """The maximum burst of fetch, in beats: half of its FIFO fills while the other half is dispatched."""
         return min(self.config.memory.burst_beats, max(1, self.config.timing.fetch_fifo_beats // 2))
 
     @property
@@ -73,22 +73,22 @@ class Geometry:
 
     @cached_property
     def element_count_bits(self) -> int:
-        """Bits that hold the elements of the deepest scratchpad."""
+        """Bits that hold the number of vectors of the deepest scratchpad."""
         return max(memory.depth(self.config) for memory in memories_of(self.config)).bit_length()
 
     def shift(self, memory: MemoryType) -> int:
-        """log2 of an element's bytes in DRAM."""
+        """log2 of the bytes of a vector in DRAM."""
         return log2(MEMORIES[memory].element_bytes(self.config))
 
     def depth(self, memory: MemoryType) -> int:
-        """Elements of the scratchpad behind a memory type."""
+        """Vectors of the scratchpad of a memory type."""
         return MEMORIES[memory].depth(self.config)
 
     def loaded_by(self, unit: Unit) -> tuple[MemoryType, ...]:
-        """The memory types whose LOADs run in a unit."""
-        found = (memory for memory in memories_of(self.config) if memory.load_unit is unit)
-        return tuple(memory.type for memory in found if memory.type is not MemoryType.OUT)
+        """The memory types whose LOADs a unit executes."""
+        memories = (memory for memory in memories_of(self.config) if memory.load_unit is unit)
+        return tuple(memory.type for memory in memories if memory.type is not MemoryType.OUT)
 
     def byte_bits(self, memories: Iterable[MemoryType]) -> int:
-        """Bits that hold the bytes, as DRAM has them, of the largest of some scratchpads."""
+        """Bits that hold the size of the largest of some scratchpads, in DRAM bytes."""
         return max((self.depth(memory) << self.shift(memory)).bit_length() for memory in memories)

@@ -1,4 +1,4 @@
-"""LOAD and STORE as chains of bytes: what address sides, data sides and packers work from."""
+"""DMA descriptors: LOAD and STORE as contiguous byte ranges (chains), for address sides, data sides and store."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from lathe.rtl.struct_signal import structured
 
 
 def transfer_layout(geometry: Geometry, memories: Sequence[MemoryType]) -> data.StructLayout:
-    """The layout of a transfer. Sizes are bounded by the scratchpads, for greater ones are faults.
+    """The fields of a descriptor. Sizes are bounded by the scratchpads, since larger ones fault.
 
-    ``memory``: the memory type; ``address``: first byte in DRAM; ``chains``: how many; ``chain_bytes``: of each;
-    ``stride_bytes``: from one to the next; ``sram``: where it begins in the scratchpad, in bytes as DRAM has them;
-    ``lead``, ``gap``, ``tail``: elements of padding before the first chain, between chains, after the last one;
-    ``nothing``: no element is moved at all; ``pushes``: the tokens to push when done, previous unit and next unit;
-    ``padding``: what padding holds, on machines that have such a field.
+    ``memory``: the memory type; ``address``: first byte in DRAM; ``chains``: number of contiguous byte ranges;
+    ``chain_bytes``: size of each; ``stride_bytes``: between their starts; ``sram``: start in the scratchpad, in DRAM
+    bytes; ``lead``, ``gap``, ``tail``: padding vectors before the first chain, between chains, after the last one;
+    ``nothing``: no vector is moved; ``pushes``: tokens to push at the end, to the previous and to the next unit;
+    ``padding``: the contents of padding, on machines with these fields.
     """
     bytes_bits = geometry.byte_bits(memories)
     return data.StructLayout(
@@ -54,9 +54,9 @@ def by_memory(
 
 
 class TransferDecoder(Elaboratable):
-    """From the words of a command port to the `transfer` of its last one, and whether that `overruns` its scratchpad.
+    """Decodes the command at a port's end into its `transfer`, and whether that `overruns` its scratchpad.
 
-    In three stages, along with the command: first sums of fields, then products, and then what is made of them.
+    Decoding takes three stages, in step with the command: sums of fields, products, and the descriptor.
     """
 
     def __init__(self, geometry: Geometry, opcode: Opcode, memories: Sequence[MemoryType], port: CommandPort) -> None:
@@ -96,10 +96,10 @@ class TransferDecoder(Elaboratable):
     def _last(
         self, m: Module, reader: StageReader, chain: Signal, chains: Signal, above: Signal, below: Signal
     ) -> None:
-        """What the sums and products of a command give, with its word."""
+        """The third stage: the descriptor, from the word of a command and its sums and products."""
         fields = reader.view
         moves, reads, gap, elements = (expression.on(reader) for expression in (MOVES, READS_DRAM, X_PADS, ELEMENTS))
-        made = structured(self.transfer.shape(), name="made")
+        descriptor = structured(self.transfer.shape(), name="made")
         overruns = Signal(name="overruns_next")
         memory = Signal(3)
         m.d.comb += memory.eq(fields.memory_type)
@@ -113,17 +113,17 @@ class TransferDecoder(Elaboratable):
             ("sram", fields.sram_base),
         ):
             shifted = [value << self.geometry.shift(kind) for kind in self.memories]
-            by_memory(m, memory, self.memories, made[name], shifted)
+            by_memory(m, memory, self.memories, descriptor[name], shifted)
         m.d.comb += [
-            made.memory.eq(memory),
-            made.chains.eq(chains),
-            made.lead.eq(Mux(moves, above + Mux(reads, fields.x_pad_0, below), 0)),
-            made.gap.eq(gap),
-            made.tail.eq(Mux(reads, fields.x_pad_1 + below, 0)),
-            made.nothing.eq(~moves | (elements == 0)),
-            made.pushes.eq(fields.push_prev | (fields.push_next << 1)),
+            descriptor.memory.eq(memory),
+            descriptor.chains.eq(chains),
+            descriptor.lead.eq(Mux(moves, above + Mux(reads, fields.x_pad_0, below), 0)),
+            descriptor.gap.eq(gap),
+            descriptor.tail.eq(Mux(reads, fields.x_pad_1 + below, 0)),
+            descriptor.nothing.eq(~moves | (elements == 0)),
+            descriptor.pushes.eq(fields.push_prev | (fields.push_next << 1)),
         ]
         if self.opcode is Opcode.LOAD and has_padding(self.geometry):
-            m.d.comb += made.padding.eq(padding_of(fields))
+            m.d.comb += descriptor.padding.eq(padding_of(fields))
         with m.If(self.port.advance[2]):
-            m.d.sync += [self.transfer.eq(made), self.overruns.eq(overruns)]
+            m.d.sync += [self.transfer.eq(descriptor), self.overruns.eq(overruns)]

@@ -1,4 +1,4 @@
-"""Where the units of instructions stand in the compute pipeline: what they are given."""
+"""The interface of the compute pipeline to its functional units, such as the ALU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from lathe.rtl.scratchpad import LookupTables, Scratchpad
 
 @dataclass(frozen=True)
 class ExecuteStage:
-    """The place in the pipeline where what micro-ops write is made of what they read.
+    """The position in the pipeline at which functional units compute what micro-ops write from what they read.
 
-    ``stages``: the steps on their way, of which the last four read an accumulator, hold it, combine and write.
-    ``value``: the accumulator that the step that combines has read, all values of it; while a step holds, that of the
-    step before. ``indices``: those of a step three cycles after its issue. ``pads``: the other scratchpads.
+    ``stages``: the steps in the pipeline; the last four read an accumulator, hold it, combine it with operands, and
+    write. ``value``: the accumulator vector of the step that combines, which is the one before the step that holds.
+    ``indices``: those of the step that was issued three cycles ago. ``pads``: the other scratchpads.
     """
 
     geometry: Geometry
@@ -34,10 +34,10 @@ class ExecuteStage:
 
     @property
     def holding(self) -> data.View:
-        """The step behind the one that combines: its accumulator comes in the next cycle."""
+        """The step after the one that combines: its accumulator comes in the next cycle."""
         return self.stages[-3]
 
     @property
     def combining(self) -> data.View:
-        """The step whose accumulator is ``value``; it writes in this cycle, or as much later as its row says."""
+        """The step whose accumulator is ``value``; its result comes in this cycle, or as much later as its row says."""
         return self.stages[-2]

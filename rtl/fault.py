@@ -1,4 +1,4 @@
-"""Fault codes in hardware: signals that hold one, and the first of several."""
+"""Fault codes in hardware: signals that hold one, and the selection of the first of several."""
 
 from amaranth import Module, Signal
 
@@ -15,7 +15,7 @@ def fault_signal() -> Signal:
 
 
 def first_fault(m: Module, target: Signal, faults: list[Signal]) -> None:
-    """Drive `target` with the first of `faults` that is one."""
+    """Drive `target` with the first of `faults` that is not NONE."""
     for fault in reversed(faults):
         with m.If(fault != FaultCode.NONE):
             m.d.comb += target.eq(fault)

@@ -1,4 +1,4 @@
-"""Fetch: reads the stream in bursts and sends one instruction per cycle to the units' command queues."""
+"""Fetch: reads the instruction stream in bursts and dispatches one instruction per cycle to the command queues."""
 
 from amaranth import Cat, Elaboratable, Module, Mux, Signal
 
@@ -16,10 +16,10 @@ COUNT_BITS = 32
 
 
 class Fetch(Elaboratable):
-    """`start` takes `address` (bytes, a multiple of 16) and `count`, in instructions.
+    """`start` takes the stream's `address` (bytes, a multiple of 16) and `count`, in instructions.
 
-    `dispatch` puts `word` into the queue of `unit`; `full` tells of each queue that it is. `done`: all instructions are
-    dispatched. `stuck`: an instruction waits for room.
+    `dispatch` writes `word` into the command queue of `unit`; `full` has a bit for each queue. `done`: all instructions
+    are dispatched. `stuck`: an instruction waits for a full queue.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -52,7 +52,7 @@ class Fetch(Elaboratable):
         left = Signal(COUNT_BITS)
         take = Signal()
         last = Signal()
-        complete = Signal()  # an instruction stands at the FIFO's head, whole
+        complete = Signal()  # the head of the FIFO completes an instruction
         m.d.comb += [
             fifo.w_en.eq(port.r_valid),
             fifo.w_data.eq(Cat(port.r_data, port.r_last)),
@@ -93,7 +93,7 @@ class Fetch(Elaboratable):
         return m
 
     def _requests(self, m: Module, requests: BurstRequests) -> None:
-        """The address side: the stream is one chain."""
+        """The address side: requests the stream, which is one chain."""
         port, cutter = self.port, requests.cutter
         m.d.comb += [
             cutter.start.eq(self.start),
@@ -107,7 +107,7 @@ class Fetch(Elaboratable):
         ]
 
     def _split(self, m: Module, fifo: Fifo, there: Signal, complete: Signal, take: Signal, last: Signal) -> None:
-        """A beat holds one instruction or several."""
+        """Wide bus: a beat holds one or several instructions."""
         each = self.geometry.bus_bytes // INSTRUCTION_BYTES
         position = Signal(range(max(2, each)))
         m.d.comb += [
@@ -122,7 +122,7 @@ class Fetch(Elaboratable):
                 m.d.sync += position.eq(position + 1)
 
     def _assemble(self, m: Module, fifo: Fifo, there: Signal, complete: Signal, take: Signal) -> None:
-        """An instruction takes several beats; all but the last are taken as they come."""
+        """Narrow bus: an instruction takes several beats; all but the last are read as they come."""
         each = INSTRUCTION_BYTES // self.geometry.bus_bytes
         bits = self.geometry.bus_bits
         begun = Signal(bits * (each - 1))
@@ -135,6 +135,6 @@ class Fetch(Elaboratable):
             take.eq(Mux(final, self.dispatch, there)),
         ]
         with m.If(take):
-            m.d.sync += position.eq(position + 1)  # wraps, for `each` is a power of two
+            m.d.sync += position.eq(position + 1)  # wraps, since `each` is a power of two
             with m.If(~final):
                 m.d.sync += begun.word_select(position, bits).eq(fifo.r_data[:-1])

@@ -1,4 +1,4 @@
-"""Queues: what is written in cycle t is at the head, or behind it, from cycle t + 1 on."""
+"""FIFOs with a registered head: what is written in cycle t can be read from cycle t + 1 on."""
 
 from amaranth import Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
@@ -7,14 +7,14 @@ from lathe.rtl.ram import Ram
 
 
 class Fifo(Elaboratable):
-    """A queue of `depth` words of `width` bits, any depth.
+    """A FIFO of `depth` words of `width` bits, any depth.
 
-    The head is on `r_data` while `r_valid`; `r_en` takes it, if it is there. `w_en` writes; the writer sees to it that
-    there is room: `full` tells of the cycle's beginning. A place that is freed in cycle t can be used from t + 1 on.
+    `r_data` is the head while `r_valid`; `r_en` removes it, if there is one. `w_en` writes; the writer must not write
+    while `full`, which is the state at the start of the cycle. An entry freed in cycle t can be used from t + 1 on.
 
-    The head is a register, for what comes out of a memory comes late in its cycle: a word that finds the queue empty
-    goes straight there, any other one waits in the memory. With `detour`, all wait there for a cycle, so that writing
-    has nothing to do with whether the head is taken: what is written in t is at the head from t + 2 on.
+    The head is a register, since a memory's output arrives late in its cycle: a word that is written to an empty FIFO
+    goes straight to the register, all others go through the memory. With `detour`, all words go through the memory, so
+    that writing does not depend on whether the head is read: what is written in t is at the head from t + 2 on.
     """
 
     def __init__(self, width: int, depth: int, *, detour: bool = False) -> None:
@@ -28,15 +28,15 @@ class Fifo(Elaboratable):
         self.level = Signal(range(depth + 1))
         if depth > 1 or detour:
             self.ram = Ram(width, depth, forward=True)
-            self.head = Signal(range(depth))  # of the words in the memory
+            self.head = Signal(range(depth))  # of the memory: where it is read, and written
             self.tail = Signal(range(depth))
-            self.behind = Signal()  # words wait in the memory
+            self.behind = Signal()  # the memory holds words
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.d.comb += self.full.eq(self.level == self.depth)
         m.d.sync += self.level.eq(self.level + self.w_en - (self.r_en & self.r_valid))
-        free = Signal()  # the head is free in the next cycle
+        free = Signal()  # the head register takes the next word
         m.d.comb += free.eq(~self.r_valid | self.r_en)
         if self.depth == 1 and not self.detour:
             with m.If(free):
@@ -55,7 +55,7 @@ class Fifo(Elaboratable):
             ram.w_addr.eq(tail),
             ram.w_data.eq(self.w_data),
         ]
-        # The memory never holds as many words as it has places, so that it holds one when its pointers differ by one.
+        # The memory is never full, since one word is in the head register: pointers that differ by one mean one word.
         m.d.sync += [head.eq(following), behind.eq(enters | (behind & ~(leaves & (self._next(head) == tail))))]
         with m.If(enters):
             m.d.sync += tail.eq(self._next(tail))

@@ -1,6 +1,6 @@
-"""The units of instructions in the compute pipeline: a line for each, and a file with its gates.
+"""The functional units of the compute pipeline, by instruction; each has a file with its logic.
 
-The matrix core is none of them: its sums are on their way before an accumulator is read.
+The matrix core is not among them, since its sums start before the accumulator is read.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,4 +17,4 @@ from lathe.rtl.rescale import rescale_in
 UNITS: Mapping[Opcode, Callable[[Module, ExecuteStage], Value]] = MappingProxyType(
     {Opcode.ALU: alu_in, Opcode.RESCALE: rescale_in}
 )
-"""By instruction: puts its unit into the pipeline, and gives what the micro-ops write, all values of an accumulator."""
+"""By instruction, a function that connects its unit to the pipeline and returns the accumulator vectors it writes."""

@@ -1,4 +1,4 @@
-"""Instruction words: their fields, and the decoder that sends them to a unit; both made from the isa's table."""
+"""Instruction words: their fields and the decoder that selects a unit, both generated from the table of lathe.isa."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -36,7 +36,7 @@ def _layout(size: int, fields: dict[str, Placement]) -> data.FlexibleLayout:
 
 
 def instruction_view(config: HardwareConfig, opcode: Opcode, word: Any) -> Any:
-    """The fields of an instruction word, read as an instruction with the given opcode."""
+    """The fields of an instruction word, interpreted as an instruction with this opcode."""
     return data.View(_layout(INSTRUCTION_BITS, dict(placements(config, opcode))), word)
 
 
@@ -51,9 +51,9 @@ def uop_view(config: HardwareConfig, word: Any) -> Any:
 
 
 class WordReader:
-    """Reads the fields of an instruction word as those of an opcode, so that the isa's expressions become gates.
+    """Reads the fields of an instruction word as those of an opcode, so that expressions of lathe.isa become logic.
 
-    An expression that has a name becomes one signal in `m`, however often it is asked for.
+    A named expression becomes one signal in `m`, however often it is used.
     """
 
     def __init__(self, m: Module, config: HardwareConfig, opcode: Opcode, word: Signal) -> None:
@@ -63,20 +63,20 @@ class WordReader:
         self._named: dict[str, Signal] = {}
 
     def field(self, name: str) -> Any:
-        """The field's bits."""
+        """The bits of a field."""
         return self.view[name]
 
     def named(self, name: str, value: Callable[[], Value]) -> Signal:
-        """The signal of that name."""
+        """The signal of a named expression."""
         if name not in self._named:
-            made = value()
-            self._named[name] = Signal(made.shape(), name=name)
-            self._m.d.comb += self._named[name].eq(made)
+            expression = value()
+            self._named[name] = Signal(expression.shape(), name=name)
+            self._m.d.comb += self._named[name].eq(expression)
         return self._named[name]
 
 
 class StageReader(WordReader):
-    """Reads the word that is in one stage of a command port, with what stages before have `known` of it by name."""
+    """Reads the word in one decode stage of a command port; `known` are named values from earlier stages."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class StageReader(WordReader):
         self._named |= known
 
     def registered(self, name: str, value: Value, advance: Value) -> Signal:
-        """A value that moves on to the next stage, as a signal there."""
+        """A register that holds a value in the next stage."""
         register = Signal(value.shape(), name=f"{name}_later", reset_less=True)
         with self._m.If(advance):
             self._m.d.sync += register.eq(value)
@@ -98,7 +98,7 @@ class StageReader(WordReader):
 
 
 class Decoder(Elaboratable):
-    """The unit that executes a word, and what is wrong with it, if anything, whatever the data."""
+    """The unit that executes a word, and its fault, if it is illegal whatever the data."""
 
     def __init__(self, config: HardwareConfig) -> None:
         self.config = config
@@ -109,7 +109,7 @@ class Decoder(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         readers = {opcode: WordReader(m, self.config, opcode, self.word) for opcode in Opcode}
-        # Of the rules that a word breaks, the first is told: the last assignment that is active wins.
+        # The first broken rule gives the fault, hence the reverse order: the last active assignment wins.
         for rule in reversed((*WORDS, *DECODING)):
             reader = readers[Opcode.FINISH if rule.opcode is None else rule.opcode]
             with m.If(rule.condition.on(reader)):

@@ -1,4 +1,4 @@
-"""The load unit: LOAD of inputs and weights."""
+"""The load unit: executes LOADs of inp and wgt."""
 
 from amaranth import Elaboratable, Module, Signal
 
@@ -12,7 +12,7 @@ from lathe.rtl.stall import Activity, Cause, CommandPort, delayed
 
 
 class Load(Elaboratable):
-    """Starts loads as commands and tokens come, at most `timing.dma_pending` at a time; pushes at their ends."""
+    """Starts loads as commands and tokens arrive, up to `timing.dma_pending` at a time; pushes tokens at their ends."""
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
@@ -56,7 +56,7 @@ class Load(Elaboratable):
         end, pushes = delayed(m, write_latency, data_side.last, data_side.pushes)
         command.push(m, end, pushes)
         m.d.comb += activity.end.eq(end)
-        # Ends that are on their way count as work, so that the launch is not over before them.
+        # Ends that are delayed count as work, so that the launch does not end before them.
         coming = Signal(range(write_latency + 2))
         m.d.sync += coming.eq(coming + data_side.last - end)
         m.d.comb += self.idle.eq((data_side.count == 0) & (coming == 0))

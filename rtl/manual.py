@@ -1,4 +1,4 @@
-"""The register map and the fault codes as a page: docs/rtl-registers.md is made here."""
+"""Generates docs/rtl-registers.md, the page of the register map and the fault codes."""
 
 from lathe.rtl.fault import MEANINGS
 from lathe.rtl.registers import REGISTERS
@@ -9,20 +9,20 @@ def register_manual() -> str:
     lines = [
         "# Registers",
         "",
-        "The AXI4-Lite subordinate `s_axi` has these 32-bit registers. This page is made by `lathe.rtl.manual` from",
-        "`rtl/registers.py` and `isa/fault.py`. Reads of other addresses give 0, writes to them do nothing. Registers",
-        "that describe a launch keep their values; they are looked at when it starts.",
+        "The AXI4-Lite subordinate `s_axi` has these 32-bit registers. `lathe.rtl.manual` generates this page from",
+        "`rtl/registers.py` and `isa/fault.py`. Reads of other addresses return 0, writes to them have no effect.",
+        "Registers that describe a launch keep their values; the machine reads them when it starts a launch.",
         "",
-        "| address | name | access | what |",
+        "| address | name | access | meaning |",
         "|---|---|---|---|",
         *(f"| `{each.address:#05x}` | `{each.name}` | {each.access} | {each.what} |" for each in REGISTERS),
         "",
         "## Fault codes",
         "",
-        "A fault stops all units. Bursts that the bus has accepted are carried to their end, then `STATUS` shows the",
-        "fault and `interrupt` rises; the next start begins on a clean machine, scratchpads aside.",
+        "A fault stops all units. Bursts that the bus has accepted are completed, then `STATUS` shows the fault and",
+        "`interrupt` rises. The next launch starts in the reset state, except for the contents of the scratchpads.",
         "",
-        "| code | name | what |",
+        "| code | name | meaning |",
         "|---|---|---|",
         *(f"| {int(code)} | `{code.name}` | {what} |" for code, what in MEANINGS.items()),
     ]

@@ -1,4 +1,4 @@
-"""The matrix core: products of an input and a weight element, summed by a pipelined adder tree."""
+"""The matrix core: the matrix product of an inp and a wgt vector, by multipliers and a pipelined adder tree."""
 
 from amaranth import Elaboratable, Module, Signal, signed
 from amaranth.hdl import Value
@@ -9,11 +9,11 @@ PRODUCT_BITS = 16
 
 
 class MatrixCore(Elaboratable):
-    """`inp` (batch × block_in int8) and `wgt` (block_out × block_in int8) in cycle t give `sums`, one for each
-    accumulator value, in cycle t + `latency`.
+    """`inp` (batch × block_in int8) and `wgt` (block_out × block_in int8) in cycle t give `sums`, one for each value of
+    the accumulator vector, in cycle t + `latency`.
 
-    Products take one cycle, and the tree's levels are spread over the stages that the pipeline's depth leaves.
-    `valid` gates the registers.
+    Multiplication takes one cycle; the tree's levels are spread over the remaining stages of the pipeline. `valid` is
+    the clock enable of the registers.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -32,7 +32,7 @@ class MatrixCore(Elaboratable):
         m = Module()
         levels = log2(self.block_in)
         stages = self.tree_stages
-        # Levels of the tree in each stage; without stages, all are in the cycle of accumulation.
+        # Levels of the tree in each stage; without stages, the whole tree is in the cycle of accumulation.
         share = [levels * (stage + 1) // stages - levels * stage // stages for stage in range(stages)]
         for row in range(self.batch):
             for column in range(self.block_out):
@@ -55,12 +55,12 @@ class MatrixCore(Elaboratable):
         return product
 
     def _registered(self, m: Module, terms: list[Value], stage: int, name: str) -> list[Value]:
-        registers = [Signal(term.shape(), name=f"{name}_{place}", reset_less=True) for place, term in enumerate(terms)]
+        registers = [Signal(term.shape(), name=f"{name}_{i}", reset_less=True) for i, term in enumerate(terms)]
         with m.If(self.valid[stage + 1]):
             m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         return list(registers)
 
 
 def pairs(terms: list[Value]) -> list[Value]:
-    """One level of an adder tree."""
+    """One level of an adder tree: the sums of adjacent terms."""
     return [first + second for first, second in zip(terms[::2], terms[1::2], strict=True)]

@@ -1,4 +1,4 @@
-"""What padding holds: from the fields of a LOAD to the values of an element."""
+"""Contents of padding: the values of a padding vector from the fields of a LOAD."""
 
 from typing import Any
 
@@ -14,29 +14,29 @@ BITS = 9  # pad_value, and pad_limit above it
 
 
 def has_padding(geometry: Geometry) -> bool:
-    """Whether padding may hold something else than zeros on this machine."""
+    """Whether padding may hold something other than zeros on this machine."""
     return PAD_VALUE in geometry.config.extensions
 
 
 def padding_signal(geometry: Geometry) -> Signal | None:
-    """The fields of a LOAD that say what padding holds, on machines that have them."""
+    """A signal for the padding fields of a LOAD; None on machines without them."""
     return Signal(BITS, name="padding") if has_padding(geometry) else None
 
 
 def padding_of(load: Any) -> Value:
-    """What the fields of a LOAD say of padding."""
+    """The padding fields of a LOAD, concatenated."""
     return Cat(load.pad_value, load.pad_limit)
 
 
 def in_scratchpad(padding: Signal | None, memory: MemoryType, size: int) -> Value:
-    """An element of padding of ``size`` bytes in a scratchpad that only a load writes."""
+    """A padding vector of ``size`` bytes in a scratchpad that only loads write."""
     if padding is None or memory in (MemoryType.UOP, MemoryType.PAR):
         return Const(0, size * 8)
     return replicated(padding[:8], size)
 
 
 def in_accumulators(padding: Signal | None, values: int) -> Value:
-    """An accumulator element of padding: with pad_limit the least or greatest value, else pad_value, sign-extended."""
+    """A padding vector in acc: with pad_limit the least or greatest int32, by the sign of pad_value, else pad_value."""
     if padding is None:
         return Const(0, values * 32)
     sign, limit = padding[7], padding[8]

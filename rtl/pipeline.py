@@ -1,4 +1,4 @@
-"""The compute pipeline: from a micro-op's issue to its accumulator write, one position for all instructions."""
+"""The compute pipeline: from a micro-op's issue to its accumulator write, with the same stages for all instructions."""
 
 from typing import Any
 
@@ -26,19 +26,19 @@ from lathe.rtl.write_hazards import CHECK, WRITING, LateWrites
 
 
 class Pipeline(Elaboratable):
-    """Stages of a step issued in cycle c, p being `geometry.pipeline`:
+    """Executes steps; a micro-op takes one or more. With p = `geometry.pipeline`, for a step issued in cycle c:
 
     - c: the micro-op is read; c + 1: it goes into a register.
     - c + 2: its indices are added up, inp and wgt are read; c + 3: these go into registers, and indices are checked.
     - c + 4: products. c + 5 to c + p + 1: the adder tree. In c + p the accumulator is read, in c + p + 1 it goes into a
       register.
-    - c + p + 2: the accumulator is combined. c + p + 3: the result is written.
+    - c + p + 2: the accumulator is combined with the operands. c + p + 3: the result is written.
 
-    A result that takes longer, as its instruction's row says, is combined and written so many cycles later, in the
-    place of a step so many places behind, which writes nothing itself: it is of the same instruction, or trails it.
+    A result with a longer latency, as its instruction's row says, is written so many cycles later, in the slot of a
+    step issued so much later, which writes nothing itself: one of the same instruction, or a trailing step of it.
 
-    An accumulator comes as the micro-ops before it leave it: from the register or the cycle in which it is on its way.
-    `issue` with `step` and the sequencer's micro-op and offsets begins a step. `end` with `pushes` ends an instruction.
+    Accumulators are forwarded: a step reads what all earlier micro-ops write, also if that has not been written yet.
+    `issue` with `step` and the sequencer's micro-op and offsets issues a step. `end` with `pushes` ends an instruction.
     `commit` with `committed`: a micro-op of the instruction of that step is executed in this cycle.
     """
 
@@ -56,14 +56,14 @@ class Pipeline(Elaboratable):
             name: Signal(len(offset) + 1, name=f"{name}_index", reset_less=True)
             for name, offset in sequencer.offsets.items()
         }
-        self.target = Signal(len(self.indices["src"]), reset_less=True)  # the accumulator to look at
-        self.following = Signal.like(self.target)  # that of the step behind
+        self.target = Signal(len(self.indices["src"]), reset_less=True)  # the index of the accumulator to read
+        self.following = Signal.like(self.target)  # that of the step after
         self.issue = Signal()
         layout = step_of(geometry.config)
         self.step = structured(layout)
         self.end = Signal()
         self.pushes = Signal(2)
-        self.ending = Signal()  # an instruction's end is on its way in the next cycle
+        self.ending = Signal()  # the last step of an instruction is in the pipeline in the next cycle
         self.commit = Signal()  # a micro-op is executed in this cycle
         self.committed = structured(layout)
         self.fault = fault_signal()
@@ -77,12 +77,12 @@ class Pipeline(Elaboratable):
             m.d.sync += stages[number].eq(stages[number - 1])
         with m.If(~self.issue):
             m.d.sync += [stages[1].valid.eq(0), stages[1].ends.eq(0)]
-        places = [*([Const(0)] * CHECK), self._operands(m, stages)]
+        targets = [*([Const(0)] * CHECK), self._operands(m, stages)]
         for _ in range(CHECK, depth):
-            places += delayed(m, 1, places[-1], reset=False)
-        late = self._late(m, stages, places)
-        self._checked(m, stages, places, late)
-        self._combine(m, stages, places, late, self._core(m, stages))
+            targets += delayed(m, 1, targets[-1], reset=False)
+        late = self._late(m, stages, targets)
+        self._checked(m, stages, targets, late)
+        self._combine(m, stages, targets, late, self._core(m, stages))
         final = stages[depth]
         m.d.comb += self.ending.eq((self.issue & self.step.ends) | Cat(*(stage.ends for stage in stages[1:-1])).any())
         m.d.comb += [
@@ -94,7 +94,7 @@ class Pipeline(Elaboratable):
         return m
 
     def _operands(self, m: Module, stages: list[data.View]) -> Signal:
-        """Stages 0 to 3: the indices. Returns that of the accumulator to read, in the stage that checks it."""
+        """Stages 0 to 3: the indices. Returns the index of the accumulator to read, in the stage that checks it."""
         sequencer, config, pads = self.sequencer, self.geometry.config, self.pads
         m.d.comb += [pads[MemoryType.UOP].r_index.eq(sequencer.uop), pads[MemoryType.UOP].r_en.eq(self.issue)]
         (word,) = delayed(m, 1, pads[MemoryType.UOP].r_data, reset=False)
@@ -107,7 +107,7 @@ class Pipeline(Elaboratable):
             m.d.sync += self.indices[name].eq(sums[name])
         m.d.comb += self.following.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
         m.d.sync += self.target.eq(self.following)
-        for opcode, operand in self._beside_accumulators():
+        for opcode, operand in self._scratchpad_operands():
             if not trailing_steps(config, opcode):
                 pad = pads[operand.memory]
                 reads = self._looks_at(stages[2], opcode, operand, sums)
@@ -116,31 +116,31 @@ class Pipeline(Elaboratable):
         m.d.comb += index.eq(self.target)
         return index
 
-    def _beside_accumulators(self) -> list[tuple[Opcode, Operand]]:
-        """The operands in other scratchpads, in the order in which their faults are told."""
+    def _scratchpad_operands(self) -> list[tuple[Opcode, Operand]]:
+        """The operands in scratchpads other than acc, in the order of priority of their faults."""
         operands = [(opcode, each) for opcode in self.opcodes for each in operands_of(opcode)]
         return [(opcode, each) for opcode, each in operands if each.memory is not MemoryType.ACC]
 
     def _looks_at(self, step: data.View, opcode: Opcode, operand: Operand, indices: dict[str, Signal]) -> Value:
-        """Whether a step looks at an operand that is no accumulator: the last of a micro-op does."""
+        """Whether a step reads an operand in a scratchpad other than acc: the last step of a micro-op does."""
         name = opcode.name.lower()
-        found = step.valid & step[name] & ~step.first
+        last = step.valid & step[name] & ~step.first
         if operand.used is None:
-            return found
-        return found & operand.used.on(StepReader(self.geometry.config, step.of[name], indices))
+            return last
+        return last & operand.used.on(StepReader(self.geometry.config, step.of[name], indices))
 
-    def _checked(self, m: Module, stages: list[data.View], places: list[Any], late: LateWrites | None) -> None:
-        """Stage 3: faults of the indices, of which the first is told."""
+    def _checked(self, m: Module, stages: list[data.View], targets: list[Any], late: LateWrites | None) -> None:
+        """Stage 3: range checks of the indices; the first that fails gives the fault."""
         step, config = stages[CHECK], self.geometry.config
-        # A micro-op looks at one accumulator in each step: `target`, whatever it is called.
+        # Each step reads one accumulator, that at index `target`, whether it is the dst or the src of the micro-op.
         (dst,) = (each for each in operands_of(self.opcodes[0]) if each.row.written)
         indices = {**self.indices, dst.index: self.target}
         faults = [(dst.code, step.valid & dst.beyond.on(StepReader(config, None, indices)))]
-        for opcode, operand in self._beside_accumulators():
+        for opcode, operand in self._scratchpad_operands():
             beyond = operand.beyond.on(StepReader(config, None, indices))
             faults.append((operand.code, self._looks_at(step, opcode, operand, indices) & beyond))
         if late is not None:
-            faults.append((FaultCode.ACC_REUSE, late.meets(m, stages, places, self.following)))
+            faults.append((FaultCode.ACC_REUSE, late.meets(m, stages, targets, self.following)))
         for code, condition in reversed(faults):
             with m.If(condition):
                 m.d.comb += self.fault.eq(code)
@@ -148,7 +148,7 @@ class Pipeline(Elaboratable):
             m.d.sync += stages[CHECK + 1].valid.eq(0)
 
     def _core(self, m: Module, stages: list[data.View]) -> MatrixCore:
-        """Stages 3 to p + 1: sums of products."""
+        """Stages 3 to p + 1: the matrix core."""
         m.submodules.core = core = MatrixCore(self.geometry)
         with m.If(stages[CHECK].valid & stages[CHECK].gemm):
             m.d.sync += [
@@ -159,59 +159,59 @@ class Pipeline(Elaboratable):
         m.d.comb += core.valid.eq(Cat(*products))
         return core
 
-    def _late(self, m: Module, stages: list[data.View], places: list[Any]) -> LateWrites | None:
-        """The results that take longer, on machines with an instruction that has such."""
+    def _late(self, m: Module, stages: list[data.View], targets: list[Any]) -> LateWrites | None:
+        """The writes of late results, on machines with an instruction that has such results."""
         config = self.geometry.config
-        found = [(opcode, trailing_steps(config, opcode)) for opcode in self.opcodes]
-        slow = [(opcode, steps) for opcode, steps in found if steps]
-        assert len(slow) <= 1, f"{slow} have steps behind them, and there is one place for late results"
+        trailing = [(opcode, trailing_steps(config, opcode)) for opcode in self.opcodes]
+        slow = [(opcode, steps) for opcode, steps in trailing if steps]
+        assert len(slow) <= 1, f"{slow} have late results, and the pipeline supports one such instruction"
         for opcode, steps in slow:
-            # A step that is read in the cycle of its check writes nothing after a fault either.
+            # Where a step reads its accumulator in the cycle of the check, a fault must keep it from writing, too.
             keeps = self.fault == FaultCode.NONE if len(stages) - WRITING == CHECK else Const(1)
-            return LateWrites(m, opcode, steps, stages, places, keeps)
+            return LateWrites(m, opcode, steps, stages, targets, keeps)
         return None
 
     def _combine(
-        self, m: Module, stages: list[data.View], places: list[Any], late: LateWrites | None, core: MatrixCore
+        self, m: Module, stages: list[data.View], targets: list[Any], late: LateWrites | None, core: MatrixCore
     ) -> None:
-        """Stages p to p + 3: the accumulator is read, held, combined and written."""
+        """Stages p to p + 3: the accumulator is read, held, combined with operands, and written."""
         acc = self.acc
         reading, holding, combining, writing = stages[-4:]
-        here = places[-4]
-        # What is on its way to be written: whether, and to which accumulator; of the steps that hold, combine, write.
+        here = targets[-4]
+        # The writes of the steps that hold, combine and write: whether there is one, and its accumulator index.
         if late is None:
-            coming = [(step.valid & step.writes, index) for step, index in zip(stages[-3:], places[-3:], strict=True)]
+            coming = [(step.valid & step.writes, index) for step, index in zip(stages[-3:], targets[-3:], strict=True)]
         else:
             coming = late.coming
-        # Of the step that reads: whether the one or the two before it write what it reads, late or not.
+        # Forwarding: whether one of the two preceding steps, or a late write in its slot, writes what the step reads.
         writes = [writes & (index == here) for writes, index in coming[:2]]
         from_combining, from_writing = delayed(m, 1, writes[0] if late is None else writes[0] & ~late.holds, writes[1])
         value = Signal(acc.values * VALUE_BITS, reset_less=True)
         result = Signal.like(value)
-        place = ExecuteStage(self.geometry, self.pads, self.tables, self.indices, stages, value)
+        stage = ExecuteStage(self.geometry, self.pads, self.tables, self.indices, stages, value)
         in_time = [each for each in self.opcodes if each in UNITS and (late is None or each is not late.opcode)]
         begins = "begin" in combining.of.gemm.shape().members
         addend = Mux(combining.of.gemm.begin, 0, value) if begins else value
         sums = [(addend.word_select(each, VALUE_BITS) + total)[:VALUE_BITS] for each, total in enumerate(core.sums)]
         m.d.comb += [acc.r_index.eq(here), acc.r_en.eq(reading.valid)]
-        made_by = {opcode: UNITS[opcode](m, place) for opcode in in_time}
+        results = {opcode: UNITS[opcode](m, stage) for opcode in in_time}
         m.d.comb += [acc.w_index.eq(coming[-1][1]), acc.w_en.eq(coming[-1][0])]
         with m.If(~combining.gemm):
-            own = made_by[in_time[0]]
+            own = results[in_time[0]]
             for opcode in in_time[1:]:
-                own = Mux(combining[opcode.name.lower()], made_by[opcode], own)
+                own = Mux(combining[opcode.name.lower()], results[opcode], own)
             m.d.comb += result.eq(own)
         with m.Elif(~combining.of.gemm.reset):
             m.d.comb += result.eq(Cat(*sums))
         registered: Value = acc.w_data
-        made: Value = result
+        written: Value = result
         if late is not None:
-            # Beside the other units' results and what the memory gives, which come late in the cycle.
-            landing = UNITS[late.opcode](m, place)
+            # Not on the paths of the other units' results and of the memory's output, which arrive late in the cycle.
+            landing = UNITS[late.opcode](m, stage)
             from_late, from_writing = delayed(m, 1, writes[0] & late.holds, writes[1] | (writes[0] & late.holds))
             registered = Mux(from_late, landing, registered)
-            made = Mux(late.lands, landing, result)
+            written = Mux(late.lands, landing, result)
         with m.If(holding.valid):
             m.d.sync += value.eq(Mux(from_combining, result, Mux(from_writing, registered, acc.r_data)))
         with m.If(coming[1][0]):
-            m.d.sync += acc.w_data.eq(made)
+            m.d.sync += acc.w_data.eq(written)

@@ -1,4 +1,4 @@
-"""A step of the compute pipeline: what travels with it."""
+"""The payload of a pipeline step: the flags and fields that travel with it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from lathe.isa.operands import operands_of
 from lathe.isa.table import Opcode, placements
 from lathe.rtl.instruction import issued
 
-# Fields that say which steps there are, and whose: the sequencer has done with them.
+# Fields that determine the steps of an instruction; only the sequencer needs them.
 _SEQUENCED = frozenset({"uop_bgn", "uop_end", "iter_out", "iter_in"})
 
 
@@ -20,18 +20,18 @@ def travelling(config: HardwareConfig, opcode: Opcode) -> dict[str, Shape]:
     head = placements(config, Opcode.FINISH)
     factors = {name for each in operands_of(opcode) for name in each.factor_fields}
     return {
-        name: Shape(place.width, place.field.signed and place.width > 0)
-        for name, place in placements(config, opcode).items()
-        if place.width and name not in _SEQUENCED | factors | set(head)
+        name: Shape(placement.width, placement.field.signed and placement.width > 0)
+        for name, placement in placements(config, opcode).items()
+        if placement.width and name not in _SEQUENCED | factors | set(head)
     }
 
 
 def step_of(config: HardwareConfig) -> data.StructLayout:
-    """What travels with a step of a micro-op.
+    """The payload of a step.
 
-    "valid": it does something; "ends": it is its instruction's last step, which "pushes" tokens. "first": it reads an
-    accumulator besides the one that is written; "writes": it is the last one of a micro-op. Of the names of
-    instructions the one that runs is set, and "of" has its fields.
+    "valid": it belongs to a micro-op; "ends": it is its instruction's last step, which "pushes" tokens. "first": it
+    reads an accumulator other than the one that is written; "writes": it is the last step of its micro-op. The flag
+    named after its instruction is set, and "of" has the instruction's fields.
     """
     opcodes = issued(config)
     fields = {opcode.name.lower(): data.StructLayout(travelling(config, opcode)) for opcode in opcodes}
@@ -49,7 +49,7 @@ def step_of(config: HardwareConfig) -> data.StructLayout:
 
 
 class StepReader:
-    """Reads the fields of the instruction that a step is of, and the indices of its micro-op, which are signals."""
+    """Reads the instruction fields of a step and the indices of its micro-op, to turn isa expressions into logic."""
 
     def __init__(self, config: HardwareConfig, fields: Any, indices: Mapping[str, Value]) -> None:
         self.config, self.fields, self.indices = config, fields, indices
@@ -58,6 +58,6 @@ class StepReader:
         """The field's bits, or the index."""
         return self.indices[name] if name in self.indices else self.fields[name]
 
-    def named(self, name: str, value: Callable[[], Value]) -> Value:  # noqa: ARG002 - needs no signal of its own
+    def named(self, name: str, value: Callable[[], Value]) -> Value:  # noqa: ARG002 - needs no named signal
         """The value."""
         return value()

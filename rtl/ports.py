@@ -1,4 +1,4 @@
-"""What goes in and out of the accelerator: the AXI4 manager, the AXI4-Lite subordinate, and the trace."""
+"""The ports of the accelerator: the AXI4 manager, the AXI4-Lite subordinate, and the trace."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ PROTECTION = 0b010
 
 
 class BusPorts:
-    """AXI4 manager, named as tools that attach AXI buses expect."""
+    """AXI4 manager, with the signal names by which tools recognise AXI buses."""
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
@@ -48,7 +48,7 @@ class BusPorts:
 
     @property
     def signals(self) -> list[Signal]:
-        """All of them."""
+        """All signals of the port."""
         return [signal for channel in self.channels.values() for signal in channel.values()]
 
     def connect(self, m: Module, reads: ReadArbiter, writes: WriteChannel) -> None:
@@ -68,7 +68,7 @@ class BusPorts:
             ar["len"].eq(reads.ar_len),
             ar["id"].eq(reads.ar_id),
             reads.r_valid.eq(r["valid"]),
-            r["ready"].eq(1),  # a burst is asked for only when there is room for it
+            r["ready"].eq(1),  # a burst is requested only when there is space for it
             reads.r_data.eq(r["data"]),
             reads.r_resp.eq(r["resp"]),
             reads.r_last.eq(r["last"]),
@@ -90,7 +90,7 @@ class BusPorts:
 
 
 class HostPorts:
-    """AXI4-Lite subordinate for the host, and an interrupt while a launch is done or has failed."""
+    """AXI4-Lite subordinate for the host CPU, and an interrupt that is high once a launch is done or has failed."""
 
     def __init__(self) -> None:
         widths = {
@@ -108,7 +108,7 @@ class HostPorts:
 
     @property
     def signals(self) -> list[Signal]:
-        """All of them."""
+        """All signals of the port."""
         return [*(signal for channel in self.channels.values() for signal in channel.values()), self.interrupt]
 
     def connect(self, m: Module, control: Control) -> None:
@@ -135,12 +135,11 @@ class HostPorts:
 
 
 class TracePorts:
-    """What happens in a cycle, for whoever records it.
+    """Trace port: what happens in each cycle.
 
-    `trace_start`: cycle 0 of a launch; `trace_done`: its end; `trace_fault`: the code. Of each unit the signals of its
-    activity. `trace_unit`: where fetch sends an instruction. `trace_operation`: the place in `OPERATIONS` of
-    an executed micro-op, 0 for none. `trace_*_bytes`: bytes that a step moves, `trace_*_memory` of which
-    memory type.
+    `trace_start`: cycle 0 of a launch; `trace_done`: its end; `trace_fault`: the code. For each unit, the signals of
+    its activity. `trace_unit`: the unit to which fetch dispatches. `trace_operation`: the index in `OPERATIONS` of the
+    micro-op that is executed, 0 for none. `trace_*_bytes`: bytes moved, `trace_*_memory`: of which memory type.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -164,7 +163,7 @@ class TracePorts:
 
     @property
     def signals(self) -> list[Signal]:
-        """All of them."""
+        """All signals of the port."""
         moved = [self.load_bytes, self.load_memory, self.compute_bytes, self.compute_memory, self.store_bytes]
         return [self.start, self.done, self.fault, *self.units.values(), self.unit, self.operation, *moved]
 
@@ -176,7 +175,7 @@ class TracePorts:
         units: tuple[Load, Compute, Store],
         activities: Sequence[Activity],
     ) -> None:
-        """Connect it to the units, and to what each of ``UNIT_NAMES`` does in a cycle."""
+        """Connect the units, and the activities in the order of ``UNIT_NAMES``."""
         load, compute, store = units
         m.d.comb += [
             self.start.eq(control.start),

@@ -8,16 +8,16 @@ from amaranth.lib.memory import Memory
 
 
 class Ram(Elaboratable):
-    """`depth` words of `width` bits; a read gives its data in the next cycle.
+    """`depth` words of `width` bits; read data come in the next cycle.
 
-    With `forward`, a word written in the cycle of its read is read as written; otherwise as it was. `parts` divides
-    the word into equal parts with a write enable each.
+    A read in the cycle of a write to the same word gives the new data with `forward`, otherwise the old. `parts`
+    divides the word into equal parts with a write enable each.
     """
 
     def __init__(self, width: int, depth: int, *, parts: int = 1, forward: bool = False) -> None:
-        assert width % parts == 0, f"{width} bits have no {parts} equal parts"
+        assert width % parts == 0, f"{width} bits cannot be divided into {parts} equal parts"
         self.width, self.depth, self.parts, self.forward = width, depth, parts, forward
-        # Two words at least: a memory without address bits is none to many tools.
+        # At least two words, since many tools do not support a memory without address bits.
         self.memory = Memory(shape=width, depth=max(2, depth), init=[])
         bits = max(1, (depth - 1).bit_length())
         self.w_en = Signal(parts)
@@ -44,5 +44,5 @@ class Ram(Elaboratable):
 
 
 def replicated(value: Value, times: int) -> Value:
-    """`times` copies of a value."""
+    """`times` concatenated copies of a value."""
     return cast(Value, value.replicate(times))

@@ -1,4 +1,4 @@
-"""The data side of a load: one step per cycle, an element of padding or a beat, in the order of the scratchpad."""
+"""The data side of a load: writes one padding vector or one beat per cycle, in the order of the scratchpad."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +15,10 @@ from lathe.rtl.up_down_counter import UpDownCounter
 
 
 class BeatWrite:
-    """A step's write into a scratchpad, before the scratchpad knows its banks.
+    """A write of a data side to a scratchpad, before it is mapped to banks.
 
-    `address`: the scratchpad's byte (as DRAM has bytes) that byte `offset` of the beat goes to; `size` bytes of the
-    beat are meant. With `pad`, the element at `address` becomes padding instead: pads, or what `padding` says on
-    machines that have it.
+    `address`: the position in the scratchpad, in DRAM bytes, of byte `offset` of the beat; `size` bytes are written.
+    With `pad`, the vector at `address` becomes padding instead: zeros, or what `padding` says on machines that have it.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType]) -> None:
@@ -34,18 +33,18 @@ class BeatWrite:
 
     @property
     def signals(self) -> list[Signal]:
-        """All of it."""
-        found = [self.en, self.pad, self.memory, self.address, self.offset, self.size, self.data]
-        return found if self.padding is None else [*found, self.padding]
+        """All signals of the write."""
+        signals = [self.en, self.pad, self.memory, self.address, self.offset, self.size, self.data]
+        return signals if self.padding is None else [*signals, self.padding]
 
 
 class DataSide(Elaboratable):
-    """Takes the steps of transfers in order, from the cycle after their start on.
+    """Carries out transfers in order, from the cycle after their start on; a step is a cycle with a write.
 
-    `start` with `transfer` gives a transfer; at most `pending` are here at a time. `beat_valid` with `beat` is the head
-    of the data FIFO and `take` takes it. In `hold` no step is taken. `write` is the step's write. `last` is a
-    transfer's last step, with its `pushes`; `step` any step; `wait` a cycle in which a beat is missing. `idle` and
-    `single` tell that no transfer, or exactly one, is here.
+    `start` with `transfer` adds a transfer; `count` of them are queued or in progress, `full` when these are `pending`.
+    `beat_valid` with `beat` is the head of the data FIFO, and `take` removes it. No step is taken in `hold`. `write` is
+    the step's write. `step` marks each step, `last` a transfer's last one, with its `pushes`; `wait` marks a cycle in
+    which a beat is missing.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:
@@ -68,7 +67,7 @@ class DataSide(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         geometry, write, bus = self.geometry, self.write, self.geometry.bus_bytes
-        # The transfer under way, and what is left of it.
+        # The current transfer, and its remaining padding, chains and bytes.
         here = Signal()
         now = structured(self.transfer.shape(), "now", reset=False)
         pads = Signal.like(now.lead)
@@ -79,7 +78,7 @@ class DataSide(Elaboratable):
         address = Signal.like(write.address, reset_less=True)
 
         room = Signal(range(bus + 1))
-        chain_ends = Signal()  # with the next beat, that is: the rest of the chain is no more than its room
+        chain_ends = Signal()  # with the next beat: the rest of the chain fits into it
         m.d.comb += [
             room.eq(bus - offset),
             write.address.eq(address),
@@ -145,7 +144,7 @@ class DataSide(Elaboratable):
         return m
 
     def _queue(self, m: Module, here: Signal) -> tuple[Any, Signal]:
-        """The transfer that comes next, and whether there is one: of those that wait, or the one that starts now."""
+        """The next transfer, queued or starting now, and whether there is one."""
         if self.pending == 1:
             return self.transfer, self.start
         following = structured(self.transfer.shape(), "following")

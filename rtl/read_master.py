@@ -1,4 +1,4 @@
-"""What load and compute's loads share: an address side, a data FIFO and a data side."""
+"""The DMA read master of load and of compute: an address side, a data FIFO and a data side."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from lathe.rtl.struct_signal import structured
 
 
 class ReadPort:
-    """A read master as arbiter and bus see it: `request` with `address` and `beats`, `grant`; beats in `r_*`."""
+    """The interface of a read master to the arbiter: `request` with `address` and `beats`, `grant`; beats in `r_*`."""
 
     def __init__(self, geometry: Geometry) -> None:
         self.request = Signal()
@@ -28,7 +28,7 @@ class ReadPort:
 class ReadMaster(Elaboratable):
     """Carries out transfers from DRAM to scratchpads. `start` with `transfer` begins one; see the two sides.
 
-    `write` is a step's write in the cycle after the step, out of registers, since finding its banks takes time.
+    `write` is registered: it follows the data side's step by one cycle, since mapping it to banks takes time.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], pending: int) -> None:

@@ -1,4 +1,4 @@
-"""Bursts that are asked for, one per cycle, and the credits of the FIFO that they go through."""
+"""Burst requests, one per cycle, and credits for the FIFO that receives their beats."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from lathe.rtl.struct_signal import structured
 
 
 class Credits(Elaboratable):
-    """Beats of a FIFO that are spoken for: a burst's from before it is asked for until its last beat leaves.
+    """Credits of a FIFO: space for a burst's beats is reserved before its request, until its last beat leaves.
 
-    `fits` tells whether `wanted` beats have room. `take` takes them; `beat` is a beat that leaves the FIFO, with
-    `last` when it is its burst's last, from the next cycle on.
+    `fits`: there is space for `wanted` beats. `take` reserves it; `beat`: a beat leaves the FIFO, with `last` when it
+    is its burst's last, which frees the space of the burst from the next cycle on.
     """
 
     def __init__(self, beats: int, most: int) -> None:
@@ -26,7 +26,7 @@ class Credits(Elaboratable):
         self.beat = Signal()
         self.last = Signal()
         self.used = Signal(range(beats + 1))
-        self.gone = Signal(range(beats + 1))  # beats of the burst at the head that have left
+        self.gone = Signal(range(beats + 1))  # beats of the burst at the head that have left the FIFO
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
@@ -47,10 +47,10 @@ class Credits(Elaboratable):
 
 
 class BurstRequests(Elaboratable):
-    """The bursts of chains, one request after the other, each with its room in a FIFO set aside.
+    """Requests the bursts of chains, each after its space in a FIFO has been reserved.
 
-    `cutter.start` begins; `idle` tells that nothing is left. `valid` with `address` and `beats` asks for a burst, and
-    `take` takes it. `beat` and `last` return credits.
+    `cutter.start` takes chains; `idle`: all their bursts have been requested. `valid` with `address` and `beats` is a
+    request, and `take` accepts it. `credits.beat` and `credits.last` return credits.
     """
 
     def __init__(self, geometry: Geometry, limit: int, fifo_beats: int, rest_bits: int, stride_bits: int = 1) -> None:
@@ -90,10 +90,10 @@ class BurstRequests(Elaboratable):
 
 
 class AddressSide(Elaboratable):
-    """Requests the bursts of one transfer after the other.
+    """The address side of a read master: requests the bursts of one transfer after the other.
 
-    `start` with `transfer` begins one, when `idle`. `request` with `address` and `beats` asks for a burst, for which
-    the FIFO has room; `grant` answers in the same cycle. `beat` and `last` return credits.
+    `start` with `transfer` begins one, when `idle`. `request` with `address` and `beats` requests a burst, for which
+    the FIFO has space; `grant` answers in the same cycle. `beat` and `last` return credits.
     """
 
     def __init__(self, geometry: Geometry, memories: Sequence[MemoryType], fifo_beats: int) -> None:

@@ -1,4 +1,4 @@
-"""The host's register map: names, addresses and meanings, from which hardware and documentation are made."""
+"""The register map: names, addresses and meanings, from which hardware and documentation are generated."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from lathe.rtl.stall import CAUSE_NAMES, CAUSES_OF, UNIT_NAMES
 
 ADDRESS_BITS = 10
 COUNTER_BITS = 48
-# Read by hosts to see what they talk to: "LATH".
+# Identifies the device to software: "LATH" in ASCII.
 IDENTITY = 0x4C415448
 
 
@@ -28,7 +28,7 @@ def _registers() -> tuple[Register, ...]:
         Register("IDENTITY", 0x08, "ro", f"{IDENTITY:#010x}, the letters LATH"),
         Register("STREAM_LOW", 0x10, "rw", "byte address of the instruction stream, low word; a multiple of 16"),
         Register("STREAM_HIGH", 0x14, "rw", "byte address of the instruction stream, high word"),
-        Register("COUNT", 0x18, "rw", "instructions of the stream"),
+        Register("COUNT", 0x18, "rw", "number of instructions of the stream"),
     ]
     for queue in TokenQueue:
         found.append(
@@ -36,7 +36,7 @@ def _registers() -> tuple[Register, ...]:
                 f"TOKENS_IN_{int(queue)}",
                 0x20 + 4 * queue,
                 "rw",
-                f"tokens of {queue.arrow} that the launch starts with",
+                f"tokens of {queue.arrow} at the start of the launch",
             )
         )
     for queue in TokenQueue:
@@ -46,18 +46,18 @@ def _registers() -> tuple[Register, ...]:
             )
         )
     for number, (name, what) in enumerate(counters()):
-        for half, place in (("LOW", 0), ("HIGH", 4)):
-            found.append(Register(f"{name}_{half}", 0x80 + 8 * number + place, "ro", f"{what}, {half.lower()} word"))
+        for half, offset in (("LOW", 0), ("HIGH", 4)):
+            found.append(Register(f"{name}_{half}", 0x80 + 8 * number + offset, "ro", f"{what}, {half.lower()} word"))
     return tuple(found)
 
 
 def counters() -> list[tuple[str, str]]:
     """Names and meanings of the counters, in order: the launch's cycles, then each unit's busy cycles and stalls."""
-    found = [("CYCLES", "cycles of the launch so far, or when it has ended its cycles")]
+    found = [("CYCLES", "cycles of the launch so far, or all its cycles after its end")]
     for unit, causes in zip(UNIT_NAMES, CAUSES_OF, strict=True):
         found.append((f"{unit.upper()}_BUSY", f"busy cycles of {unit}"))
         found += [
-            (f"{unit.upper()}_{cause.name}", f"cycles of {unit} under {CAUSE_NAMES[cause]!r}") for cause in causes
+            (f"{unit.upper()}_{cause.name}", f"cycles of {unit} stalled by {CAUSE_NAMES[cause]!r}") for cause in causes
         ]
     return found
 

@@ -1,4 +1,4 @@
-"""The unit of RESCALE: every value scaled, and looked up if asked for."""
+"""The functional unit of RESCALE: scales every value, and optionally replaces it by a table entry."""
 
 from typing import Any
 
@@ -21,15 +21,15 @@ from lathe.rtl.write_hazards import CHECK
 
 BYTE = 8
 PARAMETERS = data.StructLayout({"bias": signed(VALUE_BITS), "shift": SHIFT_BITS, "mantissa": signed(MANTISSA_BITS)})
-"""What par has of a lane."""
+"""The parameters of a lane in the scratchpad par."""
 
 
 class Rescale(Elaboratable):
-    """`result` = what a RESCALE with `fields` writes for `value` and `parameters`, element by element.
+    """`result` = what a RESCALE with `fields` writes for `value` and `parameters`, value by value.
 
-    `take` in cycle t takes them; `first`: as the second operand of the step behind it, which gives the result: the
-    trailing steps of the instruction later, in the place of a step as far behind. An instruction's fields are those of
-    its first step, for no other begins until all of its results are out.
+    `take` in cycle t takes them; with `first`, they are the operand that the next step adds. The result comes as many
+    cycles later as the instruction has trailing steps, in the slot of the step issued so much later. One register holds
+    the fields for all stages, since no other instruction begins until all results are out.
     """
 
     def __init__(self, geometry: Geometry, tables: LookupTables | None) -> None:
@@ -76,44 +76,44 @@ class Rescale(Elaboratable):
         return m
 
     def _bounds(self, m: Module, fields: Any) -> tuple[Value, Value, Value]:
-        """The least and the greatest result, and the zero point."""
+        """The lower and the upper bound of results, and the zero point."""
         least, high = Signal(signed(RESULT_BITS)), Signal(signed(RESULT_BITS))
         low = Signal(signed(RESULT_BITS), reset_less=True)
         m.d.comb += [
             high.eq(Mux(fields.unsigned, 255, 127)),
             least.eq(Mux(fields.relu, fields.zero_point, Mux(fields.unsigned, 0, -128))),
         ]
-        m.d.sync += low.eq(Mux(least > high, high, least))  # in time: values come to their bounds later
+        m.d.sync += low.eq(Mux(least > high, high, least))  # registered: a later stage uses the bounds
         return low, high, fields.zero_point
 
     def _looked_up(
         self, m: Module, tables: LookupTables, fields: Any, valid: Value, scaled: list[Value]
     ) -> list[Value]:
-        """The results, or with `lookup` what a table has for them, `LOOKUP_STAGES` later."""
-        assert LOOKUP_STAGES == 2, "the memory's output is a stage, and the register behind it"
+        """The results, or with `lookup` their table entries, `LOOKUP_STAGES` later."""
+        assert LOOKUP_STAGES == 2, "a look-up takes two stages: the memory, and a register of its output"
         table = fields.table if "table" in fields.shape().members else 0
         indices = [Cat(each[:BYTE], table)[: tables.index_bits] for each in scaled]
         m.d.comb += [tables.r_en.eq(valid & fields.lookup), tables.r_index.eq(Cat(*indices))]
-        (found,) = delayed(m, 1, tables.r_data, reset=False)
+        (entries,) = delayed(m, 1, tables.r_data, reset=False)
         results: list[Value] = []
         for number, own in enumerate(delayed(m, LOOKUP_STAGES, *scaled, reset=False)):
-            byte = found.word_select(number, BYTE)
+            byte = entries.word_select(number, BYTE)
             sign = byte[-1] & ~fields.lookup_unsigned
             results.append(Mux(fields.lookup, Cat(byte, sign).as_signed(), own))
         return results
 
 
 def _extended(value: Value) -> Value:
-    """A result as a value of an accumulator."""
+    """A result, sign-extended to a value of an accumulator vector."""
     return Cat(value, replicated(value[-1], VALUE_BITS - len(value)))
 
 
 def rescale_in(m: Module, place: ExecuteStage) -> Value:
-    """The unit in the compute pipeline, and its results: of the values that were combined some cycles ago."""
+    """Connect the unit to the execute stage of the pipeline, and return its results, which come some cycles later."""
     reading, holding, combining = place.reading, place.holding, place.combining
     pad = place.pads[MemoryType.PAR]
     m.submodules.rescale = unit = Rescale(place.geometry, place.tables)
-    # The index waits for its use, and not the parameters, which are many more bits.
+    # The index is delayed rather than the parameters, which have many more bits.
     (index,) = delayed(m, len(place.stages) - 4 - CHECK, place.indices["wgt"], reset=False)
     parameters = Signal.like(pad.r_data, reset_less=True)
     with m.If(holding.valid & holding.rescale):

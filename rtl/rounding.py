@@ -1,4 +1,4 @@
-"""A long number divided by a power of two, rounded, moved and brought within bounds, in stages."""
+"""Division by a power of two with rounding, addition of a zero point, and clamping, in pipeline stages."""
 
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal, signed
 from amaranth.hdl import Value
@@ -11,19 +11,19 @@ SHIFT_BITS = 6
 TOTAL_BITS = 59
 RESULT_BITS = 9  # −256 to 255
 STAGES = 3
-_FINE = 3  # low bits of the shift, which its second stage shifts by
+_FINE = 3  # low bits of the shift amount, applied in stage 1
 _COARSE = 1 << _FINE
-# What is left of a total: one that has no room there is beyond the bounds wherever the zero point moves it.
+# Bits of the quotient: one that needs more is beyond the bounds, whatever the zero point.
 _QUOTIENT = 10
-# The bit below the quotient, wherever the rest of the shift puts it, and the quotient.
+# The quotient and the bit below it, for every fine shift.
 _WINDOW = (_COARSE - 1) + 1 + _QUOTIENT
 
 
 class Rounding(Elaboratable):
-    """`result` = round(`total` / 2**`shift`) + `zero_point`, bounded by `low` and `high`, three cycles later.
+    """`result` = round(`total` / 2**`shift`) + `zero_point`, clamped to `low` and `high`, three cycles later.
 
-    Halves are rounded to the even number. Bit k of `valid`: a value is in stage k, and in stage 0 it is `total`.
-    `zero_point`, and `low` and `high`, of which the first is not the greater, are those of the last stage's cycle.
+    Ties are rounded to even. Bit k of `valid`: a value is in stage k, and in stage 0 it is `total`. `zero_point`, `low`
+    and `high` (`low` <= `high`) are those of the last stage's cycle.
     """
 
     def __init__(self) -> None:
@@ -42,31 +42,31 @@ class Rounding(Elaboratable):
         return m
 
     def _window(self, m: Module) -> tuple[Signal, Signal, Signal, Signal]:
-        """Stage 0: the bits that the rest of the shift chooses from, and the sign; whether there are ones below the
-        window, and whether there are other bits than the sign above it.
+        """Stage 0, the coarse shift: the window of bits for the fine shift; the sign; whether a bit below the window is
+        set; whether a bit above it differs from the sign.
         """
         total, coarse, sign = self.total, self.shift[_FINE:], self.total[-1]
         starts = range(0, 1 << SHIFT_BITS, _COARSE)
         bits = Cat(Const(0, 1), total, replicated(sign, starts[-1] + _WINDOW - TOTAL_BITS - 1))
         differs = bits ^ replicated(sign, len(bits))
-        found = {
+        values = {
             "window": select(coarse, [bits[start : start + _WINDOW] for start in starts]),
             "sign": sign,
             "below": select(coarse, [bits[:start].any() for start in starts]),
             "above": select(coarse, [differs[start + _WINDOW :].any() for start in starts]),
         }
         window, kept_sign, below, above = (
-            Signal(value.shape(), name=name, reset_less=True) for name, value in found.items()
+            Signal(value.shape(), name=name, reset_less=True) for name, value in values.items()
         )
         with m.If(self.valid[0]):
-            for register, value in zip((window, kept_sign, below, above), found.values(), strict=True):
+            for register, value in zip((window, kept_sign, below, above), values.values(), strict=True):
                 m.d.sync += register.eq(value)
         return window, kept_sign, below, above
 
     def _quotient(
         self, m: Module, window: Signal, sign: Signal, below: Signal, above: Signal, fine: Value
     ) -> tuple[Signal, Signal, Signal]:
-        """Stage 1: the quotient rounded down; whether it is to go up by one; and whether it has no room."""
+        """Stage 1, the fine shift: the quotient rounded down, whether to round it up by one, whether it overflows."""
         differs = window ^ replicated(sign, _WINDOW)
         shifted, under, beyond = Signal(_WINDOW), Signal(), Signal()
         m.d.comb += [
@@ -85,7 +85,7 @@ class Rounding(Elaboratable):
         return quotient, up, wide
 
     def _bounded(self, m: Module, quotient: Signal, up: Signal, wide: Signal) -> None:
-        """Stage 2: the zero point, and the bounds."""
+        """Stage 2: addition of the zero point, and clamping."""
         moved = Signal(signed(_QUOTIENT + 1))
         least, most = Signal(), Signal()
         m.d.comb += [

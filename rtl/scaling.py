@@ -1,4 +1,4 @@
-"""The scaling of one accumulator value: a sum of products, and what is left of it in a few bits."""
+"""Fixed-point scaling of one accumulator value: bias, multiplication by a mantissa, and rounding."""
 
 from amaranth import Cat, Elaboratable, Module, Signal, signed
 
@@ -10,15 +10,15 @@ from lathe.rtl.stall import delayed
 VALUE_BITS = 32
 MANTISSA_BITS = 26
 HALF = 16
-SUM = 2  # the stage that adds up products
+SUM = 2  # the stage that adds up partial products
 
 
 class Scaling(Elaboratable):
-    """`result` = ((`value` + `bias`) · `mantissa`) rounded by `shift` and so on, `RESCALE_STAGES` later.
+    """`result` = ((`value` + `bias`) · `mantissa`) / 2**`shift`, rounded and clamped, `RESCALE_STAGES` later.
 
-    Bit k of `valid`: a value is in stage k, and in stage 0 it is `value`. With `adds`, which is said in the stage of
-    the sum, its product is added to that of the value before it, whose shift does not matter. What else is done with
-    it, and when that is said: :class:`~lathe.rtl.rounding.Rounding`.
+    Bit k of `valid`: a value is in stage k, and in stage 0 it is `value`. With `adds`, an input of stage `SUM`, its
+    product is added to that of the value before it, whose shift is ignored. For the other inputs, and the cycles in
+    which they are used, see :class:`~lathe.rtl.rounding.Rounding`.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Scaling(Elaboratable):
 
     def elaborate(self, _platform: object) -> Module:
         m = Module()
-        first = SUM + 1  # the stage in which rounding begins
-        assert first + ROUNDING_STAGES == RESCALE_STAGES, "these are the stages that there are"
+        first = SUM + 1  # the first stage of rounding
+        assert first + ROUNDING_STAGES == RESCALE_STAGES, "RESCALE_STAGES must be the stages of the sum and of rounding"
         m.submodules.rounding = rounding = Rounding()
         m.d.comb += [
             rounding.valid.eq(self.valid[first:]),
@@ -50,13 +50,13 @@ class Scaling(Elaboratable):
         return m
 
     def _total(self, m: Module) -> Signal:
-        """Stages 0 to 2: sum with the bias, products of halves, and their sum."""
+        """Stages 0 to 2: addition of the bias, partial products of 16-bit halves, and their sum."""
         m.submodules.products = products = Products()
         total = Signal(signed(TOTAL_BITS), name="total", reset_less=True)
         m.d.comb += products.valid.eq(self.valid[1])
         with m.If(self.valid[0]):
             m.d.sync += [products.value.eq(self.value + self.bias), products.mantissa.eq(self.mantissa)]
-        # Two additions, one after the other; the first two are at one time.
+        # A depth of two additions: `outer` and `inner` are computed in parallel.
         before, outer = Signal(signed(TOTAL_BITS)), Signal(signed(TOTAL_BITS))
         inner = Signal(signed(2 * HALF + 1))
         with m.If(self.adds):
@@ -71,8 +71,8 @@ class Scaling(Elaboratable):
 
 
 class Products(Elaboratable):
-    """Products of the halves of `value` and `mantissa`, in registers: of both `low` ones, both `high` ones, and of the
-    low and the high one of either.
+    """Registered partial products of the halves of `value` and `mantissa`: `low` of both low halves, `high` of both
+    high halves, `crosses` of the low half of one and the high half of the other.
     """
 
     def __init__(self) -> None:

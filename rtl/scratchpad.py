@@ -1,10 +1,10 @@
-"""The scratchpads that only a load writes and only compute reads: uop, inp, wgt and par; and lut, read by lanes."""
+"""The scratchpads that only loads write and only compute reads: uop, inp, wgt and par; and lut, read by each lane."""
 
 from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.table import MemoryType
-from lathe.rtl.banking import Banking, LaneMap, select
+from lathe.rtl.banking import Banking, BeatMap, select
 from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.padding import in_scratchpad
 from lathe.rtl.ram import Ram, replicated
@@ -14,8 +14,8 @@ from lathe.rtl.read_data import BeatWrite
 class Scratchpad(Elaboratable):
     """The scratchpad of one memory type.
 
-    `write` is a step of a data side; those of other memory types are not looked at. `r_index` in cycle t gives the
-    element `r_data` in t + 1.
+    `write` comes from a data side; writes of other memory types are ignored. `r_index` in cycle t gives the vector
+    `r_data` in t + 1.
     """
 
     def __init__(self, geometry: Geometry, memory: MemoryType, write: BeatWrite) -> None:
@@ -50,10 +50,10 @@ class Scratchpad(Elaboratable):
 
 
 class LookupTables(Elaboratable):
-    """The scratchpad lut: every value of an accumulator element reads a byte of its lane, each at an index of its own.
+    """The scratchpad lut: each value of an accumulator vector reads a byte of its lane, at an index of its own.
 
-    `write` as above. `r_index` in cycle t, `index_bits` for each value, gives the bytes `r_data` in t + 1. Values of
-    several samples have copies of their lane.
+    `write` as above. `r_index` in cycle t, `index_bits` for each value, gives the bytes `r_data` in t + 1. Each sample
+    of the batch has its own copy of the tables.
     """
 
     def __init__(self, geometry: Geometry, write: BeatWrite) -> None:
@@ -68,16 +68,16 @@ class LookupTables(Elaboratable):
         m = Module()
         writes = Writes(m, self.geometry, MemoryType.LUT, self.write)
         lanes = self.geometry.config.block_out
-        found = []
+        bytes_ = []
         for value in range(self.values):
             lane = value % lanes
             index = self.r_index.word_select(value, self.index_bits)
-            found.append(self._byte(m, writes, f"value{value}", lane, lane * writes.parts // lanes, index))
-        m.d.comb += self.r_data.eq(Cat(*found))
+            bytes_.append(self._byte(m, writes, f"value{value}", lane, lane * writes.parts // lanes, index))
+        m.d.comb += self.r_data.eq(Cat(*bytes_))
         return m
 
     def _byte(self, m: Module, writes: "Writes", name: str, lane: int, part: int, index: Value) -> Value:
-        """What is read of a lane, which is in the given part of an element."""
+        """The byte that is read from the table of a lane, which is in this part of a vector."""
         banking = writes.banking
         r_bank = Signal(max(1, banking.bank_bits), name=f"{name}_bank")
         if banking.bank_bits:
@@ -99,41 +99,41 @@ class LookupTables(Elaboratable):
 
 
 class Writes:
-    """What the steps of a data side write into each bank of a memory type's scratchpad.
+    """The writes of a data side to each bank of the scratchpad of a memory type.
 
-    For each of `banks` of `banking`: enable of each of the `parts` of an element, row, element.
+    For each of `banks` of `banking`: enable of each of the `parts` of a vector, row, vector.
     """
 
     def __init__(self, m: Module, geometry: Geometry, memory: MemoryType, write: BeatWrite) -> None:
         depth, bus, shift = geometry.depth(memory), geometry.bus_bytes, geometry.shift(memory)
         size = 1 << shift
-        lanes = max(1, bus // size)
-        self.banking = banking = Banking(depth, min(lanes, depth))
+        slots = max(1, bus // size)
+        self.banking = banking = Banking(depth, min(slots, depth))
         self.parts = parts = max(1, size // bus)
         en = Signal()
         m.d.comb += en.eq(write.en & (write.memory == memory))
         index = Signal(max(1, log2(depth)))
         m.d.comb += index.eq(write.address >> shift)
-        if lanes > 1:
+        if slots > 1:
             first = Mux(write.pad, 0, write.offset >> shift)
             count = Mux(write.pad, 1, write.size >> shift)
         else:
             first, count = Const(0, 1), Const(1, 1)
-        places = LaneMap(m, banking, lanes, index, first, count, "w")
+        beat_map = BeatMap(m, banking, slots, index, first, count, "w")
         part = Signal(max(1, parts))
         if parts > 1:
             which = (write.address >> log2(bus))[: log2(parts)]
             m.d.comb += part.eq(Mux(write.pad, -1, 1 << which))
         else:
             m.d.comb += part.eq(1)
-        beat_lanes = [write.data[lane * size * 8 : (lane + 1) * size * 8] for lane in range(lanes)]
+        beat_slots = [write.data[slot * size * 8 : (slot + 1) * size * 8] for slot in range(slots)]
         padding = in_scratchpad(write.padding, memory, size)
         self.banks: list[tuple[Value, Value, Value]] = []
         for bank in range(banking.banks):
-            source = select(places.lane[bank], beat_lanes) if parts == 1 else replicated(write.data, parts)
+            source = select(beat_map.slot[bank], beat_slots) if parts == 1 else replicated(write.data, parts)
             enable, content = Signal(parts, name=f"w_en{bank}"), Signal(size * 8, name=f"w_data{bank}")
             m.d.comb += [
-                enable.eq(Mux(en & places.valid[bank], part, 0)),
+                enable.eq(Mux(en & beat_map.valid[bank], part, 0)),
                 content.eq(Mux(write.pad, padding, source)),
             ]
-            self.banks.append((enable, places.row[bank], content))
+            self.banks.append((enable, beat_map.row[bank], content))

@@ -1,4 +1,4 @@
-"""Keeps the stream that is running from being stored to, for fetch reads ahead of what it dispatches."""
+"""Detects stores to the instruction stream that is running, since fetch reads ahead of what it dispatches."""
 
 from amaranth import Elaboratable, Module, Signal
 
@@ -8,9 +8,9 @@ from lathe.rtl.fetch import COUNT_BITS
 
 
 class StreamGuard(Elaboratable):
-    """`start` takes where the stream lies: `address` (bytes, a multiple of 16) and `count`, in instructions.
+    """`start` takes the stream's `address` (bytes, a multiple of 16) and `count`, in instructions.
 
-    A `burst` from byte `burst_address` to before `burst_end` that touches it raises `hit`, from the next cycle on.
+    A `burst` of bytes [`burst_address`, `burst_end`) that touches the stream raises `hit` from the next cycle on.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -31,7 +31,7 @@ class StreamGuard(Elaboratable):
         with m.If(self.start):
             m.d.sync += [begin.eq(self.address >> shift), end.eq((self.address >> shift) + self.count)]
         before_end = (self.burst_address >> shift) < end
-        behind_begin = self.burst_end > begin << shift
-        with m.If(self.burst & before_end & behind_begin):
+        after_begin = self.burst_end > begin << shift
+        with m.If(self.burst & before_end & after_begin):
             m.d.sync += self.hit.eq(1)
         return m

@@ -1,4 +1,4 @@
-"""The two loops and the micro-op counter of instructions that run micro-ops: one step per cycle."""
+"""The sequencer: the two loops and the micro-op counter of an instruction; issues one step per cycle."""
 
 from typing import Any
 
@@ -17,15 +17,16 @@ _STEPS = ("tensor_word", "quick_word", "brief_word", "slow_word")
 
 
 class Sequencer(Elaboratable):
-    """Walks the iterations of an instruction.
+    """Issues the steps of an instruction.
 
-    `start` takes the port's word; `active` from the next cycle on, with a step in each `go`, up to `last`. An
-    instruction of no iterations is one step that is not `valid`. `uop` is the step's micro-op and `offsets` what the
-    loops add to its dst, src and wgt; an offset of the scratchpad's depth stands for that and all beyond it. The steps
-    of a micro-op: `first`, which reads an accumulator besides the one that is written; one in which the result is
-    waited for; and the one that `writes`: so many of them as the instruction's row says. Its trailing steps, which are
-    not `valid`, come behind them. `last_next`: the step after this one is the last, unless one starts. Of the port's
-    word, `runs`: which instruction it is; `single`: it is one step; `uop_overrun`: it goes beyond the micro-ops.
+    `start` takes the port's word; `active` from the next cycle on, with a step in each cycle of `go`, up to `last`. An
+    instruction without iterations is one step that is not `valid`. `uop` is the index of the step's micro-op, and
+    `offsets` are what the loops add to its dst, src and wgt; they saturate at the depth of the scratchpad. A micro-op
+    has as many steps as the instruction's row says: optionally `first`, which reads an accumulator other than the one
+    that is written; optionally one that waits for a result; and the one that `writes`. The trailing steps of an
+    instruction, which are not `valid`, follow its micro-ops. `last_next`: the step after this one is the last, unless
+    an instruction starts. Of the port's word, `runs`: which instruction it is; `single`: it has one step;
+    `uop_overrun`: its micro-ops exceed the scratchpad uop.
     """
 
     def __init__(self, geometry: Geometry, port: CommandPort) -> None:
@@ -55,8 +56,8 @@ class Sequencer(Elaboratable):
         counts, empty = self._decode(m)
         tensor_word, quick, brief, slow_word = self._steps(m)
         trail = self._trailing()
-        fields = instruction_view(self.geometry.config, Opcode.GEMM, port.word)  # of the loops: in all the same places
-        tensor, slow = Signal(), Signal()  # an accumulator is read besides, and an operation is waited for
+        fields = instruction_view(self.geometry.config, Opcode.GEMM, port.word)  # loop fields; all have them here
+        tensor, slow = Signal(), Signal()  # micro-ops have a `first` step, and one that waits
         begin = Signal.like(self.uop)
         micro_op_last = self.writes
         loops = [_Countdown(name, len(count)) for name, (count, _) in counts.items()]
@@ -98,7 +99,7 @@ class Sequencer(Elaboratable):
                 micro_op_last.eq(again),
                 self.last.eq(self.last_next),
             ]
-            # A loop goes on when those inside it are through; the last step is one in which all are in their last pass.
+            # A loop advances when all inner ones have finished; in the last step, all are in their last iteration.
             through: Value = micro_op_last
             lasts = [again]
             for loop in loops:
@@ -115,12 +116,12 @@ class Sequencer(Elaboratable):
         return m
 
     def _reader(self, m: Module, opcode: Opcode) -> StageReader:
-        """Reads the word that is about to come to the port's end, as that of an instruction."""
+        """A reader of the word that is about to reach the port's end, as one of this opcode."""
         return StageReader(m, self.geometry.config, opcode, self.port.words[-2])
 
     def _steps(self, m: Module) -> list[Signal]:
-        """Of the port's word: whether its micro-ops read an accumulator first; are one step; are one, and none trails
-        them; and wait.
+        """Of the port's word: whether its micro-ops have a `first` step; have one step; have one, without trailing
+        steps; and wait for a result.
         """
         advance = self.port.advance[-1]
         tensor, quick, brief, slow = (Signal(name=name) for name in _STEPS)
@@ -143,16 +144,16 @@ class Sequencer(Elaboratable):
         return [self._reader(m, Opcode.GEMM).registered(name, value, advance) for name, value in found]
 
     def _trailing(self) -> "_Trail":
-        """The steps that come after an instruction's own, of those that have any."""
+        """The trailing steps of the instructions that have any."""
         lengths = {opcode: trailing_steps(self.geometry.config, opcode) for opcode in self.opcodes}
         return _Trail([(self.runs[opcode], length) for opcode, length in lengths.items() if length])
 
     def _decode(self, m: Module) -> tuple[dict[str, tuple[Signal, Signal]], Signal]:
-        """Of the port's word: passes of each loop, the innermost first, and whether it is one; whether there is none.
+        """Of the port's word: iterations of each loop, innermost first, and whether that is one; whether it has none.
 
-        That, and whether it overruns, is found out a stage before.
+        These, and `uop_overrun`, are computed one decode stage ahead.
         """
-        # All instructions have the fields of their loops in the same places.
+        # All instructions have the fields of their loops at the same positions.
         reader = self._reader(m, Opcode.GEMM)
         (beyond,) = (rule for rule in STARTING if rule.opcode is Opcode.GEMM)
         advance = self.port.advance[-1]
@@ -173,10 +174,10 @@ class Sequencer(Elaboratable):
         return counts, reader.registered("empty", IDLE.on(reader), advance)
 
     def _offset(self, m: Module, name: str, depth: int, advance: Value, inner_last: Value) -> None:
-        """What the loops add to one operand's index."""
+        """Compute what the loops add to the index of one operand."""
         bits = log2(depth) + 1
         factor_out, factor_in = Signal(bits, name=f"{name}_out"), Signal(bits, name=f"{name}_in")
-        row = Signal(bits, name=f"{name}_row")  # the offset at the beginning of the inner loop
+        row = Signal(bits, name=f"{name}_row")  # the offset at the start of the inner loop
         now = self.offsets[name]
         sums = [
             _up_to(m, depth, row + factor_out, f"{name}_next_row"),
@@ -192,26 +193,26 @@ class Sequencer(Elaboratable):
                 m.d.sync += row.eq(sums[0])
 
     def _factor(self, name: str, which: int) -> Value:
-        """What the outer or the inner loop of the port's word adds to an index of that name."""
+        """The factor of the outer or the inner loop for an index of this name, from the port's word."""
         config, word = self.geometry.config, self.port.word
-        fields: dict[tuple[int, int], list[Value]] = {}  # from bit to bit: who has it there
+        fields: dict[tuple[int, int], list[Value]] = {}  # by bit range: the instructions that have it there
         for opcode in self.opcodes:
             for operand in operands_of(opcode):
                 if operand.index == name:
-                    place = placements(config, opcode)[operand.factor_fields[which]]
-                    fields.setdefault((place.lsb, place.lsb + place.width), []).append(self.runs[opcode])
-        found: Value | None = None
+                    bits = placements(config, opcode)[operand.factor_fields[which]]
+                    fields.setdefault((bits.lsb, bits.lsb + bits.width), []).append(self.runs[opcode])
+        factor: Value | None = None
         for (start, end), runs in fields.items():
-            bits = word[start:end]
-            found = bits if found is None else Mux(Cat(*runs).any(), bits, found)
-        assert found is not None, f"no instruction has an index {name}"
-        return found
+            own = word[start:end]
+            factor = own if factor is None else Mux(Cat(*runs).any(), own, factor)
+        assert factor is not None, f"no instruction has an index {name}"
+        return factor
 
 
 class _Trail:
-    """Trailing steps: of the port's word, whether any `follows`; of the instruction under way, whether it has them.
+    """Trailing steps. `follows`: the port's word has some; `here`: the current instruction has some.
 
-    Without an instruction that has some, all of it is constant.
+    All signals are constant on machines without such instructions.
     """
 
     def __init__(self, lengths: list[tuple[Signal, int]]) -> None:
@@ -219,11 +220,11 @@ class _Trail:
         self.follows: Value = Cat(*(runs for runs, _ in lengths)).any() if lengths else Const(0, 1)
         most = max((length for _, length in lengths), default=0)
         self.here: Value = Signal(name="trails") if lengths else Const(0, 1)
-        self.closes = Signal(name="closes")  # the step is the last that is valid
+        self.closes = Signal(name="closes")  # the step is the last valid one
         self.left = Signal(range(most + 1), name="trailing_left")
 
     def load(self, closes: Value) -> list[Any]:
-        """An instruction begins; whether it has one valid step."""
+        """An instruction begins; `closes`: it has one valid step."""
         if not self.lengths:
             return []
         length: Value = Const(0)
@@ -232,7 +233,7 @@ class _Trail:
         return [self.here.eq(self.follows), self.closes.eq(closes & self.follows), self.left.eq(length)]
 
     def step(self, m: Module, sequencer: Sequencer, ends: Value) -> None:
-        """A valid step; whether the next one is the last of them."""
+        """A valid step; `ends`: the next step is the last valid one."""
         if self.lengths:
             m.d.sync += self.closes.eq(ends & self.here)
             with m.If(self.closes):
@@ -240,7 +241,7 @@ class _Trail:
                 m.d.comb += sequencer.last_next.eq(self.left == 1)
 
     def walk(self, m: Module, sequencer: Sequencer) -> None:
-        """A trailing step, in the branch behind that of valid ones."""
+        """A trailing step, in the branch after that of valid ones."""
         if self.lengths:
             with m.Elif(sequencer.go & sequencer.active):
                 m.d.comb += sequencer.last_next.eq(self.left == 2)
@@ -248,7 +249,7 @@ class _Trail:
 
 
 class _Countdown:
-    """Passes of a loop: `last` tells, out of a register, that the one under way is the last; then they begin again."""
+    """Counts a loop's iterations: `last`, a register, marks the last one, after which counting starts over."""
 
     def __init__(self, name: str, bits: int) -> None:
         self.all, self.left = Signal(bits, name=f"{name}_all"), Signal(bits, name=f"{name}_left")
@@ -257,21 +258,21 @@ class _Countdown:
 
     @property
     def following(self) -> Value:
-        """Whether the pass after this one is the last."""
+        """Whether the next iteration is the last."""
         return Mux(self.last, self.single, self.left == 2)
 
     def load(self, count: Value, one: Value) -> list[Any]:
-        """So many passes; whether that is one."""
+        """Set the number of iterations; `one`: it is 1."""
         return [self.all.eq(count), self.left.eq(count), self.single.eq(one), self.last.eq(one)]
 
     def step(self) -> list[Any]:
-        """A pass is over."""
+        """End an iteration."""
         return [self.left.eq(Mux(self.last, self.all, self.left - 1)), self.last.eq(self.following)]
 
 
 def _up_to(m: Module, depth: int, value: Value, name: str) -> Signal:
-    """A value, or the depth where that is less; the depth is a power of two."""
-    found = Signal(log2(depth) + 1, name=name)
+    """min(value, depth), for a depth that is a power of two."""
+    saturated = Signal(log2(depth) + 1, name=name)
     beyond = value[log2(depth) :].any()
-    m.d.comb += found.eq(Cat(Mux(beyond, 0, value[: log2(depth)])[: log2(depth)], beyond))
-    return found
+    m.d.comb += saturated.eq(Cat(Mux(beyond, 0, value[: log2(depth)])[: log2(depth)], beyond))
+    return saturated

@@ -1,4 +1,4 @@
-"""What a unit tells of each cycle, and its end of the command and token queues."""
+"""The activity signals of a unit, and its interface to the command queue and the token queues."""
 
 from amaranth import Cat, Module, Signal
 from amaranth.hdl import Value
@@ -10,7 +10,7 @@ from lathe.isa.stall import TRACK_NAMES as UNIT_NAMES
 from lathe.isa.stall import StallCause as Cause
 from lathe.isa.table import QUEUE_OF, TokenQueue, Unit
 
-# The causes and tracks themselves are the instruction set's; the hardware's modules find them here.
+# Causes and tracks are defined in lathe.isa; RTL modules import them from here.
 __all__ = ["CAUSES_OF", "CAUSE_BITS", "CAUSE_NAMES", "UNIT_NAMES", "Activity", "Cause", "CommandPort", "delayed"]
 
 CAUSE_BITS = 4
@@ -20,7 +20,7 @@ CAUSE_NAMES = {cause: str(cause) for cause in Cause}
 class Activity:
     """What a unit does in a cycle, for counters and traces; see docs/timing-model.md.
 
-    `start` and `end` of an instruction; `busy`: a step; `stall` with `cause`: waiting for an instruction to start;
+    `start` and `end` of an instruction; `busy`: a step of work; `stall` with `cause`: waiting to start an instruction;
     `wait`: waiting for the memory within an instruction; `retire`: the last step of an instruction.
     """
 
@@ -35,11 +35,11 @@ class Activity:
 
 
 class CommandPort:
-    """A unit's end of its command queue and of the token queues.
+    """The interface of a unit to its command queue and to the token queues.
 
-    `word` is the command that the unit can start while `valid`; `take` takes it. `words` are those that are being
-    decoded, the queue's head first and `word` last, and stage n moves `words[n]` on to the next when `advance[n]`.
-    `tokens` tells of each token queue whether it has one.
+    `word` is the next command while `valid`; `take` removes it. `words` are the commands that are being decoded, from
+    the queue's head to `word`; with `advance[n]`, stage n moves `words[n]` to `words[n + 1]`. `tokens` has a bit for
+    each token queue that is not empty.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -58,9 +58,9 @@ class CommandPort:
     def held_up(
         self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, Value]]
     ) -> tuple[Signal, Value]:
-        """The first cause that holds up the command at the head, NONE when it can start; and whether there is one.
+        """The first cause that stalls the next command, NONE when it can start; and whether there is one.
 
-        `others` are further causes and their conditions, least important last. Drives `pops` when it is taken.
+        `others` are further causes and their conditions, by falling priority. Drives `pops` when the command is taken.
         """
         cause = Signal(CAUSE_BITS)
         named = [("pop_prev", pop_prev), ("pop_next", pop_next)]
@@ -83,10 +83,10 @@ class CommandPort:
 
 
 def delayed(m: Module, cycles: int, *values: Value, reset: bool = True) -> list[Value]:
-    """The values `cycles` cycles later. Without `reset`, they are data that mean nothing without a flag beside them."""
-    found = list(values)
+    """The values `cycles` cycles later. Without `reset`, for data that are only used together with a valid flag."""
+    current = list(values)
     for _ in range(cycles):
-        stage = [Signal(value.shape(), name="later", reset_less=not reset) for value in found]
-        m.d.sync += [later.eq(value) for later, value in zip(stage, found, strict=True)]
-        found = list(stage)
-    return found
+        stage = [Signal(value.shape(), name="later", reset_less=not reset) for value in current]
+        m.d.sync += [later.eq(value) for later, value in zip(stage, current, strict=True)]
+        current = list(stage)
+    return current

@@ -1,4 +1,4 @@
-"""What a machine is made of: cells, flip-flops, memory bits and multipliers of each module, counted by Yosys."""
+"""Hardware statistics: cells, flip-flops, memory bits and multipliers of each module, counted by Yosys."""
 
 import json
 import re
@@ -14,15 +14,15 @@ from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.verilog import TOP
 from lathe.rtl.yosys import yosys
 
-# Processes become cells, what is never used goes, and the ports of each memory are gathered in one cell.
+# Turn processes into cells, remove unused cells, and merge the ports of each memory into one cell.
 PASSES = f"hierarchy -top {TOP}; proc; opt; memory_collect; opt_clean; write_json"
-# The name that Amaranth appends where two modules would have the same.
+# The suffix that Amaranth appends to make names of modules unique.
 AGAIN = re.compile(r"\$\d+")
 
 
 @dataclass(frozen=True)
 class ModuleStatistics:
-    """What a module holds, without the modules inside it.
+    """The contents of a module, without its submodules.
 
     ``path`` is its name in the hierarchy, as "lathe.compute.pipeline". ``cells``: word-level cells (an adder or
     a register of any width is one), memories among them; ``flip_flops``: bits of registers; ``memory_bits``: bits of
@@ -42,20 +42,20 @@ class ModuleStatistics:
 
 
 def statistics(config: HardwareConfig) -> list[ModuleStatistics]:
-    """One entry for each module of the machine, by path, the whole machine's own logic first.
+    """One entry for each module instance of the machine, sorted by path; the first is the top module.
 
     Raises :class:`RtlError` for machines that cannot be built, and without Yosys.
     """
-    Geometry(config)  # refuses machines that cannot be built, before modules are made
-    found = yosys("The statistics")
+    Geometry(config)  # rejects machines that cannot be built, before elaboration
+    tool = yosys("count the hardware of a machine")
     machine = Accelerator(config)
     text = rtlil.convert(machine, name=TOP, ports=machine.ports, emit_src=False)
-    netlist = json.loads(found.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n"))
+    netlist = json.loads(tool.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n"))
     return sorted(_modules(netlist["modules"], TOP, TOP), key=lambda each: each.path)
 
 
 def within(entries: list[ModuleStatistics], path: str) -> ModuleStatistics:
-    """The sums over a module and all inside it."""
+    """The sums over a module and all its submodules."""
     parts = [each for each in entries if each.path == path or each.path.startswith(f"{path}.")]
     multipliers: dict[tuple[int, int], int] = {}
     for part in parts:
@@ -71,7 +71,7 @@ def within(entries: list[ModuleStatistics], path: str) -> ModuleStatistics:
 
 
 def _modules(modules: Mapping[str, Any], name: str, path: str) -> Iterator[ModuleStatistics]:
-    """A module and all inside it, each instance on its own."""
+    """A module and all its submodules, one entry per instance."""
     cells = flip_flops = memory_bits = 0
     multipliers: dict[tuple[int, int], int] = {}
     for cell_name, cell in modules[name]["cells"].items():

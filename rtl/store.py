@@ -1,4 +1,4 @@
-"""The store unit: STORE of the out view, packed into bursts."""
+"""The store unit: executes STOREs of the scratchpad out, packed into bursts."""
 
 from typing import Any
 
@@ -22,10 +22,9 @@ SERIAL_BITS = 20
 
 
 class Store(Elaboratable):
-    """Packs one beat per cycle, which is in the FIFO in the cycle `PACK` after.
+    """Packs one beat per cycle, which reaches the FIFO `PACK` cycles later.
 
-    `out_en`, `out_address`, `out_offset`, `out_size` ask for a beat of the out view, which `out_data` gives in the
-    second cycle after.
+    `out_en`, `out_address`, `out_offset`, `out_size` request a beat of out, which is on `out_data` two cycles later.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -65,7 +64,7 @@ class Store(Elaboratable):
             activity.stall.eq(free & held),
             activity.cause.eq(cause),
         ]
-        with m.If(self.guard.hit):  # of an instruction that has started before
+        with m.If(self.guard.hit):  # by a STORE that has already started
             m.d.comb += self.fault.eq(FaultCode.STREAM_WRITE)
         with m.Elif(ready & decoder.overruns):
             m.d.comb += self.fault.eq(FaultCode.SRAM_RANGE)
@@ -78,7 +77,7 @@ class Store(Elaboratable):
         return m
 
     def _pack(self, m: Module, decoder: TransferDecoder, packing: Signal) -> Signal:
-        """The steps: the beats of each burst of each chain. Returns whether a burst begins."""
+        """The steps: one for each beat of each burst of each chain. Returns whether a burst begins."""
         geometry, activity, channel = self.geometry, self.activity, self.channel
         transfer = decoder.transfer
         sizes = (len(transfer.chain_bytes), len(transfer.stride_bytes))
@@ -87,9 +86,9 @@ class Store(Elaboratable):
         )
         requests.cutter.cuts(m, transfer)
         nothing = Signal()
-        begun = Signal()  # the burst's first beat is packed
-        last = Signal()  # it is the store's last burst
-        left = Signal.like(requests.beats)  # beats of the burst, when it is begun
+        begun = Signal()  # the burst's first beat has been packed
+        last = Signal()  # it is the last burst of the STORE
+        left = Signal.like(requests.beats)  # beats left of the burst, once it has begun
         remaining = Signal.like(requests.beats)
         last_beat = Signal()
         step = Signal()
@@ -122,9 +121,9 @@ class Store(Elaboratable):
         """Which bytes of out go into which bytes of the beat: those of a chain from the first to the last."""
         bus = self.geometry.bus_bytes
         chain_bytes = Signal.like(transfer.chain_bytes, reset_less=True)
-        rest = Signal.like(chain_bytes, reset_less=True)  # of the chain
+        rest = Signal.like(chain_bytes, reset_less=True)  # bytes left of the chain
         stride = Signal(range(bus))  # the low bits
-        row = Signal(range(bus))  # where the chain begins in a beat
+        row = Signal(range(bus))  # offset of the chain's start in a beat
         following = Signal(range(bus))
         room = Signal(range(bus + 1))
         ends = Signal()
@@ -151,7 +150,7 @@ class Store(Elaboratable):
                 m.d.sync += rest.eq(rest - self.out_size)
 
     def _send(self, m: Module, requests: BurstRequests, begins: Signal, step: Signal, last_beat: Signal) -> None:
-        """What goes to the channel, when the beat is there."""
+        """Drive the write channel, in the cycle in which the beat's data arrive."""
         channel, bus = self.channel, self.geometry.bus_bytes
         spare = Signal(range(bus + 1))
         strobes = Signal(bus)
@@ -160,7 +159,7 @@ class Store(Elaboratable):
             self.guard.burst_address.eq(requests.address),
             self.guard.burst_end.eq(requests.end),
         ]
-        # Of the burst whose beats are packed; the next one's come a cycle after its last beat at the earliest.
+        # Of the burst that is being packed; the next one begins one cycle after its last beat at the earliest.
         packed_address = Signal.like(channel.address, reset_less=True)
         packed_beats = Signal.like(channel.beats, reset_less=True)
         with m.If(begins):
@@ -168,7 +167,7 @@ class Store(Elaboratable):
         packed = Signal()
         m.d.comb += packed.eq(step & last_beat)
         stepped, last, whole = delayed(m, 1, step, last_beat, packed)
-        # Which bytes the beat has is found out in the cycle after that in which it is found out how many.
+        # The strobes of a beat are computed one cycle after its size.
         size, offset = delayed(m, 1, self.out_size, self.out_offset, reset=False)
         m.d.comb += [spare.eq(bus - size), strobes.eq((Const((1 << bus) - 1, bus) >> spare) << offset)]
         first = [stepped, strobes, last, whole]
@@ -181,7 +180,7 @@ class Store(Elaboratable):
             channel.w_strb.eq(w_strb),
             channel.w_last.eq(w_last),
             channel.w_data.eq(self.out_data),
-            # A burst that hits the stream is never complete, and so it is not sent.
+            # A burst that hits the stream is never marked complete, so it is not sent.
             channel.complete.eq(complete & ~hit),
             channel.coming.eq(first[-1] & ~self.guard.hit),
             channel.address.eq(at),
@@ -191,14 +190,14 @@ class Store(Elaboratable):
     def _ends(
         self, m: Module, decoder: TransferDecoder, under_way: UpDownCounter, packing: Signal, begins: Signal
     ) -> None:
-        """Ends in order: stores that wait, and of those that moved something, the number of their last burst."""
+        """End STOREs in order; FIFOs hold those in progress and, of those that move data, the last burst's number."""
         activity, channel, command = self.activity, self.channel, self.command
         transfer = decoder.transfer
         m.submodules.stores = stores = Fifo(3, self.pending)
         m.submodules.targets = targets = Fifo(SERIAL_BITS, self.pending)
         packed = Signal(SERIAL_BITS)
-        answers = Signal(SERIAL_BITS, init=1)  # responses, the one that comes next among them
-        ended = Signal(range(self.pending + 1))  # stores whose last response is there, not yet done
+        answers = Signal(SERIAL_BITS, init=1)  # number of the next response
+        ended = Signal(range(self.pending + 1))  # STOREs that have their last response, but have not ended
         packs = Signal()
         moved = Signal()
         now = Signal()

@@ -1,4 +1,4 @@
-"""Counters of dependence tokens."""
+"""The queues of dependence tokens, as counters."""
 
 from amaranth import Elaboratable, Module, Signal
 
@@ -6,9 +6,9 @@ from lathe.isa.table import TOKEN_BITS
 
 
 class TokenCounter(Elaboratable):
-    """One queue of dependence tokens, which carry nothing, so that a count is all there is.
+    """One queue of dependence tokens; these carry no data, so a counter suffices.
 
-    `push` and `pop` in cycle t change `count` from t + 1 on. `overflow`: a token is pushed that has no room.
+    `push` and `pop` in cycle t change `count` from t + 1 on. `overflow`: a token is pushed to a full queue.
     """
 
     def __init__(self) -> None:
@@ -27,6 +27,6 @@ class TokenCounter(Elaboratable):
             m.d.sync += [self.count.eq(self.value), self.available.eq(self.value != 0)]
         with m.Else():
             m.d.sync += self.count.eq(self.count + self.push - self.pop)
-            # A register of its own, for `pop` follows from it within the cycle.
+            # A separate register, since `pop` depends on it combinationally.
             m.d.sync += self.available.eq(self.push | (self.available & ~(self.pop & (self.count == 1))))
         return m

@@ -1,4 +1,4 @@
-"""How many of something are under way."""
+"""An up/down counter of items in flight."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.hdl import Value
@@ -7,7 +7,7 @@ from amaranth.hdl import Value
 class UpDownCounter:
     """Counts up to `most`: `enter` and `leave` in cycle t change `count` from t + 1 on.
 
-    `full` is a register of its own, since what enters often waits for it within the cycle.
+    `full` is a separate register, since `enter` often depends on it combinationally.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -16,7 +16,7 @@ class UpDownCounter:
         self.full = Signal(name=f"{name}_full")
 
     def counts(self, m: Module, enter: Value, leave: Value) -> None:
-        """What enters and what leaves."""
+        """Drive the counter: `enter` and `leave` are conditions of the cycle."""
         before = self.count == self.most - 1
         m.d.sync += [
             self.count.eq(self.count + enter - leave),

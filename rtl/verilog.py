@@ -1,4 +1,4 @@
-"""Export: the accelerator as Verilog."""
+"""Verilog export of the accelerator."""
 
 import re
 
@@ -11,21 +11,21 @@ from lathe.rtl.yosys import yosys
 
 TOP = "lathe"
 
-# Warnings of Verilator that Yosys's way of writing Verilog causes everywhere, with the reason why each is harmless. All
-# others are on: loops, latches, several drivers, undriven signals and unconnected ports among them.
+# Warnings of Verilator that Yosys's Verilog causes everywhere, with the reason why each is harmless. All others are
+# enabled, among them loops, latches, multiple drivers, undriven signals and unconnected ports.
 WAIVED = {
-    "WIDTHEXPAND": "operands of different widths are extended as Verilog defines it; Amaranth means that",
-    "WIDTHTRUNC": "a vector in a condition stands for any bit being set",
-    "CASEINCOMPLETE": "each case follows an assignment of the default",
-    "UNUSEDSIGNAL": "fields of instructions and structures that a module does not need",
-    "PROCASSINIT": "registers have their first value also without a reset",
-    "CMPCONST": "a limit that a field of a small machine cannot exceed",
-    "UNSIGNED": "a limit of zero",
-    "SYMRSVDWORD": "names that are words of C++",
+    "WIDTHEXPAND": "Amaranth relies on Verilog's extension of narrow operands",
+    "WIDTHTRUNC": "a vector as a condition means that any bit is set",
+    "CASEINCOMPLETE": "each case statement follows an assignment of the default",
+    "UNUSEDSIGNAL": "fields of instructions and structures that a module does not use",
+    "PROCASSINIT": "registers have an initial value in addition to their reset",
+    "CMPCONST": "comparison with a limit that a field of a small machine cannot exceed",
+    "UNSIGNED": "comparison with a limit of zero",
+    "SYMRSVDWORD": "names that are keywords of C++",
     "DECLFILENAME": "one file holds all modules",
 }
 
-# What Amaranth does, too: its own call fails with newer versions of Yosys up to Amaranth 0.5.3.
+# The passes of Amaranth's Verilog backend, which fails with newer versions of Yosys up to Amaranth 0.5.3.
 PASSES = "proc -nomux -norom; memory_collect; write_verilog -norename"
 
 # How Yosys declares a memory.
@@ -35,8 +35,8 @@ MEMORY = re.compile(r"^( *)reg \[(\d+):0\] (\w+) \[(\d+):0\];$", re.MULTILINE)
 class Top(Elaboratable):
     """The accelerator with its clock and its reset as ports.
 
-    The reset passes a register before it fans out to the machine, which eases its timing, and spares Verilator from
-    looking at every register's input whenever a port changes.
+    The reset is registered before it fans out to the machine, which improves timing and saves Verilator from evaluating
+    every register's input whenever a port changes.
     """
 
     def __init__(self, config: HardwareConfig) -> None:
@@ -46,7 +46,7 @@ class Top(Elaboratable):
 
     @property
     def ports(self) -> list[Signal]:
-        """Everything that goes in or out."""
+        """All ports."""
         return [self.clk, self.rst, *self.machine.ports]
 
     def elaborate(self, _platform: object) -> Module:
@@ -67,19 +67,19 @@ def verilog(config: HardwareConfig) -> str:
     (AXI4-Lite subordinate), `interrupt`, and `trace_*`, which may be left open. Raises
     :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built, and without Yosys.
     """
-    found = yosys("The Verilog of a machine")  # before modules are made
+    tool = yosys("export a machine as Verilog")  # before elaboration
     top = Top(config)
     waivers = "".join(f"/* verilator lint_off {name} */  // {why}\n" for name, why in WAIVED.items())
     text, memories = rtlil_of(top, top.ports, TOP)
-    # Yosys warns that Verilog cannot have all processes; Amaranth's are such that it can.
-    text = found.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n", ignore_warnings=True)
+    # Yosys warns that Verilog cannot express every process; it can express those of Amaranth.
+    text = tool.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n{PASSES}\n", ignore_warnings=True)
     text, cleared = MEMORY.subn(_cleared, text)
-    assert cleared == memories, "a memory is not set to zero"
+    assert cleared == memories, "a memory is not initialised with zeros"
     return waivers + text
 
 
 def _cleared(declaration: re.Match[str]) -> str:
-    """The declaration of a memory, and its words set to zero."""
+    """The declaration of a memory, followed by its initialisation with zeros."""
     indent, bits, name, last = declaration.groups()
     row = f"{name}_row"
     loop = f"for ({row} = 0; {row} <= {last}; {row} = {row} + 1) {name}[{row}] = {int(bits) + 1}'h0;"

@@ -1,4 +1,4 @@
-"""The write side of the memory port: store's data FIFO, addresses of complete bursts, responses."""
+"""The write channels of the memory port: store's data FIFO, addresses of complete bursts, responses."""
 
 from amaranth import Cat, Elaboratable, Module, Signal
 
@@ -6,19 +6,20 @@ from lathe.configs.memory import PACK
 from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.fifo import Fifo
 
-# Bursts whose address waits for the bus. With a bus that is always ready only one ever waits.
+# Entries of the address FIFO. On a bus that is always ready, only one is ever used.
 ADDRESSES = 5
-# Of these are kept free for bursts that are packed, and whose addresses are on their way.
+# Entries reserved for bursts that are being packed, whose addresses are still to come.
 ON_THE_WAY = PACK - 1
 
 
 class WriteChannel(Elaboratable):
-    """Sends bursts that lie complete in the FIFO.
+    """Sends bursts once all their beats are in the FIFO.
 
-    A burst may begin unless the channel is `crowded`, and its room has been set aside. Its beats come with `w_en`
-    (`w_data`, `w_strb`, `w_last`), and `complete` comes with the last of them, with the burst's `address` and `beats`.
-    `responded` is the response to one burst, in order. `sent`: a beat leaves the FIFO, with `bus_w_last` its burst's
-    last. `coming`: a burst is complete in the next cycle. `error`: it was an error. `idle`: nothing is under way.
+    A burst may begin unless the channel is `crowded`, after its FIFO space has been reserved. Its beats come with
+    `w_en` (`w_data`, `w_strb`, `w_last`); with the last of them comes `complete`, with the burst's `address` and
+    `beats`. `coming`: a burst is complete in the next cycle. `sent`: a beat leaves the FIFO, with `bus_w_last` its
+    burst's last. `responded`: a response has come, in the order of bursts; `error`: it is an error. `idle`: no burst
+    is pending.
     """
 
     def __init__(self, geometry: Geometry) -> None:
@@ -59,8 +60,8 @@ class WriteChannel(Elaboratable):
         shift = log2(bus)
         accepted = Signal()
         sent = self.sent
-        open_bursts = Signal(range(beats + 1))  # accepted, and their data not all sent
-        # Room for all that the FIFO and the way of the responses hold; beyond half of it, addresses wait.
+        open_bursts = Signal(range(beats + 1))  # address accepted, data not all sent
+        # Holds all bursts in the FIFO and all pending responses; addresses wait while its top bit is set.
         most = beats + self.geometry.config.timing.response_latency
         unanswered = Signal(range(2 * most + ADDRESSES))
         m.d.comb += [
@@ -73,7 +74,7 @@ class WriteChannel(Elaboratable):
             Cat(self.aw_len, self.aw_addr).eq(addresses.r_data),
             accepted.eq(self.aw_valid & self.aw_ready),
             addresses.r_en.eq(accepted),
-            # Data follow their address, for not every interconnect takes them before it.
+            # Data follow their address, since not every interconnect accepts them before it.
             self.bus_w_valid.eq(data.r_valid & (open_bursts != 0)),
             Cat(self.bus_w_data, self.bus_w_strb, self.bus_w_last).eq(data.r_data),
             sent.eq(self.bus_w_valid & self.bus_w_ready),

@@ -1,4 +1,4 @@
-"""Writes of results that take longer than those of other instructions, and what may not be read before they land."""
+"""Late accumulator writes, of results with a longer latency than others, and their read-after-write hazards."""
 
 from typing import Any
 
@@ -14,20 +14,20 @@ WRITING = 4  # the last stages: an accumulator is read, held, combined and writt
 
 
 class LateWrites:
-    """The accumulator writes of a pipeline in which results of instruction `opcode` take `steps` longer than others.
+    """The accumulator writes of a pipeline in which results of `opcode` come `steps` cycles later than others.
 
-    `stages` are its steps from the one that is issued on, and `places` the accumulators that they look at. Late writes
-    leave the stage in which the accumulator is read, if `keeps`, and come back as many cycles later, in the same place.
-    `coming` are all writes from there on: of steps that hold, combine and write, whether and where; the one
-    that is held is late with `holds`, and the one that is combined with `lands`.
+    `stages` are the pipeline's steps, the one that is issued first, and `targets` their accumulator indices. Late
+    writes leave the pipeline at the stage that reads the accumulator, if `keeps`, and enter it there again `steps`
+    cycles later. `coming` are all writes after that stage, of the steps that hold, combine and write: whether there is
+    one, and its index; the one that is held is late with `holds`, and the one that is combined with `lands`.
     """
 
     def __init__(
-        self, m: Module, opcode: Opcode, steps: int, stages: list[data.View], places: list[Any], keeps: Value
+        self, m: Module, opcode: Opcode, steps: int, stages: list[data.View], targets: list[Any], keeps: Value
     ) -> None:
         self.opcode, self.name, self.steps = opcode, opcode.name.lower(), steps
         self.read = len(stages) - WRITING
-        reading, here = stages[self.read], places[self.read]
+        reading, here = stages[self.read], targets[self.read]
         writes = reading.valid & reading.writes & keeps
         self.waiting: list[tuple[Value, Value]] = [(writes & reading[self.name], here)]
         for _ in range(steps):
@@ -41,22 +41,22 @@ class LateWrites:
             now = _a_cycle_later(m, *now)
             self.coming.append(now)
 
-    def meets(self, m: Module, stages: list[data.View], places: list[Any], following: Value) -> Value:
-        """Whether the step that is checked is one of the instruction, and looks at what a step so few places before it
-        writes that the write has not landed by then. `following` is what the step behind it looks at.
+    def meets(self, m: Module, stages: list[data.View], targets: list[Any], following: Value) -> Value:
+        """Whether the step that is checked is one of the instruction, and reads an accumulator that an earlier step of
+        the instruction has not written by then. `following` is the index that the step after it reads.
         """
         before = [
             (step.valid & step.writes & step[self.name], index)
-            for step, index in zip(stages[CHECK : self.read + 1], places[CHECK : self.read + 1], strict=True)
+            for step, index in zip(stages[CHECK : self.read + 1], targets[CHECK : self.read + 1], strict=True)
         ]
         before = [*before, *self.waiting[1:]][: self.steps]
-        # Found out a cycle before, for a fault stops the machine within the cycle.
+        # Compared one cycle ahead, since a fault stops the machine in the same cycle.
         (met,) = delayed(m, 1, Cat(*(writes & (index == following) for writes, index in before)).any(), reset=False)
         step = stages[CHECK]
         return step.valid & step[self.name] & met
 
 
 def _a_cycle_later(m: Module, writes: Value, index: Value) -> tuple[Value, Value]:
-    """Whether and where something is written, in the next cycle."""
-    (later,), (place,) = delayed(m, 1, writes), delayed(m, 1, index, reset=False)
-    return later, place
+    """A write (whether, and to which index), one cycle later."""
+    (later,), (target,) = delayed(m, 1, writes), delayed(m, 1, index, reset=False)
+    return later, target

@@ -1,4 +1,4 @@
-"""From tensor programs to instructions: four layers, schedule commands, partitioning and emission."""
+"""The compiler from tensor programs and schedules to instructions."""
 
 from lathe.scheduler.api import bound, explain, interpret, lower
 from lathe.scheduler.build import build

@@ -1,6 +1,7 @@
-"""What users ask of programs and schedules: parameters are bound first, then the rooms answer."""
+"""Entry points that inspect programs and schedules: ``lower``, ``explain``, ``bound``, ``interpret``."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from lathe.configs import HardwareConfig, load_config
 from lathe.frontend import Tensor, checked_inputs
@@ -14,6 +15,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.interpret import Array, interpret_nest
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.lower_bound.bound import Bound, bound_of
+from lathe.scheduler.passes.former_names import FORMER_NAMES
 from lathe.scheduler.passes.pipeline import PASSES
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.schedule_trace import numbered, with_numbers
@@ -32,25 +34,28 @@ def lower(
 ) -> str:
     """The text of one level of a program on its way to instructions.
 
-    ``stage``: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map of each
-    stage), "data" (where values live), "communication" (instructions per queue, with tokens, what each is for, and the
-    barriers and tokens by hand between them), "loops" (the nest with its conditions) or "chunks" (the nest partitioned
-    into boxes without conditions, as rules carry them out: where a DMA pads, with the constant around what it loads),
-    or the name of a pass of the compiler ("legalize-domains", ...): order and nest as that pass leaves them.
-    Order, loops and chunks show a schedule as it was given; data and communication, and a tensor program without a
-    schedule, as ``build`` completes it, chunks then with the rules that take them. ``parameters`` gives numbers for
-    those of the program, as for ``build``; the algorithm needs none. Raises BuildError for another stage, a machine
-    that is none, or a wrong list of tensors.
+    ``stage`` is the level: "algorithm" (domains and accesses), "order" (the tree of bands with tags, and the time map
+    of each stage), "data" (memory scopes and buffers), "communication" (instructions per queue, with tokens and their
+    purpose, and the user's barriers and tokens), "loops" (the loop nest with its conditions), "chunks" (the nest
+    partitioned into boxes without conditions, as rules emit them, with the padding that DMAs add), or the name of a
+    pass ("legalize-domains", ...): order and nest after that pass. Order, loops and chunks show a schedule as the user
+    gave it; data and communication, and a tensor program without a schedule, as ``build`` lowers it, chunks then with
+    their emission rules. ``parameters`` gives numbers for those of the program, as for ``build``; the algorithm needs
+    none. Raises BuildError for an unknown level, an invalid machine, or a wrong list of tensors.
     """
+    if isinstance(stage, str):
+        stage = FORMER_NAMES.get(stage, stage)
     passes = [each.name for each in PASSES]
     if not isinstance(stage, str) or stage not in (*STAGES, *passes):
+        alike = get_close_matches(stage, [*STAGES, *passes], cutoff=0.5) if isinstance(stage, str) else []
+        hint = f" Did you mean {' or '.join(map(repr, alike))}?" if alike else ""
         raise BuildError(
-            f"stage of lower must be one of {', '.join(STAGES)}, or a pass ({', '.join(passes)}), not {shown(stage)}.",
+            f"stage of lower must be one of {', '.join(STAGES)}, or the name of a pass, not {shown(stage)}.{hint}",
             kind="argument",
         )
     check_machine(config, "lower")
     given = isinstance(program, Schedule)
-    if stage != "algorithm" or parameters is not None:  # the algorithm is the same for all numbers
+    if stage != "algorithm" or parameters is not None:  # the algorithm does not depend on the numbers
         program, tensors = bound_arguments(program, tensors, parameters, "lower")
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)
@@ -63,26 +68,25 @@ def explain(
     *,
     parameters: Mapping[str, int] | None = None,
 ) -> Explanation:
-    """Which rule takes the chunks of a schedule on a machine, and if none does, which constraint fails first.
+    """The emission rule of each class of chunks of a schedule on a machine, or the first constraint that fails.
 
-    Chunks alike but for offsets are one class, with its count, its pads, and the rule that took it or the constraint
-    that failed, with the values that it failed for. Each scratchpad is shown with the buffers in it. A schedule that
-    ``build`` refuses is explained all the same: chunks are asked for beyond the first one that fails, tiles that exceed
-    a scratchpad are taken as if it were larger, and what exceeds it is told first. What the schedule leaves open is
-    completed as ``build`` does it. Instructions are counted with the loads of micro-ops that come before them.
+    Chunks that differ only in offsets are one class, with its count, its pads, and its rule, or the failed constraint
+    with the offending values. Each scratchpad is shown with its buffers. A schedule that ``build`` refuses is
+    explained, too: chunks after the first failure are included, a scratchpad that overflows is treated as larger, and
+    the overflow is reported first. What the schedule leaves open is chosen as by ``build``. Instruction counts include
+    the loads of micro-ops.
 
-    ``config`` is the machine, ``load_config("vta")`` unless given; ``parameters`` gives numbers for those of the
-    program. The result prints as text; its fields say the same
-    to programs, and ``to_dict()`` is plain values for JSON. Raises BuildError if ``config`` is no machine. The idea
-    of rules that are handed partitioned loops is from TVM's ``emit_insn``; what became of each is not told there.
+    ``config`` is the machine, ``load_config("vta")`` by default; ``parameters`` gives numbers for those of the program.
+    The result prints as text; its fields have the same data, and ``to_dict()`` returns plain values for JSON. Raises
+    BuildError for an invalid ``config``. Emission rules for partitioned loops are after TVM's ``emit_insn``.
 
     >>> from lathe.frontend import compute, placeholder
     >>> A = placeholder(60, "int8", "A")
     >>> B = compute(60, lambda i: A[i] // 3, "B")
     >>> print(explain(B))  # doctest: +ELLIPSIS
     on vta: does not map (1 refused); 3 chunks of 3 classes
-    acc, 2048 elements:
-      A.acc: 2 × 4 elements (60 values)
+    acc, 2048 vectors:
+      A.acc: 2 × 4 vectors (60 values)
     A.acc in acc:
       1 × map(i0 in 0..60): dma, 1 instruction
     B.acc in acc:
@@ -103,15 +107,15 @@ def bound(
     *,
     parameters: Mapping[str, int] | None = None,
 ) -> Bound:
-    """Cycles that no schedule of a program can be quicker than on a machine, with their parts: docs/lower-bound.md.
+    """A lower bound on the cycles of all schedules of a program on a machine, with its terms: docs/lower-bound.md.
 
-    The greater of compute (GEMM micro-ops, resets, passes of the ALU and of RESCALE, whole vectors each, without taps
-    that only meet padding) and memory (what is read of inputs, weights, parameters and outputs, once, in whole
-    elements, over the bus). Of a schedule it is the bound of its program, whatever commands have done. ``parameters``
-    gives numbers for those of the program. The result prints as text, and ``to_dict()`` is plain values for JSON.
+    The maximum of compute (GEMM micro-ops, resets, passes of the ALU and of RESCALE, in whole vectors, without taps
+    that only meet padding) and memory (bus beats to transfer inputs, weights, parameters and outputs once each, in
+    whole vectors). For a schedule it is the bound of its program, whatever primitives have been applied. ``parameters``
+    gives numbers for those of the program. The result prints as text, and ``to_dict()`` returns plain values for JSON.
 
-    Raises TensorError for what is no tensor or list of tensors, BuildError if ``config`` is no machine, an output is an
-    input, or the machine lacks an extension that the program needs.
+    Raises TensorError for an argument that is no tensor or list of tensors, BuildError if ``config`` is invalid, an
+    output is an input, or the machine lacks an extension that the program needs.
 
     >>> from lathe.frontend import compute, placeholder
     >>> A = placeholder(60, "int8", "A")
@@ -123,7 +127,7 @@ def bound(
     memory 16 cycles, 128 bytes in 16 beats
       inputs: A 64
       outputs: B 64
-    layer by layer, in scratchpads of this size: 16 cycles, 0 bytes between layers, 0 again
+    layer by layer, with scratchpads of this size: 16 cycles, 0 bytes between layers, 0 reloaded
     """
     check_machine(config, "bound")
     program, _ = with_numbers(program, parameters, "bound")
@@ -142,18 +146,16 @@ def interpret(
 ) -> dict[str, Array]:
     """Execute a schedule's partitioned loop nest; returns the outputs by name.
 
-    ``inputs`` are arrays by placeholder name. ``reads``, if given, gets the number of values read from each tensor, by
-    name; ``instances`` gets the number of points that each stage has computed, as ``count`` counts them. ``parameters``
-    gives numbers for those of the program. The counterpart of ``reference`` for everything up to instructions. Raises
-    InputError for arrays that do not fit the placeholders.
+    ``inputs`` are arrays by placeholder name. ``reads``, if given, receives the number of values read from each tensor;
+    ``instances`` the number of points that each stage computes, as counted by ``count``. ``parameters`` gives numbers
+    for those of the program. The counterpart of ``reference`` for every level above instructions. Raises InputError for
+    arrays that do not fit the placeholders.
     """
     if not isinstance(schedule, Schedule):
-        message = (
-            f"schedule to interpret must be a Schedule, not {shown(schedule)}. It is what create_schedule returns."
-        )
+        message = f"schedule to interpret must be a Schedule, as create_schedule returns, not {shown(schedule)}."
         raise ScheduleError(message, kind="argument")
     if reads is not None and not isinstance(reads, dict):
-        message = f"reads of interpret must be a dictionary, which gets the counts, not {shown(reads)}."
+        message = f"reads of interpret must be a dictionary to fill with counts, not {shown(reads)}."
         raise ScheduleError(message, kind="argument")
     schedule, _ = numbered(schedule, parameters, "interpret")
     given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}

@@ -1,4 +1,4 @@
-"""``build``: from a schedule, or tensors, to a program."""
+"""``build``: compile a schedule, or tensors, to a program."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def build(
     constants: Mapping[str, NDArray[Any]] | None = None,
     parameters: Mapping[str, int] | None = None,
 ) -> Program:
-    """The program alone of ``build_compiled``, whose arguments it takes."""
+    """The program of ``build_compiled``, which takes the same arguments."""
     return build_compiled(program, tensors, config, constants=constants, parameters=parameters).program
 
 
@@ -44,14 +44,14 @@ def build_compiled(
 ) -> Compiled:
     """Compile a schedule, or a tensor program with the default schedule, for a machine.
 
-    ``tensors`` are the program's inputs and outputs, in any order. ``constants`` gives arrays, by name, for inputs that
-    become part of the program instead. ``parameters`` gives numbers, by name, for the parameters of the program;
-    commands of the schedule are carried out again with them, and checked. With ``check_passes`` the loop nest is
-    compared with NumPy at first and after each pass.
+    ``tensors`` are the program's inputs and outputs, in any order. ``constants`` maps names of inputs to arrays that
+    become part of the program. ``parameters`` gives numbers, by name, for the parameters of the program; the primitives
+    of the schedule are replayed and checked with them. With ``check_passes`` the loop nest is compared with NumPy
+    before the first pass and after each.
 
-    What a schedule leaves open (caches, scopes, tiles, pragmas of stages that no command has touched) is completed; the
-    schedule given is not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not
-    fit, EmitError for chunks that map to no instruction, ValidationError where ``check_passes`` finds a difference.
+    What a schedule leaves open (caches, scopes, tiles, pragmas of unscheduled stages) is chosen; the given schedule is
+    not changed. Raises BuildError for a wrong list of tensors, CapacityError for tiles that do not fit, EmitError for
+    chunks that map to no instruction, ValidationError if ``check_passes`` finds a difference.
     """
     check_machine(config, "build")
     program, tensors = bound_arguments(program, tensors, parameters, "build")
@@ -68,12 +68,12 @@ def bound_arguments(
     parameters: Mapping[str, int] | None,
     where: str,
 ) -> tuple[Schedule | Tensor | Sequence[Tensor], Sequence[Tensor]]:
-    """Program and tensors with numbers for parameters."""
-    bound, of = with_numbers(program, parameters, where)
+    """The program and its tensors with parameters bound to numbers."""
+    bound, replacements = with_numbers(program, parameters, where)
     if not isinstance(tensors, Sequence) or not all(isinstance(each, Tensor) for each in tensors):
-        return bound, tensors  # ``check_tensors`` says what is wrong
-    found = (of.get(each, each) for each in tensors)
-    return bound, [each for each in found if isinstance(each, Tensor)]
+        return bound, tensors  # ``check_tensors`` reports the error
+    replaced = (replacements.get(each, each) for each in tensors)
+    return bound, [each for each in replaced if isinstance(each, Tensor)]
 
 
 def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
@@ -85,8 +85,8 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
     ):
         raise BuildError(f"tensors of build must be a list of tensors, not {shown(tensors)}.", kind="argument")
     check_outputs(schedule)
-    wanted = [*placeholders(schedule.program), *schedule.program]
-    for tensor in wanted:
+    expected = [*placeholders(schedule.program), *schedule.program]
+    for tensor in expected:
         if tensor not in tensors:
             kind = "output" if tensor in schedule.program else "input"
             raise BuildError(
@@ -95,7 +95,7 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
                 kind="argument",
             )
     for tensor in tensors:
-        if tensor not in wanted:
+        if tensor not in expected:
             raise BuildError(
                 f"tensors of build must be inputs and outputs of the program, not {tensor.name!r}, which is "
                 f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list.",
@@ -115,10 +115,10 @@ def check_outputs(schedule: Schedule) -> None:
 
 
 def checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArray[Any]]:
-    """The constants as arrays of what their inputs are. Raises BuildError for any other."""
+    """The constants as arrays of shape and dtype of their inputs. Raises BuildError if one does not fit."""
     if not isinstance(constants, Mapping):
         raise BuildError(
-            f"constants of build must be arrays by the names of inputs, not {shown(constants)}.", kind="argument"
+            f"constants of build must map names of inputs to arrays, not be {shown(constants)}.", kind="argument"
         )
     inputs = {tensor.name: tensor for tensor in placeholders(schedule.program)}
     given = {}
@@ -129,12 +129,12 @@ def checked_constants(schedule: Schedule, constants: object) -> dict[str, NDArra
                 kind="argument",
             )
         tensor = inputs[name]
-        wanted = f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}"
+        must = f"constant {name!r} of build must be an array of shape {tensor.shape} and dtype {tensor.dtype}"
         try:
             array = array_of(value, tensor.dtype)
         except ValueError as error:
-            raise BuildError(f"{wanted}, not {error}.", kind="argument") from None
+            raise BuildError(f"{must}, not {error}.", kind="argument") from None
         if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
-            raise BuildError(f"{wanted}, not of shape {array.shape} and dtype {array.dtype}.", kind="argument")
+            raise BuildError(f"{must}, not of shape {array.shape} and dtype {array.dtype}.", kind="argument")
         given[name] = array
     return given

@@ -1,4 +1,4 @@
-"""Where passes and emission meet: a schedule, completed for a machine and compiled."""
+"""Passes and code generation combined: a schedule, lowered for a machine and compiled."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,9 +22,9 @@ def compiled(
     watch: PassInstrument | None = None,
     products: int | None = None,
 ) -> Compiled:
-    """A schedule, completed and compiled; ``watch`` is shown it at first and after each pass.
+    """A schedule, lowered and compiled; ``watch`` sees it before the first pass and after each.
 
-    ``products`` are those that the program makes, if anybody has counted them.
+    ``products`` is the number of multiply-accumulates of the program, if it is known.
     """
     check_extensions(schedule, config)
     return emitted(run_pipeline(schedule, config, watch=watch), config, constants, products)
@@ -32,8 +32,8 @@ def compiled(
 
 @with_gc_relaxed()
 def emitted(
-    completed: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
+    lowered: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
 ) -> Compiled:
-    """A completed schedule, compiled, with the constants that passes have added."""
-    added = {tensor.name: array for tensor, array in completed.state.constants.items()}
-    return compile_schedule(completed, config, {**constants, **added}, completed.state.views, products)
+    """A lowered schedule, compiled, with the constants that passes have added."""
+    added = {tensor.name: array for tensor, array in lowered.state.constants.items()}
+    return compile_schedule(lowered, config, {**constants, **added}, lowered.state.views, products)

@@ -1,4 +1,4 @@
-"""The errors that a schedule can cause."""
+"""Errors of schedules and builds."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from lathe.configs.errors import LatheError, RefusalKind
 
 
 class ScheduleError(LatheError):
-    """A schedule command cannot be carried out; the schedule is as it was before."""
+    """A schedule primitive cannot be applied; the schedule is unchanged."""
 
     def __init__(self, message: str, *, kind: RefusalKind) -> None:
         super().__init__(message)
@@ -15,10 +15,10 @@ class ScheduleError(LatheError):
 
 @dataclass(frozen=True)
 class Witness:
-    """Two statement instances and the cell that proves a schedule illegal.
+    """Two statement instances and the cell that prove a schedule illegal.
 
     ``producer`` and ``consumer`` map axis names to values, ``cell`` is an index of ``tensor`` that the consumer reads
-    before (or without) the producer's having written it.
+    before (or without) the producer's write.
     """
 
     tensor: str
@@ -42,9 +42,9 @@ def _instance(stage: str, values: dict[str, int]) -> str:
 
 @dataclass(frozen=True)
 class StorageWitness(Witness):
-    """Two values that share a cell while the first is live: what ``overwriter`` writes, ``consumer`` finds instead.
+    """Two values that share a cell while the first is live: ``consumer`` would read the value of ``overwriter``.
 
-    ``cell`` is an index of buffer ``tensor``; the producer's value there is the one that the consumer wants.
+    ``cell`` is an index of buffer ``tensor``; the producer's value in it is the one that the consumer needs.
     """
 
     overwriter_stage: str = ""
@@ -52,7 +52,7 @@ class StorageWitness(Witness):
 
     def __str__(self) -> str:
         cell = f"{self.tensor}[{', '.join(map(str, self.cell))}]"
-        reader = _instance(self.consumer_stage, self.consumer) if self.consumer_stage else "the host"
+        reader = _instance(self.consumer_stage, self.consumer) if self.consumer_stage else "the host CPU"
         return (
             f"{_instance(self.producer_stage, self.producer)} and {_instance(self.overwriter_stage, self.overwriter)} "
             f"are both in {cell}, and the second is written before {reader} reads the first"
@@ -60,7 +60,7 @@ class StorageWitness(Witness):
 
 
 class LegalityError(ScheduleError):
-    """A schedule would read a value that is not there; ``witness`` shows one: not computed yet, gone, overwritten."""
+    """A schedule would read a value that is not computed yet, freed or overwritten; ``witness`` shows one."""
 
     def __init__(self, message: str, witness: Witness) -> None:
         super().__init__(message, kind="legality")
@@ -69,10 +69,10 @@ class LegalityError(ScheduleError):
 
 @dataclass(frozen=True)
 class PaddingWitness:
-    """An instance that a command would add, and what it would do.
+    """An instance that a primitive would add, with what it would read and write.
 
-    ``stage`` at ``instance`` (axis names to values) reads ``reads`` (tensor, cell, and what is known of the cell) for
-    ``cell`` of its own tensor, which another instance, or a contract, has made what it must be.
+    ``stage`` at ``instance`` (axis names to values) reads ``reads`` (tensor, cell, and what is known of the cell) to
+    write ``cell`` of its own tensor, whose value another instance, or a padding contract, determines.
     """
 
     stage: str
@@ -87,7 +87,7 @@ class PaddingWitness:
 
 
 class PaddingError(ScheduleError):
-    """Instances that a command adds would change a value that somebody relies on; ``witness`` shows one of them."""
+    """Instances that a primitive adds would change a value that is relied on; ``witness`` shows one of them."""
 
     def __init__(self, message: str, witness: PaddingWitness) -> None:
         super().__init__(message, kind="legality")
@@ -95,13 +95,13 @@ class PaddingError(ScheduleError):
 
 
 class ParallelismError(LegalityError):
-    """A marked loop would not be parallel: its ``witness`` shows what one iteration reads and another makes."""
+    """An annotated loop would not be parallel: its ``witness`` shows what one iteration reads and another writes."""
 
 
 class EmitError(LatheError):
-    """A chunk does not map to instructions: names the chunk, the rule and the constraint that failed.
+    """A chunk maps to no instruction: the message names the chunk, the rule and the constraint that failed.
 
-    ``chunk``, ``rule`` and ``constraint`` say the same to programs; they are empty if no rule was asked.
+    So do ``chunk``, ``rule`` and ``constraint``; they are empty if no rule was tried.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class EmitError(LatheError):
 
 
 class CapacityError(LatheError):
-    """A tile exceeds a scratchpad: names the scratchpad, by how much, and the largest tile that fits.
+    """A tile exceeds a scratchpad: the message has the scratchpad, the excess, and the largest tile that fits.
 
-    ``scope`` and ``excess`` (in elements) say the same to the search for tiles.
+    ``scope`` and ``excess`` (in vectors) give the same to the search for tiles.
     """
 
     def __init__(self, message: str, scope: str = "", excess: int = 0, *, kind: RefusalKind) -> None:
@@ -128,7 +128,7 @@ class CapacityError(LatheError):
 
 
 class BuildError(LatheError):
-    """What is given to ``build`` or ``lower`` does not describe a program, or none for this machine."""
+    """The arguments of ``build`` or ``lower`` describe no program, or none for this machine."""
 
     def __init__(self, message: str, *, kind: RefusalKind) -> None:
         super().__init__(message)
@@ -136,9 +136,9 @@ class BuildError(LatheError):
 
 
 class ValidationError(LatheError):
-    """A program that does not compute what its tensors say, found while it was built with ``check``.
+    """A compiled program that does not compute what its tensors define, found during a build with ``check``.
 
-    If every emission rule is Lathe's own, and nothing that is undefined is used, it is a fault of the compiler.
+    If all emission rules are built-in, and nothing undefined is used, it is a bug of the compiler.
     """
 
-    kind: RefusalKind = "legality"  # what the program means forbids it
+    kind: RefusalKind = "legality"  # the program's semantics forbid it

@@ -1,4 +1,4 @@
-"""What a question about a schedule is answered with."""
+"""Results of queries about a schedule, and the budget of a query."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from lathe.scheduler.errors import PaddingWitness, ScheduleError, Witness
 
 @dataclass(frozen=True)
 class Answer:
-    """Yes or no, and why: true in a condition iff the answer is yes; ``witness`` shows two instances where it is no."""
+    """Yes or no, with the reason; true in a condition iff it is yes. A ``witness`` may show why it is no."""
 
     holds: bool
     reason: str
@@ -26,8 +26,8 @@ class Answer:
         return f"{'yes' if self.holds else 'no'}: {self.reason}"
 
 
-class QueryBudgetExceeded(Exception):  # noqa: N818 - an answer, which ``answerable`` turns into a ScheduleError
-    """A question takes more than may be spent on it: what that is, and how to make it easier."""
+class QueryBudgetExceeded(Exception):  # noqa: N818 - a result, which ``answerable`` converts to a ScheduleError
+    """A query exceeds its budget: the budget, and how to make the query easier."""
 
     def __init__(self, budget: str, remedy: str) -> None:
         super().__init__(budget, remedy)
@@ -37,7 +37,7 @@ class QueryBudgetExceeded(Exception):  # noqa: N818 - an answer, which ``answera
 
 @contextmanager
 def answerable(question: str) -> Iterator[None]:
-    """Raises ScheduleError where a question takes more than it may, so that none can hang."""
+    """Raises ScheduleError if a query exceeds its budget, so that none can hang."""
     try:
         with limited_operations():
             yield
@@ -49,4 +49,4 @@ def answerable(question: str) -> Iterator[None]:
         )
     except QueryBudgetExceeded as error:
         budget, remedy = error.budget, error.remedy
-    raise ScheduleError(f"{question} must be decided {budget}, and takes more. {remedy}", kind="limit")
+    raise ScheduleError(f"Cannot decide {question} {budget}. {remedy}", kind="limit")

@@ -1,4 +1,4 @@
-"""The handles of users: a schedule, and its stages, whose methods are the commands."""
+"""The user's handles: a schedule and its stages, with the primitives as methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -36,7 +36,7 @@ from lathe.scheduler.primitives.parallelize import parallelize
 from lathe.scheduler.primitives.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.primitives.reorder import reorder
 from lathe.scheduler.primitives.reorder_to_buffer import reorder_to_buffer
-from lathe.scheduler.primitives.reuse_at import keep_at, reuse_at
+from lathe.scheduler.primitives.reuse_at import reuse_at, reuse_own_at
 from lathe.scheduler.primitives.reverse import reverse
 from lathe.scheduler.primitives.send import receive, send
 from lathe.scheduler.primitives.separate import separate
@@ -63,7 +63,7 @@ from lathe.scheduler.target.machine import check_machine
 
 
 class Stage(EditedStage):
-    """One computation of a schedule. Every command checks that the schedule stays legal, and changes nothing if not."""
+    """A stage of a schedule. A primitive that would make the schedule illegal raises an error and changes nothing."""
 
     __slots__ = ()
 
@@ -78,29 +78,29 @@ class Stage(EditedStage):
 
     @property
     def axis(self) -> tuple[LoopAxis, ...]:
-        """The data axes of the computation, before any split, in order."""
+        """The data axes of the computation before any split, in order."""
         return tuple(root for root in self.state.roots if root.kind == "data")
 
     @property
     def reduce_axis(self) -> tuple[LoopAxis, ...]:
-        """The reduction axes of the computation, before any split, in order."""
+        """The reduction axes of the computation before any split, in order."""
         return tuple(root for root in self.state.roots if root.kind == "reduce")
 
     @property
     def leaf_axis(self) -> tuple[LoopAxis, ...]:
-        """The loops as they stand now, outermost first."""
+        """The present loops, outermost first."""
         return self.state.leaves
 
     @property
     def buffer(self) -> StorageBuffer | None:
-        """The buffer that ``store_in`` has put this stage's values into; None where nothing is said about it."""
+        """The buffer that ``store_in`` has assigned to this stage; None if there is none."""
         return None if self.state.storage is None else self.state.storage.buffer
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
         """The largest box of values that this stage has at a time, without dimensions of extent 1.
 
-        For a reuse buffer that is the shape inferred for it.
+        For a reuse buffer it is the inferred shape.
         """
         return place_stages(self.schedule)[self].buffer_shape
 
@@ -137,15 +137,15 @@ class Stage(EditedStage):
     branch = command(branch)
     reduce_extent = command(reduce_extent)
     reorder_to_buffer = command(reorder_to_buffer)
-    reuse_at = command(keep_at, "reuse_at")
+    reuse_at = command(reuse_own_at, "reuse_at")
     emit_insn = command(emit_insn)
 
 
 class Schedule(TracedSchedule):
     """The order in which the values of ``outputs`` are computed; ``s[C]`` is the stage that computes tensor ``C``.
 
-    A new schedule computes stage after stage, each over its whole domain, all in DRAM. Commands (methods of the
-    stages, and ``cache_read`` and ``cache_write``) change that; each checks that every read still finds its value.
+    A new schedule computes stage after stage, each over its whole domain, all in DRAM. Primitives (methods of stages
+    and of the schedule) change that; each checks that every read still finds its value.
     """
 
     _stages: tuple[Stage, ...]
@@ -157,7 +157,7 @@ class Schedule(TracedSchedule):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages in order."""
+        """The stages in schedule order."""
         return self._stages or cast("tuple[Stage, ...]", super().stages)
 
     def __getitem__(self, tensor: Tensor | Computation | StageView) -> Stage:
@@ -191,9 +191,9 @@ class Schedule(TracedSchedule):
     def explain(
         self, config: HardwareConfig | None = None, *, parameters: Mapping[str, int] | None = None
     ) -> Explanation:
-        """Which rule takes each class of chunks on a machine, or which constraint fails first: ``lathe.explain``.
+        """``lathe.explain``: the emission rule of each class of chunks, or the first constraint that fails.
 
-        ``config`` is the machine, ``load_config("vta")`` unless given. Raises BuildError if it is none.
+        ``config`` is the machine, ``load_config("vta")`` by default. Raises BuildError if it is invalid.
         """
         machine = load_config("vta") if config is None else config
         check_machine(machine, "explain")
@@ -201,7 +201,7 @@ class Schedule(TracedSchedule):
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:
-    """A schedule of the program that computes ``outputs`` (one tensor, several, or a computation), one stage each.
+    """A schedule of the program that computes ``outputs`` (tensors, or a computation), with one stage per computation.
 
     Raises TensorError for an empty list, or two tensors of one name.
     """

@@ -1,10 +1,9 @@
-"""Schedules of programs whose parameters are open: commands are noted, and carried out again once there are numbers.
+"""Schedule traces: primitives are recorded while parameters are symbolic, and replayed when they are bound to numbers.
 
-Until then the schedule is that of the program with typical values, so every command is checked when it is called, and
-what it returns is what it would return later. When the parameters are bound, the same commands are carried out on the
-bound program and checked again, exactly: nothing is taken over that was shown for another value. Only whether a command
-does anything is not asked again: with some numbers a loop has one iteration, or a split leaves no rest, and then there
-is nothing to be done.
+Until then the schedule is that of the program with typical values, so each primitive is checked when it is called and
+returns what its replay will return. The replay applies the same primitives to the bound program and checks them again
+exactly; no result for other values is reused. Only the check that a primitive has an effect is skipped: for some
+numbers a loop has one iteration, or a split leaves no remainder, and the primitive becomes a no-op.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +25,16 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleState, StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState, initial_state
 
 COMMAND = "is_command"
-"""What methods have that are commands."""
+"""The attribute that marks a method as a primitive."""
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=StageView)
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class _View:
-    """What of a stage, or of the layouts of the schedule, may be named in later commands."""
+    """The parts of a stage, or of the schedule's layouts, that later primitives may name."""
 
     stage: EditedStage | None
     things: tuple[object, ...]
@@ -44,7 +43,7 @@ class _View:
 
 @dataclass(frozen=True)
 class _Call:
-    owner: EditedStage | None  # None for a command of the schedule
+    owner: EditedStage | None  # None for a primitive of the schedule
     name: str
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -59,30 +58,30 @@ class _Command(_Call):
 
 @dataclass(frozen=True)
 class TraceEntry(_Call):
-    """A command that a schedule has been given; ``before``: what the schedule was then, by which loops are named."""
+    """A primitive that was applied; ``before`` is the state in which its loops are named."""
 
     before: ScheduleState
 
 
 @dataclass
 class ScheduleTrace:
-    """The commands of a schedule since it was created, to which it adds; ``typical``: the values that it works with."""
+    """The primitives recorded since the schedule was created; ``typical`` has the parameter values that it uses."""
 
     typical: Mapping[Parameter, int]
     before: tuple[_View, ...]
     commands: list[_Command] = field(default_factory=list)
-    busy: bool = False  # whether a command is being carried out, which may be made of others
+    busy: bool = False  # whether a primitive is running, which may call others
 
 
 class TracedSchedule(Edit):
-    """A schedule whose commands are all or nothing, and noted where its program has parameters that are not bound."""
+    """A schedule whose primitives are transactions, recorded if its program has unbound parameters."""
 
     recording: ScheduleTrace | None = None
-    """The commands so far, where the program has parameters that are not bound."""
+    """The trace, if the program has unbound parameters."""
     guarded = False
-    """Whether only commands may change it: a user's schedule is, a fork of it, on which something is tried, is not."""
+    """Whether only primitives may change it: true for a user's schedule, false for a fork."""
     given: list[TraceEntry] | None = None
-    """The commands since it was created; None of a fork, which anything may have changed."""
+    """The primitives applied since it was created; None for a fork, which may be changed in other ways."""
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
         program = tuple(outputs)
@@ -96,39 +95,39 @@ class TracedSchedule(Edit):
         self.given = []
 
     def put(self, changes: Mapping[S, StageState]) -> None:
-        """Let stages be others, as commands do. Raises ScheduleError for anybody else."""
+        """Replace the states of stages, as primitives do. Raises ScheduleError outside of one."""
         self._check_commanded("put")
         super().put(changes)
 
     def reset_to(self, state: ScheduleState) -> None:
-        """Go on from another state, as commands do. Raises ScheduleError for anybody else."""
+        """Switch to another state, as primitives do. Raises ScheduleError outside of one."""
         self._check_commanded("reset_to")
         super().reset_to(state)
 
     def _check_commanded(self, what: str) -> None:
         if self.guarded:
             raise ScheduleError(
-                f"{what} of a schedule must be called by a command, not from outside: nobody asks then whether the "
-                "order is legal. Use commands, such as split, or try things on a fork() of the schedule.",
+                f"{what} of a schedule must be called by a primitive, not directly, which would skip the legality "
+                "checks. Use primitives, such as split, or change a fork() of the schedule.",
                 kind="argument",
             )
 
 
 def _run_together(schedule: Edit) -> None:
-    """Put the stages of each cycle into the loops that carry it."""
+    """Fuse the stages of each recurrence in the loops that carry it."""
     for cycle in cycles(stage.op for stage in schedule.stages):
-        *guests, host = [schedule[computation] for computation in cycle.computations]
-        for guest in guests if cycle.depth else []:  # reads that never happen need no loops
-            loops = guest.state.leaves[: cycle.depth]
-            attachment = ComputeAt(host.id, host.state.leaves[cycle.depth - 1], loops)
-            guest.change(attachment=attachment)
+        *others, anchor = [schedule[computation] for computation in cycle.computations]
+        for other in others if cycle.depth else []:  # a dependence that never occurs needs no shared loops
+            loops = other.state.leaves[: cycle.depth]
+            attachment = ComputeAt(anchor.id, anchor.state.leaves[cycle.depth - 1], loops)
+            other.change(attachment=attachment)
 
 
 R = TypeVar("R", bound=TracedSchedule)
 
 
 def start_recording(schedule: TracedSchedule) -> ScheduleTrace | None:
-    """A recording for a schedule of a program with parameters; None for any other."""
+    """A trace for a schedule whose program has parameters; None for any other."""
     parameters = program_parameters(schedule.program)
     if not parameters:
         return None
@@ -144,15 +143,15 @@ def _views(schedule: TracedSchedule) -> tuple[_View, ...]:
     return tuple(found)
 
 
-def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
-    """A command as a method of a handle: all or nothing, and noted in schedules that record.
+def command(function: Callable[P, Result], name: str = "") -> Callable[P, Result]:
+    """A primitive as a method of a handle: a transaction, recorded in schedules that have a trace.
 
-    ``function`` takes the stage, or the schedule, first; ``name`` is that of the method, if it has another.
+    ``function`` takes the stage, or the schedule, first; ``name`` is that of the method, if it differs.
     """
     method = name or function.__name__
 
     @wraps(function)
-    def run(*given: P.args, **keywords: P.kwargs) -> Made:
+    def run(*given: P.args, **keywords: P.kwargs) -> Result:
         owner: Any = given[0]
         schedule: TracedSchedule = getattr(owner, "schedule", owner)
         before, recording, guarded = schedule.state, schedule.recording, schedule.guarded
@@ -162,7 +161,7 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
                 result = function(*given, **keywords)
             else:
                 result = _noted(function, method, schedule, recording, given, keywords)
-            if guarded and schedule.given is not None:  # else it is part of another command
+            if guarded and schedule.given is not None:  # else it is called by another primitive
                 stage = None if owner is schedule else owner
                 schedule.given.append(TraceEntry(stage, method, _copied(given[1:]), _copied(keywords), before))
             return result
@@ -177,21 +176,21 @@ def command(function: Callable[P, Made], name: str = "") -> Callable[P, Made]:
 
 
 def _copied(value: Any) -> Any:
-    """Arguments as they are now: a list may be changed by whoever has given it."""
+    """Arguments at the time of the call: the caller may change a list afterwards."""
     if isinstance(value, Mapping):
         return {key: _copied(each) for key, each in value.items()}
     return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
 
 
 def _noted(
-    function: Callable[..., Made],
+    function: Callable[..., Result],
     method: str,
     schedule: TracedSchedule,
     recording: ScheduleTrace,
     given: tuple[Any, ...],
     keywords: Mapping[str, Any],
-) -> Made:
-    """Carry out a command with typical values, and note it when that is done."""
+) -> Result:
+    """Apply a primitive with typical values, and record it if it succeeds."""
     owner, *rest = given
     arguments = tuple(rest)
     typical = _Values(recording.typical, {})
@@ -207,7 +206,7 @@ def _noted(
 
 
 def commands_of(handle: type) -> list[str]:
-    """The names of the commands among the methods of a handle."""
+    """The names of the primitives among the methods of a handle."""
     return sorted(name for name, value in vars(handle).items() if getattr(value, COMMAND, False))
 
 
@@ -227,9 +226,9 @@ def _shown(value: object) -> str:
 
 @dataclass
 class _Values:
-    """Arguments of commands with numbers for parameters, and with what stands for loops, stages and tensors.
+    """Replaces parameters in arguments of primitives by numbers, and loops, stages and tensors by those of the replay.
 
-    ``stands_for`` grows with every command that is carried out again.
+    ``stands_for`` maps old objects to new ones, and grows with every replayed primitive.
     """
 
     numbers: Mapping[Parameter, int]
@@ -249,11 +248,11 @@ class _Values:
             return self._function(value)
         try:
             return self.stands_for.get(value, value)
-        except TypeError:  # nothing that stands for anything
+        except TypeError:  # unhashable, so it cannot be an object of the schedule
             return value
 
     def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the user's whose results have numbers for parameters."""
+        """A user's function with parameters in its results replaced by numbers."""
 
         @wraps(function)
         def call(*arguments: Any) -> Any:
@@ -262,7 +261,7 @@ class _Values:
         return call
 
     def pair(self, old: object, new: object) -> None:
-        """From now on ``new`` stands for ``old``, and so do their parts."""
+        """Map ``old`` to ``new``, and their items."""
         if isinstance(old, list | tuple) and isinstance(new, list | tuple):
             for one, other in zip(old, new, strict=False):
                 self.pair(one, other)
@@ -277,9 +276,9 @@ class _Values:
 
 
 def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str) -> tuple[R, Binding]:
-    """The schedule of the bound program, by the same commands, and what stands there for what.
+    """The schedule of the bound program, by replay of its primitives, and the binding.
 
-    Raises ScheduleError, naming command and values, if one is refused there; whatever ``Binding`` raises.
+    Raises ScheduleError, with primitive and values, if one is refused; also what ``Binding`` raises.
     """
     recording = schedule.recording
     binding = Binding(schedule.program, parameters, where)
@@ -295,8 +294,8 @@ def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str
             result = getattr(owner, each.name)(*values.of(each.arguments), **values.of(each.keywords))
         except LatheError as error:
             message = (
-                f"command {number} of the schedule, {each.text}, must be possible for {described(binding.values)} as "
-                f"it is for {described(recording.typical)}, not be refused: {error}"
+                f"Cannot replay primitive {number} of the schedule, {each.text}, for {described(binding.values)}, "
+                f"although it is legal for {described(recording.typical)}: {error}"
             )
             if isinstance(error, LegalityError):
                 raise LegalityError(message, error.witness) from error
@@ -308,7 +307,7 @@ def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str
 
 
 def numbered(schedule: R, parameters: Mapping[str, int] | None, where: str) -> tuple[R, Mapping[object, object]]:
-    """A schedule with its parameters bound, and what stands for its tensors; as it is if its program has none."""
+    """A schedule with its parameters bound, and the replacements of its tensors; unchanged if it has no parameters."""
     if parameters is None and not program_parameters(schedule.program):
         return schedule, {}
     bound, binding = bound_schedule(schedule, parameters, where)
@@ -318,9 +317,9 @@ def numbered(schedule: R, parameters: Mapping[str, int] | None, where: str) -> t
 def with_numbers(
     program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int] | None, where: str
 ) -> tuple[R | tuple[Tensor, ...], Mapping[object, object]]:
-    """A program or schedule with its parameters bound, and what stands for its tensors.
+    """A program or schedule with its parameters bound, and the replacements of its tensors.
 
-    One without parameters stays as it is. Raises ParameterError for values that do not fit.
+    One without parameters is unchanged. Raises ParameterError for values that do not fit.
     """
     if isinstance(program, TracedSchedule):
         return numbered(program, parameters, where)
@@ -329,11 +328,11 @@ def with_numbers(
 
 
 def bind(program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int]) -> R | Tensor | tuple[Tensor, ...]:
-    """The program, or the schedule, with numbers for its parameters.
+    """The program, or the schedule, with its parameters bound to numbers.
 
-    Of a tensor the tensor, of several a tuple, of a schedule the schedule that the same commands give, each of them
-    checked with the numbers. Raises ParameterError for a value that is missing, unknown or out of range; DomainError
-    where a read leaves its tensor with these numbers; ScheduleError for a command that they make impossible.
+    Returns a tensor for a tensor, a tuple for several, and for a schedule the one that its replayed primitives give,
+    each checked with the numbers. Raises ParameterError for a value that is missing, unknown or out of range;
+    DomainError if a read is out of bounds with these numbers; ScheduleError for a primitive that is refused with them.
     """
     bound, _ = with_numbers(program, parameters, "bind")
     return bound[0] if isinstance(program, Tensor) and isinstance(bound, tuple) else bound

@@ -1,4 +1,4 @@
-"""The simulator: machine state, unit models, event engine, trace and counters."""
+"""The simulator: architectural state, unit models, event engine, trace and counters."""
 
 from lathe.configs.array_args import InputError
 from lathe.isa import MachineFault

@@ -1,4 +1,4 @@
-"""A memory that answers with errors: to a beat or burst that a test names, and beyond the memory's end."""
+"""Injected error responses of the memory: to a beat or burst chosen by a test, and beyond the memory's end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from lathe.sim.memory_port import READ, WRITE, Port, Watcher
 
 @dataclass(frozen=True)
 class FaultyMemory:
-    """What the memory answers with errors: ``error``, and every beat from byte ``end`` on, None for no end."""
+    """What the memory responds to with errors: ``error``, and every beat from byte ``end`` on (None: no end)."""
 
     error: BusError | None = None
     end: int | None = None
@@ -20,9 +20,9 @@ FAULTLESS = FaultyMemory()
 
 
 class Answer(NamedTuple):
-    """An error answer in ``cycle`` to a burst of ``instruction``, None for fetch's.
+    """An error response in ``cycle`` to a burst of ``instruction``, None for fetch's.
 
-    ``outside``: the end of what was to be moved, when it leaves the memory, None for an error that a test names.
+    ``outside``: the end of the transfer's range if that leaves the memory, None for an injected error.
     """
 
     cycle: int
@@ -33,46 +33,46 @@ class Answer(NamedTuple):
 
 @dataclass
 class Watch:
-    """Looks for error answers among the bursts that the port serves; ``first`` has the first of each direction."""
+    """Finds error responses among the bursts that the port serves; ``first`` has the first of each direction."""
 
     memory: FaultyMemory
     bus_shift: int
     first: dict[int, Answer] = field(default_factory=dict)
 
     def beat(self, address: int, beats: int) -> int:
-        """The place of a burst's first beat beyond the memory's end, `beats` when there is none."""
+        """The index of a burst's first beat beyond the memory's end, `beats` when there is none."""
         if self.memory.end is None:
             return beats
         inside = -(-self.memory.end >> self.bus_shift) - (address >> self.bus_shift)
         return min(max(inside, 0), beats)
 
     def named(self, channel: str, number: int, count: int) -> int:
-        """The place of the named error among `count` numbers from `number` on, `count` when it is not there."""
+        """The offset of the injected error among `count` numbers from `number` on, `count` when it is not there."""
         error = self.memory.error
         if error is None or error.channel != channel:
             return count
-        place = error.number - number
-        return place if 0 <= place < count else count
+        offset = error.number - number
+        return offset if 0 <= offset < count else count
 
     def answer(self, cycle: int, direction: int, instruction: int | None, outside: int | None) -> None:
-        """Write an error answer down."""
+        """Record an error response."""
         if direction not in self.first or cycle < self.first[direction].cycle:
             self.first[direction] = Answer(cycle, direction, instruction, outside)
 
     def reads(self, port: Port, end_of: Callable[[int | None], int]) -> Watcher:
-        """Who looks at read bursts; ``end_of`` tells where the transfer of an instruction ends."""
+        """The watcher of read bursts; ``end_of`` returns the end of an instruction's transfer."""
 
         def look(instruction: int | None, address: int, beats: int, number: int, end: int) -> None:
             named, outside = self.named("read", number, beats), self.beat(address, beats)
             wrong = min(named, outside)
             if wrong < beats:
-                told = end_of(instruction) if outside <= named else None
-                self.answer(end - (beats - 1 - wrong) * port.cycles_per_beat, READ, instruction, told)
+                range_end = end_of(instruction) if outside <= named else None
+                self.answer(end - (beats - 1 - wrong) * port.cycles_per_beat, READ, instruction, range_end)
 
         return look
 
     def writes(self, response_latency: int, end_of: Callable[[int | None], int]) -> Watcher:
-        """Who looks at write bursts."""
+        """The watcher of write bursts."""
 
         def look(instruction: int | None, address: int, beats: int, number: int, end: int) -> None:
             outside = self.beat(address, beats) < beats

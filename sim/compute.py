@@ -1,4 +1,4 @@
-"""The compute unit: GEMM and ALU in one pipeline, loads of micro-ops and accumulators that fetch ahead of it."""
+"""Timing of the compute unit: GEMM and ALU in one pipeline; loads of micro-ops and accumulators prefetch."""
 
 from lathe.isa.table import Kind
 from lathe.sim.memory_port import NEVER
@@ -17,7 +17,7 @@ class ComputeUnit:
         self.reader = reader
         self.pipeline = pipeline
         self.write_latency = write_latency
-        self.next = 0  # place in the command queue
+        self.next = 0  # index in the command queue
         self.current = -1  # the load whose bursts are being requested
         self.boundary = 0  # the cycle from which the unit is free
         self.load_free = 0  # the cycle from which a load may start
@@ -25,7 +25,7 @@ class ComputeUnit:
         self.finished = False
 
     def advance(self) -> bool:
-        """Start what can be started; true when something was."""
+        """Start all instructions that can start; true if there were any."""
         timeline, queue = self.timeline, self.timeline.queues[COMPUTE]
         if self.current >= 0 or self.next == len(queue) or timeline.waits(COMPUTE):
             return False
@@ -60,19 +60,19 @@ class ComputeUnit:
         return progress
 
     def transferred(self) -> None:
-        """The reader is through with the current instruction."""
+        """The reader has finished the current instruction."""
         assert self.reader.request == NEVER, "the compute unit's reader still has bursts"
         instruction, self.current = self.current, -1
         self.loaded(instruction, self.reader.last_step, self.reader.steps)
 
     def loaded(self, instruction: int, last_step: int, steps: int) -> None:
-        """Write down the end of a load, after which the unit is free."""
+        """Record the end of a load, after which the unit is free."""
         end = last_step + self.write_latency
         self.load_free = end
         self.done(instruction, end, end, steps)
 
     def done(self, instruction: int, free: int, end: int, steps: int) -> None:
-        """Write down the end of an instruction that leaves the unit free from `free` on."""
+        """Record the end of an instruction that leaves the unit free from cycle `free` on."""
         start = self.timeline.start[instruction]
         waited = free - steps - (start if start > self.boundary else self.boundary)
         self.boundary = free

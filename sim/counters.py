@@ -1,4 +1,4 @@
-"""What a launch has done, in numbers."""
+"""Counters of a launch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,18 +16,18 @@ from lathe.sim.memory_port import READ, WRITE
 from lathe.sim.timing_ops import element_bytes, elements, micro_ops
 from lathe.sim.trace import UNIT_NAMES
 
-# Instructions that run micro-ops and are counted among the operations of the ALU by their own names.
+# Other instructions with micro-ops, which are counted among the ALU operations by their own names.
 _OTHERS = tuple(
     opcode for opcode, row in TABLE.items() if row.kind is Kind.ISSUE and opcode not in (Opcode.GEMM, Opcode.ALU)
 )
 
 ALU_OPERATIONS = tuple(each.name.lower() for each in (*AluOp, *_OTHERS))
-"""What is counted among the operations of the ALU."""
+"""The names that are counted among the ALU operations."""
 
 
 @dataclass(frozen=True)
 class UnitCounters:
-    """Where a unit's cycles went: ``busy`` ones, and ``stalls`` by cause. Together they are the launch's cycles."""
+    """A unit's cycles: ``busy`` ones, and ``stalls`` by cause. Their sum is the launch's cycles."""
 
     instructions: int
     busy: int
@@ -38,11 +38,11 @@ class UnitCounters:
 class Counters:
     """Counts of one launch; docs/timing-model.md defines those of cycles.
 
-    ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out product;
-    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of all others; in
-    ``alu_operations_of`` those of ALU by operation, and those of others by instruction. ``bytes_read`` by memory type,
-    and of the instruction stream, and ``bytes_written``: what instructions ask for, without pads; ``read_beats`` and
-    ``write_beats``: what the bus carries, with the parts of beats that nobody asks for. ``units``: load, compute,
+    ``gemm_operations``: executed GEMM micro-ops, each a batch × block_in by block_in × block_out matmul;
+    ``reset_operations``: micro-ops of GEMM with reset. ``alu_operations``: executed micro-ops of all other
+    instructions; ``alu_operations_of`` has those of ALU by operation, and others by instruction. ``bytes_read`` by
+    memory type and of the instruction stream, and ``bytes_written``: what instructions transfer, without pads;
+    ``read_beats`` and ``write_beats``: what the bus carries, including unused bytes of beats. ``units``: load, compute,
     store, fetch.
     """
 
@@ -61,7 +61,7 @@ class Counters:
 
     @property
     def utilisation(self) -> float:
-        """The share of cycles in which the matrix core began a micro-op."""
+        """The fraction of cycles in which the matrix core started a micro-op."""
         return self.gemm_operations / self.cycles
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Counters:
 
     @classmethod
     def of_several(cls, launches: "Sequence[Counters]") -> "Counters":
-        """The counts of launches one after the other on one machine; of none, zeros."""
+        """The total counts of consecutive launches on one machine; zeros without launches."""
         operations = ("gemm_operations", "reset_operations", "alu_operations")
         names = ("cycles", *operations, "read_bursts", "read_beats", "write_bursts", "write_beats")
         units = dict.fromkeys(name for each in launches for name in each.units)
@@ -130,7 +130,7 @@ class Counters:
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The sums by name, in the order in which names come."""
+    """The sums by name, in the order of first occurrence."""
     names = dict.fromkeys(name for each in counts for name in each)
     return {name: sum(each.get(name, 0) for each in counts) for name in names}
 
@@ -138,14 +138,14 @@ def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _units(columns: Columns, engine: Engine) -> dict[str, UnitCounters]:
     timeline = engine.timeline
     numbers = np.bincount(columns.unit, minlength=3).tolist()
-    found = {}
+    counters = {}
     for unit, name in enumerate(UNIT_NAMES):
         counts = list(timeline.stalls[unit])
-        # What is left comes after the unit's last instruction.
+        # The remaining cycles are after the unit's last instruction.
         counts[StallCause.EMPTY] += engine.cycles - timeline.busy[unit] - sum(counts)
-        found[name] = UnitCounters(
+        counters[name] = UnitCounters(
             instructions=numbers[unit] if unit < len(numbers) else len(columns),
             busy=timeline.busy[unit],
             stalls={str(cause): counts[cause] for cause in StallCause if counts[cause]},
         )
-    return found
+    return counters

@@ -1,4 +1,4 @@
-"""What LOAD and STORE do to memories, a block at a time."""
+"""Execution of LOAD and STORE on memories, one block at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from lathe.sim.dram import Dram
 from lathe.sim.micro_ops import Places
 from lathe.sim.scratchpads import Memories
 
-# How DRAM holds the values of each memory type.
+# The dtype in DRAM of each memory type.
 _DTYPES: dict[MemoryType, np.dtype[Any]] = {
     MemoryType.UOP: np.dtype("<u4"),
     MemoryType.WGT: np.dtype("i1"),
@@ -26,36 +26,36 @@ _DTYPES: dict[MemoryType, np.dtype[Any]] = {
 
 
 class Dma:
-    """Carries out transfers between DRAM and the scratchpads of one machine or of samples; ranges have been checked.
+    """Executor of transfers between DRAM and the scratchpads of one machine or of samples; ranges have been checked.
 
-    Of samples, rows of DRAM are (rows, samples, bytes).
+    For samples, rows of DRAM are (rows, samples, bytes).
     """
 
     def __init__(self, cfg: HardwareConfig, pads: Memories, dram: Dram) -> None:
         self.dram = dram
         self.out_bytes = cfg.out_element_bytes
         self.targets: dict[MemoryType, tuple[NDArray[Any], int, np.dtype[Any]]] = {
-            row.type: (_elements_first(getattr(pads, row.scratchpad)), row.element_bytes(cfg), dtype)
+            row.type: (_vectors_first(getattr(pads, row.scratchpad)), row.element_bytes(cfg), dtype)
             for row, dtype in ((MEMORIES[memory], dtype) for memory, dtype in _DTYPES.items())
         }
         self.acc, _, _ = self.targets[MemoryType.ACC]
 
     def load(self, load: Load, _where: Callable[[], str]) -> Sequence[Places]:
-        """Write the block of a LOAD; the elements that it is in."""
+        """Write the block of a LOAD; returns the scratchpad vectors of the block."""
         y, x, top, left = load.y_size, load.x_size, load.y_pad_0, load.x_pad_0
         if not x:
             return ()
         scratchpad, element_bytes, dtype = self.targets[load.memory_type]
         width, height = left + x + load.x_pad_1, top + y + load.y_pad_1
-        places = slice(load.sram_base, load.sram_base + width * height)
-        block = scratchpad[places].reshape(height, width, *scratchpad.shape[1:])
+        vectors = slice(load.sram_base, load.sram_base + width * height)
+        block = scratchpad[vectors].reshape(height, width, *scratchpad.shape[1:])
         padding = load.padding
         if top:
             block[:top] = padding
         if load.y_pad_1:
             block[top + y :] = padding
         if not y:
-            return (places,)
+            return (vectors,)
         if left:
             block[top : top + y, :left] = padding
         if load.x_pad_1:
@@ -69,10 +69,10 @@ class Dma:
         else:
             values = rows.view(dtype).reshape(y, rows.shape[1], x, -1).swapaxes(1, 2)
         block[top : top + y, left : left + x] = values
-        return (places,)
+        return (vectors,)
 
     def store(self, store: Store, _where: Callable[[], str]) -> Sequence[Places]:
-        """Write the block of a STORE, the accumulators' low bytes, to DRAM; it is in no scratchpad."""
+        """Write the block of a STORE, the accumulators' low bytes, to DRAM; writes no scratchpad."""
         y, x = store.y_size, store.x_size
         if not y or not x:
             return ()
@@ -87,6 +87,6 @@ class Dma:
         return ()
 
 
-def _elements_first(cells: NDArray[Any]) -> NDArray[Any]:
-    """The scratchpad with its elements in the first dimension; a view."""
+def _vectors_first(cells: NDArray[Any]) -> NDArray[Any]:
+    """A view of the scratchpad with its vectors in the first dimension."""
     return cells if cells.ndim == 2 else cells.swapaxes(0, 1)

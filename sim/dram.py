@@ -1,4 +1,4 @@
-"""DRAM images: flat for programs, whose segments lie close together, and sparse for raw streams."""
+"""DRAM images: flat for programs, whose segments are close together, and sparse for raw streams."""
 
 from bisect import bisect_right
 from typing import Any, Protocol
@@ -15,19 +15,19 @@ Bytes = NDArray[np.uint8]
 
 
 class Dram(Protocol):
-    """What a transfer needs of a memory: rows of bytes, a constant distance apart."""
+    """The memory interface of transfers: rows of bytes at a constant stride."""
 
     def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
-        """Rows of `row_bytes` bytes, `stride` bytes apart from byte `address` on: (rows, row_bytes), perhaps a view."""
+        """Rows of `row_bytes` bytes, `stride` apart from byte `address` on: (rows, row_bytes), possibly a view."""
         ...
 
     def write_rows(self, address: int, stride: int, content: Bytes) -> None:
-        """Write rows (rows, row_bytes), in order, so that of rows that overlap the last one stays."""
+        """Write rows (rows, row_bytes) in order: later rows overwrite overlapping earlier ones."""
         ...
 
 
 class FlatMemory:
-    """The bytes [0, size) in one array; accesses beyond are to be refused before."""
+    """The bytes [0, size) in one array; accesses beyond must have been refused before."""
 
     def __init__(self, size: int) -> None:
         try:
@@ -35,8 +35,8 @@ class FlatMemory:
             self.content: Bytes = np.zeros(size, np.uint8)
         except (MemoryError, MemoryLimitError):
             raise MemoryLimitError(
-                f"The memory of a launch with data must be as much as this computer has room for, not {size} bytes. "
-                "Simulate with timing_only, or place the segments closer together."
+                f"Cannot allocate the memory of a launch with data: it needs {size} bytes, and must fit in this "
+                "computer's memory. Simulate with timing_only, or place the segments closer together."
             ) from None
 
     def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
@@ -55,9 +55,9 @@ class FlatMemory:
 
 
 class SparseMemory(PagedMemory):
-    """Pages anywhere. Runs of adjacent pages share one array, and most transfers are views of it, as in a flat memory.
+    """Pages anywhere. Adjacent pages share one array, so that most transfers are views, as in a flat memory.
 
-    Pages that are not there read as zeros, and come into being when they are written to.
+    Missing pages read as zeros, and are allocated when they are written to.
     """
 
     def __init__(self, addresses: ArrayLike = (), pages: ArrayLike = ()) -> None:
@@ -68,10 +68,10 @@ class SparseMemory(PagedMemory):
         self.starts: list[int] = []  # of the runs
         self.runs: list[Bytes] = []
         first = 0
-        for place in range(1, len(starts) + 1):
-            if place == len(starts) or starts[place] != starts[place - 1] + PAGE_BYTES:
-                self._add_run(starts[first], content[first:place].reshape(-1))
-                first = place
+        for page in range(1, len(starts) + 1):
+            if page == len(starts) or starts[page] != starts[page - 1] + PAGE_BYTES:
+                self._add_run(starts[first], content[first:page].reshape(-1))
+                first = page
 
     def _add_run(self, start: int, content: Bytes) -> None:
         self.starts.append(start)
@@ -80,42 +80,42 @@ class SparseMemory(PagedMemory):
             self.pages[start + offset] = content[offset : offset + PAGE_BYTES]
 
     def read_rows(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes:
-        """See :class:`Dram`; a view where one run holds all of it."""
-        found = self._rows_in_run(address, rows, row_bytes, stride)
-        if found is None:
-            found = np.empty((rows, row_bytes), np.uint8)
+        """See :class:`Dram`; a view if one run contains all rows."""
+        content = self._rows_in_run(address, rows, row_bytes, stride)
+        if content is None:
+            content = np.empty((rows, row_bytes), np.uint8)
             for row in range(rows):
-                found[row] = self.read(address + row * stride, row_bytes)
-        return found
+                content[row] = self.read(address + row * stride, row_bytes)
+        return content
 
     def write_rows(self, address: int, stride: int, content: Bytes) -> None:
         """See :class:`Dram`."""
         rows, row_bytes = content.shape
-        found = self._rows_in_run(address, rows, row_bytes, stride)
-        if found is not None:
-            write(found, content, stride)
+        target = self._rows_in_run(address, rows, row_bytes, stride)
+        if target is not None:
+            write(target, content, stride)
             return
         for row in range(rows):
             self.write(address + row * stride, content[row])
 
     def _rows_in_run(self, address: int, rows: int, row_bytes: int, stride: int) -> Bytes | None:
-        place = bisect_right(self.starts, address) - 1
-        if place < 0:
+        run = bisect_right(self.starts, address) - 1
+        if run < 0:
             return None
-        offset = address - self.starts[place]
-        if offset + (rows - 1) * stride + row_bytes > len(self.runs[place]):
+        offset = address - self.starts[run]
+        if offset + (rows - 1) * stride + row_bytes > len(self.runs[run]):
             return None
-        return rows_of(self.runs[place], offset, rows, row_bytes, stride)
+        return rows_of(self.runs[run], offset, rows, row_bytes, stride)
 
 
 def rows_of(content: Bytes, offset: int, rows: int, row_bytes: int, stride: int) -> Bytes:
-    """A view of rows within an array that holds all of them."""
+    """A view of rows within an array that contains all of them."""
     view: NDArray[Any] = as_strided(content[offset:], (rows, row_bytes), (stride, 1))
     return view
 
 
 def write(target: Bytes, content: Bytes, stride: int) -> None:
-    """Write rows into a view of them; one after the other where they overlap."""
+    """Write rows into a view of them, one by one if they overlap."""
     rows, row_bytes = len(content), content.shape[-1]
     if rows > 1 and stride < row_bytes:
         for row in range(rows):

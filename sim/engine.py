@@ -1,11 +1,10 @@
-"""The event engine: runs the units of one launch from memory grant to memory grant.
+"""The event engine: advances the units of one launch from memory grant to memory grant.
 
 Everything but the memory port is a recurrence: when a unit's inputs are known, so are its cycles, however far ahead.
-Only at the port do the units compete, so the port's grants are processed in the order of time, and between two of
-them each unit advances as far as it can. What is then still unknown waits for a grant that has not been processed, so
-it comes later than the earliest request that is known: that one can safely be granted. The idea is that of
-conservative discrete-event simulation (Chandy and Misra, 1979). The work is per instruction and per burst; no loop
-runs over cycles.
+The units compete only at the port, so the port's grants are processed in order of time, and between two of them each
+unit advances as far as it can. Whatever is still unknown then waits for a grant that has not been processed, and is
+therefore later than the earliest known request, which can safely be granted. This is conservative discrete-event
+simulation (Chandy and Misra, 1979). The work is per instruction and per burst; no loop runs over cycles.
 """
 
 from collections.abc import Sequence
@@ -27,17 +26,17 @@ from lathe.sim.timeline import STORE as STORE_UNIT
 from lathe.sim.timeline import Timeline
 from lathe.sim.timing_ops import Commands
 
-_BEHIND = tuple(tuple((master + place) % MASTERS for place in range(1, MASTERS + 1)) for master in range(MASTERS))
-"""Of each master all masters in the order in which they come behind it, itself last."""
+_ROUND_ROBIN = tuple(tuple((master + n) % MASTERS for n in range(1, MASTERS + 1)) for master in range(MASTERS))
+"""For each master, all masters in the order of priority after it was granted, itself last."""
 
 
 class Engine:
     """One launch: `commands` read from byte address `insn_addr`, with `tokens` in the four queues.
 
-    ``illegal`` is the first instruction that fetch refuses, -1 for none, and ``faults`` a memory that answers with
-    errors. Both only leave a note; what the engine tells of the time after a fault is not what happens.
+    ``illegal`` is the first instruction that fetch refuses, -1 for none, and ``faults`` a memory that responds with
+    errors. Both are only recorded: the engine's cycles after a fault are not those of the machine.
 
-    After ``run``, ``timeline`` holds all cycles, ``port`` the bursts and beats, ``complete`` tells whether every
+    After ``run``, ``timeline`` holds all cycles and ``port`` the bursts and beats; ``complete`` is true if every
     instruction was dispatched and done and a FINISH executed.
     """
 
@@ -70,7 +69,7 @@ class Engine:
             self._watch(faults, shift)
 
     def _watch(self, faults: FaultyMemory, bus_shift: int) -> None:
-        """Let a watch look at all bursts."""
+        """Observe all bursts."""
         self.watch = watch = Watch(faults, bus_shift)
 
         def end_of(instruction: int | None) -> int:
@@ -81,21 +80,21 @@ class Engine:
 
     @property
     def bus_errors(self) -> list[Answer]:
-        """The first error answers of the memory to a read and to a write."""
+        """The first error response of the memory to a read, and to a write."""
         return [] if self.watch is None else list(self.watch.first.values())
 
     @property
     def complete(self) -> bool:
-        """Whether the launch ended as it should."""
+        """Whether the launch ended normally."""
         return self.compute.finished and min(self.timeline.end, default=-1) >= 0
 
     @property
     def cycles(self) -> int:
-        """Cycles of the launch, once it is complete: the one in which the machine shows that it is done."""
+        """Cycles of a complete launch: that in which the machine signals that it is done."""
         return max(self.timeline.end) + 1 + END
 
     def run(self) -> None:
-        """Run until nothing can happen any more."""
+        """Run until no progress is possible."""
         port, fetch, load, compute, store = self.port, self.fetch, self.load, self.compute, self.store
         load_reader, compute_reader = load.reader, compute.reader
         units = (load.advance, compute.advance, store.advance, fetch.advance)
@@ -105,23 +104,23 @@ class Engine:
             if grant < port.slot:
                 grant = port.slot
             if store.request < grant:
-                # Who packs on without starting anything has nothing that others wait for.
+                # If store only packs without starting an instruction, no other unit can advance.
                 changed = store.send(port, grant) or (store.packing >= 0 and store.advance())
                 at = STORE_UNIT
             elif grant >= NEVER:
                 break
             else:
                 # The master that the round-robin arbiter grants in this cycle; there is one.
-                for master in _BEHIND[port.last_master]:
+                for master in _ROUND_ROBIN[port.last_master]:
                     if requests[master] <= grant:
                         break
                 if master == FETCH:
                     fetch.receive(port)
                     changed, at = True, FETCH_UNIT
                 else:
-                    # A write accepted in the cycle of a read comes after it, hence the one cycle more.
+                    # A write accepted in the cycle of a read is served after it, hence the additional cycle.
                     others = store.request + 1
-                    for other in _BEHIND[master][:-1]:
+                    for other in _ROUND_ROBIN[master][:-1]:
                         if requests[other] < others:
                             others = requests[other]
                     if master == LOAD:
@@ -137,5 +136,5 @@ class Engine:
                 port.last_master = master
             quiet = 0 if changed else len(units)
             while quiet < len(units):
-                quiet = 1 if units[at]() else quiet + 1  # one that has advanced can no further by itself
+                quiet = 1 if units[at]() else quiet + 1  # a unit that has advanced cannot advance further by itself
                 at = (at + 1) % len(units)

@@ -1,4 +1,4 @@
-"""Carries out instructions on scratchpads and DRAM, in an order that somebody else has found."""
+"""Executes instructions on scratchpads and DRAM, in a given order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,11 +20,11 @@ from lathe.sim.uop_plan_cache import IndexFault
 INDEX_STAGE = 4
 
 CarriedOut = Callable[[Any, Callable[[], str]], Sequence[Places]]
-"""Carries out an instruction, which a function names; the elements of the scratchpad that it writes."""
+"""Executes an instruction, which the function argument names; returns the scratchpad vectors that it writes."""
 
 
 def by_opcode(cfg: HardwareConfig, memories: Memories, dram: Dram) -> Mapping[Opcode, CarriedOut]:
-    """What carries out each instruction on memories, of one machine or of samples, as its row in the table says."""
+    """The executor of each instruction on memories, of one machine or of samples, from its row in the table."""
     dma, in_levels = Dma(cfg, memories, dram), InLevels(cfg, memories)
     faster: Mapping[Opcode, CarriedOut] = {Opcode.GEMM: Products(cfg, memories).run}
 
@@ -47,13 +47,13 @@ def execute(
     *,
     starts: Sequence[int] | None = None,
 ) -> None:
-    """Carry out the instructions of a stream in `order`, their places in it.
+    """Execute the instructions of a stream in `order`, a sequence of their indices.
 
-    The order must be one in which tokens allow them to start. Raises :class:`~lathe.isa.MachineFault` for an index out
-    of range, with its cycle when `starts` has the cycles in which instructions start; the ranges of LOAD and STORE, and
-    of micro-ops, have been checked.
+    The tokens must allow this order. Raises :class:`~lathe.isa.MachineFault` for an index out of range, with its cycle
+    if `starts` has the cycles in which instructions start; the ranges of LOAD and STORE, and of micro-ops, must have
+    been checked.
     """
-    carried_out = by_opcode(cfg, pads, dram)
+    executors = by_opcode(cfg, pads, dram)
     with one_blas_thread():
         for index in order:
             instruction = stream[index]
@@ -62,7 +62,7 @@ def execute(
                 return place(index, instruction)
 
             try:
-                carried_out[instruction.opcode](instruction, where)
+                executors[instruction.opcode](instruction, where)
             except IndexFault as fault:
                 cycle = None if starts is None else starts[index] + INDEX_STAGE + fault.step
                 raise MachineFault(str(fault), fault.code, instruction=index, cycle=cycle) from None

@@ -1,4 +1,4 @@
-"""What stops a launch, and in which cycle: the machine tells the first fault that any of its parts notices."""
+"""Faults of a launch with their cycles: the machine reports the first one that any unit detects."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -20,7 +20,7 @@ from lathe.sim.timeline import Timeline
 
 
 class Rank(IntEnum):
-    """Who is heard of several that notice a fault in one cycle."""
+    """Priority among faults that are detected in the same cycle."""
 
     READ = 0
     WRITE = 1
@@ -33,7 +33,7 @@ class Rank(IntEnum):
 
 
 class Noticed(NamedTuple):
-    """A fault that the machine notices in ``cycle``, unless another one stops it before."""
+    """A fault that the machine detects in ``cycle``, unless another one stops it before."""
 
     cycle: int
     rank: Rank
@@ -43,7 +43,7 @@ class Noticed(NamedTuple):
 
     @property
     def fault(self) -> MachineFault:
-        """As an exception."""
+        """The fault as an exception."""
         return MachineFault(self.message, self.code, instruction=self.instruction, cycle=self.cycle)
 
 
@@ -51,7 +51,7 @@ _RANK_OF = {Unit.LOAD: Rank.LOAD, Unit.COMPUTE: Rank.COMPUTE, Unit.STORE: Rank.S
 
 
 def first_noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Noticed | None:
-    """The first fault of a launch that the engine has run to its rest, data aside; None when it is complete."""
+    """The first fault of a launch that the engine has run to its end, apart from data; None when it is complete."""
     return min(_noticed(engine, stream, refusals), key=lambda each: (each.cycle, each.rank), default=None)
 
 
@@ -61,7 +61,7 @@ def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) 
         refusal = refusals.decoding
         yield Noticed(fetch.refused, Rank.FETCH, refusal.code, refusal.instruction, refusal.message)
     written = engine.store.stream_write
-    if written is not None:  # of one cycle, before the refusal of a store that comes later
+    if written is not None:  # takes precedence over the refusal of a later store in the same cycle
         message = stream_write_message(place(written.instruction, stream[written.instruction]), written.address)
         yield Noticed(written.cycle, Rank.STORE, FaultCode.STREAM_WRITE, written.instruction, message)
     for unit, refusal in refusals.starting.items():
@@ -77,18 +77,18 @@ def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) 
 
 
 def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
-    """An error answer of the memory."""
+    """The fault of an error response."""
     blamed = answer.instruction
-    who = "fetch" if blamed is None else place(blamed, stream[blamed])
+    unit = "fetch" if blamed is None else place(blamed, stream[blamed])
     if answer.outside is None:
         kind = "read" if answer.direction == READ else "write"
         message = (
-            f"The memory must answer each {kind} of {who} without an error, and does not in cycle {answer.cycle}. "
+            f"The memory must respond to each {kind} of {unit} without an error, but does not in cycle {answer.cycle}. "
             "Launch without the bus error."
         )
     else:
         message = (
-            f"The DRAM range of {who} must end within the program's memory, not at byte {answer.outside:#x}. "
+            f"The DRAM range of {unit} must end within the program's memory, not at byte {answer.outside:#x}. "
             "Correct dram_base, the sizes or the segments."
         )
     if answer.direction == READ:
@@ -97,30 +97,30 @@ def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
 
 
 def _overflow(timeline: Timeline, queue: TokenQueue, stream: Sequence[Instruction]) -> Iterator[Noticed]:
-    """A token in the counter from cycle v on, popped in p, is not there after p."""
+    """The first overflow of a token counter. A token counted from cycle v on and popped in p is uncounted after p."""
     visible, pops = timeline.tokens[queue], timeline.pops[queue]
-    # In the order of time, pops first: a token popped in cycle t makes room for one that is counted from t + 1 on.
+    # In order of time, pops first: a token popped in cycle t makes space for one that is counted from t + 1 on.
     cycles = np.concatenate((np.array(visible), np.array(pops, np.int64) + 1))
     change = np.concatenate((np.ones(len(visible), np.int64), -np.ones(len(pops), np.int64)))
     order = np.lexsort((change, cycles))
     counts = np.cumsum(change[order])
     if counts.max(initial=0) > MOST_TOKENS:
         token = int(order[int(np.argmax(counts > MOST_TOKENS))])
-        # Those of the launch before are there from cycle 0 on. A queue has one pushing unit, and it works in order.
+        # Initial tokens are counted from cycle 0 on. A queue has one pushing unit, which works in order.
         pushed = token - visible.count(0)
         unit = next(unit for (unit, name), named in QUEUE_OF.items() if named == queue and name.startswith("push"))
         pushers = (index for index in timeline.queues[unit] if queue in timeline.commands[index].pushes)
         index = next(islice(pushers, pushed, None))
         message = overflow_message(queue, place(index, stream[index]))
-        # It is noticed when it is pushed, the cycle before it could be popped.
+        # It is detected when it is pushed, the cycle before it could be popped.
         yield Noticed(visible[token] - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, index, message)
 
 
 def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
-    """Of a launch in which nothing can happen any more, in the first cycle in which every unit is seen to rest."""
+    """The fault of a launch that cannot progress, in the first cycle in which all units are detected idle."""
     timeline = engine.timeline
     last = max((*timeline.end, *timeline.dispatch), default=-1)
-    # Of each unit the first instruction that waits, which the unit sees when it is decoded.
+    # The first waiting instruction of each unit, which the unit receives when it is decoded.
     first = [
         queue[len(starts)]
         for queue, starts in zip(timeline.queues, timeline.starts, strict=True)
@@ -135,16 +135,16 @@ def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
 
 
 def _deadlock(engine: Engine, stream: Sequence[Instruction]) -> str:
-    """What each unit waits for."""
+    """The deadlock's message: what each unit waits for."""
     timeline = engine.timeline
     last = max((*timeline.end, *timeline.start, *timeline.dispatch))
-    told = [_standstill(engine, unit, stream) for unit in Unit]
+    reasons = [_standstill(engine, unit, stream) for unit in Unit]
     waiting = next((index for index, cycle in enumerate(timeline.dispatch) if cycle < 0), None)
     if waiting is not None:
         text, unit = instruction_text(stream[waiting]), unit_of(stream[waiting]).name.lower()
-        told.append(f"fetch waits with instruction {waiting} ({text}) for room in the {unit} queue")
-    waits = "; ".join(told)
-    return f"The launch must end, and is deadlocked after cycle {last}: {waits}. Every pop needs a push before it."
+        reasons.append(f"fetch waits with instruction {waiting} ({text}) for space in the {unit} queue")
+    waits = "; ".join(reasons)
+    return f"The launch must end, but is deadlocked after cycle {last}: {waits}. Every pop requires an earlier push."
 
 
 def _standstill(engine: Engine, unit: Unit, stream: Sequence[Instruction]) -> str:
@@ -159,6 +159,6 @@ def _standstill(engine: Engine, unit: Unit, stream: Sequence[Instruction]) -> st
         for each in timeline.commands[index].pops
         if len(timeline.pops[each]) == len(timeline.tokens[each])
     ]
-    assert missing, f"{name} rests with instruction {index} though no token is missing"
+    assert missing, f"{name} is stalled at instruction {index} without a missing token"
     tokens = " and ".join(missing)
-    return f"{name} waits with instruction {index} ({instruction_text(stream[index])}) for a token of {tokens}"
+    return f"{name} waits with instruction {index} ({instruction_text(stream[index])}) for a token in {tokens}"

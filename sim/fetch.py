@@ -1,4 +1,4 @@
-"""The fetch unit: reads the instruction stream in bursts and dispatches instructions to the command queues in order."""
+"""Timing of the fetch unit: reads the stream in bursts and dispatches instructions to the command queues in order."""
 
 from collections import deque
 
@@ -11,12 +11,11 @@ from lathe.sim.transfer import burst_end
 
 
 class FetchUnit:
-    """docs/timing-model.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER while
-    unknown.
+    """docs/timing-model.md, "Fetch". ``request`` is the cycle from which the next burst is requested, NEVER if unknown.
 
     ``receive`` takes the grant of that burst; ``advance`` dispatches as far as the cycles are known. ``illegal`` is the
-    first instruction that is not dispatched but refused, -1 for none, and ``refused`` the cycle of that, NEVER while
-    unknown. ``stuck``: the cycle from which an instruction, the latest to do so, waited for room in its queue.
+    first instruction that is refused instead of dispatched, -1 for none, and ``refused`` the cycle of that, NEVER while
+    unknown. ``stuck``: the cycle from which the latest stalled instruction waited for space in its queue.
     """
 
     def __init__(
@@ -41,15 +40,15 @@ class FetchUnit:
         self.queue_depth = queue_depth
         self.beats_each = max(1, INSTRUCTION_BYTES >> bus_shift)
         self.last = 0  # cycle in which the last beat was taken or the last instruction dispatched
-        self.used = 0  # beats granted and not given back, and those of the next burst
-        # Bursts that have left the FIFO and are not given back yet: (cycle in which the last beat left, beats).
+        self.used = 0  # beats granted and not reclaimed, and those of the next burst
+        # Bursts that have left the FIFO and are not reclaimed yet: (cycle in which the last beat left, beats).
         self.taken: deque[tuple[int, int]] = deque()
         self.arrived: deque[tuple[int, int, int, int]] = deque()  # see `receive`
-        # What the next instruction waits for: that more than so many of its unit have started, of which these have.
+        # The next instruction waits until more than `needed` instructions of its unit have started.
         self.starts: list[int] = []
-        self.behind = -1
-        self.waited = 0  # cycles without a beat, for the instruction that is being put together
-        self.earliest = 1 + CUT  # for the next request, FIFO room aside
+        self.needed = -1
+        self.waited = 0  # cycles without a beat, for the instruction that is being assembled
+        self.earliest = 1 + CUT  # for the next request, apart from FIFO space
         self.request = NEVER
         self.watch: Watcher | None = None
         self.size = self.beats = 0  # of the burst that is requested next
@@ -69,7 +68,7 @@ class FetchUnit:
             self.request = NEVER
 
     def make_room(self) -> None:
-        """Take bursts that have left the FIFO off its account until the next one fits; the cycle may be unknown."""
+        """Reclaim the space of bursts that have left the FIFO until the next one fits; the cycle may be unknown."""
         while self.used > self.capacity:
             if not self.taken:
                 self.request = NEVER
@@ -80,11 +79,11 @@ class FetchUnit:
         self.request = self.earliest
 
     def receive(self, port: Port) -> None:
-        """Take the grant of the requested burst and write down when its beats can be taken.
+        """Take the grant of the requested burst and record when its beats can be taken.
 
         ``arrived`` gets, for each instruction that ends in this burst, (first cycle in which its last beat can be
-        taken, cycles that taking its beats in this burst needs, instruction, beats of the burst to give back then); a
-        burst that ends within an instruction adds its last beats, with instruction -1.
+        taken, cycles for taking its beats in this burst, instruction, beats of the burst to reclaim then); a burst that
+        ends within an instruction adds its last beats, with instruction -1.
         """
         grant = max(self.request, port.slot)
         end_of_burst = port.grant(grant, self.beats)
@@ -95,7 +94,7 @@ class FetchUnit:
         stop = self.address + self.size
         each, shift = self.beats_each, self.bus_shift
         instruction = (self.address - self.origin) // INSTRUCTION_BYTES
-        before = first_beat  # beats up to here are taken
+        before = first_beat  # beats before this one are taken
         entries: list[tuple[int, int, int, int]] = []
         end = self.origin + INSTRUCTION_BYTES * (instruction + 1)
         while end <= stop:
@@ -116,14 +115,14 @@ class FetchUnit:
         self.cut()
 
     def advance(self) -> bool:
-        """Take beats and dispatch what can be; true when an instruction was dispatched."""
+        """Take beats and dispatch as far as possible; true when an instruction was dispatched."""
         arrived = self.arrived
-        if not arrived or len(self.starts) <= self.behind:
+        if not arrived or len(self.starts) <= self.needed:
             return False
         progress = False
         last, busy = self.last, 0
         while arrived:
-            ready, count, instruction, leaves = arrived[0]
+            ready, count, instruction, reclaimed = arrived[0]
             cycle = last + count
             waited = 0
             if cycle < ready:
@@ -143,8 +142,8 @@ class FetchUnit:
             busy += count
             last = cycle
             arrived.popleft()
-            if leaves:
-                self.taken.append((cycle, leaves))
+            if reclaimed:
+                self.taken.append((cycle, reclaimed))
                 if self.request == NEVER and self.address < self.stream_end:
                     self.make_room()
         self.last = last
@@ -152,24 +151,24 @@ class FetchUnit:
         return progress
 
     def dispatch(self, instruction: int, cycle: int, waited: int) -> int:
-        """Put the instruction, whole from `cycle` on, into its unit's queue; the cycle of that, NEVER while unknown.
+        """Dispatch the instruction, complete from `cycle` on, to its unit's queue; returns the cycle, NEVER if unknown.
 
-        `waited` cycles since the beat before went by without a beat.
+        `waited` is the number of cycles without a beat since the previous beat.
         """
         timeline = self.timeline
         unit = timeline.commands[instruction].unit
         queue, starts = timeline.queues[unit], timeline.starts[unit]
-        room = cycle
-        behind = len(queue) - self.queue_depth
-        if behind >= 0:
-            if behind >= len(starts):
-                self.starts, self.behind = starts, behind
+        dispatched = cycle
+        needed = len(queue) - self.queue_depth
+        if needed >= 0:
+            if needed >= len(starts):
+                self.starts, self.needed = starts, needed
                 return NEVER
-            room = starts[behind] + 1
-            if room < cycle:
-                room = cycle
+            dispatched = starts[needed] + 1
+            if dispatched < cycle:
+                dispatched = cycle
         queue.append(instruction)
-        timeline.dispatch[instruction] = room
+        timeline.dispatch[instruction] = dispatched
         if self.waited:
             waited += self.waited
             self.waited = 0
@@ -177,8 +176,8 @@ class FetchUnit:
             timeline.stalls[FETCH][MEMORY] += waited
             timeline.dispatch_cause[instruction] = MEMORY
             timeline.dispatch_stalled[instruction] = waited
-        if room > cycle:
-            timeline.stalls[FETCH][QUEUE_CAUSES[unit]] += room - cycle
+        if dispatched > cycle:
+            timeline.stalls[FETCH][QUEUE_CAUSES[unit]] += dispatched - cycle
             timeline.dispatch_cause[instruction] = QUEUE_CAUSES[unit]
-            timeline.dispatch_stalled[instruction] += room - cycle
-        return room
+            timeline.dispatch_stalled[instruction] += dispatched - cycle
+        return dispatched

@@ -1,4 +1,4 @@
-"""GEMM in a few NumPy calls for each instruction: gather operands, multiply matrices, write or add to accumulators."""
+"""GEMM in a few NumPy calls per instruction: gather operands, multiply matrices, write or add to accumulators."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,22 +12,22 @@ from lathe.sim.micro_ops import Ints, Nest, Places, last_writes, run_of
 from lathe.sim.scratchpads import Memories
 from lathe.sim.uop_plan_cache import Plans, require_steps
 
-# Values of the largest operand of a matrix product that are gathered at once, of several samples.
+# Maximum values of the largest operand of a matmul that are gathered at once, over samples.
 VALUES_AT_ONCE = 1 << 22
 
 
 class Products:
-    """Carries out GEMM instructions, faster than their meaning says it one by one.
+    """Executor of GEMM instructions, faster than applying their semantics one by one.
 
     Exact: a sum of at most 2^10 products of int8 is at most 2^24 in magnitude, and so is every partial sum in any
-    order, which float32 holds; longer sums are cut, and accumulators add in int32, which wraps around.
+    order, which float32 represents; longer sums are split, and accumulators add in int32, which wraps around.
     """
 
     def __init__(self, cfg: HardwareConfig, memories: Memories) -> None:
         self.cfg = cfg
         self.inp, self.wgt, self.acc = memories.inp, memories.wgt, memories.acc
         self.batch, self.block_in, self.block_out = cfg.batch, cfg.block_in, cfg.block_out
-        # One element may have too long a sum for float32; float64 holds all integers up to 2^53.
+        # A single vector may have too long a sum for float32; float64 represents all integers up to 2^53.
         self.dtype = np.float32 if cfg.block_in <= EXACT_TERMS else np.float64
         self.values = Values(
             inp=cfg.batch * cfg.block_in,
@@ -41,7 +41,7 @@ class Products:
         self.gathered: NDArray[np.float32] = np.empty(0, np.float32)
 
     def run(self, gemm: Gemm, where: Callable[[], str]) -> Sequence[Places]:
-        """Carry out one instruction; the accumulators that it writes.
+        """Execute one instruction; returns the accumulators that it writes.
 
         `where` names it in an :class:`~lathe.sim.uop_plan_cache.IndexFault`.
         """
@@ -52,27 +52,27 @@ class Products:
             self.acc[..., targets, :] = 0
             return (targets,)
         plans = self.begins if gemm.begin else self.plans
-        found = plans.of(gemm, where) or ()
-        for contraction in found:
+        plan = plans.of(gemm, where) or ()
+        for contraction in plan:
             for samples in self.parts(contraction):
                 target = (*samples, contraction.dst)
                 if gemm.begin:
                     self.acc[target] = self.products(contraction, samples)
                 else:
                     self.acc[target] += self.products(contraction, samples)
-        return [contraction.dst for contraction in found]
+        return [contraction.dst for contraction in plan]
 
     def plan(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
-        """The matrix products of a nest, and how many indices they hold."""
+        """The matrix multiplications of a nest, and the number of indices that they hold."""
         require_steps(self.cfg, gemm, nest, where)
-        found = list(contractions(nest, self.values))
-        return found, sum(each.stored for each in found)
+        plan = list(contractions(nest, self.values))
+        return plan, sum(each.stored for each in plan)
 
     def plan_begin(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
-        """The matrix products of the executions that no later one overwrites: one term for each accumulator."""
+        """The matrix multiplications of the executions that no later one overwrites: one term per accumulator."""
         require_steps(self.cfg, gemm, nest, where)
-        found = list(contractions(last_writes(nest), self.values))
-        return found, sum(each.stored for each in found)
+        plan = list(contractions(last_writes(nest), self.values))
+        return plan, sum(each.stored for each in plan)
 
     def plan_reset(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[Places, int]:
         """The accumulators that a nest resets."""
@@ -83,7 +83,7 @@ class Products:
         return run_of(chosen), len(chosen)
 
     def parts(self, contraction: Contraction) -> Sequence[tuple[slice, ...]]:
-        """As many samples at a time as memory allows; of one machine the whole."""
+        """Slices of the samples whose operands fit in memory together; of one machine, all."""
         if self.acc.ndim == 2:
             return ((),)
         samples = len(self.acc)
@@ -91,11 +91,11 @@ class Products:
         most = max(
             len(contraction.src) * self.values.inp, len(contraction.wgt) * self.values.wgt, results * self.values.acc
         )
-        step = max(1, VALUES_AT_ONCE // most)
-        return [(slice(first, min(first + step, samples)),) for first in range(0, samples, step)]
+        count = max(1, VALUES_AT_ONCE // most)
+        return [(slice(first, min(first + count, samples)),) for first in range(0, samples, count)]
 
     def products(self, contraction: Contraction, samples: tuple[slice, ...]) -> NDArray[np.int32]:
-        """The sums of a contraction's products, one row for each of its destinations, of each of some samples."""
+        """The sums of a contraction for some samples, one row for each of its destinations."""
         batches, rows, columns, terms = contraction.shape
         inputs = self.gather(contraction.src, self.inp[samples] if samples else self.inp)
         weights = (self.wgt[samples] if samples else self.wgt).take(contraction.wgt, axis=-2, mode="clip")
@@ -122,11 +122,11 @@ class Products:
         return result
 
     def gather(self, src: Ints, inp: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The input elements of the given indices, in a buffer that the next call overwrites."""
+        """The input vectors with the given indices, in a buffer that the next call overwrites."""
         size = inp.size // inp.shape[-2] * len(src)
         if size > len(self.gathered):
             self.gathered = np.empty(size, np.float32)
         out = self.gathered[:size].reshape(*inp.shape[:-2], len(src), -1)
-        # With "raise", NumPy would make a copy of `out` first. All indices are in range.
+        # With "raise", NumPy would first copy `out`. All indices are in range.
         inp.take(src, axis=-2, out=out, mode="clip")
         return out

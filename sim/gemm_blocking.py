@@ -1,9 +1,8 @@
-"""The sum of products of a GEMM instruction as matrix products: which micro-ops make up which matrix.
+"""Grouping of a GEMM instruction's micro-ops into batched matrix multiplications.
 
-All executions of an instruction only add to accumulators, modulo 2^32, so their order does not matter. Each of the
-loops, and the table of micro-ops cut by destination, becomes a dimension of a batched matrix product by what depends on
-it: rows (destination and input move), columns (destination and weight), batch (all three), or the sum (destination
-stays).
+All executions of an instruction only add to accumulators, modulo 2^32, so their order does not matter. Each loop, and
+the table of micro-ops grouped by destination, becomes a dimension of a batched matmul, by the indices that it changes:
+rows (destination and input), columns (destination and weight), batch (all three), or reduction (not the destination).
 """
 
 from collections.abc import Iterator
@@ -15,15 +14,15 @@ import numpy as np
 
 from lathe.sim.micro_ops import Ints, Nest, run_of
 
-# A product of two int8 is at most 2^14 in magnitude, and float32 holds all integers up to 2^24.
+# The product of two int8 is at most 2^14 in magnitude, and float32 represents all integers up to 2^24.
 EXACT_TERMS = 1 << 10
 
-# Matrices beyond this many values are made in parts, which keeps memory bounded and the parts in the caches.
+# Larger matrices are computed in parts, which bounds memory and lets the parts fit in the caches.
 MOST_VALUES = 1 << 21
 
 
 class Role(Enum):
-    """What a dimension of the executions is in the matrix product."""
+    """The role of a dimension of the executions in the batched matmul."""
 
     BATCH = 0
     ROW = 1
@@ -32,7 +31,7 @@ class Role(Enum):
 
 
 class Sums(NamedTuple):
-    """How to add up rows of several equal destinations: sort, add runs, and add these to distinct destinations."""
+    """Reduction of rows with equal destinations: sort, add runs, and add these to distinct destinations."""
 
     order: Ints
     starts: Ints
@@ -41,7 +40,7 @@ class Sums(NamedTuple):
 class Contraction(NamedTuple):
     """acc[dst[b, m, n]] += sum over k of inp[src[b, m, k]] · wgt[wgt[b, n, k]]ᵀ, with flat index arrays.
 
-    ``shape`` is (B, M, N, K). ``dst`` has no index twice; where the instruction does, ``sums`` is not None.
+    ``shape`` is (B, M, N, K). ``dst`` has distinct indices; if the instruction's are not, ``sums`` is not None.
     """
 
     shape: tuple[int, int, int, int]
@@ -52,12 +51,12 @@ class Contraction(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """Indices held."""
+        """The number of indices held."""
         return len(self.src) + len(self.wgt) + (0 if isinstance(self.dst, slice) else len(self.dst))
 
 
 class Values(NamedTuple):
-    """Values per element of a machine's memories, and the most micro-ops that one exact sum may have."""
+    """Values per vector of a machine's memories, and the maximum micro-ops of one exact sum."""
 
     inp: int
     wgt: int
@@ -66,13 +65,13 @@ class Values(NamedTuple):
 
 
 def contractions(nest: Nest, values: Values) -> Iterator[Contraction]:
-    """The matrix products that together are the executions of a nest with at least one."""
+    """The matrix multiplications that perform the executions of a nest with at least one."""
     for part in _groups_of_equal_size(nest):
         yield from _contract(part, values)
 
 
 def _groups_of_equal_size(nest: Nest) -> list[Nest]:
-    """The nest cut so that in each part, each destination in the table has equally many micro-ops."""
+    """The nest split so that within each part, all destinations in the table have equally many micro-ops."""
     _, inverse, counts = np.unique(nest.dst.table, return_inverse=True, return_counts=True)
     sizes = counts[inverse]
     if (sizes == sizes[0]).all():
@@ -119,7 +118,7 @@ def _contract(nest: Nest, values: Values) -> Iterator[Contraction]:
 
 
 def _role(dst: int, src: int, wgt: int) -> Role:
-    """The role of a loop by its factors."""
+    """The role of a loop by its strides."""
     if dst == 0:
         return Role.SUM
     if wgt == 0:
@@ -152,16 +151,16 @@ def _grid(nest: Nest, table: Ints, out: int, inner: int, roles: tuple[Role, ...]
     return grid
 
 
-def _arrange(grid: Ints, roles: tuple[Role, ...], *kept: Role) -> Ints:
-    """A grid over (outer, inner, group, term) with its dimensions ordered and joined by role."""
-    order = [place for role in kept for place, found in enumerate(roles) if found is role]
-    rest = [place for place in range(4) if place not in order]
-    shape = [prod(grid.shape[place] for place, found in enumerate(roles) if found is role) for role in kept]
+def _arrange(grid: Ints, roles: tuple[Role, ...], *result: Role) -> Ints:
+    """A grid over (outer, inner, group, term) with its dimensions transposed and merged by role."""
+    order = [dim for role in result for dim, own in enumerate(roles) if own is role]
+    rest = [dim for dim in range(4) if dim not in order]
+    shape = [prod(grid.shape[dim] for dim, own in enumerate(roles) if own is role) for role in result]
     return grid.transpose(order + rest).reshape(shape)
 
 
 def _distinct(targets: Ints) -> tuple[Ints, Sums | None]:
-    """The destinations without repetition, and how to add up what goes to the same one."""
+    """The distinct destinations, and the reduction of rows with equal ones (None: there are none)."""
     if np.bincount(targets).max() == 1:
         return targets, None
     order = np.argsort(targets, kind="stable")

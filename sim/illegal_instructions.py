@@ -1,4 +1,4 @@
-"""Instructions that no unit carries out whatever the data, by the part of the machine that refuses them."""
+"""Instructions that are illegal whatever the data, by the unit that refuses them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Refusals:
-    """The first refusal of fetch, which decodes, and of each unit, which looks at ranges when it would start.
+    """The first refusal of fetch, which decodes, and of each unit, which checks ranges before it starts an instruction.
 
     ``beyond``: all instructions whose ranges are refused.
     """
@@ -34,7 +34,7 @@ class Refusals:
 
 
 def refusals_of(cfg: HardwareConfig, columns: Columns, undecodable: Refusal | None) -> Refusals:
-    """What the machine refuses of a stream. `undecodable`: the first whose bytes are no instruction, if any."""
+    """The illegal instructions of a stream. `undecodable`: the first one with invalid bytes, if any."""
     decoding = _refusal(cfg, columns, first_broken(cfg, columns, DECODING))
     if undecodable is not None and (decoding is None or undecodable.instruction < decoding.instruction):
         decoding = undecodable
@@ -42,10 +42,10 @@ def refusals_of(cfg: HardwareConfig, columns: Columns, undecodable: Refusal | No
     beyond: list[int] = []
     units = columns.unit
     for rule in STARTING:
-        places = np.flatnonzero(rule.broken_in(cfg, columns))
-        beyond += places.tolist()
-        for unit in Unit if len(places) else ():
-            for index in places[units[places] == unit][:1].tolist():
+        illegal = np.flatnonzero(rule.broken_in(cfg, columns))
+        beyond += illegal.tolist()
+        for unit in Unit if len(illegal) else ():
+            for index in illegal[units[illegal] == unit][:1].tolist():
                 if unit not in starting or index < starting[unit].instruction:
                     refusal = _refusal(cfg, columns, (index, rule))
                     assert refusal is not None
@@ -53,17 +53,17 @@ def refusals_of(cfg: HardwareConfig, columns: Columns, undecodable: Refusal | No
     return Refusals(decoding, starting, beyond)
 
 
-def _refusal(cfg: HardwareConfig, columns: Columns, found: tuple[int, Rule] | None) -> Refusal | None:
+def _refusal(cfg: HardwareConfig, columns: Columns, broken: tuple[int, Rule] | None) -> Refusal | None:
     """The refusal of an instruction that breaks a rule."""
-    if found is None:
+    if broken is None:
         return None
-    index, rule = found
+    index, rule = broken
     opcode, unit = Opcode(int(columns.opcode[index])), Unit(int(columns.unit[index]))
     where = f"instruction {index} ({opcode.name} in {unit.name.lower()})"
     return Refusal(index, rule.code, rule.message(where, ColumnsReader(cfg, columns, index)))
 
 
 def blanked(columns: Columns, first: int) -> Columns:
-    """The columns with instructions that do nothing from place `first` on, where no unit will see them."""
-    kept = np.arange(len(columns)) < first
-    return Columns(np.where(kept, columns.opcode, 0), {name: np.where(kept, columns[name], 0) for name in ALL_FIELDS})
+    """The columns with no-ops from instruction `first` on, which no unit will receive."""
+    legal = np.arange(len(columns)) < first
+    return Columns(np.where(legal, columns.opcode, 0), {name: np.where(legal, columns[name], 0) for name in ALL_FIELDS})

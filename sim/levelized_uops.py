@@ -1,4 +1,4 @@
-"""Micro-ops in NumPy: executions that do not depend on each other run together, the others in order."""
+"""Vectorised execution of micro-ops: independent executions run together, dependent ones in order."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -17,15 +17,15 @@ from lathe.sim.micro_ops import Ints, Nest, Places, run_of
 from lathe.sim.scratchpads import Memories
 from lathe.sim.uop_plan_cache import Plans, require_steps
 
-# Executions that are planned at a time; more are cut into parts that run one after the other.
+# Maximum executions in one plan; larger nests are split into parts that run one after the other.
 MOST_EXECUTIONS = 1 << 17
 
 
 class Step(NamedTuple):
-    """Executions that may run at once: distinct destinations, and no source that another of them writes.
+    """Executions that can run at once: distinct destinations, and no source that another of them writes.
 
-    ``target``: where in the array of accumulators they write, in all samples; ``sources``: what they read, each with
-    the name of its index, the name of its scratchpad, and where in that.
+    ``target``: index into the array of accumulators that they write, in all samples; ``sources``: what they read, each
+    with the name of its index, the name of its scratchpad, and the index into that.
     """
 
     target: Any
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Steps, one after the other, the accumulators that each writes, and the blocks of memories that all read."""
+    """Steps in order, the accumulators that each writes, and the memory blocks that all read."""
 
     steps: list[Step]
     written: list[Places]
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
 
 class InLevels:
-    """Carries out instructions that run micro-ops, by their meanings, on accumulators."""
+    """Executor of instructions that run micro-ops, by their semantics, on accumulators."""
 
     def __init__(self, cfg: HardwareConfig, memories: Memories) -> None:
         self.cfg, self.acc = cfg, memories.acc
@@ -52,7 +52,7 @@ class InLevels:
             "par": (cfg.block_out, 2),
         }
         self.cells: dict[str, NDArray[Any]] = {name: getattr(memories, name) for name in self.shapes}
-        # Of the elements of a block, all in the place of one micro-op.
+        # All vectors of a block, broadcast over micro-ops.
         self.blocks: dict[str, NDArray[Any]] = {"lut": memories.lut[..., None, :, :]}
         self.values = {
             opcode: meaning.value
@@ -63,26 +63,26 @@ class InLevels:
         self.plans: Plans[Plan] = Plans(cfg, memories.uop, self.plan, of_samples=self.acc.ndim > 2)
 
     def run(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Sequence[Places]:
-        """Carry out one instruction; the accumulators that it writes.
+        """Execute one instruction; returns the accumulators that it writes.
 
         `where` names it in an :class:`~lathe.sim.uop_plan_cache.IndexFault`.
         """
-        found = self.plans.of(instruction, where)
-        if found is None:
+        plan = self.plans.of(instruction, where)
+        if plan is None:
             return ()
         acc, scratchpads, value = self.acc, self.cells, self.values[instruction.opcode]
-        for target, sources in found.steps:
+        for target, sources in plan.steps:
             elements = {}
             for name, scratchpad, places in sources:  # faster than a comprehension, which is a call
                 elements[name] = scratchpads[scratchpad][places]
-            for block in found.blocks:
+            for block in plan.blocks:
                 cells = self.blocks[MEMORIES[block.memory].scratchpad]
                 elements[block.name] = cells[..., cells_of(block, instruction), :]
             acc[target] = value(instruction, elements)
-        return found.written
+        return plan.written
 
     def in_lanes(self, opcode: Opcode, value: Callable[[Any, Elements], NDArray[Any]]) -> Callable[..., NDArray[Any]]:
-        """A meaning, of elements whose lanes are one dimension."""
+        """The semantics function of an instruction, adapted to vectors whose lanes are one dimension."""
         operands = operands_of(opcode)
         shapes = {name: self.shapes[each.scratchpad] for each in operands for name in (each.index, each.odd)}
         shape = self.shapes["acc"]
@@ -101,11 +101,11 @@ class InLevels:
         return of_lanes
 
     def at(self, places: Places) -> Any:
-        """Elements in the array of a scratchpad, of all samples."""
+        """The index of vectors in the array of a scratchpad, for all samples."""
         return places if self.acc.ndim == 2 else (slice(None), places)
 
     def plan(self, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> tuple[Plan, int]:
-        """The steps of a nest, and how many indices they hold."""
+        """The steps of a nest, and the number of indices that they hold."""
         usage = usage_of(instruction)
         require_steps(self.cfg, instruction, nest, where)
         plan = Plan([], [], usage.blocks)
@@ -113,8 +113,8 @@ class InLevels:
             grids = {each: part.of(each.index).grid(part.iter_out, part.iter_in).reshape(-1) for each in usage.used}
             dst = grids[usage.written]
             others = [each for each in usage.read if each is not usage.written]
-            near = [grids[each] for each in others if each.scratchpad == usage.written.scratchpad]
-            for chosen in levels(dst, near, usage.written.depth(self.cfg)):
+            same_memory = [grids[each] for each in others if each.scratchpad == usage.written.scratchpad]
+            for chosen in levels(dst, same_memory, usage.written.depth(self.cfg)):
                 places = {each: run_of(grids[each][chosen]) for each in usage.used}
                 sources = [(each.index, each.scratchpad, self.at(places[each])) for each in usage.read]
                 for each in usage.odd:
@@ -126,7 +126,7 @@ class InLevels:
 
 
 def levels(dst: Ints, sources: Sequence[Ints], depth: int) -> list[slice | Ints]:
-    """The executions in an order in which those of a level may run at once; ``sources`` are elements where dst is."""
+    """The executions grouped into levels, in order, each of which can run at once; ``sources`` are in dst's memory."""
     written = np.zeros(depth, bool)
     written[dst] = True
     if all(not written[source].any() or (source == dst).all() for source in sources):
@@ -135,7 +135,7 @@ def levels(dst: Ints, sources: Sequence[Ints], depth: int) -> list[slice | Ints]
 
 
 def parts(nest: Nest) -> list[Nest]:
-    """The nest cut into parts of bounded size, in the order of execution."""
+    """The nest split into parts of bounded size, in the order of execution."""
     if nest.executions <= MOST_EXECUTIONS:
         return [nest]
     first, second = nest.halves()
@@ -143,7 +143,7 @@ def parts(nest: Nest) -> list[Nest]:
 
 
 def rounds(dst: Ints) -> list[slice | Ints]:
-    """Executions by how often their destination was written before: round r has the r-th write of each destination."""
+    """Executions by how often their destination was written before: round r has each destination's r-th write."""
     if np.bincount(dst).max() == 1:
         return [slice(None)]
     order = np.argsort(dst, kind="stable")
@@ -160,22 +160,22 @@ def dependence_levels(dst: Ints, sources: Sequence[Ints], depth: int) -> list[sl
 
     Within a level all sources are read before anything is written.
     """
-    after_write = [0] * depth  # the first level that may touch a cell after its latest write
+    after_write = [0] * depth  # the first level that may access a cell after its latest write
     reads = [0] * depth  # the latest level that reads a cell as a source
     level = np.empty(len(dst), np.int64)
-    for place, (target, *read) in enumerate(zip(*(each.tolist() for each in (dst, *sources)), strict=True)):
-        found = max(after_write[target], reads[target])
+    for number, (target, *read) in enumerate(zip(*(each.tolist() for each in (dst, *sources)), strict=True)):
+        earliest = max(after_write[target], reads[target])
         for source in read:
-            found = max(found, after_write[source])
-        level[place] = found
-        after_write[target] = found + 1
+            earliest = max(earliest, after_write[source])
+        level[number] = earliest
+        after_write[target] = earliest + 1
         for source in read:
-            reads[source] = max(reads[source], found)
+            reads[source] = max(reads[source], earliest)
     return split_by(level)
 
 
 def split_by(key: Ints) -> list[slice | Ints]:
-    """The places of each key, keys ascending, places ascending."""
+    """The positions of each key, keys ascending, positions ascending."""
     order = np.argsort(key, kind="stable")
     counts = np.bincount(key)
     return np.split(order, np.cumsum(counts)[:-1])  # type: ignore[return-value]

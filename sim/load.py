@@ -1,4 +1,4 @@
-"""The load unit: an address side that runs ahead and a data side that writes the scratchpads, both in order."""
+"""Timing of the load unit: an address side that runs ahead, and a data side that writes scratchpads, both in order."""
 
 from lathe.sim.memory_port import NEVER
 from lathe.sim.read_dma import Reader
@@ -14,14 +14,14 @@ class LoadUnit:
         self.reader = reader
         self.pending = pending
         self.write_latency = write_latency
-        self.next = 0  # place in the command queue
+        self.next = 0  # index in the command queue
         self.current = -1  # the instruction whose bursts are being requested
         self.address_free = 0
         self.last_steps: list[int] = []
         self.boundary = 0  # the first cycle that belongs to no instruction started so far
 
     def advance(self) -> bool:
-        """Start what can be started; true when something was."""
+        """Start all instructions that can start; true if there were any."""
         timeline, queue = self.timeline, self.timeline.queues[LOAD]
         if self.current >= 0 or self.next == len(queue) or timeline.waits(LOAD):
             return False
@@ -49,14 +49,14 @@ class LoadUnit:
         return progress
 
     def transferred(self) -> None:
-        """The reader is through with the current instruction."""
+        """The reader has finished the current instruction."""
         assert self.reader.request == NEVER, "the load unit's reader still has bursts"
         self.address_free = self.reader.last_grant + 1
         instruction, self.current = self.current, -1
         self.done(instruction, self.reader.last_step, self.reader.steps)
 
     def done(self, instruction: int, last_step: int, steps: int) -> None:
-        """Write down the end of an instruction whose data side ends with `last_step`."""
+        """Record the end of an instruction whose data side ends with `last_step`."""
         start = self.timeline.start[instruction]
         waited = last_step - steps - (start if start > self.boundary else self.boundary)
         self.last_steps.append(last_step)

@@ -1,13 +1,11 @@
-"""The one port to DRAM: who is granted a read burst when, and when the DRAM serves it (docs/timing-model.md,
-"Memory").
-"""
+"""Model of the shared DRAM port: arbitration of read bursts, and their service (docs/timing-model.md, "Memory")."""
 
 from collections import deque
 from collections.abc import Callable
 
 from lathe.configs import MemoryConfig
 
-# A cycle that never comes: the request of a master that has nothing to request or does not yet know when.
+# A cycle that never comes: the request cycle of a master without a request, or not known yet.
 NEVER = 1 << 62
 
 READ, WRITE = 0, 1
@@ -17,16 +15,16 @@ MASTERS = 3
 
 
 Watcher = Callable[[int | None, int, int, int, int], None]
-"""Who looks at each burst that is served: its instruction (None: fetch's), its first byte and beats, how many beats (of
-reads) or bursts (of writes) were served before it, and the cycle of its last beat."""
+"""Observer of each burst that is served: its instruction (None: fetch), first byte and beats, the number of beats (of
+reads) or bursts (of writes) served before it, and the cycle of its last beat."""
 
 
 class Port:
-    """State of the read arbiter and of the DRAM's servers.
+    """The read arbiter and the DRAM's servers.
 
-    ``slot`` is the first cycle in which a read burst may be granted: one grant per cycle, and not more than
+    ``slot`` is the first cycle in which a read burst may be granted: one grant per cycle, with at most
     ``outstanding_reads`` bursts in flight. ``free`` holds, for reads and for writes, the cycle in which the server
-    ends the bursts that it has accepted; both entries move together when the bandwidth is shared.
+    finishes the bursts that it has accepted; both entries change together when the bandwidth is shared.
     """
 
     def __init__(self, memory: MemoryConfig) -> None:
@@ -42,10 +40,11 @@ class Port:
         self.beats = [0, 0]
 
     def serve(self, direction: int, accepted: int, beats: int, count: int = 1) -> int:
-        """Serve a burst accepted in a cycle, not before those accepted earlier; returns the cycle of its last beat.
+        """Serve a burst accepted in a cycle, after those accepted earlier; returns the cycle of its last beat.
 
-        Of `count` bursts, the later ones each accepted so many `beats` after the one before, it is the first one's: the
-        DRAM does not rest between them, and they end `beats` times the rate after each other.
+        With `count` > 1, serve equal bursts, each accepted `beats` cycles after the previous one, and return the cycle
+        of the first one's last beat. The DRAM is never idle between them: each ends `beats` · `cycles_per_beat` after
+        the previous.
         """
         start = accepted + self.latency
         if start < self.free[direction]:
@@ -60,21 +59,21 @@ class Port:
         return start + duration
 
     def grant(self, cycle: int, beats: int) -> int:
-        """Grant a read burst in `cycle`, at least ``slot``; returns the cycle of its last beat."""
+        """Grant a read burst in `cycle`, which is at least ``slot``; returns the cycle of its last beat."""
         end = self.serve(READ, cycle, beats)
         self.ends.append(end)
         self.slot = max(cycle, self.ends[0]) + 1
         return end
 
     def grant_equal(self, cycle: int, end: int, duration: int, number: int, horizon: int) -> tuple[int, int]:
-        """Grant as many equal read bursts as the DRAM serves one right behind the other, and put down their ends.
+        """Grant as many equal read bursts as the DRAM serves back to back, and record their ends.
 
         The first of at most `number` is granted in `cycle` and served until `end`, each for `duration` cycles; each
-        later one is granted before the cycle `horizon`, as soon as ever the port may. Returns how many, and the cycle
-        of the last one's grant.
+        later one is granted before the cycle `horizon`, as early as the port allows. Returns their number, and the
+        cycle of the last grant.
         """
-        # Burst j comes in the j-th cycle from the first one's on, but after the end of the one so many places before
-        # it; the DRAM does not rest when that is early enough before the end of burst j - 1.
+        # Burst j is granted j cycles after the first one at the earliest, and after the end of the burst `flying`
+        # places before it; the DRAM stays busy if that is early enough before the end of burst j - 1.
         ends, flying, latency = self.ends, self.reads, self.latency
         if number > flying and (flying - 1) * duration <= latency:
             number = flying
@@ -98,7 +97,7 @@ class Port:
         return last + 1, granted
 
     def granted(self, slot: int, free: int, bursts: int, beats: int) -> None:
-        """Read bursts have been granted and served, and put down in ``ends``, by who does it for many at once."""
+        """Record read bursts that a caller has granted and served in bulk, and whose ends it has put into ``ends``."""
         self.slot = slot
         self.free[READ] = free
         if self.shared:

@@ -1,4 +1,4 @@
-"""The executions of an instruction's micro-ops: three affine indices over two loops and a table."""
+"""Executions of an instruction's micro-ops: three affine indices over two loops and a table of micro-ops."""
 
 from typing import NamedTuple
 
@@ -10,27 +10,27 @@ from lathe.isa.operands import operands_of
 
 Ints = NDArray[np.int64]
 Places = slice | Ints
-"""Elements of a memory: a run of them, or one by one."""
+"""Addresses of vectors in a scratchpad: a contiguous range, or an index array."""
 
 
 class Index(NamedTuple):
-    """An element index: ``table[u] + o * out + i * inner`` for micro-op u in iteration (o, i)."""
+    """A vector index: ``table[u] + o * out + i * inner`` for micro-op u in iteration (o, i)."""
 
     table: Ints
     out: int
     inner: int
 
     def highest(self, iter_out: int, iter_in: int) -> int:
-        """The greatest index; all fields are at least 0."""
+        """The largest index; all fields are at least 0."""
         return int(self.table.max()) + (iter_out - 1) * self.out + (iter_in - 1) * self.inner
 
     def first_from(self, bound: int, iter_in: int) -> int:
-        """The place in the order of execution of the first index that is `bound` or more; there must be one."""
+        """The number, in execution order, of the first index that is `bound` or more; there must be one."""
         top = int(self.table.max())
         outer = _iterations(bound - top - (iter_in - 1) * self.inner, self.out)
         inner = _iterations(bound - top - outer * self.out, self.inner)
-        found = self.table + (outer * self.out + inner * self.inner) >= bound
-        return (outer * iter_in + inner) * len(self.table) + int(np.argmax(found))
+        reached = self.table + (outer * self.out + inner * self.inner) >= bound
+        return (outer * iter_in + inner) * len(self.table) + int(np.argmax(reached))
 
     def grid(self, iter_out: int, iter_in: int) -> Ints:
         """All indices in the order of execution, (iter_out, iter_in, U)."""
@@ -41,12 +41,12 @@ class Index(NamedTuple):
 
 
 def _iterations(missing: int, factor: int) -> int:
-    """Iterations until something that grows by `factor` in each has grown by `missing`."""
+    """Iterations until a value that grows by `factor` in each has grown by `missing`."""
     return -(-missing // factor) if missing > 0 else 0
 
 
 class Nest(NamedTuple):
-    """The loops of an instruction and the indices of its micro-ops; loops move no index that the instruction lacks."""
+    """The loops of an instruction and the indices of its micro-ops; unused indices have strides of 0."""
 
     iter_out: int
     iter_in: int
@@ -55,17 +55,17 @@ class Nest(NamedTuple):
     wgt: Index
 
     def of(self, name: str) -> Index:
-        """The index of a name."""
-        found: Index = getattr(self, name)
-        return found
+        """The index with a name."""
+        index: Index = getattr(self, name)
+        return index
 
     @property
     def executions(self) -> int:
-        """Micro-op executions."""
+        """The number of executed micro-ops."""
         return self.iter_out * self.iter_in * len(self.dst.table)
 
     def halves(self) -> tuple["Nest", "Nest"]:
-        """The nest cut in two along its outermost loop with more than one iteration; the first runs first."""
+        """The nest split in two along its outermost loop with more than one iteration; the first half runs first."""
         if self.iter_out > 1:
             cut = self.iter_out // 2
             rest = self.moved(cut, 0)
@@ -78,12 +78,12 @@ class Nest(NamedTuple):
         return self.part(slice(cut)), self.part(slice(cut, None))
 
     def part(self, chosen: slice | Ints) -> "Nest":
-        """The nest of some of the micro-ops."""
+        """The nest with some of the micro-ops."""
         dst, src, wgt = (index._replace(table=index.table[chosen]) for index in (self.dst, self.src, self.wgt))
         return self._replace(dst=dst, src=src, wgt=wgt)
 
     def moved(self, outer: int, inner: int) -> "Nest":
-        """The nest that starts with iteration (outer, inner)."""
+        """The nest that starts at iteration (outer, inner)."""
         dst, src, wgt = (
             index._replace(table=index.table + (outer * index.out + inner * index.inner))
             for index in (self.dst, self.src, self.wgt)
@@ -103,19 +103,19 @@ def nest_of(instruction: MicroOpInstruction, dst: Ints, src: Ints, wgt: Ints) ->
 
 
 def last_writes(nest: Nest) -> Nest:
-    """The executions that write what no later one overwrites: of each destination the last one.
+    """The executions whose writes are not overwritten by later ones: for each destination the last one.
 
-    ``nest`` has at least one execution. The result keeps its loops where no two iterations write the same.
+    ``nest`` has at least one execution. The result keeps its loops if no two iterations write the same destination.
     """
     outer = nest.iter_out - 1 if nest.dst.out == 0 else 0
     inner = nest.iter_in - 1 if nest.dst.inner == 0 else 0
     nest = nest.moved(outer, inner)._replace(iter_out=nest.iter_out - outer, iter_in=nest.iter_in - inner)
     nest = nest.part(_last_of_each(nest.dst.table))
-    elements = nest.dst.highest(nest.iter_out, nest.iter_in) + 1
-    if nest.executions <= elements and len(np.unique(nest.dst.grid(nest.iter_out, nest.iter_in))) == nest.executions:
+    targets = nest.dst.highest(nest.iter_out, nest.iter_in) + 1
+    if nest.executions <= targets and len(np.unique(nest.dst.grid(nest.iter_out, nest.iter_in))) == nest.executions:
         return nest
-    # The last of an outer iteration are the same micro-ops in each, so that no more is in memory than elements and
-    # iterations of one loop make.
+    # The last writes are the same micro-ops in each outer iteration, so memory is bounded by the destinations and the
+    # iterations of one loop.
     for extent in ("iter_in", "iter_out"):
         loops = {"iter_out": 1, "iter_in": 1, extent: getattr(nest, extent)}
         tables = [index._replace(table=index.grid(**loops).reshape(-1)) for index in (nest.dst, nest.src, nest.wgt)]
@@ -125,14 +125,14 @@ def last_writes(nest: Nest) -> Nest:
 
 
 def _last_of_each(values: Ints) -> Ints:
-    """The places of the last occurrence of each value, in order."""
-    _, from_behind = np.unique(values[::-1], return_index=True)
-    places: Ints = np.sort(len(values) - 1 - from_behind)
-    return places
+    """The positions of the last occurrence of each value, ascending."""
+    _, from_end = np.unique(values[::-1], return_index=True)
+    positions: Ints = np.sort(len(values) - 1 - from_end)
+    return positions
 
 
 def run_of(indices: Ints) -> slice | Ints:
-    """The indices as a slice, which NumPy reads and writes faster, when they are one run of consecutive numbers."""
+    """The indices as a slice, which NumPy processes faster, if they are consecutive."""
     flat = indices.reshape(-1)
     first, count = int(flat[0]), len(flat)
     if int(flat[-1]) - first == count - 1 and (count == 1 or bool((np.diff(flat) == 1).all())):

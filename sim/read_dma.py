@@ -1,4 +1,4 @@
-"""The DMA engine of load and compute: requests the bursts of one transfer, and knows when its data side is done."""
+"""Timing of the read DMA engine of load and compute: requests of a transfer's bursts, and the end of its data side."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from lathe.sim.memory_port import NEVER, READ, Port, Watcher
 from lathe.sim.transfer import Transfer
 
 Credit: TypeAlias = tuple[int, int, int, int]
-"""Equal bursts whose room is not taken back yet: from which cycle on a burst that needs the first one's may be
-requested, how much later one that needs the next one's, the beats of each, their number."""
+"""Equal bursts whose FIFO space has not been reclaimed: the first cycle of a request that can use the first one's
+space, the distance in cycles to the next one's, the beats of each, their number."""
 
 
 class Reader:
     """Address and data side of one read master. ``request`` is the cycle from which it requests its next burst.
 
     ``begin`` starts a transfer; ``run`` takes grants until the transfer has no burst left (``request`` is NEVER then)
-    or another master may come in between. Afterwards ``last_grant`` and ``last_step`` are the cycles of the last
-    burst's grant and of the data side's last step, and ``steps`` is the number of the transfer's steps.
+    or another master may interfere. Afterwards ``last_grant`` and ``last_step`` are the cycles of the last burst's
+    grant and of the data side's last busy cycle, and ``steps`` is the number of the transfer's busy cycles.
     """
 
     def __init__(self, bus_shift: int, burst_beats: int, fifo_beats: int) -> None:
@@ -32,26 +32,26 @@ class Reader:
         self.steps = 0
         self.instruction = -1
         self.transfer: Transfer
-        self.place = 0  # of the run that the burst requested next belongs to
-        self.left = 0  # bursts of that run
+        self.index = 0  # index of the run of the burst that is requested next
+        self.remaining = 0  # remaining bursts of that run
         self.watch: Watcher | None = None
         self.addresses: Iterator[tuple[int, int]]
 
     def begin(self, instruction: int, transfer: Transfer, start: int, first_step: int) -> None:
-        """Start a transfer that reads something: requests when its first burst is cut, steps from `first_step` on."""
+        """Start a transfer that reads something: its first burst is cut, then requested; busy from `first_step` on."""
         self.instruction, self.transfer = instruction, transfer
         self.last_step = first_step - 1 + transfer.lead
-        self.steps = transfer.lead + transfer.behind + transfer.beats
-        self.place = 0
-        beats, _, self.left = transfer.runs[0]
-        self.request, self.used = self.with_room(start + 1 + CUT, self.used + beats)
+        self.steps = transfer.lead + transfer.padding + transfer.beats
+        self.index = 0
+        beats, _, self.remaining = transfer.runs[0]
+        self.request, self.used = self.reserve(start + 1 + CUT, self.used + beats)
         if self.watch is not None:
             self.addresses = transfer.bursts(self.bus_shift, self.limit)
 
-    def with_room(self, request: int, used: int) -> tuple[int, int]:
-        """The cycle of a request, `request` at the earliest, for which `used` beats are to fit, and how many are used.
+    def reserve(self, request: int, used: int) -> tuple[int, int]:
+        """The cycle of a request, `request` at the earliest, at which `used` beats fit, and the beats used then.
 
-        Room that has come back by then is taken back as well, whether it is needed or not.
+        Space that has been freed by then is reclaimed as well, whether it is needed or not.
         """
         credits, capacity = self.credits, self.capacity
         while credits:
@@ -70,20 +70,20 @@ class Reader:
         return request, used
 
     def run(self, port: Port, horizon: int) -> bool:
-        """Take one grant, and all further ones that fall before the cycle `horizon`; true when the transfer is through.
+        """Take one grant, and all further ones before the cycle `horizon`; true when the transfer is complete.
 
-        The caller knows that this master wins the first grant, and that no other master requests before `horizon`.
-        Nothing is done as often in a simulation as a turn of this loop: what ``Port.grant`` does stands in it, and so
-        does setting room aside for the next burst, from its grant on or from when the FIFO has room for all of it.
-        Equal bursts that the DRAM serves one right behind the other are one turn.
+        The caller ensures that this master wins the first grant, and that no other master requests before `horizon`.
+        This loop is the hottest of a simulation: ``Port.grant`` is inlined, as is reserving space for the next burst,
+        at its predecessor's grant or when the FIFO has space for all of it. Equal bursts that the DRAM serves back to
+        back take one iteration.
         """
         credits, used, capacity, watch = self.credits, self.used, self.capacity, self.watch
         latency, rate, ends, free = port.latency, port.cycles_per_beat, port.ends, port.free[READ]
-        runs, place, left, last_step = self.transfer.runs, self.place, self.left, self.last_step
-        beats, behind, _ = runs[place]
+        runs, index, remaining, last_step = self.transfer.runs, self.index, self.remaining, self.last_step
+        beats, padding, _ = runs[index]
         slot, duration = port.slot, beats * rate
-        many = port.reads > 1 and watch is None  # or each is granted behind the end of the one before, or looked at
-        bursts, moved, before = 0, 0, left  # of whole runs, and what was left of this one
+        many = port.reads > 1 and watch is None  # else bursts are granted one by one
+        bursts, moved, before = 0, 0, remaining  # of complete runs, and the remaining bursts of this one at the start
         grant = self.request if self.request > slot else slot
         while True:
             arrived = grant + latency
@@ -93,20 +93,20 @@ class Reader:
             step = last_step + beats
             if step <= arrived:
                 step = arrived + 1
-            count, apart = 1, beats + behind
-            if left > 1 and many and grant + 1 < horizon and ends[1] + 1 < horizon:
-                count = left
-                if used + (left - 1) * beats > capacity:  # only room that is back in time for the second one
-                    _, used = self.with_room(grant + 1, used)
-                    room = (capacity - used) // beats
-                    if room < left:
-                        count = room + 1
+            count, apart = 1, beats + padding
+            if remaining > 1 and many and grant + 1 < horizon and ends[1] + 1 < horizon:
+                count = remaining
+                if used + (remaining - 1) * beats > capacity:  # space must be free in time for the second one
+                    _, used = self.reserve(grant + 1, used)
+                    fitting = (capacity - used) // beats
+                    if fitting < remaining:
+                        count = fitting + 1
                 if duration > apart:
-                    behindhand = step - arrived - 1
-                    if not behindhand:
+                    delay = step - arrived - 1
+                    if not delay:
                         apart = duration
-                    elif count > behindhand // (duration - apart) + 1:  # steps follow each other until they wait again
-                        count = behindhand // (duration - apart) + 1
+                    elif count > delay // (duration - apart) + 1:  # busy cycles are consecutive until they wait again
+                        count = delay // (duration - apart) + 1
             if count > 1:
                 count, grant = port.grant_equal(grant, arrived, duration, count, horizon)
                 free += (count - 1) * duration
@@ -114,28 +114,28 @@ class Reader:
             else:
                 ends.append(arrived)
             if watch is not None:
-                number = port.beats[READ] + moved + (before - left) * beats
+                number = port.beats[READ] + moved + (before - remaining) * beats
                 watch(self.instruction, next(self.addresses)[0], beats, number, arrived)
             credits.append((step + 2, apart, beats, count))
-            last_step = step + (count - 1) * apart + behind
+            last_step = step + (count - 1) * apart + padding
             oldest = ends[0]
             slot = (oldest if oldest > grant else grant) + 1
-            left -= count
-            if not left:
+            remaining -= count
+            if not remaining:
                 bursts, moved = bursts + before, moved + before * beats
-                place += 1
-                if place == len(runs):
+                index += 1
+                if index == len(runs):
                     self.last_grant, request, before = grant, NEVER, 0
                     break
-                beats, behind, left = runs[place]
-                duration, before = beats * rate, left
+                beats, padding, remaining = runs[index]
+                duration, before = beats * rate, remaining
             request = grant + 1
             used += beats
             if used > capacity:
-                request, used = self.with_room(request, used)
+                request, used = self.reserve(request, used)
             grant = request if request > slot else slot
             if grant >= horizon:
                 break
-        self.request, self.used, self.last_step, self.place, self.left = request, used, last_step, place, left
-        port.granted(slot, free, bursts + before - left, moved + (before - left) * beats)
+        self.request, self.used, self.last_step, self.index, self.remaining = request, used, last_step, index, remaining
+        port.granted(slot, free, bursts + before - remaining, moved + (before - remaining) * beats)
         return request == NEVER

@@ -26,11 +26,11 @@ from lathe.sim.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class ReplayResult:
-    """The machine after the launch of a raw stream.
+    """The machine's state after the launch of a raw stream.
 
-    ``page_addrs`` (P,) uint64, ascending, and ``pages`` (P, 4096) uint8: all pages that were given or that differ from
-    before; memory is zero elsewhere. ``changed`` (P,) bool tells which of them differ. ``tokens`` in the order
-    load→compute, compute→load, compute→store, store→compute. ``trace`` is None when it was not asked for.
+    ``page_addrs`` (P,) uint64, ascending, and ``pages`` (P, 4096) uint8: all pages that were given or have changed;
+    memory is zero elsewhere. ``changed`` (P,) bool marks the pages that have changed. ``tokens`` in the order
+    load→compute, compute→load, compute→store, store→compute. ``trace`` is None if it was not requested.
     """
 
     stream: RawStream
@@ -45,11 +45,11 @@ class ReplayResult:
     _repr_html_ = repr_html
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the machine afterwards in the form of a stream, which can be launched again.
+        """Write the final state in the format of a stream, which can be launched again.
 
-        The ``.npz`` archive has the stream's ``insns`` and ``insn_addr``, ``page_addrs``, ``pages`` and ``tokens`` (4,)
-        int64 as they are now, ``cycles``, and ``counters`` as JSON text in uint8. The file is whole or untouched;
-        raises :class:`~lathe.configs.atomic.FileError`.
+        The ``.npz`` archive has the stream's ``insns`` and ``insn_addr``, the final ``page_addrs``, ``pages`` and
+        ``tokens`` (4,) int64, ``cycles``, and ``counters`` as JSON text in uint8. It is written atomically; raises
+        :class:`~lathe.configs.atomic.FileError`.
         """
         with writing(path) as file:
             np.savez_compressed(
@@ -74,18 +74,18 @@ def replay(
 ) -> ReplayResult:
     """Launch a raw stream: an ``.npz`` file or a mapping with insns, insn_addr, page_addrs, pages and tokens.
 
-    Scratchpads are zero at first; memory is as the pages say, with the instructions at their address. It answers the
-    beat or burst of `bus_error` with an error, and every beat from byte `memory_end` on.
+    Scratchpads are initially zero; memory has the given pages, with the instructions at their address. The memory
+    responds with an error to the beat or burst of `bus_error`, and to every beat from byte `memory_end` on.
 
-    Raises :class:`~lathe.sim.stream.StreamError` for a stream of another form, and :class:`~lathe.isa.MachineFault`
-    for bytes that are no instruction and for what the machine does not carry out.
+    Raises :class:`~lathe.sim.stream.StreamError` for a malformed stream, and :class:`~lathe.isa.MachineFault` for bytes
+    that are not an instruction and for what the machine does not execute.
     """
     raw = stream_for(cfg, stream)
     columns, undecodable = decoded(cfg, raw.insns)
     before = memory_before(raw)
     memory = memory_before(raw)
     given = set(raw.page_addrs.tolist())
-    ended = launch(
+    result = launch(
         cfg,
         columns,
         columns.instructions(),
@@ -106,15 +106,15 @@ def replay(
         page_addrs=np.array(addresses, np.uint64),
         pages=np.array([memory.pages[address] for address in addresses], np.uint8).reshape(-1, PAGE_BYTES),
         changed=np.array([changes[address] for address in addresses], bool),
-        tokens=ended.tokens,
-        cycles=ended.counters.cycles,
-        counters=ended.counters,
-        trace=ended.trace,
+        tokens=result.tokens,
+        cycles=result.counters.cycles,
+        counters=result.counters,
+        trace=result.trace,
     )
 
 
 def decoded(cfg: HardwareConfig, insns: NDArray[np.uint8]) -> tuple[Columns, Refusal | None]:
-    """The columns of a stream; blank from the first instruction on whose bytes are none, which comes with them."""
+    """The columns of a stream, blank from the first invalid instruction on, and the refusal of that one or None."""
     try:
         return decode_columns(cfg, insns), None
     except NoInstructionError as error:
@@ -123,7 +123,7 @@ def decoded(cfg: HardwareConfig, insns: NDArray[np.uint8]) -> tuple[Columns, Ref
 
 
 def memory_before(raw: RawStream) -> SparseMemory:
-    """The memory before the launch. A stream is in memory also when its image leaves it out."""
+    """The memory before the launch. It contains the stream even if the image does not."""
     memory = SparseMemory(raw.page_addrs, raw.pages)
     memory.write(raw.insn_addr, np.ascontiguousarray(raw.insns).reshape(-1))
     return memory

@@ -1,4 +1,4 @@
-"""What comes out of a simulation."""
+"""Results of a simulation."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from lathe.sim.trace import Trace, TraceError
 
 
 class OutputError(LatheError):
-    """An output that a result does not have is asked for."""
+    """A request for an output that a result does not have."""
 
 
 class Outputs(dict[str, NDArray[Any]]):
-    """The arrays that a launch has made, by name; a dictionary that says why it lacks one.
+    """The computed arrays of a launch, by name; a dictionary whose error explains a missing name.
 
-    ``names`` are all outputs of the program; a launch of time only has made none of them.
+    ``names`` are all outputs of the program; a timing-only launch has computed none of them.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], names: Collection[str]) -> None:
@@ -35,11 +35,11 @@ class Outputs(dict[str, NDArray[Any]]):
     def __missing__(self, name: object) -> NDArray[Any]:
         if isinstance(name, str) and name in self.names:
             raise OutputError(
-                f"The output {name!r} of this result must have been computed, and only time was simulated. Simulate "
-                "without timing_only, and with inputs."
+                f"Cannot return output {name!r} of this result: only its timing was simulated. Simulate without "
+                "timing_only, and with inputs."
             )
         raise OutputError(
-            f"The output asked for must be one of the program's, {', '.join(self.names)}, not {shown(name)}. Correct "
+            f"The name of an output must be one of the program's, {', '.join(self.names)}, not {shown(name)}. Correct "
             "the name."
         )
 
@@ -49,11 +49,11 @@ class Outputs(dict[str, NDArray[Any]]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """Outputs and time of one launch of a program.
+    """Outputs and timing of one launch of a program.
 
-    ``outputs``: arrays of the logical shapes and dtypes of the program's outputs, by name; empty when only time was
-    simulated, and asking for one raises :class:`OutputError` then. ``tokens``: the four counts afterwards. ``trace`` is
-    None when it was not asked for.
+    ``outputs``: arrays of the logical shapes and dtypes of the program's outputs, by name; empty if only timing was
+    simulated, in which case a lookup raises :class:`OutputError`. ``tokens``: the four counts afterwards. ``trace`` is
+    None if it was not requested.
     """
 
     program: Program
@@ -66,8 +66,8 @@ class Result:
     _repr_html_ = repr_html
 
     def __repr__(self) -> str:
-        made = [f"{name}: {array.dtype} {array.shape}" for name, array in self.outputs.items()]
-        return f"Result({', '.join([f'{self.cycles} cycles', *made])})"
+        outputs = [f"{name}: {array.dtype} {array.shape}" for name, array in self.outputs.items()]
+        return f"Result({', '.join([f'{self.cycles} cycles', *outputs])})"
 
     def __post_init__(self) -> None:
         names = [segment.name for segment in self.program.outputs]
@@ -75,10 +75,10 @@ class Result:
 
     @property
     def efficiency(self) -> float | None:
-        """The products that the algorithm adds up, by those that the matrix core could have made in these cycles.
+        """The algorithm's multiply-accumulates as a fraction of the matrix core's peak in these cycles.
 
-        Lanes that hold no value and taps in padding do not count, unlike in ``counters.gemm_operations``. None for a
-        program whose products nobody has counted.
+        Lanes without values and taps in padding do not count, unlike in ``counters.gemm_operations``. None for a
+        program whose multiply-accumulates are unknown.
         """
         return self.program.efficiency(self.cycles)
 
@@ -88,6 +88,6 @@ class Result:
         Raises :class:`TraceError` when no trace was recorded.
         """
         if self.trace is None:
-            raise TraceError("The trace of this result must have been recorded, and was not. Simulate with trace=True.")
+            raise TraceError("Cannot write the trace of this result: none was recorded. Simulate with trace=True.")
         labels, label_of = self.program.labels, self.program.label_of.tolist()
         self.trace.write_chrome_trace(path, lambda instruction: labels[label_of[instruction]])

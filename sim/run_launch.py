@@ -1,4 +1,4 @@
-"""One launch of a stream: its time first, then its data in the order that the time gives."""
+"""One launch of a stream: first its timing, then its data in the resulting order."""
 
 import gc
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from lathe.sim.trace import Trace
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that has ended: token counts afterwards, counters, and the trace unless it was not asked for."""
+    """A finished launch: token counts afterwards, counters, and the trace if it was requested."""
 
     tokens: tuple[int, int, int, int]
     counters: Counters
@@ -46,12 +46,12 @@ def launch(
     undecodable: Refusal | None = None,
     faults: FaultyMemory = FAULTLESS,
 ) -> Launch:
-    """Run a stream, given as columns and as instructions; without `dram` only its time.
+    """Run a stream, given as columns and as instructions; without `dram`, compute only its timing.
 
-    Scratchpads are zero at first. `undecodable` is the first instruction whose bytes are none, with columns that are
-    blank from there on; `faults` what the memory answers with errors. Raises :class:`~lathe.isa.MachineFault` for the
-    fault that the machine notices first; `dram` may have been written to then. Faults that depend on data (indices out
-    of range) are not found without `dram`.
+    Scratchpads are initially zero. `undecodable` is the first instruction with invalid bytes, in which case the columns
+    are blank from there on; `faults` are error responses of the memory. Raises :class:`~lathe.isa.MachineFault` for the
+    fault that the machine detects first; `dram` may have been modified by then. Faults that depend on data (indices out
+    of range) are not detected without `dram`.
     """
     refusals = refusals_of(cfg, columns, undecodable)
     illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
@@ -76,13 +76,13 @@ def launch(
     if first is not None:
         raise first.fault
     counts = [len(pushed) - len(popped) for pushed, popped in zip(timeline.tokens, timeline.pops, strict=True)]
-    left = (counts[0], counts[1], counts[2], counts[3])
-    return Launch(left, Counters.of(cfg, columns, engine), Trace.of(timeline, stream) if trace else None)
+    tokens_after = (counts[0], counts[1], counts[2], counts[3])
+    return Launch(tokens_after, Counters.of(cfg, columns, engine), Trace.of(timeline, stream) if trace else None)
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nothing is looked for that only refers to itself: an engine makes nothing of that kind, and many small tuples."""
+    """A context without cyclic garbage collection: an engine creates many small tuples, and no reference cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -93,7 +93,7 @@ def no_collection() -> Iterator[None]:
 
 
 def reach(cfg: HardwareConfig, columns: Columns, insn_addr: int) -> int:
-    """One past the last byte of DRAM that a stream, or what it moves, lies in."""
+    """One past the last byte of DRAM that a stream occupies or transfers."""
     x, y = columns["x_size"], columns["y_size"]
     ends = columns["dram_base"] + (y - 1) * columns["x_stride"] + x
     ends *= element_bytes(cfg)[columns["memory_type"]]
@@ -102,7 +102,7 @@ def reach(cfg: HardwareConfig, columns: Columns, insn_addr: int) -> int:
 
 
 def _happens(timeline: Timeline, starts: NDArray[np.int64], fault: int) -> NDArray[np.bool_]:
-    """Which instructions begin before the cycle of a fault; of transfers, those that have come to their end by then."""
+    """Which instructions take effect: those that start before the fault; of transfers, those that end by then."""
     ends = np.array(timeline.end, np.int64)
     issued = np.fromiter((command.kind == Kind.ISSUE for command in timeline.commands), np.bool_, len(starts))
     happens: NDArray[np.bool_] = (starts >= 0) & (starts < fault) & (issued | ((ends >= 0) & (ends <= fault)))

@@ -1,4 +1,4 @@
-"""The scratchpads of a machine, in the form in which the simulator computes with them."""
+"""The scratchpads of a machine, in the simulator's representation."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from lathe.configs import HardwareConfig
 
 
 class Memories(Protocol):
-    """Scratchpads, of one machine or of several that carry out the same instructions on samples of data.
+    """Scratchpads, of one machine or of several that execute the same instructions on samples of data.
 
     All but ``uop`` are (depth, lanes), or (samples, depth, lanes); micro-ops are the same in all samples.
     """
@@ -29,12 +29,12 @@ class Memories(Protocol):
 
 
 class Scratchpads:
-    """One row per element. ``inp`` and ``wgt`` hold their 8-bit values as float32, ready for BLAS.
+    """One row per vector. ``inp`` and ``wgt`` hold their 8-bit values as float32, ready for BLAS.
 
     ``uop`` (uop_depth,) uint32; ``inp`` (inp_depth, batch · block_in); ``wgt`` (wgt_depth, block_out · block_in);
     ``acc`` (acc_depth, batch · block_out) int32; ``par`` (par_depth, block_out · 2) int32, bias and factor of each
-    lane; ``lut`` (lut_depth, block_out) int8. There is no ``out``: it is the low byte of ``acc`` at any time. All
-    are zero at first.
+    lane; ``lut`` (lut_depth, block_out) int8. There is no ``out``: it is always the low byte of ``acc``. All are
+    initially zero.
     """
 
     def __init__(self, cfg: HardwareConfig) -> None:

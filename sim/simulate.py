@@ -1,4 +1,4 @@
-"""Simulation of a program: arrays in, arrays out, and the time in between."""
+"""Simulation of a program: input arrays to output arrays, with the cycles of the launch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,17 +26,17 @@ def simulate_program(
 ) -> Result:
     """Run a program on its machine.
 
-    `inputs` holds, by name, an array of the shape and dtype of each of the program's inputs, or a list of integers that
-    the dtype holds. With `timing_only` no data are moved, `inputs` are not looked at, and the result has no outputs;
-    cycles, counters and trace are the same. `trace` records what each instruction did when. `tokens` are the counts of
-    the four token queues at start, the program's own unless given.
+    `inputs` holds, by name, an array of the shape and dtype of each of the program's inputs, or a list of integers in
+    the range of the dtype. With `timing_only` no data are moved, `inputs` are ignored, and the result has no outputs;
+    cycles, counters and trace are the same. `trace` records the timing of each instruction. `tokens` are the initial
+    counts of the four token queues, by default the program's.
 
-    Raises :class:`InputError` for inputs that do not fit, and :class:`~lathe.isa.MachineFault` for what the machine
-    does not carry out.
+    Raises :class:`InputError` for inputs that do not match, and :class:`~lathe.isa.MachineFault` for what the machine
+    does not execute.
     """
     before = token_counts(program.tokens_in if tokens is None else tokens)
     memory = None if timing_only else memory_of(program, {} if inputs is None else inputs)
-    ended = launch(
+    finished = launch(
         program.config,
         program.columns,
         program.instructions,
@@ -49,10 +49,10 @@ def simulate_program(
     return Result(
         program=program,
         outputs={} if memory is None else {each.name: unpacked(memory, each) for each in program.outputs},
-        cycles=ended.counters.cycles,
-        tokens=ended.tokens,
-        counters=ended.counters,
-        trace=ended.trace,
+        cycles=finished.counters.cycles,
+        tokens=finished.tokens,
+        counters=finished.counters,
+        trace=finished.trace,
     )
 
 
@@ -65,7 +65,7 @@ def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
             raise InputError(f"The inputs of the program must be {known}, not {name!r}. Remove it or correct its name.")
     for name, segment in segments.items():
         if name not in inputs:
-            raise InputError(f"The inputs of the program must have {told(segment)}, and it is missing. Give the array.")
+            raise InputError(f"The inputs of the program must have {described(segment)}, which is missing. Add it.")
     memory = FlatMemory(memory_end(program))
     place(memory, program.insn_addr, program.encoded)
     for segment in program.segments:
@@ -77,7 +77,7 @@ def memory_of(program: Program, inputs: Mapping[str, ArrayLike]) -> FlatMemory:
 
 
 def memory_end(program: Program) -> int:
-    """Where the DRAM of a program ends: with the beat that its last segment ends in."""
+    """The end of a program's DRAM: that of the beat in which its last segment ends."""
     beat = program.config.bus_bytes
     return -(-program.memory_end // beat) * beat
 
@@ -85,18 +85,18 @@ def memory_end(program: Program) -> int:
 def packed(segment: Segment, value: ArrayLike) -> NDArray[Any]:
     """The physical array of an input. Raises :class:`InputError`."""
     shape, dtype = form(segment)
-    wanted = f"Input {segment.tensor!r} of the program must have shape {shape} and dtype {dtype}"
+    contract = f"Input {segment.tensor!r} of the program must have shape {shape} and dtype {dtype}"
     try:
         array = array_of(value, dtype)
     except ValueError as error:
-        raise InputError(f"{wanted}, not be {error}. Convert the array first.") from None
+        raise InputError(f"{contract}, not be {error}. Convert the array first.") from None
     if array.shape != shape or array.dtype != dtype:
-        raise InputError(f"{wanted}, not {array.shape} and {array.dtype}. Convert the array first.")
+        raise InputError(f"{contract}, not {array.shape} and {array.dtype}. Convert the array first.")
     return array if segment.layout is None else segment.layout.pack(array)
 
 
 def unpacked(memory: FlatMemory, segment: Segment) -> NDArray[Any]:
-    """The array that an output segment holds; a new one."""
+    """A new array from an output segment."""
     layout = segment.layout
     if layout is None:
         return memory.content[segment.address : segment.end].copy()
@@ -105,20 +105,20 @@ def unpacked(memory: FlatMemory, segment: Segment) -> NDArray[Any]:
 
 
 def form(segment: Segment) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of the array that belongs to a segment; its bytes when it has no layout."""
+    """Shape and dtype of the array of a segment; its bytes if it has no layout."""
     if segment.layout is None:
         return (segment.nbytes,), np.dtype(np.uint8)
     return segment.layout.shape, np.dtype(segment.layout.dtype)
 
 
-def told(segment: Segment) -> str:
-    """An input for messages."""
+def described(segment: Segment) -> str:
+    """An input, for messages."""
     shape, dtype = form(segment)
     return f"{segment.tensor!r} of shape {shape} and dtype {dtype}"
 
 
 def place(memory: FlatMemory, address: int, array: NDArray[Any]) -> None:
-    """Put the bytes of an array at an address."""
+    """Write the bytes of an array to an address."""
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     memory.content[address : address + len(content)] = content
 

@@ -1,6 +1,6 @@
-"""The bookkeeping of the cycles in which a unit waits.
+"""Accounting of the cycles in which a unit is stalled.
 
-Causes are plain numbers here: a member of an enumeration takes three times as long to index a list.
+Causes are plain integers here: indexing a list by an enum member takes three times as long.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ QUEUE_CAUSES = tuple(map(int, stall.QUEUE_CAUSES))
 
 
 def attribute(counts: list[int], begin: int, conditions: Iterable[tuple[int, int]]) -> int:
-    """Count the waiting cycles from `begin` on under what holds the unit up in each of them.
+    """Attribute the stall cycles from `begin` on to their causes.
 
-    `conditions` are (cause, first cycle in which it no longer holds the unit up), most important first. Adds to
-    `counts`, indexed by cause, and returns the cause of the last waiting cycle, NONE when there was none.
+    `conditions` are (cause, first cycle in which it no longer stalls the unit), most important first. Adds to `counts`,
+    indexed by cause, and returns the cause of the last stall cycle, NONE when there was none.
     """
     last = NONE
     for cause, until in conditions:

@@ -1,6 +1,6 @@
-"""The store unit: packs bursts from the out scratchpad, and sends each when it lies complete in its FIFO.
+"""Timing of the store unit: packs bursts from the out scratchpad, and sends each when it is complete in its FIFO.
 
-Bursts that are equal are packed and sent together: one is packed right behind the other, and the DRAM serves it so.
+Equal bursts are packed and sent together: they are packed back to back, and the DRAM serves them so.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from lathe.sim.transfer import Transfer
 
 
 class StreamWrite(NamedTuple):
-    """A burst that touches the stream itself: when that is noticed, whose it is, and the first byte that it touches."""
+    """A burst that overlaps the stream: the cycle of detection, its instruction, and its first byte in the stream."""
 
     cycle: int
     instruction: int
@@ -23,21 +23,21 @@ class StreamWrite(NamedTuple):
 
 
 Packed: TypeAlias = tuple[int, int, int, int, int, bool]
-"""Equal bursts that lie in the FIFO: when the first one's address is accepted (each other as many cycles later as it
-has beats), the beats of each, their number, whose they are, which of its bursts the first one is, and whether the last
-one is its last."""
+"""Equal bursts in the FIFO: the cycle in which the first one's address is accepted (each other as many cycles later as
+it has beats), the beats of each, their number, their instruction, the index of the first one among its bursts, and
+whether the last one is its last."""
 
 Sent: TypeAlias = tuple[int, int, int, int]
-"""Equal bursts on their way: the cycle of the first one's last beat, how much later each other's is, the beats of each,
-their number."""
+"""Equal bursts in flight: the cycle of the first one's last beat, the distance to that of the next one, the beats of
+each, their number."""
 
 
 class StoreUnit:
     """docs/timing-model.md, "Store". ``request`` is the cycle in which the oldest packed burst's address is accepted.
 
-    ``stream`` are the bytes [first, end) that the stream lies in, ``stream_write`` the first burst that touches them.
+    ``stream`` is the byte range [first, end) of the stream, ``stream_write`` the first burst that overlaps it.
 
-    ``advance`` starts instructions and packs bursts as far as their cycles are known; ``send`` is told that the burst
+    ``advance`` starts instructions and packs bursts as far as their cycles are known; ``send`` is called when the burst
     of ``request`` is accepted.
     """
 
@@ -60,23 +60,23 @@ class StoreUnit:
         self.stream = stream
         self.stream_write: StreamWrite | None = None
         self.request = NEVER
-        self.next = 0  # place in the command queue
+        self.next = 0  # index in the command queue
         self.packing = -1  # the instruction whose bursts are being packed
         self.boundary = 0
         self.ends: list[int] = []
-        self.packed: deque[Packed] = deque()  # and not yet sent
-        self.sent: deque[Sent] = deque()  # and their room not given back
+        self.packed: deque[Packed] = deque()  # packed, not sent yet
+        self.sent: deque[Sent] = deque()  # sent, their space not reclaimed yet
         self.used = 0
         self.draining: deque[tuple[int, int]] = deque()  # (store, its response), packed but not done, in order
         self.transfer: Transfer
-        self.run = self.left = 0  # of the burst that is packed next, and bursts left in that run
-        self.place = 0  # which burst of its store it is
-        self.touching = NEVER  # which of them touches the stream first
+        self.run = self.bursts_left = 0  # index of the run of the next burst, and remaining bursts of that run
+        self.index = 0  # its index among the bursts of its store
+        self.overlapping = NEVER  # the index of the first one that overlaps the stream
         self.first_step = 0
         self.watch: Watcher | None = None
 
     def advance(self) -> bool:
-        """Pack and start what can be; true when something was started, for which others may wait."""
+        """Pack and start as far as possible; true when something was started, for which others may wait."""
         started = False
         while True:
             if self.packing >= 0:
@@ -105,11 +105,11 @@ class StoreUnit:
         self.next += 1
         if transfer.chains:
             self.packing, self.transfer = instruction, transfer
-            self.run = self.place = 0
-            self.left = transfer.runs[0].number
+            self.run = self.index = 0
+            self.bursts_left = transfer.runs[0].number
             self.first_step = start + 1 + CUT
             if transfer.address < self.stream[1] and transfer.end > self.stream[0] and self.stream_write is None:
-                self.touching = self._touching()
+                self.overlapping = self._overlapping()
         else:
             self.boundary = start + 1
             timeline.spend(instruction, 1, 0)
@@ -118,43 +118,43 @@ class StoreUnit:
         return True
 
     def pack(self) -> bool:
-        """Pack the next bursts of the current store, equal ones, if it is known when the FIFO has room for one."""
+        """Pack the next equal bursts of the current store, if it is known when the FIFO has space for one."""
         beats = self.transfer.runs[self.run].beats
-        if self.used + beats > self.capacity and not self.take_back(beats):
+        if self.used + beats > self.capacity and not self.reclaim(beats):
             return False
         count = (self.capacity - self.used) // beats
-        if count > self.left:
-            count = self.left
+        if count > self.bursts_left:
+            count = self.bursts_left
         first = self.first_step
         self.used += count * beats
         self.first_step = first + count * beats
-        if self.place <= self.touching < self.place + count:
-            address = list(self.transfer.bursts(self.bus_shift, self.limit))[self.touching][0]
-            # Noticed in the cycle after the step of the first beat.
-            cycle = first + (self.touching - self.place) * beats + 1
+        if self.index <= self.overlapping < self.index + count:
+            address = list(self.transfer.bursts(self.bus_shift, self.limit))[self.overlapping][0]
+            # Detected in the cycle after that of the first beat.
+            cycle = first + (self.overlapping - self.index) * beats + 1
             self.stream_write = StreamWrite(cycle, self.packing, max(address, self.stream[0]))
-            self.touching = NEVER
-        self.left -= count
-        if not self.left:
+            self.overlapping = NEVER
+        self.bursts_left -= count
+        if not self.bursts_left:
             self.run += 1
-        through = self.run == len(self.transfer.runs)
-        self.packed.append((first + beats - 1 + PACK, beats, count, self.packing, self.place, through))
-        self.place += count
-        if through:
+        complete = self.run == len(self.transfer.runs)
+        self.packed.append((first + beats - 1 + PACK, beats, count, self.packing, self.index, complete))
+        self.index += count
+        if complete:
             last, steps = self.first_step - 1, self.transfer.beats
             self.draining.append((self.packing, NEVER))
             self.timeline.spend(self.packing, steps, last - self.timeline.start[self.packing] - steps)
             self.boundary = last
             self.packing = -1
-        elif not self.left:
-            self.left = self.transfer.runs[self.run].number
+        elif not self.bursts_left:
+            self.bursts_left = self.transfer.runs[self.run].number
         return True
 
-    def take_back(self, beats: int) -> bool:
-        """Take back room of bursts that have been sent: for so many beats more, and all that has come back by then.
+    def reclaim(self, beats: int) -> bool:
+        """Reclaim the space of sent bursts: for `beats` more beats, and all that is free by then.
 
-        Where room of equal bursts comes back as quickly as it is packed, it is taken for the whole run at once. False
-        where it is not known yet when that will be.
+        If the space of equal bursts is freed as quickly as it is packed, it is reclaimed for the whole run at once.
+        False if the time is not known yet.
         """
         while self.sent:
             end, apart, each, count = self.sent[0]
@@ -162,7 +162,7 @@ class StoreUnit:
             if self.used + beats > self.capacity:
                 if end + 2 > self.first_step:
                     self.first_step = end + 2
-                together = self.left if apart == each == beats else 1
+                together = self.bursts_left if apart == each == beats else 1
             back = (self.first_step - 2 - end) // apart + 1
             if back < together:
                 back = together
@@ -177,32 +177,32 @@ class StoreUnit:
                 self.sent[0] = (end + back * apart, apart, each, count - back)
         return self.used + beats <= self.capacity
 
-    def _touching(self) -> int:
-        """Which burst of the current store is the first that touches the stream."""
+    def _overlapping(self) -> int:
+        """The index of the current store's first burst that overlaps the stream."""
         first, end = self.stream
         bursts = enumerate(self.transfer.bursts(self.bus_shift, self.limit))
-        return next((place for place, (begin, stop) in bursts if begin < end and stop > first), NEVER)
+        return next((index for index, (begin, stop) in bursts if begin < end and stop > first), NEVER)
 
     def send(self, port: Port, horizon: int) -> bool:
-        """Send the packed bursts of ``request`` and of those behind it that are accepted before a cycle.
+        """Send the packed bursts of ``request`` and its successors that are accepted before the cycle `horizon`.
 
         True when that ends a store, for which others may wait.
         """
-        accepted, beats, count, instruction, place, through = self.packed[0]
+        accepted, beats, count, instruction, index, complete = self.packed[0]
         some = min(count, (horizon - 1 - accepted) // beats + 1)
         apart = beats * port.cycles_per_beat
         sent = port.serve(WRITE, accepted, beats, some)
         if self.watch is not None:
             bursts = self.timeline.commands[instruction].transfer.bursts(self.bus_shift, self.limit)
-            for n, (address, _) in enumerate(islice(bursts, place, place + some)):
+            for n, (address, _) in enumerate(islice(bursts, index, index + some)):
                 self.watch(instruction, address, beats, port.bursts[WRITE] - some + n, sent + n * apart)
         self.sent.append((sent, apart, beats, some))
         if some < count:
-            self.packed[0] = (accepted + some * beats, beats, count - some, instruction, place + some, through)
+            self.packed[0] = (accepted + some * beats, beats, count - some, instruction, index + some, complete)
         else:
             self.packed.popleft()
         self.request = self.packed[0][0] if self.packed else NEVER
-        last = through and some == count
+        last = complete and some == count
         if last:
             self.draining.popleft()
             self.draining.appendleft((instruction, sent + (some - 1) * apart + self.response_latency))
@@ -210,7 +210,7 @@ class StoreUnit:
         return last
 
     def retire(self) -> None:
-        """Write down the ends of the oldest stores, in order, as far as their responses are known."""
+        """Record the ends of the oldest stores, in order, as far as their responses are known."""
         while self.draining and self.draining[0][1] != NEVER:
             instruction, response = self.draining.popleft()
             end = max(response, self.ends[-1] + 1) if self.ends else response

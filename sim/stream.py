@@ -1,4 +1,4 @@
-"""Raw instruction streams with a raw memory image, and the files that hold them."""
+"""Raw instruction streams with a raw memory image, and their files."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,18 +19,20 @@ from lathe.isa.launch_checks import unreachable_message
 from lathe.isa.table import MOST_TOKENS, TOKEN_BITS
 
 KEYS = ("insns", "insn_addr", "page_addrs", "pages", "tokens")
-AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")  # what the run must leave, where a file says that
-PROGRAM_KEY = "header"  # what the archive of a compiled program has, and a stream has not
+AFTER_KEYS = ("after_addrs", "after_pages", "after_tokens")  # the expected state after the run, if a file has it
+PROGRAM_KEY = "header"  # in the archives of compiled programs, not in those of streams
 
 
 class StreamError(LatheError):
-    """A stream file that cannot be read, or a stream whose parts are not what they must be."""
+    """A stream file that cannot be read, or a malformed stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class RawStream:
-    """``insns`` (N, 16) uint8, fetched from byte ``insn_addr``; memory ``pages`` (P, 4096) uint8 at ``page_addrs`` (P,)
-    uint64, zero elsewhere; ``tokens`` in load→compute, compute→load, compute→store, store→compute.
+    """A stream: ``insns`` (N, 16) uint8, fetched from byte ``insn_addr``, and its initial memory and tokens.
+
+    Memory has ``pages`` (P, 4096) uint8 at ``page_addrs`` (P,) uint64, and is zero elsewhere; ``tokens`` are in the
+    order load→compute, compute→load, compute→store, store→compute.
     """
 
     insns: NDArray[np.uint8]
@@ -41,7 +43,7 @@ class RawStream:
 
 
 def read_stream(stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStream:
-    """A stream from an ``.npz`` file or from a mapping with the same keys; further keys are not looked at.
+    """A stream from an ``.npz`` file or from a mapping with the same keys; other keys are ignored.
 
     Raises :class:`StreamError` naming the key that is missing or wrong.
     """
@@ -63,22 +65,20 @@ def read_stream(stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStr
 
 
 def read_stream_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of a stream's file, or those of them that are among ``names``. Raises :class:`StreamError`."""
+    """The arrays of a stream's file, restricted to ``names`` if given. Raises :class:`StreamError`."""
     try:
         return read_arrays(path, names)
     except UnreadableArchiveError as error:
         if error.no_file:
-            raise StreamError(
-                f"The stream file {str(path)!r} must be readable, and is not: {error}. Correct the path."
-            ) from None
+            raise StreamError(f"Cannot read stream file {str(path)!r}: {error}. Correct the path.") from None
     raise StreamError(
-        f"The stream file {str(path)!r} must be an .npz archive with {', '.join(KEYS)}, not a file of another kind or "
+        f"The stream file {str(path)!r} must be an .npz archive with {', '.join(KEYS)}, not another kind of file or "
         "a truncated one. Make it with numpy.savez."
     )
 
 
 def stream_for(config: HardwareConfig, stream: str | PathLike[str] | Mapping[str, ArrayLike]) -> RawStream:
-    """A stream as :func:`read_stream` reads it, whose instructions the machine's fetch can reach.
+    """The result of :func:`read_stream`, if the machine's fetch can reach all its instructions.
 
     Raises :class:`StreamError`.
     """
@@ -91,7 +91,7 @@ def stream_for(config: HardwareConfig, stream: str | PathLike[str] | Mapping[str
 def checked_memory(
     arrays: Mapping[str, Any], keys: tuple[str, str, str], where: str
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], tuple[int, int, int, int]]:
-    """Pages' addresses, pages and tokens, which ``keys`` name in ``arrays``.
+    """Page addresses, pages and tokens, which are under ``keys`` in ``arrays``.
 
     Raises :class:`StreamError` naming the key that is wrong.
     """
@@ -125,25 +125,25 @@ def _checked(arrays: Mapping[str, Any], where: str) -> RawStream:
     if insn_addr[()] % INSTRUCTION_BYTES:
         raise StreamError(
             f"insn_addr of {where} must be a multiple of {INSTRUCTION_BYTES}, not {int(insn_addr[()]):#x}. "
-            "Instructions lie at multiples of their size."
+            "Instructions are aligned to their size."
         )
     return RawStream(insns, int(insn_addr[()]), *checked_memory(arrays, ("page_addrs", "pages", "tokens"), where))
 
 
 def _bytes(value: Any, key: str, width: int, where: str) -> NDArray[np.uint8]:
-    wanted = f"{key} of {where} must have shape (N, {width}) and dtype uint8"
-    array = _array(value, np.uint8, wanted)
+    contract = f"{key} of {where} must have shape (N, {width}) and dtype uint8"
+    array = _array(value, np.uint8, contract)
     if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
-        raise StreamError(f"{wanted}, not {array.shape} and {array.dtype}. Convert the array.")
+        raise StreamError(f"{contract}, not {array.shape} and {array.dtype}. Convert the array.")
     return array
 
 
-def _array(value: Any, dtype: DTypeLike | None, wanted: str) -> NDArray[Any]:
-    """The value as an array; raises :class:`StreamError` where it is none."""
+def _array(value: Any, dtype: DTypeLike | None, contract: str) -> NDArray[Any]:
+    """The value as an array; raises :class:`StreamError` if it is none."""
     try:
         return array_of(value, dtype)
     except ValueError as error:
-        raise StreamError(f"{wanted}, not be {error}. Convert the array.") from None
+        raise StreamError(f"{contract}, not be {error}. Convert the array.") from None
 
 
 def _integers(value: Any, key: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:

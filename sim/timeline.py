@@ -1,4 +1,4 @@
-"""What the units write down while they run: cycles of each instruction, tokens, waiting."""
+"""The record that the units fill in while they run: cycles of each instruction, tokens, stalls."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ LOAD, COMPUTE, STORE, FETCH = 0, 1, 2, 3
 
 
 class Missing(NamedTuple):
-    """A token that was not ``known`` yet when it was asked for, and its number among those of its queue."""
+    """A token that was not ``known`` yet when it was needed, and its number among those of its queue."""
 
     known: list[int]
     token: int
@@ -48,15 +48,15 @@ class Timeline:
         self.busy = [0] * (UNITS + 1)
 
     def waits(self, unit: int) -> bool:
-        """Whether the instruction at the head of a unit's queue waits for a token that it has asked for in vain."""
+        """Whether the instruction at the head of a unit's queue waits for a token that is still unknown."""
         known, token = self.missing[unit]
         return token == len(known)
 
     def begin(self, instruction: int, boundary: int, free: int, more: tuple[int, int] | None = None) -> int:
-        """Start the instruction at its queue's head as soon as it may; the cycle of that, NEVER while a token lacks.
+        """Start the instruction at its queue's head as soon as possible; returns the cycle, NEVER while it is unknown.
 
-        Its unit is free for it from `free` on; cycles from `boundary` on were waiting: for the instruction, then for
-        its tokens, then for ``more``, a cause with the first cycle in which that holds no longer.
+        Its unit is free for it from `free` on; cycles from `boundary` on are stalls: for the instruction, then for its
+        tokens, then for ``more``, a cause with the first cycle in which it no longer holds.
         """
         command = self.commands[instruction]
         unit = command.unit
@@ -90,14 +90,14 @@ class Timeline:
         return start
 
     def spend(self, instruction: int, steps: int, waited: int) -> None:
-        """The instruction has kept its unit busy for `steps` cycles, and waiting for the memory for `waited`."""
+        """Record that the instruction kept its unit busy for `steps` cycles, and waiting for memory for `waited`."""
         unit = self.commands[instruction].unit
         self.busy[unit] += steps
         self.waited[instruction] = waited
         self.stalls[unit][MEMORY] += waited
 
     def finish(self, instruction: int, end: int) -> None:
-        """The instruction is done in cycle `end` and pushes its tokens."""
+        """Record that the instruction is done in cycle `end` and pushes its tokens."""
         self.end[instruction] = end
         for queue in self.commands[instruction].pushes:
             self.tokens[queue].append(end + 1)

@@ -1,4 +1,4 @@
-"""What time depends on in an instruction: its unit, tokens, steps or transfer. Data play no part in it."""
+"""Timing-relevant properties of instructions: unit, tokens, busy cycles or transfer. Data have no effect on time."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 class Command(NamedTuple):
     """An instruction as the units see it: `pops` and `pushes` are token queues, in order previous unit, next unit.
 
-    ``transfer`` has no chain for instructions that move nothing.
+    ``steps`` are its busy cycles; ``transfer`` has no chain for instructions that transfer nothing.
     """
 
     unit: int
@@ -38,9 +38,9 @@ NO_TRANSFER = Transfer(0, 0, 0, 0, 0, (), 0, 0)
 
 
 def commands_of(cfg: HardwareConfig, columns: Columns, refused: Sequence[int] = ()) -> list[Command]:
-    """The commands of a stream whose instructions are all legal but for those ``refused``, which move nothing.
+    """The commands of a stream of legal instructions, except those ``refused``, which transfer nothing.
 
-    A LOAD that ends far beyond its scratchpad would have millions of bursts.
+    (A LOAD that ends far beyond its scratchpad would have millions of bursts.)
     """
     units = columns.unit
     kinds = columns.kind
@@ -57,32 +57,32 @@ def commands_of(cfg: HardwareConfig, columns: Columns, refused: Sequence[int] = 
 
 
 def micro_ops(columns: Columns) -> Ints:
-    """Micro-op executions of each instruction, 0 for those that run none."""
+    """Executed micro-ops of each instruction, 0 for those that run none."""
     span = np.maximum(columns["uop_end"] - columns["uop_bgn"], 0)
     executions: Ints = columns["iter_out"] * columns["iter_in"] * span
     return executions
 
 
 def elements(columns: Columns) -> Ints:
-    """Elements that each LOAD or STORE moves between DRAM and scratchpad, pads aside; 0 for the other instructions."""
+    """Vectors that each LOAD or STORE transfers, without pads; 0 for the other instructions."""
     moved: Ints = columns["y_size"] * columns["x_size"]
     return moved
 
 
 def element_bytes(cfg: HardwareConfig) -> Ints:
-    """Bytes in DRAM of an element, by memory type."""
+    """Bytes in DRAM of a vector, by memory type."""
     return np.array([MEMORIES[memory].element_bytes(cfg) for memory in MemoryType])
 
 
 _KINDS = tuple(Kind)
 
-# Of a tuple each, without the arguments by name that the classes take: there are many.
+# Constructors without keyword arguments, which are slow: there are many instances.
 _command = partial(tuple.__new__, Command)
 _transfer = partial(tuple.__new__, Transfer)
 
 
 def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
-    """The steps that each micro-op of an instruction takes, by the table."""
+    """The issue cycles of each micro-op of an instruction, from the table."""
     reader = ColumnsReader(cfg, columns)
     steps = np.ones(len(columns), np.int64)
     for opcode, row in TABLE.items():
@@ -92,7 +92,7 @@ def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
 
 
 def _trailing(cfg: HardwareConfig, columns: Columns) -> Ints:
-    """The steps that an instruction has at its end, until its results are there."""
+    """The idle cycles at an instruction's end, until its results are written."""
     steps = np.zeros(8, np.int64)
     for opcode in TABLE:
         steps[opcode] = trailing_steps(cfg, opcode)
@@ -100,7 +100,7 @@ def _trailing(cfg: HardwareConfig, columns: Columns) -> Ints:
 
 
 def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tuple[int, Transfer]]:
-    """The transfers of the instructions `indices`, with them."""
+    """The transfers of the instructions `indices`, each with its index."""
     y, x, stride, top, bottom, left, right, base, memory = (
         columns[name][indices]
         for name in (
@@ -121,20 +121,20 @@ def _transfers(cfg: HardwareConfig, columns: Columns, indices: Ints) -> list[tup
     limit = min(cfg.memory.burst_beats, cfg.timing.dma_fifo_beats)
     cut = Chains(address, chains, chain_bytes, stride_bytes, gap, tail)
     runs, beats = cut.runs(cfg.bus_bytes.bit_length() - 1, limit)
-    behind = gap * np.maximum(chains - 1, 0) + tail
+    padding = gap * np.maximum(chains - 1, 0) + tail
     columns_of = [each.tolist() for each in (address, chains, chain_bytes, stride_bytes, lead)]
-    transfers = map(_transfer, zip(*columns_of, runs, beats, behind.tolist(), strict=True))
+    transfers = map(_transfer, zip(*columns_of, runs, beats, padding.tolist(), strict=True))
     return list(zip(indices.tolist(), transfers, strict=True))
 
 
 def _tokens(columns: Columns, units: Ints) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """The queues that each instruction pops and pushes."""
-    chosen = units.copy()
+    keys = units.copy()
     for bit, name in enumerate(TOKEN_FIELDS):
-        chosen += columns[name] << (bit + 2)
-    table = {key: _queues(Unit(key & 3), key >> 2) for key in set(chosen.tolist())}
-    found = [table[key] for key in chosen.tolist()]
-    return [pops for pops, _ in found], [pushes for _, pushes in found]
+        keys += columns[name] << (bit + 2)
+    table = {key: _queues(Unit(key & 3), key >> 2) for key in set(keys.tolist())}
+    queues = [table[key] for key in keys.tolist()]
+    return [pops for pops, _ in queues], [pushes for _, pushes in queues]
 
 
 def _queues(unit: Unit, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""The trace of a launch: when each instruction was in each unit, and why it had to wait."""
+"""The trace of a launch: when each instruction was in each unit, and why it was stalled."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -19,23 +19,22 @@ Ints = NDArray[np.int64]
 
 UNIT_NAMES = TRACK_NAMES
 
-# The tracks of a picture, from top to bottom.
+# The tracks of the timeline, from top to bottom.
 _TRACKS = (FETCH, LOAD, COMPUTE, STORE)
 
 
 class TraceError(LatheError):
-    """A trace that was not recorded is asked for, or a unit that there is not."""
+    """A request for a trace that was not recorded, or for a unit that does not exist."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One entry for each instruction in each unit that handles it, so two for each: fetch's and its own unit's.
+    """One entry per instruction and unit that handles it: one for fetch and one for its own unit.
 
-    Arrays (E,) int64, ordered by unit (0 load, 1 compute, 2 store, 3 fetch) and within a unit by instruction:
-    ``unit``, ``instruction`` (place in the stream), ``start`` and ``end`` (cycles; tokens are popped in ``start`` and
-    pushed in ``end``; fetch's entries start and end with the dispatch), ``cause`` (a :class:`StallCause`) and
-    ``stalled`` (cycles that the unit had nothing to do before this entry), ``waited`` (cycles within that it waited
-    for the memory).
+    Arrays (E,) int64, ordered by unit (0 load, 1 compute, 2 store, 3 fetch) and within a unit by instruction: ``unit``,
+    ``instruction`` (index in the stream), ``start`` and ``end`` (cycles; tokens are popped in ``start`` and pushed in
+    ``end``; fetch's entries start and end with the dispatch), ``cause`` (a :class:`StallCause`) and ``stalled`` (cycles
+    that the unit was stalled before this entry), ``waited`` (cycles within the entry that it waited for the memory).
     docs/timing-model.md defines each.
     """
 
@@ -75,22 +74,22 @@ class Trace:
 
     @classmethod
     def one_after_the_other(cls, launches: Sequence[tuple["Trace", int]]) -> "Trace":
-        """The trace of several launches, each with its cycles, as if each began where the one before it ended."""
+        """The concatenated trace of launches with their cycles, each starting where the previous one ended."""
         instructions = np.cumsum([0, *(len(trace.stream) for trace, _ in launches)])
         cycles = np.cumsum([0, *(count for _, count in launches)])
-        moved = [
+        shifted = [
             replace(
-                trace, instruction=trace.instruction + instructions[at], start=trace.start + cycles[at],
-                end=trace.end + cycles[at],
+                trace, instruction=trace.instruction + instructions[number], start=trace.start + cycles[number],
+                end=trace.end + cycles[number],
             )
-            for at, (trace, _) in enumerate(launches)
+            for number, (trace, _) in enumerate(launches)
         ]  # fmt: skip
         names = ("unit", "instruction", "start", "end", "cause", "stalled", "waited")
         arrays = {
-            name: np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in moved)]) for name in names
+            name: np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in shifted)]) for name in names
         }
-        stream = tuple(instruction for each in moved for instruction in each.stream)
-        # A launch's entries are in order already, so that those of a unit stay so.
+        stream = tuple(instruction for each in shifted for instruction in each.stream)
+        # A launch's entries are in order already, so a stable sort keeps the order within a unit.
         return cls(**arrays, stream=stream).select(np.argsort(arrays["unit"], kind="stable"))
 
     def of_unit(self, name: str) -> "Trace":
@@ -100,7 +99,7 @@ class Trace:
         return self.select(self.unit == UNIT_NAMES.index(name))
 
     def select(self, chosen: NDArray[np.bool_] | Ints) -> "Trace":
-        """Some of the entries, by a mask or by places."""
+        """Some of the entries, by a mask or by indices."""
         arrays = {
             name: getattr(self, name)[chosen]
             for name in ("unit", "instruction", "start", "end", "cause", "stalled", "waited")
@@ -112,11 +111,11 @@ class Trace:
         return instruction_text(self.stream[int(self.instruction[entry])])
 
     def write_chrome_trace(self, path: str | PathLike[str], label_of: Callable[[int], str] | None = None) -> None:
-        """Write the trace as JSON that Perfetto (ui.perfetto.dev) and chrome://tracing show, one track per unit.
+        """Write the trace as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing, with one track per unit.
 
-        One cycle is shown as one microsecond. `label_of` gives an instruction's label, which becomes part of its event.
-        The tracks hold no overlapping events, so an event that overlaps the next of its unit is cut there; its
-        arguments have the real cycles. Raises :class:`~lathe.configs.atomic.FileError`; the file is whole or untouched.
+        One cycle is shown as one microsecond. `label_of` returns an instruction's label, which becomes part of its
+        event. Events of a track must not overlap, so an event is truncated where the unit's next one starts; its
+        arguments have the real cycles. Written atomically; raises :class:`~lathe.configs.atomic.FileError`.
         """
         events = ",\n".join(json.dumps(event) for event in self._events(label_of))
         write_text(path, f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n')
@@ -127,10 +126,10 @@ class Trace:
             yield {"ph": "M", "pid": 1, "tid": track, "name": "thread_name", "args": {"name": UNIT_NAMES[unit]}}
             yield {"ph": "M", "pid": 1, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}}
         for track, unit in enumerate(_TRACKS):
-            part = self.select(self.unit == unit)
-            following = np.append(part.start[1:], np.iinfo(np.int64).max)
-            shown = np.minimum(part.end + 1, following) - part.start
-            columns = (part.instruction, part.start, part.end, shown, part.cause, part.stalled, part.waited)
+            rows = self.select(self.unit == unit)
+            following = np.append(rows.start[1:], np.iinfo(np.int64).max)
+            visible = np.minimum(rows.end + 1, following) - rows.start
+            columns = (rows.instruction, rows.start, rows.end, visible, rows.cause, rows.stalled, rows.waited)
             for index, start, end, length, cause, stalled, waited in zip(*(c.tolist() for c in columns), strict=True):
                 instruction = self.stream[index]
                 arguments: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""A block transfer between DRAM and a scratchpad as time sees it: chains of bytes in bursts, and steps of padding."""
+"""Timing view of a block transfer between DRAM and a scratchpad: byte chains in bursts, and cycles of padding."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from lathe.configs.memory import PAGE_BYTES
 
 
 class Run(NamedTuple):
-    """``number`` bursts of so many ``beats``, one after the other, with ``behind`` steps of padding behind each."""
+    """``number`` consecutive bursts of ``beats`` beats, each followed by ``padding`` cycles of padding."""
 
     beats: int
-    behind: int
+    padding: int
     number: int
 
 
 class Transfer(NamedTuple):
-    """Rows of bytes in DRAM, and the steps that write padding before, between and after them.
+    """Rows of bytes in DRAM, and the busy cycles that write padding before, between and after them.
 
-    ``chains`` runs of ``chain_bytes`` bytes lie ``stride_bytes`` apart from byte ``address`` on. The data side takes
-    ``lead`` steps before the first; with no chain, that is all. ``runs`` are the bursts that the chains are cut into,
-    and the steps between chains and after the last; they have so many ``beats`` and steps ``behind`` in all.
+    ``chains`` byte ranges of ``chain_bytes`` bytes start at byte ``address``, ``stride_bytes`` apart. The data side
+    writes padding for ``lead`` cycles before the first; without a chain, that is all. ``runs`` are the bursts of the
+    chains, with the padding cycles between chains and after the last; their totals are ``beats`` and ``padding``.
     """
 
     address: int
@@ -29,7 +29,7 @@ class Transfer(NamedTuple):
     lead: int
     runs: tuple[Run, ...]
     beats: int
-    behind: int
+    padding: int
 
     @property
     def end(self) -> int:
@@ -48,7 +48,7 @@ class Transfer(NamedTuple):
 
 
 def burst_end(address: int, chain_end: int, bus_shift: int, limit: int) -> int:
-    """Where a burst from byte `address` must stop: the chain's end, a 4 KiB boundary, or after `limit` beats."""
+    """The end of a burst from byte `address`: the chain's end, a 4 KiB boundary, or that of `limit` beats."""
     page = (address | (PAGE_BYTES - 1)) + 1
     full = ((address >> bus_shift) + limit) << bus_shift
     end = page if page < chain_end else chain_end

@@ -1,6 +1,6 @@
-"""Plans for instructions that run micro-ops: what follows from these, made once for each table and loop nest.
+"""Cache of execution plans of instructions that run micro-ops, by micro-op table and loop nest.
 
-Plans are kept between launches: a program mostly runs more than once, on other data.
+Plans are cached across launches: a program usually runs more than once, on other data.
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ from lathe.isa.operands import loops_of, trailing_steps, usage_of
 from lathe.isa.raw_hazards import first_reuse
 from lathe.sim.micro_ops import Nest, nest_of
 
-# Indices that all plans may hold, 64 MB; a program with more distinct tables plans some of them again.
+# Maximum indices that all plans hold, 64 MB; a program with more distinct tables plans some of them again.
 MOST_STORED = 1 << 23
 
 Plan = TypeVar("Plan")
@@ -25,7 +25,7 @@ Plan = TypeVar("Plan")
 
 @dataclass
 class PlanCache:
-    """All plans that are kept, by what they follow from, and how many indices they hold."""
+    """All cached plans by key, and the number of indices that they hold."""
 
     plans: dict[Hashable, dict[tuple[object, ...], Any]] = field(default_factory=dict)
     stored: int = 0
@@ -35,23 +35,23 @@ class PlanCache:
         return self.plans.setdefault(key, {})
 
     def add(self, stored: int) -> None:
-        """So many indices come; where they are too many with all others, these are given up."""
+        """Account for `stored` new indices; if the total is too large, all other plans are evicted."""
         self.stored += stored
         if self.stored > MOST_STORED:
             for plans in self.plans.values():
-                plans.clear()  # who has one of these goes on with it
+                plans.clear()  # users of an evicted plan keep their reference
             self.stored = stored
 
 
-_KEPT = PlanCache()
+_CACHE = PlanCache()
 
 
 class Plans(Generic[Plan]):
-    """Plans by loop nest and content of the micro-op table.
+    """Plans of one kind, by loop nest and content of the micro-op table.
 
     ``make`` takes an instruction, its nest with at least one execution and a function that names the instruction, and
-    returns a plan and the number of indices that it holds. Of the instruction it asks what ``usage_of`` tells; all else
-    follows from the machine, its own name and ``of_samples``, not from what memories hold.
+    returns a plan and the number of indices that it holds. The plan may depend on the instruction's ``usage_of``, the
+    machine, ``make``'s own name and ``of_samples``, but not on the contents of memories.
     """
 
     def __init__(
@@ -65,26 +65,26 @@ class Plans(Generic[Plan]):
         self.cfg = cfg
         self.uop = uop
         self.make = make
-        self.plans: dict[tuple[object, ...], Plan] = _KEPT.of((cfg, make.__qualname__, of_samples))
+        self.plans: dict[tuple[object, ...], Plan] = _CACHE.of((cfg, make.__qualname__, of_samples))
 
     def of(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Plan | None:
-        """The plan of an instruction, None when it executes no micro-op; `where` names it in a fault."""
+        """The plan of an instruction, None if it executes no micro-op; `where` names it in a fault."""
         if not instruction.iter_out or not instruction.iter_in or instruction.uop_end <= instruction.uop_bgn:
             return None
-        assert instruction.uop_end <= len(self.uop), f"{where()} has a micro-op range that was to be refused"
+        assert instruction.uop_end <= len(self.uop), f"{where()} has a micro-op range that should have been refused"
         words = self.uop[instruction.uop_bgn : instruction.uop_end]
         key = (words.tobytes(), loops_of(instruction))
-        found = self.plans.get(key)
-        if found is None:
+        plan = self.plans.get(key)
+        if plan is None:
             dst, src, wgt = decode_uops(self.cfg, words.reshape(-1))
-            found, stored = self.make(instruction, nest_of(instruction, dst, src, wgt), where)
-            _KEPT.add(stored)
-            self.plans[key] = found
-        return found
+            plan, stored = self.make(instruction, nest_of(instruction, dst, src, wgt), where)
+            _CACHE.add(stored)
+            self.plans[key] = plan
+        return plan
 
 
-class IndexFault(Exception):  # noqa: N818 - the field's word for it
-    """An index that a machine stops at, met in ``step`` of the instruction, counted from 0."""
+class IndexFault(Exception):  # noqa: N818 - the field's term
+    """A faulting index; ``step`` is the issue cycle within the instruction, counted from 0."""
 
     def __init__(self, message: str, code: FaultCode, step: int) -> None:
         super().__init__(message)
@@ -93,27 +93,27 @@ class IndexFault(Exception):  # noqa: N818 - the field's word for it
 
 
 def require_steps(cfg: HardwareConfig, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> None:
-    """Raise an :class:`IndexFault` for the first index that is beyond its scratchpad, or read before it is there.
+    """Raise an :class:`IndexFault` for the first index out of range, or read-after-write hazard.
 
-    A micro-op looks at an operand in each of its steps, and at all that remain in the last. Of several in one step that
-    of the first operand is told, as the hardware does it, and one that is beyond before all that are not.
+    A micro-op accesses one operand in each of its issue cycles, and all remaining ones in the last. As in hardware, of
+    several faults in one issue cycle that of the first operand is reported, and ranges take precedence over hazards.
     """
-    found: tuple[int, int] | None = None
+    first: tuple[int, int] | None = None
     usage = usage_of(instruction)
     steps = usage.steps
-    for place, operand in enumerate(usage.used):
+    for position, operand in enumerate(usage.used):
         index, depth = nest.of(operand.index), operand.depth(cfg)
         if index.highest(nest.iter_out, nest.iter_in) >= depth:
-            step = index.first_from(depth, nest.iter_in) * steps + min(place, steps - 1)
-            found = min(found or (step, place), (step, place))
+            step = index.first_from(depth, nest.iter_in) * steps + min(position, steps - 1)
+            first = min(first or (step, position), (step, position))
     starts = {operand.index: nest.of(operand.index).table for operand in usage.used}
     reuse = first_reuse(cfg, instruction, starts)
-    if reuse is not None and (found is None or reuse.step < found[0]):
+    if reuse is not None and (first is None or reuse.step < first[0]):
         message = reuse.operand.reuse_message(trailing_steps(cfg, instruction.opcode), where(), reuse.index)
         raise IndexFault(message, FaultCode.ACC_REUSE, reuse.step)
-    if found is None:
+    if first is None:
         return
-    step, place = found
-    operand = usage.used[place]
+    step, position = first
+    operand = usage.used[position]
     highest = nest.of(operand.index).highest(nest.iter_out, nest.iter_in)
     raise IndexFault(operand.message(cfg, where(), highest), operand.code, step)

@@ -1,14 +1,24 @@
 """What all tests share: golden texts, seeds in blocks, recorded streams, and a registry of rules left as it was."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lathe.scheduler.isel.rules import RULES
-
 TESTS = Path(__file__).parent
+
+# Tests start hundreds of processes. Where Python may not write bytecode next to the sources, each of them would compile
+# all of Lathe again, for seconds: bytecode then goes to the folder of pytest's cache.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(TESTS.parent / ".pytest_cache" / "bytecode")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+from lathe.scheduler.isel.rules import RULES  # noqa: E402 - after bytecode has its folder
+
 GOLDEN = TESTS / "golden"
 VTA_STREAMS = Path(__file__).parents[2] / "shared" / "vta_streams"
 
@@ -43,6 +53,21 @@ def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 2
             marks = [pytest.mark.nightly if number % 6 else pytest.mark.slow] if slower else []
             found.append(pytest.param(each, id=str(each) if block == 0 else f"{each[0]}-{each[-1]}", marks=marks))
     return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what ``@pytest.mark.sample(n)`` leaves out: of a test's parameter sets, n stay, evenly spread."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for each in tests.values():
+        (count,) = (mark.args[0] for mark in [each[0].get_closest_marker("sample")] if mark is not None)
+        chosen = {n * len(each) // count for n in range(min(count, len(each)))}
+        for position, item in enumerate(each):
+            if position not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def recorded_streams() -> list[Any]:

@@ -1,12 +1,13 @@
-"""``docs/architecture.md`` against the source: its rooms, its passes, and every file and folder that it names."""
+"""``docs/architecture.md`` against the source: its packages, its passes, and every file and folder that it names."""
 
 import ast
 import re
 import tomllib
 from pathlib import Path
 
+import gen_file_index as index
 import pytest
-from gen_file_index import ROOMS, files_of, page, sentence_of
+from gen_file_index import PACKAGES, files_of, first_sentence
 
 from lathe.scheduler.passes.invariants import LEGAL
 from lathe.scheduler.passes.pipeline import PASSES
@@ -15,10 +16,12 @@ from lathe.scheduler.schedule_ir.memories import SCRATCHPADS
 ROOT = Path(__file__).parent.parent
 BLOCK_SIZES = {"batch", "block_in", "block_out"}
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+NOT_AT_THE_TOP = {"frontend", "scheduler", "sim", "rtl", "isa", "configs"}
+"""Packages that are imported as ``lathe.NAME``, whose folders are not in ``lathe/``."""
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table behind a line that begins with ``heading``, without its head."""
+    """The cells of the first table after a line that begins with ``heading``, without its head."""
     lines = PAGE.split(f"\n{heading}", 1)[1].split("\n")
     start = next(n for n, line in enumerate(lines) if line.startswith("|"))
     table = []
@@ -29,59 +32,101 @@ def rows(heading: str) -> list[list[str]]:
     return table
 
 
-def test_rooms_stand_in_the_order_in_which_they_may_be_imported():
+def rank_of_layers(container: str) -> dict[str, int]:
+    """The level of each package and file of a container in the contracts of import-linter, lowest first."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (layers,) = (each["layers"] for each in contracts if each.get("containers") == ["lathe.scheduler"])
-    rank = {room: len(layers) - n for n, layer in enumerate(layers) for room in layer.split(" | ")}
-    named = [row[0].strip("`/") for row in rows("Inside `scheduler/`")]
-    assert sorted(named) == sorted(rank)
-    assert [rank[room] for room in named] == sorted(rank.values())
+    (layers,) = (each["layers"] for each in contracts if each.get("containers") == [container])
+    return {name: len(layers) - n for n, layer in enumerate(layers) for name in layer.split(" | ")}
 
 
-def test_passes_are_those_that_there_are_with_what_they_give_and_need():
-    maker = {LEGAL: "a legal schedule"} | {given: f"`{each.name}`" for each in PASSES for given in each.gives}
-    wanted = [
+def is_package(name: str) -> bool:
+    return (ROOT / "lathe" / name).is_dir() and name not in NOT_AT_THE_TOP
+
+
+@pytest.mark.parametrize("folder", ["frontend", "scheduler", "lathe"])
+def test_packages_are_listed_in_the_order_in_which_they_may_be_imported(folder):
+    rank = rank_of_layers("lathe" if folder == "lathe" else f"lathe.{folder}")
+    if folder == "lathe":
+        rank = {name: level for name, level in rank.items() if is_package(name)}
+    listed = [row[0].strip("`/") for row in rows(f"Inside `{folder}/`")]
+    assert sorted(listed) == sorted(rank)
+    assert [rank[name] for name in listed] == sorted(rank.values())
+
+
+def test_top_level_packages_are_listed_in_the_order_in_which_they_may_be_imported():
+    rank = rank_of_layers("lathe")
+    listed = [row[0].strip("`/") for row in rows("## Packages")]
+    assert set(listed) == NOT_AT_THE_TOP | {"lathe"}
+    assert [rank[name] for name in listed[:-1]] == sorted(rank[name] for name in NOT_AT_THE_TOP)
+
+
+def test_passes_are_listed_with_the_invariants_that_they_establish_and_require():
+    source = {LEGAL: "a legal schedule"} | {given: f"`{each.name}`" for each in PASSES for given in each.gives}
+    expected = [
         [
             f"`{each.name}`",
             "; ".join(given.sentence for given in each.gives) or "–",
-            ", ".join(dict.fromkeys(maker[need] for need in each.needs)) or "–",
+            ", ".join(dict.fromkeys(source[need] for need in each.needs)) or "–",
         ]
         for each in PASSES
     ]
-    assert rows("## Passes") == wanted
+    assert rows("## Passes") == expected
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|md))?)`", PAGE))))
-def test_what_is_named_is_there(path):
-    inside = ROOT / "scheduler" / path  # rooms of the scheduler are named by their own names
-    assert (ROOT / path).exists() or inside.exists()
+def test_order_constraints_name_passes_in_pipeline_order():
+    """'X before Y' and 'X after Y' agree with ``PASSES``."""
+    position = {each.name: n for n, each in enumerate(PASSES)}
+    for constraint, _ in rows("Order constraints"):
+        phrases = re.split(r", (?=before|after)|(?=before|after)", constraint)
+        subjects = re.findall(r"`([\w-]+)`", phrases[0])
+        assert subjects, constraint
+        assert set(subjects) <= set(position), constraint
+        for phrase in phrases[1:]:
+            for other in re.findall(r"`([\w-]+)`", phrase):
+                for subject in subjects:
+                    assert (position[subject] < position[other]) == phrase.startswith("before"), constraint
 
 
-def test_at_most_twelve_files_lie_flat_in_the_scheduler():
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|md|h))?)`", PAGE))))
+def test_files_and_folders_that_the_page_names_exist(path):
+    inside = (ROOT / folder / path for folder in ("scheduler", "frontend", "lathe"))  # their tables use short names
+    assert (ROOT / path).exists() or any(each.exists() for each in inside)
+
+
+def test_at_most_twelve_files_are_at_the_top_of_the_scheduler():
     assert len(list((ROOT / "scheduler").glob("*.py"))) <= 12
 
 
-def test_every_file_is_listed_with_the_first_sentence_of_its_docstring():
-    assert page() == PAGE, "run `python docs/gen_file_index.py`"
-
-
-def test_every_file_says_what_it_is_for():
-    silent = [path for room in ROOMS for path in files_of(room) if not sentence_of((ROOT / path).read_text())]
+def test_every_file_has_a_first_sentence():
+    silent = [
+        path for package in PACKAGES for path in files_of(package) if not first_sentence((ROOT / path).read_text())
+    ]
     assert [path for path in silent if path.name != "__init__.py"] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_files_that_docstrings_and_comments_name_are_there(room):
-    """``folder/file.py`` in a source, in code quotes, is one from the root, from its room, or from its own folder."""
-    for path in files_of(room):
+def test_the_page_of_source_files_lists_every_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "PAGE", tmp_path / "files.md")
+    index.write_page()
+    text = (tmp_path / "files.md").read_text(encoding="utf-8")
+    files = [path for package in PACKAGES for path in files_of(package) if path.name != "__init__.py"]
+    assert len(files) > 700
+    assert text.count("\n- `") == len(files)
+    for path in files:
+        assert f"\n- `{path.name}`: " in text.split(f"**`{path.parent.as_posix()}/`**", 1)[1], path
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_files_that_docstrings_and_comments_name_exist(package):
+    """``folder/file.py`` in a source, in code quotes, is relative to the root, to its package, or to its own folder."""
+    for path in files_of(package):
         named = re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", (ROOT / path).read_text(encoding="utf-8"))
         for each in named:
-            bases = (ROOT, ROOT / room, ROOT / path.parent)
+            bases = (ROOT, ROOT / package, ROOT / path.parent)
             assert any((base / each).exists() for base in bases), f"{path} names {each}"
 
 
 def test_the_page_on_the_rtl_lists_every_file():
-    table = (ROOT / "docs" / "rtl.md").read_text(encoding="utf-8").split("| file | what |\n", 1)[1].split("\n\n")[0]
+    table = (ROOT / "docs" / "rtl.md").read_text(encoding="utf-8").split("\n| file |", 1)[1].split("\n\n")[0]
     files = [path.name for path in (ROOT / "rtl").glob("*.py") if path.name != "__init__.py"]
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
 

@@ -1,7 +1,7 @@
-"""The table of instructions: a file for each, with its row and the class of its values.
+"""The instruction table: one file per instruction, with its row and the dataclass of its fields.
 
-It stands in this room because a machine whose fields do not fit its instructions is none, and because a machine says
-which instructions it has. :mod:`lathe.isa` says what instructions mean.
+It is in this package because the configuration depends on it: a machine is valid only if its fields fit the formats,
+and its extensions select instructions. :mod:`lathe.isa` defines the semantics of instructions.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,6 +26,6 @@ FORMATS = (*(row.format for row in TABLE.values()), UOP_FORMAT)
 
 
 def formats_of(extensions: Collection[str]) -> tuple[Format, ...]:
-    """The formats of the instructions that a machine with these extensions has, and of its micro-ops."""
+    """The formats of micro-ops and of the instructions of a machine with these extensions."""
     rows = (row for row in TABLE.values() if row.extension is None or row.extension in extensions)
     return (*(row.format for row in rows), UOP_FORMAT)

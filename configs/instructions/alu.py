@@ -1,4 +1,4 @@
-"""ALU: an operation on accumulators, with an immediate or with other accumulators."""
+"""ALU: an operation on accumulators, with an immediate or with other accumulators as the second operand."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,9 +13,9 @@ from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
 
 @dataclass(frozen=True, slots=True)
 class Alu:
-    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] = op(acc[dst], ``imm`` or acc[src]).
+    """Run micro-ops [``uop_bgn``, ``uop_end``) in two nested loops: acc[dst] = op(acc[dst], ``imm`` or acc[src]).
 
-    ``reset`` is a bit that the encoding shares with GEMM and that ALU ignores.
+    ``reset`` is a bit that the encoding shares with GEMM; ALU ignores it.
     """
 
     opcode: ClassVar[Opcode] = Opcode.ALU
@@ -53,17 +53,17 @@ _FORMAT = Format(
 )
 
 TENSOR = FieldValue("use_imm").equals(0)
-"""The second operand is an accumulator, which is read in a step of its own."""
+"""The second operand is an accumulator, whose read takes an issue cycle of its own."""
 
 
 def _waits() -> Expression:
-    """Steps in which the result of the operation is waited for."""
-    found: Expression = Number(0)
+    """Extra issue cycles of a micro-op, by its operation."""
+    waits: Expression = Number(0)
     for each in AluOp:
         if each.waits:
             runs = FieldValue("alu_opcode").equals(each.value)
-            found = found + (runs if each.waits == 1 else runs * each.waits)  # in hardware that multiplies
-    return found
+            waits = waits + (runs if each.waits == 1 else runs * each.waits)  # * 1 would be a multiplier in hardware
+    return waits
 
 
 ALU = Row(
@@ -71,7 +71,7 @@ ALU = Row(
     _FORMAT,
     Kind.ISSUE,
     Unit.COMPUTE,
-    "Combines each accumulator with an immediate or with another accumulator, value by value.",
+    "Applies an element-wise operation to accumulators and an immediate or other accumulators.",
     "acc[dst] = operation(acc[dst], imm if use_imm else acc[src])",
     indices=(
         MicroOpIndex("src", MemoryType.ACC, read=TENSOR),

@@ -1,10 +1,10 @@
-"""The numbers by which instructions, memories and units are told apart."""
+"""Numeric codes of instructions, memory types and units."""
 
 from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """What an instruction does; 6 and 7 are free."""
+    """The code of an instruction; 6 and 7 are free."""
 
     LOAD = 0
     STORE = 1
@@ -15,7 +15,7 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """What a LOAD or STORE moves: the scratchpad, and how DRAM holds its elements."""
+    """What a LOAD or STORE transfers: the scratchpad, and the format of its vectors in DRAM."""
 
     UOP = 0
     WGT = 1
@@ -28,7 +28,7 @@ class MemoryType(IntEnum):
 
 
 class Unit(IntEnum):
-    """The units that execute instructions, in the order that "prev" and "next" of the token fields mean."""
+    """The units that execute instructions, in the order that "prev" and "next" in names of token fields refer to."""
 
     LOAD = 0
     COMPUTE = 1

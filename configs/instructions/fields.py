@@ -1,13 +1,13 @@
-"""Fields that several instructions have."""
+"""Fields that several instructions share."""
 
 from lathe.configs.encoding import ACC, UOP, UOP_END, Field, bits
 
 HEAD = (
     Field("opcode", bits(3), "which instruction this is"),
-    Field("pop_prev", bits(1), "before starting, take a token from the unit before this one"),
-    Field("pop_next", bits(1), "before starting, take a token from the unit after this one"),
-    Field("push_prev", bits(1), "when done, give a token to the unit before this one"),
-    Field("push_next", bits(1), "when done, give a token to the unit after this one"),
+    Field("pop_prev", bits(1), "before starting, pop a token from the previous unit"),
+    Field("pop_next", bits(1), "before starting, pop a token from the next unit"),
+    Field("push_prev", bits(1), "when done, push a token to the previous unit"),
+    Field("push_next", bits(1), "when done, push a token to the next unit"),
 )
 
 RESET = Field("reset", bits(1), "GEMM: write zeros and read no operand; ALU: ignored")
@@ -21,16 +21,16 @@ LOOPS = (
 )
 
 WHERE = (
-    Field("memory_type", bits(3), "which memory, and how DRAM holds its elements"),
-    Field("sram_base", bits(16), "first scratchpad element"),
+    Field("memory_type", bits(3), "the scratchpad, and the format of its vectors in DRAM"),
+    Field("sram_base", bits(16), "first scratchpad vector"),
 )
-DRAM_BASE = "first DRAM element, counted in elements of the memory type from address 0"
+DRAM_BASE = "first DRAM vector, counted in vectors of the memory type from address 0"
 BLOCK = (
     Field("y_size", bits(16), "rows read from or written to DRAM"),
-    Field("x_size", bits(16), "elements of a row"),
-    Field("x_stride", bits(16), "DRAM elements from one row's start to the next"),
+    Field("x_size", bits(16), "vectors per row"),
+    Field("x_stride", bits(16), "DRAM vectors from the start of a row to the start of the next"),
     Field("y_pad_0", bits(4), "rows of padding before the first"),
     Field("y_pad_1", bits(4), "rows of padding after the last"),
-    Field("x_pad_0", bits(4), "elements of padding before each row"),
-    Field("x_pad_1", bits(4), "elements of padding after each row"),
+    Field("x_pad_0", bits(4), "vectors of padding before each row"),
+    Field("x_pad_1", bits(4), "vectors of padding after each row"),
 )

@@ -1,4 +1,4 @@
-"""FINISH: the end of a stream."""
+"""FINISH: the end of the instruction stream."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from lathe.configs.instructions.row import Kind, Row
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Mark the end of the stream in compute."""
+    """Mark the end of the stream; executed by compute."""
 
     opcode: ClassVar[Opcode] = Opcode.FINISH
 
@@ -26,6 +26,6 @@ FINISH = Row(
     Format("bare", HEAD),
     Kind.FINISH,
     Unit.COMPUTE,
-    "Marks the end of the stream in compute; a launch ends when it is executed and every unit is idle.",
+    "Marks the end of the stream. A launch ends when FINISH has been executed and every unit is idle.",
     "finished = True",
 )

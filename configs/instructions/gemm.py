@@ -1,4 +1,4 @@
-"""GEMM: products of inputs and transposed weights in accumulators."""
+"""GEMM: multiply-accumulate of inputs and transposed weights into accumulators."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,9 +12,9 @@ from lathe.configs.instructions.row import Kind, MicroOpIndex, Row
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] += inp[src] · wgt[wgt]ᵀ, or 0 if ``reset``.
+    """Run micro-ops [``uop_bgn``, ``uop_end``) in two nested loops: acc[dst] += inp[src] · wgt[wgt]ᵀ (``reset``: = 0).
 
-    With ``begin``, on machines with the extension "gemm_begin", acc[dst] = inp[src] · wgt[wgt]ᵀ; ``reset`` is stronger.
+    With ``begin`` (extension "gemm_begin"), acc[dst] = inp[src] · wgt[wgt]ᵀ; ``reset`` takes precedence over ``begin``.
     """
 
     opcode: ClassVar[Opcode] = Opcode.GEMM
@@ -37,9 +37,9 @@ class Gemm:
     push_next: bool = False
 
 
-# On VTA's machine word 0 has one free bit, behind iter_in, and word 1 none; on others the free bits are elsewhere, but
-# one there always is: all but the fields of one bit and uop_end come in pairs, so that the widths make an odd number. A
-# stream that was made without the extension has 0 there, and means the same with it.
+# `begin` uses a reserved bit. On VTA's machine that is the bit of word 0 after iter_in; on others it is elsewhere, but
+# always exists: all fields but uop_end and those of one bit come in pairs of equal width, so that the sum of the widths
+# is odd. Streams made without the extension have 0 there, and keep their meaning.
 _FORMAT = Format(
     "gemm",
     (
@@ -50,19 +50,19 @@ _FORMAT = Format(
         Field("src_factor_in", INP, "added to src in each inner iteration"),
         Field("wgt_factor_out", WGT, "added to wgt in each outer iteration"),
         Field("wgt_factor_in", WGT, "added to wgt in each inner iteration"),
-        Field("begin", bits_with(GEMM_BEGIN, 1), "write products instead of adding them", fills_gap=True),
+        Field("begin", bits_with(GEMM_BEGIN, 1), "overwrite accumulators instead of adding to them", fills_gap=True),
     ),
 )
 
 MULTIPLIES = FieldValue("reset").equals(0)
-"""A GEMM that resets reads no operand."""
+"""A GEMM with ``reset`` reads no operand."""
 
 GEMM = Row(
     Gemm,
     _FORMAT,
     Kind.ISSUE,
     Unit.COMPUTE,
-    "Multiplies inputs with transposed weights; adds products to accumulators, or writes them, or zeros.",
+    "Multiplies inputs by transposed weights; adds results to accumulators or overwrites them, or resets them to 0.",
     "addend = 0 if begin else acc[dst]\n"
     "acc[dst] = 0 if reset else wrap32(addend + inp[src] @ transpose(wgt_memory[wgt]))",
     indices=(

@@ -1,4 +1,4 @@
-"""LOAD: rows of DRAM to a scratchpad, with padding around them."""
+"""LOAD: rows of DRAM to a scratchpad, surrounded by padding."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,10 +11,10 @@ from lathe.configs.instructions.row import Kind, Row
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Copy ``y_size`` rows of ``x_size`` elements from DRAM to a dense block at ``sram_base``, padding around them.
+    """Copy ``y_size`` rows of ``x_size`` vectors from DRAM to a dense block at ``sram_base``, surrounded by padding.
 
-    ``dram_base`` and ``x_stride`` count elements of the memory type; pads count rows and elements of padding. Padding
-    holds zeros, and on machines with the extension "pad_value" what :attr:`padding` says.
+    ``dram_base`` and ``x_stride`` count vectors of the memory type; pads count rows and vectors. Padding holds zeros,
+    or the value of :attr:`padding` on machines with the extension "pad_value".
     """
 
     opcode: ClassVar[Opcode] = Opcode.LOAD
@@ -38,7 +38,7 @@ class Load:
 
     @property
     def padding(self) -> int:
-        """The value that padding holds: 0 for micro-ops and parameters, whatever the fields say."""
+        """The value of padding: 0 for micro-ops and parameters, whatever the fields say."""
         if self.memory_type in (MemoryType.UOP, MemoryType.PAR):
             return 0
         if self.pad_limit and self.memory_type in (MemoryType.ACC, MemoryType.ACC8):
@@ -46,16 +46,16 @@ class Load:
         return self.pad_value
 
 
-# The pad's bits end the first word, where STORE and VTA's LOAD have six free ones and the highest three of dram_base:
-# all other fields stay in their places, so that streams made without the extension mean the same with it.
+# The pad's fields end the first word, where STORE and VTA's LOAD have six reserved bits and the highest three of
+# dram_base. All other fields keep their positions: streams made without the extension keep their meaning.
 _FORMAT = Format(
     "load",
     (
         *HEAD,
         *WHERE,
         Field("dram_base", bits_with(PAD_VALUE, 29, otherwise=32), DRAM_BASE),
-        Field("pad_value", bits_with(PAD_VALUE, 8), "what padding holds; uop, par: always 0", signed=True),
-        Field("pad_limit", bits_with(PAD_VALUE, 1), "acc, acc8: not pad_value but the end of int32 on its side of 0"),
+        Field("pad_value", bits_with(PAD_VALUE, 8), "value of padding; uop, par: always 0", signed=True),
+        Field("pad_limit", bits_with(PAD_VALUE, 1), "acc, acc8: pad with int32's minimum (pad_value < 0) or maximum"),
         *BLOCK,
     ),
 )
@@ -65,7 +65,7 @@ LOAD = Row(
     _FORMAT,
     Kind.TRANSFER,
     None,
-    "Copies rows of elements from DRAM into a dense block of a scratchpad, with padding around them.",
+    "Copies rows of vectors from DRAM into a dense block of a scratchpad, surrounded by padding.",
     "at = sram_base\n"
     "if x_size > 0:\n"
     "    for y in range(-y_pad_0, y_size + y_pad_1):\n"

@@ -1,4 +1,4 @@
-"""RESCALE: sums brought to 8 bits by factors of their channels, in one pass."""
+"""RESCALE: requantisation of accumulators to 8 bits with per-channel parameters, in one pass."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,12 +25,12 @@ from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Run micro-ops [``uop_bgn``, ``uop_end``) in two loops: acc[dst] = its sum with a bias, times a factor, in 8 bits.
+    """Run micro-ops [``uop_bgn``, ``uop_end``) in two nested loops: acc[dst] = (acc[dst] + bias) · factor, in 8 bits.
 
-    Bias and factor are those of each lane in par[wgt]. With ``add``, on machines with "rescale_add", acc[src] is
-    rescaled by par[wgt | 1] and added before rounding; src moves with dst. ``zero_point`` is added after rounding; the
-    result is clamped to int8, or to uint8 if ``unsigned``, and with ``relu`` to ``zero_point`` from below. With
-    ``lookup``, on machines with "lookup", it is replaced by what ``table`` of lut has for it, sign-extended, or
+    par[wgt] holds bias and factor of each lane. With ``add`` (extension "rescale_add"), acc[src] is rescaled by par[wgt
+    | 1] and added before rounding; src advances by the factors of dst. ``zero_point`` is added after rounding. The
+    result is clamped to int8, or to uint8 if ``unsigned``; ``relu`` sets the lower limit to ``zero_point``. With
+    ``lookup`` (extension "lookup"), the result is replaced by its entry in table ``table`` of lut, sign-extended, or
     zero-extended if ``lookup_unsigned``.
     """
 
@@ -58,7 +58,7 @@ class Rescale:
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the greatest result; where the first is beyond the second, all results are the second."""
+        """The smallest and the largest result; if the first exceeds the second, all results are the second."""
         low, high = (0, 255) if self.unsigned else (-128, 127)
         return self.zero_point if self.relu else low, high
 
@@ -67,21 +67,21 @@ _FORMAT = Format(
     "rescale",
     (
         *HEAD,
-        Field("add", bits_for(RESCALE_ADD, 1), "acc[src] is rescaled, too, and added"),
+        Field("add", bits_for(RESCALE_ADD, 1), "rescale acc[src], too, and add it"),
         *LOOPS,
         Field("wgt_factor_out", PAR, "added to wgt in each outer iteration"),
         Field("wgt_factor_in", PAR, "added to wgt in each inner iteration"),
         Field("zero_point", bits(9), "added after rounding", signed=True),
-        Field("unsigned", bits(1), "clamp to 0 … 255, not to -128 … 127"),
-        Field("relu", bits(1), "clamp to zero_point from below"),
-        Field("lookup", bits_with(LOOKUP, 1), "the result is looked up in a table"),
-        Field("lookup_unsigned", bits_with(LOOKUP, 1), "what a table has is zero-extended, not sign-extended"),
-        Field("table", LUT_TABLE, "the table, counted in tables"),
+        Field("unsigned", bits(1), "clamp to 0 … 255 instead of -128 … 127"),
+        Field("relu", bits(1), "set the lower limit of the clamp to zero_point"),
+        Field("lookup", bits_with(LOOKUP, 1), "replace the result by its entry in a table"),
+        Field("lookup_unsigned", bits_with(LOOKUP, 1), "zero-extend entries instead of sign-extending them"),
+        Field("table", LUT_TABLE, "the table's number, in tables of 256 vectors"),
     ),
 )
 
 ADDS = FieldValue("add").differs(0)
-"""A second operand is read, in a step of its own."""
+"""The second operand is read, in an issue cycle of its own."""
 
 _STAGES = MachineNumber(
     "rescale stages",
@@ -93,8 +93,8 @@ RESCALE = Row(
     _FORMAT,
     Kind.ISSUE,
     Unit.COMPUTE,
-    "Brings accumulators to 8 bits with a bias and a factor for each lane, and may add others and look results up.",
-    "p, q = par[wgt], par[wgt | 1]  # of each lane: bias, mantissa, shift\n"
+    "Requantises accumulators to 8 bits with per-lane bias and factor; can add other accumulators and look results up.",
+    "p, q = par[wgt], par[wgt | 1]  # per lane: bias, mantissa, shift\n"
     "sum = wrap32(acc[dst] + p.bias) * p.mantissa\n"
     "if add:\n"
     "    sum += wrap32(acc[src] + q.bias) * q.mantissa\n"
@@ -102,7 +102,7 @@ RESCALE = Row(
     "high = 255 if unsigned else 127\n"
     "value = round_half_to_even(sum / 2**p.shift) + zero_point\n"
     "acc[dst] = min(max(value, low), high)\n"
-    "if lookup:  # of the element's byte for each lane\n"
+    "if lookup:  # per lane, its byte of the vector\n"
     "    byte = lut[table * 256 + (acc[dst] & 255)]\n"
     "    acc[dst] = zero_extend(byte) if lookup_unsigned else sign_extend(byte)",
     indices=(
@@ -114,6 +114,6 @@ RESCALE = Row(
     steps=ADDS + 1,
     trailing=_STAGES,
     extension=EXTENSION,
-    purpose="bias, factor, rounding and saturation are one step of an element, where the ALU takes one or two for each "
-    "operation and has no product of 64 bits",
+    purpose="bias, factor, rounding and saturation take one cycle per vector; the ALU takes one or two for each "
+    "operation and has no 64-bit multiplication",
 )

@@ -1,4 +1,4 @@
-"""What a row of the instruction table says."""
+"""The row of the instruction table that describes one instruction."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,21 +14,21 @@ ALWAYS, NEVER = Number(1), Number(0)
 class Kind(IntEnum):
     """How an instruction occupies its unit."""
 
-    ISSUE = 0  # micro-ops in two loops: steps, then the pipeline
+    ISSUE = 0  # micro-ops in two loops: issue cycles, then the pipeline
     TRANSFER = 1  # rows of DRAM to or from a dense block of a scratchpad
-    FINISH = 2  # nothing: the end of the stream
+    FINISH = 2  # not at all: it marks the end of the stream
 
 
 @dataclass(frozen=True, slots=True)
 class MicroOpIndex:
-    """An element that micro-ops name with one of their indices, moved on by factors of the loops.
+    """A scratchpad operand of micro-ops: an index field of the micro-op, advanced by the strides of the two loops.
 
-    ``name``: "dst", "src" or "wgt"; ``memory``: where the element is; ``read``: whether an instruction reads it;
-    ``written``: whether instructions write it, whatever their fields hold. One that is neither read nor written is not
-    looked at, and may hold anything. ``moved_by``: the index whose factors move it, by default its own.
+    ``name``: "dst", "src" or "wgt"; ``memory``: the scratchpad; ``read``: whether an instruction reads the vector;
+    ``written``: whether instructions write it, whatever their fields hold. An index that is neither read nor written is
+    not checked and may have any value. ``moved_by``: the index whose loop strides advance it, by default its own.
 
-    ``odd``: whether an instruction also reads the element of the index with its lowest bit set. The scratchpad of such
-    an index has an even depth, so that it lies within if the index does.
+    ``odd``: whether an instruction also reads the vector at the index with its lowest bit set. The scratchpad of such
+    an index has an even depth, so that this vector is in range if the index is.
     """
 
     name: str
@@ -41,9 +41,9 @@ class MicroOpIndex:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``elements`` elements of a memory, of which every micro-op of an instruction may read any.
+    """``elements`` consecutive vectors of a scratchpad, any of which every micro-op of an instruction may read.
 
-    Field ``name`` counts in blocks; it has just the bits for those that there are. ``read``: whether it is read.
+    Field ``name`` counts in blocks and has exactly the bits for the existing ones. ``read``: whether it is read.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Block:
 class Row:
     """One instruction.
 
-    ``type``: the class of its values, with a field for each of ``format`` but the opcode; ``unit``: who carries it out,
-    None for the one that loads its memory type; ``what`` and ``meaning``, a program: for the manual. Of micro-ops the
-    meaning says what is written, after the indices have been found.
+    ``type``: its dataclass, with a field for each of ``format`` but the opcode; ``unit``: the unit that executes it,
+    None for the unit that loads its memory type; ``what`` and ``meaning``, for the manual: a description and a program.
+    The program of an instruction with micro-ops is that of one micro-op, once its indices have been computed.
 
-    An instruction that runs micro-ops has ``indices``, in the order in which a micro-op looks at them, of which one is
-    written: an accumulator. A micro-op takes so many ``steps``, and looks at one index in each, and in the last at all
-    that remain. It may read ``blocks``, too. Its results are written ``trailing`` steps later than those of others: at
-    its end come so many that do nothing, and none of its steps may read an accumulator that one of so many steps before
-    writes.
+    An instruction that runs micro-ops has ``indices``, in the order in which a micro-op accesses them; exactly one is
+    written, an accumulator. A micro-op issues for ``steps`` cycles: it accesses one index in each, and all remaining
+    ones in the last. It may also read ``blocks``. ``trailing`` is the latency of its results beyond that of other
+    instructions: that many idle cycles follow its last micro-op, and no issue cycle may read an accumulator that one of
+    that many preceding issue cycles writes.
 
-    One that moves rows ``stores`` them in DRAM, or else loads them. ``extension``: what a machine must have for it, and
-    ``purpose`` why a program makes use of that.
+    An instruction that transfers rows ``stores`` them to DRAM, or else loads them. ``extension``: the extension that it
+    requires of a machine, and ``purpose``: why a program uses that.
     """
 
     type: type[Any]
@@ -85,12 +85,13 @@ class Row:
     purpose: str = ""
 
     def __post_init__(self) -> None:
-        assert bool(self.extension) == bool(self.purpose), f"extension {self.extension} is for {self.purpose!r}"
+        assert bool(self.extension) == bool(self.purpose), f"extension {self.extension}, purpose {self.purpose!r}"
         written = [index.memory for index in self.indices if index.written]
         assert written == [MemoryType.ACC] * (self.kind is Kind.ISSUE), f"{self.opcode.name} writes {written}"
-        # Then iterations of the loops differ alike in what is written and read, and a few show whether steps meet.
-        alike = {index.moved_by or index.name for index in self.indices if index.memory is MemoryType.ACC}
-        assert self.trailing == NEVER or len(alike) == 1, f"accumulators of {self.opcode.name} move by {alike}"
+        # Written and read indices then differ equally between loop iterations, so that a few iterations show all
+        # hazards.
+        strides = {index.moved_by or index.name for index in self.indices if index.memory is MemoryType.ACC}
+        assert self.trailing == NEVER or len(strides) == 1, f"accumulators of {self.opcode.name} advance by {strides}"
 
     @property
     def opcode(self) -> Opcode:
@@ -100,7 +101,7 @@ class Row:
 
 
 class RowsInstruction(Protocol):
-    """An instruction that moves rows."""
+    """An instruction that transfers rows."""
 
     @property
     def opcode(self) -> Opcode: ...
@@ -127,7 +128,7 @@ class RowsInstruction(Protocol):
 
 
 class MicroOpInstruction(Protocol):
-    """An instruction that runs micro-ops; its row says which factors of the loops it has besides."""
+    """An instruction that runs micro-ops; its row lists its strides."""
 
     @property
     def opcode(self) -> Opcode: ...

@@ -1,4 +1,4 @@
-"""STORE: a dense block of accumulators, cut to 8 bits, to rows of DRAM."""
+"""STORE: a dense block of accumulators, truncated to 8 bits, to rows of DRAM."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,10 +11,10 @@ from lathe.configs.instructions.row import Kind, Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Copy a dense block of the out view at ``sram_base`` to ``y_size`` rows of ``x_size`` elements in DRAM.
+    """Copy a dense block of out (acc's low bits) at ``sram_base`` to ``y_size`` rows of ``x_size`` vectors in DRAM.
 
-    The encoding has room for other memory types and for pads, which no machine carries out; they are here so that
-    every encoded instruction can be named and refused.
+    The encoding has other memory types and pads, which no machine executes; they are fields here so that every encoded
+    instruction can be represented and refused.
     """
 
     opcode: ClassVar[Opcode] = Opcode.STORE
@@ -40,7 +40,7 @@ STORE = Row(
     Format("store", (*HEAD, *WHERE, Field("dram_base", bits(32), DRAM_BASE), *BLOCK)),
     Kind.TRANSFER,
     Unit.STORE,
-    "Copies a dense block of the out view of the accumulators into rows in DRAM. Memory type out, no pads.",
+    "Copies a dense block of out, the low bits of the accumulators, into rows of DRAM. Memory type out, no pads.",
     "for y in range(y_size):\n"
     "    for x in range(x_size):\n"
     "        dram[dram_base + y * x_stride + x] = low_8_bits(acc[sram_base + y * x_size + x])",

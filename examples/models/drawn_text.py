@@ -1,4 +1,4 @@
-"""Pictures of text, drawn by Pillow: pages to find text on, and lines that stand on their feet or their heads."""
+"""Images of text, drawn by Pillow: pages for text detection, and lines, upright or rotated by 180 degrees."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -11,7 +11,7 @@ WORDS = SENTENCES.split()
 
 
 def page(seed: int, pixels: int = 192) -> Image.Image:
-    """Some lines of seeded words, sizes and places, dark on light or light on dark."""
+    """Some lines of seeded words, sizes and positions, dark on light or light on dark."""
     random = np.random.default_rng(seed)
     picture, ink = _sheet(random, (pixels, pixels))
     draw = ImageDraw.Draw(picture)
@@ -25,7 +25,7 @@ def page(seed: int, pixels: int = 192) -> Image.Image:
 
 
 def line(seed: int, height: int = 48, width: int = 192) -> Image.Image:
-    """Two seeded words; of odd seeds, turned by half."""
+    """Two seeded words, rotated by 180 degrees for odd seeds."""
     random = np.random.default_rng(seed)
     picture, ink = _sheet(random, (width, height))
     words = " ".join(random.choice(WORDS, 2))
@@ -34,13 +34,13 @@ def line(seed: int, height: int = 48, width: int = 192) -> Image.Image:
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray:
-    """A picture as PP-OCR's models take it: (1, 3, height, width) float32 of -1 to 1, blue first."""
+    """An image as input of PP-OCR's models: (1, 3, height, width) float32 from -1 to 1, blue first."""
     values = np.asarray(picture.convert("RGB"), np.float32)[:, :, ::-1] / 127.5 - 1
     return np.ascontiguousarray(values.transpose(2, 0, 1)[np.newaxis])
 
 
 def _sheet(random: np.random.Generator, size: tuple[int, int]) -> tuple[Image.Image, tuple[int, ...]]:
-    """An empty picture, and a colour that is seen on it."""
+    """An empty image, and a contrasting text colour."""
     light, dark = (tuple(map(int, random.integers(low, low + 76, 3))) for low in (180, 0))
     ground, ink = (light, dark) if random.integers(2) else (dark, light)
     return Image.new("RGB", size, ground), ink

@@ -1,4 +1,4 @@
-"""Float ONNX graphs, node by node: what the models here are made of, with weights from a seeded generator."""
+"""A builder of float ONNX graphs with seeded weights, for the models in this directory."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class FloatGraph:
-    """A graph that grows: each method adds a node, and the weights it has, and returns its result's name."""
+    """A graph builder: each method adds a node with its weights, and returns the name of the node's output."""
 
     def __init__(self, name: str, seed: int = 0) -> None:
         self.name, self.random = name, np.random.default_rng(seed)
@@ -22,41 +22,40 @@ class FloatGraph:
         return name
 
     def node(self, kind: str, *inputs: str, **attributes: object) -> str:
-        """Any node with one output."""
+        """A node of any type with one output."""
         name = f"{kind.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
 
     def centred(self, *shape: int) -> np.ndarray:
-        """Weights of filters, each of which sums to zero, that keep the size of what is rectified.
+        """Zero-mean filter weights that preserve the variance of activations through ReLU.
 
-        The mean, which is what all pictures have in common, adds nothing to sums then, and results of different
-        pictures stay apart however many layers there are (Qiao et al., 2019). Rectified, normal values keep a third of
-        their variance.
+        With zero-mean filters, the mean that all images share does not contribute to sums, so that results of different
+        images remain distinct at any depth (Qiao et al., 2019). ReLU keeps a third of the variance of normal values.
         """
         weights = self.random.standard_normal(shape)
         weights -= weights.mean(axis=tuple(range(1, len(shape))), keepdims=True)
         return weights * np.sqrt(3 / np.prod(shape[1:]))
 
     def classifier(self, data: str, channels: int, classes: int, output: str) -> None:
-        """Averages of images, and a product of them, which is the model's output."""
+        """Global average pooling and a dense layer, whose result is the model's output."""
         pooled = self.node("Flatten", self.node("GlobalAveragePool", data), axis=1)
         weights = self.constant(self.centred(classes, channels).T.astype(np.float32))
         bias = self.constant((self.random.standard_normal(classes) * 0.1).astype(np.float32))
         self.nodes.append(helper.make_node("Gemm", [pooled, weights, bias], [output], "classifier"))
 
     def name_last(self, name: str) -> None:
-        """Give the result of the last node a name of its own, as outputs of models have."""
+        """Rename the output of the last node, as an output of the model."""
         self.nodes[-1].output[0] = name
 
     def normal(self, *shape: int, fan_in: int, gain: float = 1) -> str:
-        """Weights that keep the size of what is rectified (He et al., 2015), times ``gain``."""
+        """Weights that preserve variance through ReLU (He et al., 2015), times ``gain``."""
         return self.constant((gain * self.random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32))
 
     def conv(
         self, data: str, channels: int, filters: int, kernel: int, *, stride: int = 1, groups: int = 1, gain: float = 1
     ) -> str:
-        """A convolution with a bias, its border as wide as keeps the size with a stride of 1."""
+        """A convolution with a bias, padded to preserve the size at stride 1."""
         shape = (filters, channels // groups, kernel, kernel)
         weights = self.centred(*shape) if groups == 1 else self.random.standard_normal(shape) / kernel
         bias = self.random.standard_normal(filters) * 0.1
@@ -72,7 +71,7 @@ class FloatGraph:
         )
 
     def model(self, inputs: dict[str, Sequence[int]], outputs: dict[str, Sequence[int]]) -> onnx.ModelProto:
-        """The whole, checked."""
+        """The checked model."""
         given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
         made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
         graph = helper.make_graph(self.nodes, self.name, given, made, self.weights)

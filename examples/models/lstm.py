@@ -1,4 +1,4 @@
-"""Two layers of LSTM (Hochreiter and Schmidhuber, 1997) and a classifier behind each step, with seeded weights.
+"""Two layers of LSTM (Hochreiter and Schmidhuber, 1997) and a classifier for each time step, with seeded weights.
 
 python examples/models/lstm.py [-o lstm.onnx] [--steps 32]
 """
@@ -10,14 +10,14 @@ import onnx
 from float_graph import FloatGraph
 
 FEATURES, HIDDEN, CLASSES = 40, 128, 30
-"""Sizes as of small recognisers of speech: bands of a spectrum, states, symbols."""
+"""Sizes as in small speech recognisers: spectral bands, states, symbols."""
 GATES = 4
 
 
 class _Recurrent(FloatGraph):
     def lstm(self, data: str, width: int, hidden: int) -> str:
-        """ONNX's node, forwards, from states of zero: (steps, 1, width) becomes (steps, 1, hidden)."""
-        # Of the size that drives gates over the bent part of their curves, and lets states live for some steps.
+        """A forward LSTM node with zero initial states: (steps, 1, width) to (steps, 1, hidden)."""
+        # Scaled to reach the non-linear range of gates, and to preserve states for some time steps.
         inner = self.random.standard_normal((1, GATES * hidden, width)) * 1.5 / np.sqrt(width)
         again = self.random.standard_normal((1, GATES * hidden, hidden)) * 1.5 / np.sqrt(hidden)
         bias = self.random.standard_normal((1, 2 * GATES * hidden)) * 0.1

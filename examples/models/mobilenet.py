@@ -10,9 +10,9 @@ import onnx
 from float_graph import FloatGraph
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-"""Of each stage how much wider blocks are inside, channels, blocks, the stride of the first (the paper's table 2)."""
+"""Expansion factor, channels, blocks, and stride of the first block of each stage (the paper's table 2)."""
 LINEAR = 0.7
-"""The gain that keeps the size of what is not rectified behind a convolution."""
+"""The gain that preserves the variance after a convolution without ReLU."""
 
 
 def mobilenetv2(pixels: int = 224, classes: int = 1000, seed: int = 0) -> onnx.ModelProto:

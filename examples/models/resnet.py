@@ -49,7 +49,7 @@ def resnet50(pixels: int = 224, classes: int = 1000, seed: int = 0) -> onnx.Mode
 
 
 def _stem(graph: FloatGraph) -> str:
-    """What both begin with: 7×7 and max-pool, each with a stride of 2."""
+    """The first layers of both: 7×7 convolution and max-pool, each with stride 2."""
     data = graph.node("Relu", graph.conv("image", 3, 64, 7, stride=2))
     return graph.node("MaxPool", data, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
 

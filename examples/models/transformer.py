@@ -1,4 +1,4 @@
-"""A transformer block (Vaswani et al., 2017; normalised first), sequence 128, width 256, 4 heads, with seeded weights.
+"""A pre-norm transformer block (Vaswani et al., 2017), sequence 128, width 256, 4 heads, with seeded weights.
 
 python examples/models/transformer.py [-o transformer.onnx] [--length 128] [--width 256]
 """
@@ -11,17 +11,17 @@ from float_graph import FloatGraph
 
 HEADS = 4
 WIDER = 4
-"""How much wider the block is between its two last products."""
+"""The expansion factor of the feed-forward network."""
 
 
 class _Block(FloatGraph):
-    """Float nodes of a transformer, in the form in which PyTorch writes them."""
+    """Float nodes of a transformer, as PyTorch exports them."""
 
     def number(self, value: float) -> str:
         return self.constant(np.float32(value))
 
     def dense(self, data: str, depth: int, width: int, gain: float = 1) -> str:
-        """A product with weights that keeps the size of what it reads, times ``gain``, and a bias."""
+        """A dense layer whose weights preserve variance, times ``gain``, with a bias."""
         weights = self.random.standard_normal((depth, width)) * gain / np.sqrt(depth)
         bias = self.random.standard_normal(width) * 0.1
         product = self.node("MatMul", data, self.constant(weights.astype(np.float32)))
@@ -39,7 +39,7 @@ class _Block(FloatGraph):
         return self.node("Mul", whole, self.number(0.5))
 
     def heads(self, data: str, length: int, width: int, order: tuple[int, ...]) -> str:
-        """(1, length, width) as (1, length, heads, width / heads), its dimensions in another order."""
+        """(1, length, width) reshaped to (1, length, heads, width / heads), and transposed."""
         shape = self.constant(np.array([1, length, HEADS, width // HEADS], np.int64))
         return self.node("Transpose", self.node("Reshape", data, shape), perm=order)
 

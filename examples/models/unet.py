@@ -1,6 +1,6 @@
 """A U-Net (Ronneberger et al., 2015) for 128² pixels, float, with seeded weights.
 
-Borders keep sizes, and channels are a quarter of the paper's. The way up is by transposed convolutions.
+Convolutions are padded, and channels are a quarter of the paper's. Upsampling is by transposed convolutions.
 
 python examples/models/unet.py [-o unet.onnx] [--pixels 128]
 """
@@ -11,7 +11,7 @@ import onnx
 from float_graph import FloatGraph
 
 CHANNELS = (16, 32, 64, 128, 256)
-"""Of each level on the way down; the last is the bottom."""
+"""Channels of each level of the encoder; the last is the bottleneck."""
 
 
 def unet(pixels: int = 128, classes: int = 2, seed: int = 0) -> onnx.ModelProto:
@@ -30,8 +30,8 @@ def unet(pixels: int = 128, classes: int = 2, seed: int = 0) -> onnx.ModelProto:
     data = twice(data, channels, CHANNELS[-1])
     channels = CHANNELS[-1]
     for filters, other in zip(reversed(CHANNELS[:-1]), reversed(skipped), strict=True):
-        # Such windows do not overlap: each value is a sum over channels. What comes from below is a part, not the most,
-        # or a difference of one unit at the top would be many at the end.
+        # The windows do not overlap: each value is a sum over channels. The gain below 1 attenuates the upsampled
+        # values, or a difference of one unit at an early layer would be amplified to many at the output.
         weights = graph.normal(channels, filters, 2, 2, fan_in=channels, gain=0.25)
         wide = graph.node("ConvTranspose", data, weights, kernel_shape=[2, 2], strides=[2, 2])
         data = twice(graph.node("Concat", wide, other, axis=1), 2 * filters, filters)

@@ -1,1 +1,1 @@
-"""Index arithmetic: linear functions of loops with floor divisions, bounds of them, and their simplest form."""
+"""Index arithmetic: affine and quasi-affine expressions, their bounds and simplification, sets and maps of isl."""

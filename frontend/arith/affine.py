@@ -11,7 +11,7 @@ from lathe.frontend.expr.nodes import Axis, AxisRef
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """``const + Σ coefficients[axis] · axis``; axes whose coefficient is 0 are left out."""
+    """``const + Σ coefficients[axis] · axis``, without axes whose coefficient is 0."""
 
     const: int
     coefficients: Mapping[Axis, int]
@@ -37,22 +37,22 @@ class Affine:
         return Affine(self.const + sign * other.const, {axis: f for axis, f in coefficients.items() if f})
 
     def divided(self, divisor: int) -> "Affine | None":
-        """The quotient by a positive constant when it is affine over the axes' ranges, else None.
+        """Floor division by a positive constant if the quotient is affine over the ranges of the axes, else None.
 
-        It is when what is left after dividing out the multiples of the divisor stays within one period, as in
+        That is so if the terms that are not multiples of the divisor stay within one period, as in
         ``(4·i + r) // 4 = i`` for ``0 <= r < 4``.
         """
-        whole = {axis: factor // divisor for axis, factor in self.coefficients.items() if factor % divisor == 0}
-        part = Affine(self.const, {axis: f for axis, f in self.coefficients.items() if f % divisor})
-        low, high = part.bounds()
-        return Affine(low // divisor, whole) if low // divisor == high // divisor else None
+        quotient = {axis: factor // divisor for axis, factor in self.coefficients.items() if factor % divisor == 0}
+        rest = Affine(self.const, {axis: f for axis, f in self.coefficients.items() if f % divisor})
+        low, high = rest.bounds()
+        return Affine(low // divisor, quotient) if low // divisor == high // divisor else None
 
 
 def as_affine(expr: Expr) -> Affine | None:
-    """The affine form of ``expr`` over the ranges of its axes, or None when it has none.
+    """The affine form of ``expr`` over the ranges of its axes, or None if it is not affine there.
 
-    Division and remainder by constants, shifts by constants, and casts that cannot wrap are seen through where the
-    result is affine for every value of the axes. The result is exact.
+    Division, remainder and shifts by constants, and casts that cannot wrap around, are allowed where the result is
+    affine for every value of the axes. The result is exact.
     """
     return form_of(expr, _OVER_RANGES)
 
@@ -84,7 +84,7 @@ _OVER_RANGES = Forms[Affine](
 
 
 def axes_that_matter(expr: Expr) -> set[Axis]:
-    """The axes that the value of ``expr`` depends on; one whose affine coefficient vanishes does not count."""
+    """The axes that the value of ``expr`` depends on, without those whose affine coefficient is 0."""
     found: set[Axis] = set()
     stack = [expr]
     while stack:

@@ -1,4 +1,4 @@
-"""Evaluation of expressions over a box of points: affine reads are strided views, conditions on axes are boxes."""
+"""Vectorised evaluation over a box of points: affine reads become strided views, conditions restrict the box."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ class Span:
 Box = Mapping[Axis, Span]
 
 
-def whole(axes: tuple[Axis, ...]) -> dict[Axis, Span]:
-    """The box of all points of the axes; its order is the order of dimensions."""
+def full_box(axes: tuple[Axis, ...]) -> dict[Axis, Span]:
+    """The box of all points of the axes; the order of axes is that of array dimensions."""
     return {axis: Span(axis.start, axis.extent) for axis in axes}
 
 
-class DenseEvaluator(Evaluator):
+class BoxEvaluator(Evaluator):
     """Evaluates expressions over a box of points, one array dimension per axis of the box, in its order.
 
-    A result has extent 1 in the dimensions that it does not depend on, and may be a view of a tensor's array, which
-    must therefore not be written to. The arrays must be contiguous.
+    A result has extent 1 in the dimensions that it does not depend on. It may be a view of a tensor's array, so it must
+    not be written to. ``arrays`` must be contiguous.
     """
 
     def __init__(self, box: Box, arrays: Mapping[Tensor, Array]) -> None:
@@ -66,7 +66,7 @@ class DenseEvaluator(Evaluator):
         shape, strides = [1] * len(self.box), [0] * len(self.box)
         for index, extent, stride in zip(read.indices, array.shape, array.strides, strict=True):
             form = as_affine(index)
-            if form is None or not self._stays(form, extent):
+            if form is None or not self._in_bounds(form, extent):
                 return self._gathered(read)
             offset += stride * form.const
             for axis, factor in form.coefficients.items():
@@ -80,7 +80,7 @@ class DenseEvaluator(Evaluator):
         gathered = super().read(read)
         return gathered.reshape([1] * (len(self.box) - gathered.ndim) + list(gathered.shape))
 
-    def _stays(self, form: Affine, extent: int) -> bool:
+    def _in_bounds(self, form: Affine, extent: int) -> bool:
         low = high = form.const
         for axis, factor in form.coefficients.items():
             ends = factor * self.box[axis].start, factor * self.box[axis].last
@@ -89,7 +89,7 @@ class DenseEvaluator(Evaluator):
         return low >= 0 and high < extent
 
     def select(self, expr: Select) -> Array:
-        inside = self._box_where(expr.condition)
+        inside = self._sub_box(expr.condition)
         if inside is None:
             return super().select(expr)
         if inside == self.box:
@@ -102,25 +102,25 @@ class DenseEvaluator(Evaluator):
             slice(span.start - outer.start, span.start - outer.start + span.count)
             for span, outer in zip(inside.values(), self.box.values(), strict=True)
         )
-        result[window] = DenseEvaluator(inside, self.arrays).value(expr.then)
+        result[window] = BoxEvaluator(inside, self.arrays).value(expr.then)
         return result
 
-    def _box_where(self, condition: Expr) -> dict[Axis, Span] | None:
-        """The part of the box where the condition holds, when that is a box again."""
+    def _sub_box(self, condition: Expr) -> dict[Axis, Span] | None:
+        """The sub-box in which the condition holds; None if it is not a conjunction of bounds on single axes."""
         inside = dict(self.box)
         for node in conjuncts(condition):
-            limit = _limit(node) if isinstance(node, Compare) else None
-            if limit is None:
+            bounds = _axis_bounds(node) if isinstance(node, Compare) else None
+            if bounds is None:
                 return None
-            axis, low, high = limit
+            axis, low, high = bounds
             start = inside[axis].start if low is None else max(inside[axis].start, low)
             last = inside[axis].last if high is None else min(inside[axis].last, high)
             inside[axis] = Span(start, last - start + 1)
         return inside
 
 
-def _limit(node: Compare) -> tuple[Axis, int | None, int | None] | None:
-    """A comparison as bounds on a single axis: the axis, its smallest and its largest value, None where unbounded."""
+def _axis_bounds(node: Compare) -> tuple[Axis, int | None, int | None] | None:
+    """The axis that a comparison bounds, and its smallest and largest value (None: unbounded); None for any other."""
     left, right = as_affine(node.lhs), as_affine(node.rhs)
     if left is None or right is None or node.op == "ne":
         return None

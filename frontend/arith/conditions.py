@@ -1,8 +1,8 @@
-"""Conditions on the axes of a computation as bounds over loops, for domains that are no boxes.
+"""Conditions on axes as bounds over loops, for domains that are not boxes.
 
-A comparison of linear expressions is a linear bound that must be at least 0; ``and`` is a minimum of bounds, ``or`` a
-maximum. So a domain becomes constraints of the kind that tails of splits are, and partitioning makes boxes of it. What
-is not of this form (a product of axes, a condition on data) stays an expression, evaluated point by point.
+A comparison of linear expressions becomes a linear bound that must be at least 0; ``and`` becomes a minimum of bounds,
+``or`` a maximum. So a domain is a set of constraints like those of split tails, and partitioning cuts it into boxes.
+Other conditions (on a product of axes, on data) stay expressions, evaluated point by point.
 """
 
 from collections import defaultdict
@@ -32,24 +32,24 @@ OPPOSITE: Mapping[CompareOp, CompareOp] = {"lt": "ge", "ge": "lt", "gt": "le", "
 
 
 def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -> list[Bound]:
-    """What must be >= 0 at the points of a computation's domain, as far as bounds can say it."""
-    found = (bound_of(each, True, roots, box) for each in conjuncts(computation.where))
-    return [each for each in found if each is not None]
+    """Bounds that are >= 0 at all points of a computation's domain; conditions that no bound expresses are left out."""
+    bounds = (bound_of(each, True, roots, box) for each in conjuncts(computation.where))
+    return [each for each in bounds if each is not None]
 
 
 def mask_of(computation: Computation) -> Expr | None:
-    """The part of the condition on a computation's domain that no bounds can say."""
+    """The part of the condition on a computation's domain that bounds cannot express; None if there is none."""
     return conjunction(each for each in conjuncts(computation.where) if not is_linear(each))
 
 
 def happens(computation: Computation) -> Expr | None:
-    """Whether there is an instance at a point that the bounds of loops let through; None: at all of them.
+    """The condition under which an iteration within the loop bounds executes an instance; None: always.
 
-    An update that the ``where`` of a reduction leaves out is none. Its condition is evaluated point by point, even if
-    bounds could say it, so that boxes stay whole.
+    Updates that the ``where`` of a reduction excludes are not executed. Their condition is evaluated point by point
+    even if bounds could express it, so that domains stay boxes.
     """
     updates = [
-        _taken_in(body.body, body.kind) if isinstance(body, Reduce) and isinstance(body.body, Select) else None
+        _contributes(body.body, body.kind) if isinstance(body, Reduce) and isinstance(body.body, Select) else None
         for body in computation.bodies
     ]
     return _both(mask_of(computation), _any_of(updates))
@@ -58,33 +58,33 @@ def happens(computation: Computation) -> Expr | None:
 _NEVER = Const(0, "bool")
 
 
-def _taken_in(expr: Expr, kind: str) -> Expr | None:
-    """Where a value to be taken into a reduction is not what changes nothing there; None: everywhere."""
+def _contributes(expr: Expr, kind: str) -> Expr | None:
+    """Where a value may differ from the neutral element of the reduction that it enters; None: everywhere."""
     if isinstance(expr, Const) and expr.value == neutral(kind, expr.dtype):
         return _NEVER
     if not isinstance(expr, Select):
         return None
-    if isinstance(expr.otherwise, Undef):  # there is no such instance: bounds say so
-        return _taken_in(expr.then, kind)
-    then, otherwise = _taken_in(expr.then, kind), _taken_in(expr.otherwise, kind)
+    if isinstance(expr.otherwise, Undef):  # bounds exclude these instances already
+        return _contributes(expr.then, kind)
+    then, otherwise = _contributes(expr.then, kind), _contributes(expr.otherwise, kind)
     if then is None and otherwise is None:
         return None
     return _any_of([_both(expr.condition, then), _both(Not(expr.condition), otherwise)])
 
 
 def _any_of(conditions: Iterable[Expr | None]) -> Expr | None:
-    """Where one of some conditions holds; None: everywhere, and one of them does."""
-    found: Expr = _NEVER
+    """The disjunction of conditions, where None stands for a condition that always holds."""
+    disjunction: Expr = _NEVER
     for condition in conditions:
         if condition is None:
             return None
         if condition is not _NEVER:
-            found = condition if found is _NEVER else Binary("or", found, condition)
-    return found
+            disjunction = condition if disjunction is _NEVER else Binary("or", disjunction, condition)
+    return disjunction
 
 
 def _both(one: Expr | None, other: Expr | None) -> Expr | None:
-    """Where both conditions hold; None: everywhere."""
+    """The conjunction of two conditions, where None stands for a condition that always holds."""
     if one is None or other is _NEVER:
         return other
     if other is None or one is _NEVER:
@@ -93,14 +93,14 @@ def _both(one: Expr | None, other: Expr | None) -> Expr | None:
 
 
 def possible(condition: Expr | None) -> tuple[Expr | None, bool]:
-    """A condition without data that holds wherever a given one can hold, and whether it is the same; None: anywhere."""
+    """A data-independent over-approximation of a condition (None: always true), and whether it is exact."""
     if condition is None or not reads_data(condition):
         return condition, True
     return _possible(condition, True), False
 
 
 def _possible(condition: Expr, value: bool) -> Expr | None:
-    """Where a condition may have a value, for some data; None: anywhere."""
+    """A data-independent condition that holds wherever ``condition`` can have ``value``; None: always true."""
     if not reads_data(condition):
         return condition if value else Not(condition)
     if isinstance(condition, Not):
@@ -113,13 +113,13 @@ def _possible(condition: Expr, value: bool) -> Expr | None:
 
 @lru_cache(maxsize=512)
 def is_linear(condition: Expr) -> bool:
-    """Whether a condition on axes is one that bounds can say."""
+    """Whether bounds can express a condition on axes."""
     loops = defaultdict[Axis, Bound](lambda: Linear.of(LoopVariable("i", 1)))
     return bound_of(condition, True, loops) is not None
 
 
 def conjuncts(condition: Expr | None) -> Iterator[Expr]:
-    """The conditions that must all hold for one to hold; none for None."""
+    """The conjuncts of a condition; none for None."""
     if condition is None:
         return
     if isinstance(condition, Binary) and condition.op == "and":
@@ -130,7 +130,7 @@ def conjuncts(condition: Expr | None) -> Iterator[Expr]:
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr | None:
-    """The condition that all of some hold; None for none."""
+    """The conjunction of conditions; None if there are none."""
     whole: Expr | None = None
     for each in conditions:
         whole = each if whole is None else Binary("and", whole, each)
@@ -138,7 +138,7 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
 
 
 def guards_of(condition: Expr, holds: bool) -> Iterator[Guard]:
-    """The conditions that must all hold, or all fail, for one to do so."""
+    """The guards that must all be satisfied for a condition to be ``holds``."""
     if isinstance(condition, Binary) and condition.op == ("and" if holds else "or"):
         yield from guards_of(condition.lhs, holds)
         yield from guards_of(condition.rhs, holds)
@@ -149,7 +149,7 @@ def guards_of(condition: Expr, holds: bool) -> Iterator[Guard]:
 
 
 def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box | None = None) -> Bound | None:
-    """A bound that is >= 0 exactly where a condition is ``holds``, given the values of axes; None where there is none.
+    """A bound that is >= 0 exactly where a condition is ``holds``, given the values of axes; None if no bound is.
 
     >>> from lathe.frontend.arith.linear import LoopVariable
     >>> i, j = Axis("i", 8), Axis("j", 8)
@@ -157,7 +157,7 @@ def bound_of(condition: Expr, holds: bool, roots: Mapping[Axis, Bound], box: Box
     >>> roots = {axis: Linear.of(loop) for axis, loop in loops.items()}
     >>> box = {loop: (0, 7) for loop in loops.values()}
     >>> bound_of((j + 0 <= i) & (j + 0 != 3), True, roots, box)
-    min(i - j, max(j - 4, -j + 2))
+    min(-j + i, max(j - 4, -j + 2))
     """
     return _bound(condition, holds, bound_forms(roots, box))
 

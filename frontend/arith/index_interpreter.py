@@ -1,8 +1,8 @@
-"""The one interpretation of index arithmetic, over whatever its values are taken to be.
+"""Abstract interpreter of index arithmetic, generic in the domain of its values.
 
-What conversions, shifts and divisions by negative numbers mean, and which operands must be numbers, is said here alone.
-``Forms`` say what it is to add, scale and divide values of one kind: multiples of axes (``affine``), bounds over loops
-(``in_loops``), intervals of such bounds, functions of isl.
+It alone defines conversions, shifts and divisions by negative numbers, and which operands must be constant. ``Forms``
+has the operations of one domain: affine forms (``affine``), bounds over loops (``loop_bounds``), intervals of such
+bounds, piecewise quasi-affine functions of isl (``polyhedra``).
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ Kind: TypeAlias = Literal["min", "max"]
 
 
 class Forms(NamedTuple, Generic[T]):
-    """Values of one kind, and arithmetic on them: exact, or None where there is no such value. Divisors are positive.
+    """The operations of one abstract domain: exact, or None for a result it cannot represent. Divisors are positive.
 
-    What is left out has no value: an extremum, a product of two forms neither of which is a number, anything of another
-    dtype than ``index``, which may wrap around unless it ``fits``.
+    What is left out is unsupported: extrema, products of two forms that are not constant, and, without ``fits``, values
+    of another dtype than ``index``, which may wrap around.
     """
 
     constant: Callable[[int], T]
@@ -28,33 +28,33 @@ class Forms(NamedTuple, Generic[T]):
     add: Callable[[T, T], T]
     scale: Callable[[T, int], T]
     divide: Callable[[T, int], T | None]
-    remainder: Callable[[T, int], T | None] | None = None  # left out: what division leaves
-    unknown_remainder: Callable[[int], T] | None = None  # by a number, of what has no form
+    remainder: Callable[[T, int], T | None] | None = None  # left out: computed by ``divide``
+    unknown_remainder: Callable[[int], T] | None = None  # by a constant, of an operand without a form
     extremum: Callable[[Kind, T, T], T | None] | None = None
     multiply: Callable[[T, T], T | None] | None = None
-    number: Callable[[T], int | None] | None = None  # what a form is whatever the axes are; constants are known to be
+    number: Callable[[T], int | None] | None = None  # the value of a constant form; ``Const`` needs none
     fits: Callable[[Cast | Binary, T], bool] | None = None
-    at_once: "Callable[[Expr, Forms[T]], T | None] | None" = None  # the form of what need not be taken apart
+    shortcut: "Callable[[Expr, Forms[T]], T | None] | None" = None  # tried on a whole expression, before its operands
 
 
 def form_of(expr: Expr, forms: Forms[T]) -> T | None:
-    """The form of an expression, or None where it has none: where it is no index arithmetic, or forms cannot say it."""
+    """The form of an expression; None if it is not index arithmetic or the domain cannot represent it."""
     if isinstance(expr, Const):
         return forms.constant(expr.value)
     if isinstance(expr, AxisRef):
         return forms.axis(expr.axis)
-    found = None if forms.at_once is None else forms.at_once(expr, forms)
-    if found is not None:
-        return found
+    form = None if forms.shortcut is None else forms.shortcut(expr, forms)
+    if form is not None:
+        return form
     if isinstance(expr, Cast):
-        found = form_of(expr.operand, forms)
+        form = form_of(expr.operand, forms)
     elif isinstance(expr, Binary):
-        found = _combined(expr.op, expr.lhs, expr.rhs, forms)
+        form = _combined(expr.op, expr.lhs, expr.rhs, forms)
     else:
         return None
-    if found is None or expr.dtype == INDEX:
-        return found
-    return found if expr.dtype != BOOL and forms.fits is not None and forms.fits(expr, found) else None
+    if form is None or expr.dtype == INDEX:
+        return form
+    return form if expr.dtype != BOOL and forms.fits is not None and forms.fits(expr, form) else None
 
 
 def _combined(op: BinaryOp, lhs: Expr, rhs: Expr, forms: Forms[T]) -> T | None:
@@ -84,11 +84,11 @@ def _combined(op: BinaryOp, lhs: Expr, rhs: Expr, forms: Forms[T]) -> T | None:
             return None if forms.multiply is None else forms.multiply(left, right)
         case "floordiv" | "mod" if amount:
             sign = 1 if amount > 0 else -1  # x // -d is -x // d, and x % -d is -(-x % d)
-            upwards = left if sign > 0 else forms.scale(left, -1)
+            dividend = left if sign > 0 else forms.scale(left, -1)
             if op == "floordiv":
-                return forms.divide(upwards, abs(amount))
-            rest = _remainder(upwards, abs(amount), forms)
-            return rest if rest is None or sign > 0 else forms.scale(rest, -1)
+                return forms.divide(dividend, abs(amount))
+            remainder = _remainder(dividend, abs(amount), forms)
+            return remainder if remainder is None or sign > 0 else forms.scale(remainder, -1)
     return None
 
 

@@ -25,15 +25,15 @@ Interval = tuple[int, int]
 
 
 def interval(expr: Expr) -> Interval:
-    """A range, both ends included, that holds every value of ``expr``; for affine expressions both ends are attained.
+    """An inclusive range that contains every value of ``expr``; for affine expressions both ends are attained.
 
-    A read may yield anything that its dtype holds, and arithmetic that may wrap around too.
+    A read may yield any value of its dtype, and so may arithmetic that may wrap around.
     """
     return _interval(expr, {})
 
 
 def does_not_wrap(expr: Cast | Binary, _: object = None) -> bool:
-    """Whether a conversion or an operation yields a number that its dtype holds, whatever its operands' forms are."""
+    """Whether the result of a conversion or operation always fits its dtype; usable as ``Forms.fits``."""
     wide = expr.operand if isinstance(expr, Cast) else Binary(expr.op, Cast(expr.lhs, INDEX), Cast(expr.rhs, INDEX))
     low, high = interval(wide)
     return DTYPES[expr.dtype].minimum <= low and high <= DTYPES[expr.dtype].maximum
@@ -58,24 +58,24 @@ def _general(expr: Expr, known: dict[Expr, Interval]) -> Interval:
         case Read() | Compare() | Not() | Undef():
             return whole
         case Cast(operand=operand, dtype=dtype):
-            return whole if dtype == BOOL else _kept(_interval(operand, known), whole)
+            return whole if dtype == BOOL else _unless_wrapping(_interval(operand, known), whole)
         case Select(then=then, otherwise=otherwise):
             (low, high), (other_low, other_high) = _interval(then, known), _interval(otherwise, known)
             return min(low, other_low), max(high, other_high)
         case Reduce(kind=kind, body=body, axes=axes):
             return _reduced(kind, _interval(body, known), axes, whole)
         case Binary(op=op, lhs=lhs, rhs=rhs):
-            return _kept(_binary(op, _interval(lhs, known), _interval(rhs, known), whole), whole)
+            return _unless_wrapping(_binary(op, _interval(lhs, known), _interval(rhs, known), whole), whole)
     raise AssertionError(f"no interval for {type(expr).__name__}")
 
 
-def _kept(found: Interval, whole: Interval) -> Interval:
-    """``found``, unless a value in it may wrap around."""
-    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
+def _unless_wrapping(result: Interval, whole: Interval) -> Interval:
+    """``result``, or the whole range of the dtype if a value in it may wrap around."""
+    return result if whole[0] <= result[0] and result[1] <= whole[1] else whole
 
 
 def _rounded(value: int, shift: int) -> int:
-    """``value`` divided by 2**shift, to the nearest integer, halves to even."""
+    """``value`` / 2**shift rounded to the nearest integer, ties to even."""
     down, rest = divmod(value, 1 << shift)
     return down + (2 * rest > 1 << shift or (2 * rest == 1 << shift and down % 2 == 1))
 
@@ -86,7 +86,7 @@ def _reduced(kind: str, body: Interval, axes: tuple[Axis, ...], whole: Interval)
     if kind != "sum":
         return body
     points = prod(axis.extent for axis in axes)
-    return _kept((body[0] * points, body[1] * points), whole)
+    return _unless_wrapping((body[0] * points, body[1] * points), whole)
 
 
 def _binary(op: str, left: Interval, right: Interval, whole: Interval) -> Interval:
@@ -107,7 +107,7 @@ def _binary(op: str, left: Interval, right: Interval, whole: Interval) -> Interv
             sign = 1 if op == "shl" else -1
             corners = [x << s if s >= 0 else x >> -s for x, s in product(left, (sign * c, sign * d))]
             return min(corners), max(corners)
-        case "rounding_shift" if -64 < c <= d < 64:  # towards 0, the further the shift
+        case "rounding_shift" if -64 < c <= d < 64:  # monotone: larger shifts move values towards 0
             corners = [_rounded(x, s) if s >= 0 else x << -s for x, s in product(left, right)]
             return min(corners), max(corners)
         case "floordiv" if c > 0 or d < 0:

@@ -1,8 +1,7 @@
 """Linear expressions over loop variables, and bounds built from them with min, max and floor division.
 
 Code generation needs few operations on such expressions but needs them fast, so they are plain Python integers
-rather than isl objects; isl decides legality (``scheduler/legality/verify_schedule.py``), and the tests hold the two
-against each other.
+rather than isl objects; isl decides legality (``scheduler/legality/verify_schedule.py``), and tests compare the two.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import Literal
 
 
 class LoopVariable:
-    """One loop of a loop nest: a name for people, an identity for the compiler, and the number of its iterations."""
+    """A loop of a loop nest, compared by identity: its name, trip count and kind."""
 
     __slots__ = ("extent", "kind", "name")
 
@@ -27,7 +26,7 @@ class LoopVariable:
 
 @dataclass(frozen=True)
 class FloorDivision:
-    """``floor(numerator / divisor)`` where the division does not come out linear; stands in a term like a variable."""
+    """``floor(numerator / divisor)`` that is not linear; an atom of linear expressions, like a variable."""
 
     numerator: "Linear"
     divisor: int
@@ -51,11 +50,11 @@ class Linear:
         self._hash: int | None = None
 
     @classmethod
-    def _made(cls, constant: int, terms: dict[Atom, int]) -> "Linear":
-        """One of terms that are known to have no zero among them; they may be those of another, for none changes."""
-        made = cls.__new__(cls)
-        made.constant, made.terms, made._hash = constant, terms, None
-        return made
+    def _from_terms(cls, constant: int, terms: dict[Atom, int]) -> "Linear":
+        """An expression of terms without zero coefficients; ``terms`` may be shared, as expressions are immutable."""
+        linear = cls.__new__(cls)
+        linear.constant, linear.terms, linear._hash = constant, terms, None
+        return linear
 
     @staticmethod
     def of(atom: Atom, coefficient: int = 1) -> "Linear":
@@ -63,12 +62,12 @@ class Linear:
 
     def __add__(self, other: "Linear | int") -> "Linear":
         if isinstance(other, int):
-            return self._made(self.constant + other, self.terms)
+            return self._from_terms(self.constant + other, self.terms)
         constant = self.constant + other.constant
         if not other.terms:
-            return self._made(constant, self.terms)
+            return self._from_terms(constant, self.terms)
         if not self.terms:
-            return self._made(constant, other.terms)
+            return self._from_terms(constant, other.terms)
         terms = dict(self.terms)
         for atom, coefficient in other.terms.items():
             total = terms.get(atom, 0) + coefficient
@@ -76,15 +75,15 @@ class Linear:
                 terms[atom] = total
             else:
                 del terms[atom]
-        return self._made(constant, terms)
+        return self._from_terms(constant, terms)
 
     def __sub__(self, other: "Linear | int") -> "Linear":
         return self + (other * -1 if isinstance(other, Linear) else -other)
 
     def __mul__(self, factor: int) -> "Linear":
         if factor == 1 or not factor:
-            return self._made(self.constant, self.terms) if factor else self._made(0, {})
-        return self._made(self.constant * factor, {atom: c * factor for atom, c in self.terms.items()})
+            return self._from_terms(self.constant, self.terms) if factor else self._from_terms(0, {})
+        return self._from_terms(self.constant * factor, {atom: c * factor for atom, c in self.terms.items()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Linear) and self.constant == other.constant and self.terms == other.terms
@@ -101,7 +100,7 @@ class Linear:
     def range(self, box: Box) -> tuple[int, int]:
         """Smallest and largest value over a box (exact unless floor divisions share variables with other terms).
 
-        A remainder, ``x - d * (x // d)``, is known to be less than its divisor.
+        A remainder, ``x - d * (x // d)``, is recognised and bounded by its divisor.
         """
         low = high = self.constant
         remainder: tuple[FloorDivision, int] | None = None
@@ -125,9 +124,9 @@ class Linear:
         if remainder is not None:
             atom, times = remainder
             others = (self - atom.numerator * times + Linear.of(atom, times * atom.divisor)).range(box)
-            step = gcd(atom.divisor, *atom.numerator.terms.values())
-            first = atom.numerator.constant % step
-            ends = times * first, times * (atom.divisor - step + first)
+            stride = gcd(atom.divisor, *atom.numerator.terms.values())
+            first = atom.numerator.constant % stride
+            ends = times * first, times * (atom.divisor - stride + first)
             low, high = max(low, others[0] + min(ends)), min(high, others[1] + max(ends))
         return low, high
 
@@ -152,7 +151,7 @@ class Linear:
         return found
 
     def substitute(self, replacement: Callable[[LoopVariable], "Linear | None"]) -> "Linear":
-        """Replace variables by linear expressions; a variable for which the callable says None stays."""
+        """Replace variables by linear expressions; a variable for which the callable returns None stays."""
         result = Linear(self.constant)
         for atom, coefficient in self.terms.items():
             if isinstance(atom, LoopVariable):
@@ -188,13 +187,13 @@ def floor_divide(numerator: Linear, divisor: int) -> Linear:
             rest += Linear.of(atom, coefficient)
     if rest.is_constant:
         return whole
-    rest -= rest.constant % gcd(divisor, *rest.terms.values())  # what the other terms cannot carry over
+    rest -= rest.constant % gcd(divisor, *rest.terms.values())  # too small to affect the quotient
     return whole + Linear.of(FloorDivision(rest, divisor))
 
 
 @dataclass(frozen=True)
 class Extremum:
-    """``min`` or ``max`` of bounds, undecided until partitioning fixes which of them it is."""
+    """``min`` or ``max`` of bounds, until partitioning determines which of them it is."""
 
     kind: Literal["min", "max"]
     bounds: "tuple[Bound, ...]"
@@ -207,7 +206,7 @@ Bound = Linear | Extremum
 
 
 def add(left: Bound, right: Bound) -> Bound:
-    """Sum of two bounds; extrema are pushed outwards so that their leaves stay linear."""
+    """Sum of two bounds; extrema are moved outwards so that their leaves stay linear."""
     if isinstance(left, Extremum):
         return Extremum(left.kind, tuple(add(bound, right) for bound in left.bounds))
     if isinstance(right, Extremum):
@@ -216,23 +215,23 @@ def add(left: Bound, right: Bound) -> Bound:
 
 
 def scale(bound: Bound, factor: int) -> Bound:
-    """A bound times an integer; a negative factor turns min into max."""
+    """A bound times an integer; a negative factor swaps min and max."""
     if isinstance(bound, Linear):
         return bound * factor
     kind: Literal["min", "max"] = bound.kind if factor >= 0 else ("max" if bound.kind == "min" else "min")
     return Extremum(kind, tuple(scale(inner, factor) for inner in bound.bounds))
 
 
-def in_extrema(bound: Bound, change: Callable[[Linear], Linear]) -> Bound:
-    """The bound with every linear expression in it changed by a function that is monotone."""
+def map_leaves(bound: Bound, change: Callable[[Linear], Linear]) -> Bound:
+    """The bound with a monotone function applied to every linear expression in it."""
     if isinstance(bound, Linear):
         return change(bound)
-    return Extremum(bound.kind, tuple(in_extrema(inner, change) for inner in bound.bounds))
+    return Extremum(bound.kind, tuple(map_leaves(inner, change) for inner in bound.bounds))
 
 
 def divide(bound: Bound, divisor: int) -> Bound:
-    """Floor division of a bound by a positive integer (monotone, so it goes inside extrema)."""
-    return in_extrema(bound, lambda linear: floor_divide(linear, divisor))
+    """Floor division of a bound by a positive integer (monotone, so it distributes over extrema)."""
+    return map_leaves(bound, lambda linear: floor_divide(linear, divisor))
 
 
 def bound_range(bound: Bound, box: Box) -> tuple[int, int]:
@@ -252,8 +251,8 @@ def bound_value(bound: Bound, environment: Mapping[LoopVariable, int]) -> int:
 
 
 def bound_substitute(bound: Bound, replacement: Callable[[LoopVariable], Linear | None]) -> Bound:
-    """Replace variables by linear expressions; a variable for which the callable says None stays."""
-    return in_extrema(bound, lambda linear: linear.substitute(replacement))
+    """Replace variables by linear expressions; a variable for which the callable returns None stays."""
+    return map_leaves(bound, lambda linear: linear.substitute(replacement))
 
 
 def bound_variables(bound: Bound) -> set[LoopVariable]:
@@ -263,7 +262,7 @@ def bound_variables(bound: Bound) -> set[LoopVariable]:
 
 
 def extremum(kind: Literal["min", "max"], bounds: list[Bound], box: Box) -> Bound:
-    """``min`` or ``max`` of bounds, without those that can never be it anywhere in the box.
+    """``min`` or ``max`` of bounds, without arguments that are redundant over the box.
 
     >>> i = LoopVariable("i", 4)
     >>> extremum("min", [Linear.of(i, 16) + 15, Linear(59)], {i: (0, 3)})
@@ -274,22 +273,22 @@ def extremum(kind: Literal["min", "max"], bounds: list[Bound], box: Box) -> Boun
     flat: list[Bound] = []
     for bound in bounds:
         flat.extend(bound.bounds if isinstance(bound, Extremum) and bound.kind == kind else (bound,))
-    kept: list[Bound] = []
+    needed: list[Bound] = []
     for candidate in flat:
-        if any(never_beats(candidate, other, kind, box) for other in kept):
+        if any(is_redundant(candidate, other, kind, box) for other in needed):
             continue
-        kept = [other for other in kept if not never_beats(other, candidate, kind, box)]
-        kept.append(candidate)
-    return kept[0] if len(kept) == 1 else Extremum(kind, tuple(kept))
+        needed = [other for other in needed if not is_redundant(other, candidate, kind, box)]
+        needed.append(candidate)
+    return needed[0] if len(needed) == 1 else Extremum(kind, tuple(needed))
 
 
-def never_beats(candidate: Bound, other: Bound, kind: Literal["min", "max"], box: Box) -> bool:
+def is_redundant(candidate: Bound, other: Bound, kind: Literal["min", "max"], box: Box) -> bool:
     """Whether ``other`` is at least as extreme as ``candidate`` everywhere in the box."""
     return at_most(other, candidate, box) if kind == "min" else at_most(candidate, other, box)
 
 
 def at_most(left: Bound, right: Bound, box: Box) -> bool:
-    """Whether ``left <= right`` everywhere in the box, as far as can be told argument by argument."""
+    """Whether ``left <= right`` everywhere in the box; False if comparing pairs of arguments does not prove it."""
     return largest_difference(left, right, box) <= 0
 
 

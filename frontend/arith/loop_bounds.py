@@ -1,4 +1,4 @@
-"""Index arithmetic in terms of loop variables: bounds, which are linear up to floor divisions, ``min`` and ``max``."""
+"""Index expressions as bounds over loop variables: linear up to floor divisions, ``min`` and ``max``."""
 
 from collections.abc import Mapping
 from math import gcd
@@ -17,7 +17,7 @@ from lathe.frontend.arith.linear import (
     add,
     divide,
     floor_divide,
-    in_extrema,
+    map_leaves,
     scale,
 )
 from lathe.frontend.expr.expr_base import Expr
@@ -28,17 +28,17 @@ Interval: TypeAlias = tuple[Bound, Bound]
 
 
 def bound_forms(values: Mapping[Axis, Bound], box: Box | None = None) -> Forms[Bound]:
-    """Forms in terms of loops, given the values of axes; with the ranges of loops, without what these decide."""
+    """The domain of bounds over loops, given the values of axes; divisions constant over ``box`` are folded."""
 
     def divided(form: Bound, divisor: int) -> Bound:
         quotient = divide(form, divisor)
-        return quotient if box is None else in_extrema(quotient, lambda linear: _decided(linear, box))
+        return quotient if box is None else map_leaves(quotient, lambda linear: _fold_divisions(linear, box))
 
     return Forms(constant=Linear, axis=values.__getitem__, add=add, scale=scale, divide=divided, extremum=flat_extremum)
 
 
-def _decided(quotient: Linear, box: Box) -> Linear:
-    """The value without divisions that come out the same all over the box."""
+def _fold_divisions(quotient: Linear, box: Box) -> Linear:
+    """The expression with the floor divisions folded that are constant over the box."""
     result = Linear()
     for atom, coefficient in quotient.terms.items():
         if isinstance(atom, FloorDivision):
@@ -50,16 +50,16 @@ def _decided(quotient: Linear, box: Box) -> Linear:
     return result + quotient.constant
 
 
-def flat_extremum(kind: Kind, *parts: Bound) -> Bound:
-    """The extremum of bounds, those of the same kind among them being part of it."""
+def flat_extremum(kind: Kind, *bounds: Bound) -> Bound:
+    """``min`` or ``max`` of bounds; nested extrema of the same kind are flattened."""
     flat: list[Bound] = []
-    for part in parts:
-        flat += part.bounds if isinstance(part, Extremum) and part.kind == kind else [part]
+    for bound in bounds:
+        flat += bound.bounds if isinstance(bound, Extremum) and bound.kind == kind else [bound]
     return Extremum(kind, tuple(flat))
 
 
-def affine_at_once(expr: Expr, forms: Forms[T]) -> T | None:
-    """The form of what is affine over the ranges of its axes, which forms over loops do not know."""
+def affine_shortcut(expr: Expr, forms: Forms[T]) -> T | None:
+    """The form of an expression that is affine over the ranges of its axes, which bounds over loops do not know."""
     affine = as_affine(expr)
     if affine is None:
         return None
@@ -70,22 +70,22 @@ def affine_at_once(expr: Expr, forms: Forms[T]) -> T | None:
 
 
 def bound_index(expr: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:
-    """An index expression over axes whose values are bounds of loop variables, or None if it is not quasi-linear."""
+    """An index expression as a bound over loop variables, given the values of axes; None if it is not quasi-linear."""
     forms: Forms[Bound] = Forms(
-        Linear, axes.__getitem__, add, scale, divide, fits=does_not_wrap, at_once=affine_at_once
+        Linear, axes.__getitem__, add, scale, divide, fits=does_not_wrap, shortcut=affine_shortcut
     )
     return form_of(expr, forms)
 
 
 def linear_index(expr: Expr, axes: Mapping[Axis, Linear]) -> Linear | None:
-    """The same over axes that are linear in the loop variables, where the result is, too."""
+    """As ``bound_index``, for axes that are linear in the loop variables: the result is linear, too."""
     index = bound_index(expr, axes)
     assert not isinstance(index, Extremum), f"{expr} is {index} in linear axes"
     return index
 
 
 def condition_bound(condition: Expr, axes: Mapping[Axis, Bound]) -> Bound | None:
-    """What must be at least 0 for a comparison of indices (not for equality) to hold; None for another condition."""
+    """A bound that is >= 0 exactly where an inequality of indices holds; None for any other condition."""
     if not isinstance(condition, Compare) or condition.op not in ("lt", "le", "gt", "ge"):
         return None
     left, right = bound_index(condition.lhs, axes), bound_index(condition.rhs, axes)
@@ -98,10 +98,10 @@ def condition_bound(condition: Expr, axes: Mapping[Axis, Bound]) -> Bound | None
 def interval_of(
     expr: Expr, axes: Mapping[Axis, Interval], visible: set[LoopVariable] | None = None, box: Box | None = None
 ) -> Interval | None:
-    """Lower and upper bound of an index expression, or None where there is no linear one.
+    """Lower and upper bound of an index expression, given those of its axes; None if it is not quasi-linear.
 
-    ``visible`` are the variables that the bounds will be in terms of, ``box`` the ranges of all: with them, a remainder
-    is bounded by its value where the other variables do not reach across multiples of the divisor.
+    ``visible`` are the variables that the bounds may contain, ``box`` the ranges of all variables: with both, a
+    remainder is exact if the other variables do not move it across a multiple of the divisor.
     """
 
     def remainder(form: Interval, divisor: int) -> Interval:
@@ -110,7 +110,7 @@ def interval_of(
             rest = _remainder(form[0], divisor, visible, box)
         return _below(divisor) if rest is None else (rest, rest)
 
-    forms: Forms[Interval] = Forms(  # a call by Forms[Interval] costs as much as the rest
+    forms: Forms[Interval] = Forms(  # an annotation, as calling Forms[Interval] is slow
         constant=lambda value: (Linear(value), Linear(value)),
         axis=axes.__getitem__,
         add=lambda left, right: (add(left[0], right[0]), add(left[1], right[1])),
@@ -119,7 +119,7 @@ def interval_of(
         remainder=remainder,
         unknown_remainder=_below,
         fits=does_not_wrap,
-        at_once=affine_at_once,
+        shortcut=affine_shortcut,
     )
     return form_of(expr, forms)
 
@@ -141,8 +141,8 @@ def _remainder(value: Bound, divisor: int, visible: set[LoopVariable], box: Box)
     value = value.substitute(fixed.get)
     seen = {atom: c for atom, c in value.terms.items() if Linear.of(atom).variables() <= visible}
     hidden = Linear(value.constant, {atom: c for atom, c in value.terms.items() if atom not in seen})
-    step = gcd(divisor, *seen.values())
+    stride = gcd(divisor, *seen.values())
     low, high = hidden.range(box)
-    if low < 0 or high >= step:
+    if low < 0 or high >= stride:
         return None
     return value - floor_divide(Linear(0, seen), divisor) * divisor

@@ -1,9 +1,9 @@
-"""Extents that are not known yet: parameters of a program, bound to numbers when it is built.
+"""Symbolic parameters of a program, bound to numbers when it is built.
 
-A parameter is an expression of dtype ``index`` and may stand where an integer does: in shapes, bounds of reductions and
-indices. Until it is bound, everything that needs a number works with its ``typical`` value, and remembers how to say it
-again: the shape of a tensor is one of ``Extent``, integers that know their formula, and a computation keeps its
-``Template``. (Tiramisu and isl have parameters of the whole program; the names are theirs.)
+A parameter is an expression of dtype ``index`` that can be used in shapes, bounds of reductions and indices. Until it
+is bound, everything that needs a number uses its ``typical`` value and also keeps the formula: a shape consists of
+``Extent``, integers with a formula, and a computation has a ``Template``. (As in Tiramisu and isl, parameters are
+those of the whole program.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,16 +19,16 @@ from lathe.frontend.expr.names import checked_name
 from lathe.frontend.expr.nodes import Axis, Binary, Const, Parameter, axes_of, reads_data
 
 LARGEST = (1 << 31) - 1
-"""What a parameter without a maximum stays below."""
+"""The largest maximum of a parameter, and its default."""
 
 
 def parameter(name: str, minimum: int = 1, maximum: int | None = None, *, typical: int | None = None) -> Parameter:
-    """A number that a program leaves open: an integer from ``minimum`` to ``maximum`` (None: any that fits 31 bits).
+    """A symbolic parameter: an integer from ``minimum`` to ``maximum`` (None: any that fits 31 bits).
 
     It may be used, with ``+``, ``-``, ``*``, and ``//`` and ``%`` by constants, in the shapes of placeholders and
-    computations, in bounds of reductions and in indices and conditions. ``typical`` is the value with which commands of
-    a schedule are checked until it is bound (99 more than the minimum, if it is not given). ``build``, ``reference``
-    and the like take ``parameters={name: value}``.
+    computations, in bounds of reductions and in indices and conditions. ``typical`` is the value that schedule commands
+    are checked with until it is bound (default: 99 more than the minimum). ``build``, ``reference`` and the like take
+    ``parameters={name: value}``.
 
     Raises TensorError for a wrong name or range.
     """
@@ -48,14 +48,14 @@ def parameter(name: str, minimum: int = 1, maximum: int | None = None, *, typica
 
 
 class Extent(int):
-    """An extent with its formula: as a number what it typically is, in expressions and shapes the formula."""
+    """A symbolic extent: an integer with its typical value, and its formula in expressions and shapes."""
 
     expr: Expr
 
     def __new__(cls, expr: Expr) -> "Extent":
-        found = super().__new__(cls, value_of(expr, typical_values([expr])))
-        found.expr = expr
-        return found
+        extent = super().__new__(cls, value_of(expr, typical_values([expr])))
+        extent.expr = expr
+        return extent
 
     def __add__(self, other: Any) -> Any:
         return _combined("add", self, other)
@@ -101,12 +101,12 @@ def _combined(op: Any, left: object, right: object) -> Any:
 
 
 def parameters_of(*exprs: Expr) -> tuple[Parameter, ...]:
-    """The parameters in expressions, each once."""
+    """The parameters in expressions, without duplicates."""
     return tuple(dict.fromkeys(node for node in walk(*exprs) if isinstance(node, Parameter)))
 
 
 def formula(value: object) -> Expr | None:
-    """An extent as an expression of parameters, if it is one: a parameter, arithmetic on some, or an ``Extent``."""
+    """A parameter, an ``Extent`` or arithmetic on parameters as an expression; None for anything else."""
     if isinstance(value, Extent):
         return value.expr
     if not isinstance(value, Expr) or value.dtype != INDEX or axes_of(value) or reads_data(value):
@@ -120,7 +120,7 @@ def typical_values(exprs: Iterable[Expr]) -> dict[Parameter, int]:
 
 
 def at_values(expr: Expr, values: Mapping[Parameter, int]) -> Expr:
-    """The expression with numbers for parameters, what is constant of indices being computed."""
+    """The expression with numbers for parameters; constant index arithmetic is folded."""
 
     def leaf(node: Expr) -> Expr | None:
         return Const(values[node], INDEX) if isinstance(node, Parameter) and node in values else None
@@ -133,7 +133,7 @@ def at_values(expr: Expr, values: Mapping[Parameter, int]) -> Expr:
 
 
 def value_of(expr: Expr, values: Mapping[Parameter, int]) -> int:
-    """The number that an extent is, parameters having these values."""
+    """The value of an extent for given values of the parameters."""
     result = at_values(expr, values)
     assert isinstance(result, Const), f"{expr} depends on more than parameters"
     return result.value
@@ -142,15 +142,15 @@ def value_of(expr: Expr, values: Mapping[Parameter, int]) -> int:
 def checked_values(parameters: Iterable[Parameter], given: object, where: str) -> dict[Parameter, int]:
     """The value of each parameter of a program, from what the user gives by name.
 
-    Raises ParameterError for a value that is missing, of no parameter, no integer, or out of range.
+    Raises ParameterError for a missing value, an unknown parameter, a non-integer, or a value out of range.
     """
     needed: dict[str, Parameter] = {}
     for each in parameters:
         known = needed.setdefault(each.name, each)
         if known is not each:
             raise ParameterError(
-                f"parameters of a program must have different names, not {each.name!r} twice. Make it once, and use "
-                "that everywhere."
+                f"parameters of a program must have different names, not {each.name!r} twice. Create it once and use "
+                "it everywhere."
             )
     names = ", ".join(map(repr, needed)) or "none"
     if given is None:
@@ -180,12 +180,12 @@ def checked_values(parameters: Iterable[Parameter], given: object, where: str) -
 
 
 def described(values: Mapping[Parameter, int]) -> str:
-    """Values as messages tell them: ``N = 100 and M = 3``."""
+    """Parameter values for a message, as ``N = 100 and M = 3``."""
     return " and ".join(f"{each.name} = {value}" for each, value in values.items())
 
 
 def symbolic_axis(name: str, extent: object, start: object = 0, kind: Any = "data") -> Axis:
-    """An axis whose extent, and start, may be formulas."""
+    """An axis whose extent and start may be formulas."""
     formulas = tuple(formula(each) for each in (start, extent))
     if not any(each is not None for each in formulas):
         return Axis(name, _number(extent), _number(start), kind)
@@ -199,5 +199,5 @@ def symbolic_axis(name: str, extent: object, start: object = 0, kind: Any = "dat
 
 def _number(value: object) -> int:
     number = integer(value)
-    assert number is not None, f"{value!r} is no integer"
+    assert number is not None, f"{value!r} is not an integer"
     return number

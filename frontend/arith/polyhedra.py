@@ -1,7 +1,7 @@
-"""Iteration domains and access relations as isl sets and maps: the only place of this room that talks to isl.
+"""Iteration domains and access relations as isl sets and maps.
 
-Dimensions are a computation's data axes followed by its reduction axes; the tuples bear the names of the computation
-and of the tensor. (A name with a dot can be printed by isl but not parsed by it.)
+Dimensions are a computation's data axes followed by its reduction axes; tuples are named after the computation and the
+tensor. (A name with a dot can be printed by isl but not parsed by it.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,16 +30,16 @@ from lathe.frontend.expr.nodes import (
 )
 
 OPERATIONS_LIMIT = 2_000_000
-"""How many elementary isl operations one question may take (about a second) before it counts as too hard."""
+"""Maximum number of elementary isl operations of one query (about a second)."""
 
 
 class TooManyOperationsError(Exception):
-    """A question for which isl takes more operations than it may. Other errors of isl are faults of who asked it."""
+    """A query exceeds the limit of isl operations. Other errors of isl are bugs of the caller."""
 
 
 @contextmanager
 def limited_operations(limit: int = OPERATIONS_LIMIT) -> Iterator[None]:
-    """Make isl give up with TooManyOperationsError after ``limit`` operations, so that a hard question cannot hang."""
+    """Make isl give up with TooManyOperationsError after ``limit`` operations, so that a hard query cannot hang."""
     context = isl.DEFAULT_CONTEXT
     before = context.get_max_operations()
     context.reset_operations()
@@ -56,13 +56,13 @@ def limited_operations(limit: int = OPERATIONS_LIMIT) -> Iterator[None]:
 
 
 def range_of(values: isl.PwAff) -> tuple[int, int]:
-    """The least and the greatest of some values. (``min_val`` and ``max_val`` fail where an expression divides.)"""
+    """The minimum and maximum of a function. (``min_val`` and ``max_val`` fail where an expression divides.)"""
     taken = isl.Map.from_pw_aff(values).range()
     return int(taken.dim_min_val(0).to_python()), int(taken.dim_max_val(0).to_python())
 
 
 class Points:
-    """The integer points over some axes, and the sets and piecewise affine functions of isl on them."""
+    """The isl space of integer points over axes, and sets and piecewise quasi-affine functions on it."""
 
     def __init__(self, axes: Iterable[Axis], name: str) -> None:
         self.axes = tuple(axes)
@@ -76,16 +76,16 @@ class Points:
     def box(self) -> isl.Set:
         """The points within the ranges of the axes."""
         points = self.universe
-        # Val: bindings that convert a number themselves hide it when isl gives up
+        # isl.Val, because bindings that convert an int hide the error when isl gives up
         for position, axis in enumerate(self.axes):
             points = points.lower_bound_val(isl.dim_type.set, position, isl.Val(axis.start))
             points = points.upper_bound_val(isl.dim_type.set, position, isl.Val(axis.stop - 1))
         return points
 
     def value(self, expr: Expr) -> isl.PwAff | None:
-        """``expr`` as a piecewise quasi-affine function of the axes, exactly, or None when it is none.
+        """``expr`` as a piecewise quasi-affine function of the axes, exact; None if it is not quasi-affine.
 
-        Expressions of a tensor dtype qualify while they cannot wrap around.
+        Expressions of a tensor dtype qualify if they cannot wrap around.
         """
         return form_of(expr, self._functions)
 
@@ -100,14 +100,14 @@ class Points:
             extremum=lambda kind, left, right: left.min(right) if kind == "min" else left.max(right),
             multiply=_product,
             fits=does_not_wrap,
-            at_once=self._choice,
+            shortcut=self._selected,
         )
 
     def _coordinate(self, axis: Axis) -> isl.PwAff:
         return isl.PwAff.from_aff(isl.Aff.var_on_domain(self.local, isl.dim_type.set, self.position[axis]))
 
-    def _choice(self, expr: Expr, forms: Forms[isl.PwAff]) -> isl.PwAff | None:
-        """A ``select`` as a function in pieces."""
+    def _selected(self, expr: Expr, forms: Forms[isl.PwAff]) -> isl.PwAff | None:
+        """A ``select`` as a piecewise function."""
         if not isinstance(expr, Select):
             return None
         chosen, other = form_of(expr.then, forms), form_of(expr.otherwise, forms)
@@ -117,9 +117,9 @@ class Points:
         return chosen.intersect_domain(where).union_add(other.subtract_domain(where))
 
     def condition(self, expr: Expr, holds: bool) -> isl.Set | None:
-        """The points where the ``bool`` expression is ``holds``, exactly, or None when it is not quasi-affine.
+        """The points where the ``bool`` expression is ``holds``, exact; None if it is not quasi-affine.
 
-        Other conditions on axes count as quasi-affine where few boxes make them up, which is found by visiting points.
+        Other conditions on axes are enumerated, and qualify if they consist of few boxes.
         """
         match expr:
             case Const(value=value):
@@ -134,17 +134,17 @@ class Points:
             case Compare(op=op, lhs=lhs, rhs=rhs) if lhs.dtype != "bool":
                 left_value, right_value = self.value(lhs), self.value(rhs)
                 if left_value is None or right_value is None:
-                    return self._visited(expr, holds)
+                    return self._enumerated(expr, holds)
                 compared: isl.Set = getattr(left_value, f"{op if holds else OPPOSITE[op]}_set")(right_value)
                 return compared
         return None
 
-    def _visited(self, expr: Expr, holds: bool) -> isl.Set | None:
-        found = boxes_of(expr)
-        if found is None or any(axis not in self.position for axis in axes_of(expr)):
+    def _enumerated(self, expr: Expr, holds: bool) -> isl.Set | None:
+        boxes = boxes_of(expr)
+        if boxes is None or any(axis not in self.position for axis in axes_of(expr)):
             return None
         points = isl.Set.empty(self.space)
-        for box in found[0 if holds else 1]:
+        for box in boxes[0 if holds else 1]:
             part = self.universe
             for axis, first, last in box:
                 part = part.lower_bound_val(isl.dim_type.set, self.position[axis], isl.Val(first))
@@ -153,7 +153,7 @@ class Points:
         return points
 
     def where(self, guards: Iterable[Guard]) -> isl.Set:
-        """The points at which all guards may hold; what is not quasi-affine counts as possible."""
+        """The points at which all guards may hold; guards that are not quasi-affine are over-approximated."""
         points = self.universe
         for expr, holds in guards:
             points = points.intersect(self._possible(expr, holds))
@@ -186,10 +186,9 @@ def points_of(computation: Computation) -> Points:
 
 
 def domain_of(computation: Computation) -> isl.Set:
-    """The iteration domain: data and reduction axes in their ranges, in a tuple named after the computation.
+    """The iteration domain: the box of data and reduction axes, in a tuple named after the computation.
 
-    Where the computation has a condition on its domain, the points at which that may hold: exactly those at which it
-    does if it is quasi-affine.
+    A domain condition restricts it to the points at which that may hold, exactly if the condition is quasi-affine.
     """
     points = points_of(computation)
     domain = points.box()
@@ -197,12 +196,12 @@ def domain_of(computation: Computation) -> isl.Set:
 
 
 def shape_of(tensor: Tensor) -> isl.Set:
-    """The cells of a tensor's array: the box of its shape, in a tuple named after it."""
+    """The index set of a tensor: the box of its shape, in a tuple named after it."""
     return Points((Axis(f"d{n}", extent) for n, extent in enumerate(tensor.shape)), tensor.name).box()
 
 
 def existing_cells(tensor: Tensor, computation: Computation | None) -> isl.Set:
-    """The cells of a tensor that (may) exist: its shape, or the part that the domain of a computation of it has."""
+    """The elements of a tensor that (may) exist: its shape, restricted to the domain of ``computation``."""
     if computation is None or computation.where is None:
         return shape_of(tensor)
     points = Points(computation.axes, tensor.name)
@@ -210,12 +209,11 @@ def existing_cells(tensor: Tensor, computation: Computation | None) -> isl.Set:
 
 
 def access_of(computation: Computation, read: ReadAccess, cells: isl.Set | None = None) -> isl.Map:
-    """The access relation: from each point of the domain at which ``read`` happens to the cell that it reads.
+    """The access relation of a read: from each point of the domain at which it happens to the element that it reads.
 
-    It is exact when the indices and guards are quasi-affine. Otherwise it is the smallest such relation found that
-    holds all accesses: an index that is not affine may be anything within its interval, a guard may be either. The
-    computation's condition on its domain is such a guard; no read is of a cell that its tensor does not have, or none
-    but of ``cells``, where what makes the tensor has been changed.
+    It is exact if the indices and guards are quasi-affine. Otherwise it is an over-approximation: an index that is not
+    affine may have any value of its interval, and such a guard may hold or fail. The domain condition is one of the
+    guards. Only elements that exist are read; ``cells`` replaces them if the producer of the tensor has been changed.
     """
     points = points_of(computation)
     happens = points.box().intersect(points.where(read.guards))

@@ -1,4 +1,4 @@
-"""Quasi-affine expressions of isl as linear ones with floor divisions."""
+"""Conversion of quasi-affine expressions of isl to linear expressions with floor divisions."""
 
 import islpy as isl
 
@@ -8,7 +8,7 @@ IN, DIV = isl.dim_type.in_, isl.dim_type.div
 
 
 def linear_of(aff: isl.Aff, inputs: list[Linear]) -> Linear:
-    """A quasi-affine expression of the given values, one for each dimension of its space, rounded down."""
+    """A quasi-affine expression of isl, rounded down, given the values of the dimensions of its space."""
     denominator = aff.get_denominator_val()
     scale, whole = int(denominator.to_python()), aff.scale_val(denominator)
     result = Linear(int(whole.get_constant_val().to_python()))

@@ -1,7 +1,7 @@
-"""Index expressions in their simplest form: divisions of sums come apart where the parts allow it.
+"""Simplification of index expressions: division and remainder of sums are distributed where that is exact.
 
-``(20 * i + j) // 60`` with ``j`` below 20 is ``i // 3``, and ``(20 * i + j) % 60`` is ``20 * (i % 3) + j``: what is
-left are divisions of single axes, which an axis can be split at, or none.
+``(20 * i + j) // 60`` with ``j`` below 20 is ``i // 3``, and ``(20 * i + j) % 60`` is ``20 * (i % 3) + j``. The
+divisions that remain are mostly of single axes, and go away when the axis is split.
 """
 
 from functools import partial
@@ -20,7 +20,7 @@ def simplified_index(expr: Expr) -> Expr:
     """An equal expression with as few divisions as possible."""
     affine = as_affine(expr)
     if affine is not None:
-        bare = as_bare_axis(expr)  # an axis of one value stays: it may become a lane
+        bare = as_bare_axis(expr)  # kept even if its extent is 1: it may be vectorised
         return AxisRef(bare) if bare is not None else _sum(affine)
     match expr:
         case Cast(operand=operand) if (index := form_of(operand, _AS_INDICES)) is not None:
@@ -54,13 +54,13 @@ _AS_INDICES = Forms[Expr](
     multiply=partial(_operation, "mul"),
     fits=does_not_wrap,
 )
-"""What is computed in another dtype, but could be in that of indices."""
+"""Rebuilds arithmetic of another dtype that cannot wrap around with dtype ``index``."""
 
 
 def _divided(expr: Expr, divisor: int) -> Expr:
     affine = as_affine(expr)
     if affine is not None:
-        return _quotient(affine, divisor)
+        return _affine_quotient(affine, divisor)
     match expr:
         case Binary(op="floordiv", lhs=lhs, rhs=Const(value=value)) if value > 0:
             return _divided(lhs, divisor * value)
@@ -72,7 +72,7 @@ def _divided(expr: Expr, divisor: int) -> Expr:
 def _remainder(expr: Expr, modulus: int) -> Expr:
     affine = as_affine(expr)
     if affine is not None:
-        return _rest(affine, modulus)
+        return _affine_remainder(affine, modulus)
     first, last = interval(expr)
     if first >= 0 and last < modulus:
         return expr
@@ -88,7 +88,7 @@ def _remainder(expr: Expr, modulus: int) -> Expr:
             if inner is not None:
                 inner = _without_multiples(inner, modulus * value)
                 low, high = inner.bounds()
-                quotient = _quotient(inner, value)
+                quotient = _affine_quotient(inner, value)
                 if low >= 0 and high < modulus * value:
                     return quotient
                 return Binary("mod", quotient, Const(modulus, "index"))
@@ -98,11 +98,11 @@ def _remainder(expr: Expr, modulus: int) -> Expr:
 
 
 def _without_multiples(affine: Affine, modulus: int) -> Affine:
-    """The same modulo ``modulus``."""
+    """An affine form equal to ``affine`` modulo ``modulus``, without multiples of it."""
     return Affine(affine.const % modulus, {axis: c for axis, c in affine.coefficients.items() if c % modulus})
 
 
-def _quotient(affine: Affine, divisor: int) -> Expr:
+def _affine_quotient(affine: Affine, divisor: int) -> Expr:
     """``affine // divisor``."""
     if divisor == 1:
         return _sum(affine)
@@ -112,27 +112,27 @@ def _quotient(affine: Affine, divisor: int) -> Expr:
     low, high = rest.bounds()
     if low >= 0 and high < divisor:
         return _sum(out)
-    high_part, _, unit = _parts(rest, divisor)
-    inner = _quotient(high_part, divisor // unit) if unit > 1 else None
+    high_part, _, unit = _high_and_low(rest, divisor)
+    inner = _affine_quotient(high_part, divisor // unit) if unit > 1 else None
     if inner is None:
         inner = Binary("floordiv", _sum(rest), Const(divisor, "index"))
     return inner if not out.coefficients and out.const == 0 else Binary("add", _sum(out), inner)
 
 
-def _rest(affine: Affine, modulus: int) -> Expr:
+def _affine_remainder(affine: Affine, modulus: int) -> Expr:
     """``affine % modulus``."""
     affine = _without_multiples(affine, modulus)
     low, high = affine.bounds()
     if low >= 0 and high < modulus:
         return _sum(affine)
-    high_part, low_part, unit = _parts(affine, modulus)
+    high_part, low_part, unit = _high_and_low(affine, modulus)
     if unit == 1:
         return Binary("mod", _sum(affine), Const(modulus, "index"))
-    inner = Binary("mul", _rest(high_part, modulus // unit), Const(unit, "index"))
+    inner = Binary("mul", _affine_remainder(high_part, modulus // unit), Const(unit, "index"))
     return Binary("add", inner, _sum(low_part)) if low_part.coefficients or low_part.const else inner
 
 
-def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
+def _high_and_low(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
     """``affine = unit * high + low`` with 0 <= low < unit and unit a divisor of ``divisor``, as large as possible."""
     ordered = sorted(affine.coefficients.items(), key=lambda item: abs(item[1]), reverse=True)
     for count in range(1, len(ordered) + 1):
@@ -148,17 +148,17 @@ def _parts(affine: Affine, divisor: int) -> tuple[Affine, Affine, int]:
 
 
 def _sum(affine: Affine) -> Expr:
-    """The expression, what is taken away behind what is added."""
+    """The affine form as an expression, negative terms last."""
     moving = {axis: factor for axis, factor in affine.coefficients.items() if axis.extent > 1 or axis.start}
     terms = list((moving or affine.coefficients).items())
     added = [_term(axis, factor) for axis, factor in terms if factor > 0]
-    taken = [_term(axis, -factor) for axis, factor in terms if factor < 0]
+    subtracted = [_term(axis, -factor) for axis, factor in terms if factor < 0]
     if affine.const or not added:
         added.append(Const(affine.const, "index"))
     total = added[0]
     for term in added[1:]:
         total = Binary("add", total, term)
-    for term in taken:
+    for term in subtracted:
         total = Binary("sub", total, term)
     return total
 

@@ -1,4 +1,4 @@
-"""What an expression is when the casts around it are left out."""
+"""Expressions without the casts around them."""
 
 from lathe.frontend.arith.intervals import does_not_wrap
 from lathe.frontend.expr.evaluation import evaluate
@@ -21,12 +21,12 @@ def skip_value_preserving_casts(expr: Expr) -> Expr:
 
 
 def constant_value(expr: Expr) -> int | None:
-    """What a constant is after the casts around it; None for anything else."""
+    """The value of a constant with the casts around it applied; None for any other expression."""
     return int(evaluate(expr, {})) if isinstance(skip_casts(expr), Const) else None
 
 
 def as_bare_axis(index: Expr) -> Axis | None:
-    """The axis that an index is, if it is nothing but an axis."""
+    """The axis of an index that is nothing but an axis, apart from casts and ``+ 0``; None for any other."""
     index = skip_casts(index)
     while isinstance(index, Binary) and index.op == "add":
         if isinstance(index.rhs, Const) and index.rhs.value == 0:

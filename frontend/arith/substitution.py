@@ -1,4 +1,4 @@
-"""Expressions with axes replaced, and axes split so that division and remainder by constants become affine."""
+"""Substitution of axes, and splitting of axes so that division and remainder by constants become affine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lathe.frontend.expr.dtypes import INDEX
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select
 
-_ROUNDS = 16
+_MOST_SPLITS = 16
 
 
 def rewritten(
@@ -18,9 +18,9 @@ def rewritten(
     leaf: Callable[[Expr], Expr | None],
     over: "Callable[[Expr, tuple[Expr, ...]], Expr] | None" = None,
 ) -> Expr:
-    """``expr`` with nodes replaced as a whole by what ``leaf`` says; others are the same ``over`` rewritten operands.
+    """``expr`` with nodes replaced by what ``leaf`` returns; if None, ``over`` rebuilds a node over rewritten operands.
 
-    What does not change is the same node as before, and a node shared by several parents stays shared.
+    Unchanged nodes keep their identity, and a node shared by several parents stays shared.
     """
     known: dict[Expr, Expr] = {}
     build = with_children if over is None else over
@@ -38,13 +38,13 @@ def rewritten(
 def substitute(expr: Expr, replacements: Mapping[Axis, Expr]) -> Expr:
     """``expr`` with every reference to an axis in ``replacements`` replaced by the expression given for it.
 
-    What does not change is the same node as before. The axes that a ``Reduce`` reduces over stay.
+    Unchanged nodes keep their identity. The axes that a ``Reduce`` reduces over stay.
     """
     return rewritten(expr, lambda node: replacements.get(node.axis) if isinstance(node, AxisRef) else None)
 
 
 def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
-    """The same node over other operands; itself if these are its own."""
+    """The node rebuilt over other operands; the node itself if these are its own."""
     if all(map(is_, children, expr.children)):
         return expr
     match expr:
@@ -68,22 +68,22 @@ def with_children(expr: Expr, children: tuple[Expr, ...]) -> Expr:
 class SplitAxes:
     """Axes split by the constants that index expressions divide them by, each into an outer and an inner axis.
 
-    After ``i = 4·i_0 + i_1`` with ``0 <= i_1 < 4``, both ``i // 4 = i_0`` and ``i % 4 = i_1`` are affine. ``parts``
-    gives the axes that each original axis has become, outermost first; together they count through the same values in
-    the same order. Axes that do not start at 0 or whose extent is no multiple of the divisor are left alone.
+    After ``i = 4·i_0 + i_1`` with ``0 <= i_1 < 4``, both ``i // 4 = i_0`` and ``i % 4 = i_1`` are affine. ``parts`` has
+    the axes that each original axis was split into, outermost first; together they take the same values in the same
+    order. Axes that do not start at 0, or whose extent is not a multiple of the divisor, are not split.
     """
 
     def __init__(self, axes: tuple[Axis, ...], bodies: tuple[Expr, ...]) -> None:
         self.parts: dict[Axis, tuple[Axis, ...]] = {axis: (axis,) for axis in axes}
         self.bodies = bodies
-        for _ in range(_ROUNDS):
-            found = next((pair for body in self.bodies for node in walk(body) if (pair := self._split_for(node))), None)
-            if found is None:
+        for _ in range(_MOST_SPLITS):
+            split = next((pair for body in self.bodies for node in walk(body) if (pair := self._split_for(node))), None)
+            if split is None:
                 break
-            self._split(*found)
+            self._split(*split)
 
     def _split_for(self, node: Expr) -> tuple[Axis, int] | None:
-        """An axis and the extent of its inner part that bring this division closer to an affine form."""
+        """The axis to split, and the extent of its inner axis, to bring this division closer to an affine form."""
         if not isinstance(node, Binary) or node.op not in ("floordiv", "mod") or node.dtype != INDEX:
             return None
         operand = as_affine(node.lhs)

@@ -1,7 +1,7 @@
-"""The typing rules of the language, and the functions that build expressions under them.
+"""Typing rules of tensor expressions, and the functions that build expressions under them.
 
-- Both operands of an operator have one dtype. A Python integer takes the dtype of what it stands beside and must fit.
-- Axes and constants among themselves are of dtype ``index``: integers that don't wrap around.
+- Both operands of an operator have the same dtype. A Python integer takes the dtype of the other operand and must fit.
+- Expressions of axes and integers only have dtype ``index``: integers that do not wrap around.
 - Logic (``&``, ``|``, ``~``) is for ``bool``, arithmetic for everything else; comparisons give ``bool``.
 """
 
@@ -34,7 +34,7 @@ _FOLD: Mapping[str, Callable[[int, int], int]] = {
 def expression(value: object, where: str = "operand of an expression") -> Expr:
     """``value`` as an expression: an axis becomes its value, an integer a constant of dtype ``index``.
 
-    Raises TensorError for anything else; ``where`` says what the value is for.
+    Raises TensorError for anything else; ``where`` names the value in the message.
     """
     operand = _operand(value, where)
     return Const(operand, INDEX) if isinstance(operand, int) else operand
@@ -67,7 +67,7 @@ def _operand(value: object, where: str) -> Expr | int:
 
 
 def const(value: int | Expr, dtype: str) -> Expr:
-    """A constant of the given dtype; the value of another constant will do.
+    """A constant of the given dtype; ``value`` may also be another constant.
 
     Raises TensorError when the dtype is unknown or does not hold the value.
     """
@@ -92,7 +92,7 @@ def cast(value: Value, dtype: str) -> Expr:
 
 
 def fits(value: int, dtype: str) -> bool:
-    """Whether a dtype holds a number."""
+    """Whether a value is in the range of a dtype."""
     return DTYPES[dtype].minimum <= value <= DTYPES[dtype].maximum
 
 
@@ -100,8 +100,8 @@ def _range(dtype: str) -> str:
     return f"{DTYPES[dtype].minimum} to {DTYPES[dtype].maximum}"
 
 
-def written(op: str, *operands: object) -> str:
-    """How the user wrote an operation, for messages."""
+def as_source(op: str, *operands: object) -> str:
+    """An operation in source form, for messages."""
     symbol = SYMBOLS.get(op, op)
     parts = [AxisRef(part) if isinstance(part, Axis) else part for part in operands]
     if symbol[0].isalpha():
@@ -111,19 +111,19 @@ def written(op: str, *operands: object) -> str:
 
 
 def converted(expr: Expr, dtype: str) -> str:
-    """How the user would write a conversion of ``expr``, for messages."""
+    """A conversion of ``expr`` in source form, for messages."""
     return f'{short(format_operand(expr))}.astype("{dtype}")'
 
 
 def short(text: str) -> str:
-    """``text`` cut to what fits into a message."""
+    """``text`` truncated to 60 characters, for messages."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def unified(op: str, lhs: object, rhs: object) -> tuple[Expr, Expr]:
-    """Both operands with one dtype; a Python integer takes the other's.
+    """Both operands as expressions of the same dtype; a Python integer takes the dtype of the other operand.
 
-    Raises TensorError when two dtypes meet or the integer does not fit.
+    Raises TensorError when the dtypes differ or the integer does not fit.
     """
     where = f"operand of {SYMBOLS.get(op, op)}"
     left, right = _operand(lhs, where), _operand(rhs, where)
@@ -131,34 +131,34 @@ def unified(op: str, lhs: object, rhs: object) -> tuple[Expr, Expr]:
         return Const(left, INDEX), Const(right, INDEX)
     if isinstance(left, int):
         assert isinstance(right, Expr)
-        return _constant_beside(left, right, op, lhs, rhs), right
+        return _typed_constant(left, right, op, lhs, rhs), right
     if isinstance(right, int):
-        return left, _constant_beside(right, left, op, lhs, rhs)
+        return left, _typed_constant(right, left, op, lhs, rhs)
     if left.dtype != right.dtype:
         raise TensorError(
-            f"operands of {written(op, left, right)} must have one dtype, not {left.dtype} and {right.dtype}. "
-            f"{_proposal(left, right)}"
+            f"operands of {as_source(op, left, right)} must have one dtype, not {left.dtype} and {right.dtype}. "
+            f"{_conversion_remedy(left, right)}"
         )
     return left, right
 
 
-def _constant_beside(value: int, other: Expr, op: str, lhs: object, rhs: object) -> Expr:
+def _typed_constant(value: int, other: Expr, op: str, lhs: object, rhs: object) -> Expr:
     if other.dtype == BOOL:
         raise TensorError(
-            f"operands of {written(op, lhs, rhs)} must have one dtype, not bool and an integer. "
+            f"operands of {as_source(op, lhs, rhs)} must have one dtype, not bool and an integer. "
             f"Convert the truth value first, as in {converted(other, 'int32')}."
         )
     if not fits(value, other.dtype):
         wider = next((name for name in TENSOR_DTYPES if fits(value, name) and DTYPES[name].minimum < 0), None)
         remedy = f" Convert the other operand first, as in {converted(other, wider)}." if wider else ""
         raise TensorError(
-            f"constant of {written(op, lhs, rhs)} must fit {other.dtype}, {_range(other.dtype)}, not {value}.{remedy}"
+            f"constant of {as_source(op, lhs, rhs)} must fit {other.dtype}, {_range(other.dtype)}, not {value}.{remedy}"
         )
     return Const(value, other.dtype)
 
 
-def _proposal(left: Expr, right: Expr) -> str:
-    """Which side to convert: to the wider dtype, and never data to ``index`` unasked."""
+def _conversion_remedy(left: Expr, right: Expr) -> str:
+    """The remedy for operands of different dtypes: convert to the wider one, but never data to ``index``."""
     narrow, wide = left, right
     if DTYPES[left.dtype].bits > DTYPES[right.dtype].bits or right.dtype == INDEX:
         narrow, wide = right, left
@@ -168,19 +168,19 @@ def _proposal(left: Expr, right: Expr) -> str:
 
 
 def binary(op: BinaryOp, lhs: object, rhs: object) -> Expr:
-    """The operation ``op`` on two operands, with the typing rules above."""
+    """Build the operation ``op`` on two operands under the typing rules; index arithmetic is folded."""
     left, right = unified(op, lhs, rhs)
     if (left.dtype == BOOL) != (op in _LOGICAL):
         contract = "bool" if op in _LOGICAL else "integers"
         remedy = "Compare first, as in x != 0." if op in _LOGICAL else 'Convert first, as in x.astype("int32").'
-        raise TensorError(f"operands of {written(op, left, right)} must be {contract}, not {left.dtype}. {remedy}")
+        raise TensorError(f"operands of {as_source(op, left, right)} must be {contract}, not {left.dtype}. {remedy}")
     if op in ("floordiv", "mod") and isinstance(right, Const) and right.value == 0:
-        raise TensorError(f"divisor of {written(op, left, right)} must be a number other than zero, not 0.")
+        raise TensorError(f"divisor of {as_source(op, left, right)} must be nonzero, not 0.")
     return _folded(op, left, right) if left.dtype == INDEX else Binary(op, left, right)
 
 
 def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
-    """Index arithmetic with what is constant computed at once, which keeps subscripts readable and affine."""
+    """Index arithmetic with constants folded, which keeps subscripts readable and affine."""
     if isinstance(right, Const):
         value = right.value
         if op in ("shr", "shl") and -63 < value < 63:
@@ -188,76 +188,75 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
         right = right if value == right.value else Const(value, INDEX)
         if isinstance(left, Const) and op in _FOLD:
             return _checked_index(_FOLD[op](left.value, value), op, left, right)
-    found = amounts_to(op, left, right)
-    return Binary(op, left, right) if found is None else found
+    simplified = amounts_to(op, left, right)
+    return Binary(op, left, right) if simplified is None else simplified
 
 
 def _checked_index(value: int, op: str, left: Expr, right: Expr) -> Expr:
     if not fits(value, INDEX):
-        raise TensorError(f"value of {written(op, left, right)} must fit 64 bits, not be {value}.")
+        raise TensorError(f"value of {as_source(op, left, right)} must fit in 64 bits, not be {value}.")
     return Const(value, INDEX)
 
 
 def rounding_shift(value: Value, amount: Value) -> Expr:
-    """``value`` divided by 2**amount and rounded to the nearest integer, halves to even, exactly.
+    """``value`` / 2**amount rounded to the nearest integer, ties to even, exactly.
 
-    A negative amount shifts left, as that of ``>>`` does. Both operands have one dtype, which is the result's; a Python
-    integer takes the other's. Raises TensorError otherwise.
+    A negative amount shifts left, as with ``>>``. Both operands and the result have the same dtype; a Python integer
+    takes that of the other operand. Raises TensorError when the dtypes differ.
     """
     return binary("rounding_shift", value, amount)
 
 
 def comparison(op: CompareOp, lhs: object, rhs: object) -> Expr:
-    """A comparison, which is ``bool``; truth values themselves can be compared by == and != only."""
+    """A comparison of dtype ``bool``; operands of dtype ``bool`` can only be compared by == and !=."""
     left, right = unified(op, lhs, rhs)
     if left.dtype == BOOL and op not in ("eq", "ne"):
-        raise TensorError(f"operands of {written(op, left, right)} must be integers, not bool.")
+        raise TensorError(f"operands of {as_source(op, left, right)} must be integers, not bool.")
     return Compare(op, left, right)
 
 
 def negation(value: object) -> Expr:
-    """Logical not."""
+    """Logical negation of a ``bool``."""
     operand = _operand(value, "operand of ~")
     if isinstance(operand, int) or operand.dtype != BOOL:
         dtype = "an integer" if isinstance(operand, int) else operand.dtype
         raise TensorError(
-            f"operand of {written('not', operand)} must be bool, not {dtype}. Compare first, as in x != 0."
+            f"operand of {as_source('not', operand)} must be bool, not {dtype}. Compare first, as in x != 0."
         )
     return Not(operand)
 
 
 def select(condition: Value, then: Value, otherwise: Value) -> Expr:
-    """``then`` where ``condition`` (bool) holds, else ``otherwise``; the branch not taken reads nothing.
+    """``then`` where ``condition`` (bool) holds, else ``otherwise``; reads in the branch not taken do not happen.
 
-    Both branches have one dtype; a Python integer takes the other branch's. Raises TensorError otherwise.
+    Both branches have the same dtype; a Python integer takes that of the other branch. Raises TensorError otherwise.
     """
     guard = _operand(condition, "condition of select")
     if isinstance(guard, int) or guard.dtype != BOOL:
         dtype = "an integer" if isinstance(guard, int) else guard.dtype
         raise TensorError(
-            f"condition of select must be bool, not {dtype}: {written('select', guard, then, otherwise)}. "
+            f"condition of select must be bool, not {dtype}: {as_source('select', guard, then, otherwise)}. "
             "Compare first, as in x != 0."
         )
     return Select(guard, *unified("select", then, otherwise))
 
 
 def sum(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None) -> Expr:
-    """The sum of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+    """Sum reduction of ``expr`` over one or several reduction axes; wraps around at the width of the dtype.
 
-    Only where the condition ``where`` holds, if there is one: elsewhere nothing is added and nothing of ``expr`` read,
-    so that ``sum(A[x - r], axis=r, where=x >= r)`` needs no other guard. A sum of nothing is 0.
+    With a condition ``where``, only points at which it holds are added, and ``expr`` reads nothing elsewhere:
+    ``sum(A[x - r], axis=r, where=x >= r)`` needs no other guard. An empty sum is 0.
 
-    It must stand at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes, or a
-    condition that is not bool.
+    A reduction must be the outermost operation of a computation's body. Raises TensorError for an operand of dtype
+    bool, wrong axes, or a condition that is not bool.
     """
     return _reduce("sum", expr, axis, where)
 
 
 def prod(expr: Value, axis: Axis | Sequence[Axis], *, where: Value | None = None) -> Expr:
-    """The product of ``expr`` over one reduction axis or several; wraps around at the dtype's width.
+    """Product reduction of ``expr`` over one or several reduction axes; wraps around at the width of the dtype.
 
-    Only where the condition ``where`` holds, if there is one, as of a ``sum``; a product of nothing is 1. It must stand
-    at the top of a computation's body. Raises TensorError for a dtype of bool or wrong axes.
+    ``where`` and the errors are those of ``sum``; an empty product is 1.
     """
     return _reduce("prod", expr, axis, where)
 
@@ -271,7 +270,7 @@ def max(
 ) -> Expr:
     """With ``axis``, the maximum over reduction axes; with two expressions, the larger of the two at each point.
 
-    A reduction may have a condition ``where``, as ``sum``; a maximum of nothing is the least value of the dtype.
+    A reduction may have a condition ``where``, as ``sum``; an empty maximum is the smallest value of the dtype.
     """
     return _extremum("max", expr, other, axis, where)
 
@@ -285,13 +284,13 @@ def min(
 ) -> Expr:
     """With ``axis``, the minimum over reduction axes; with two expressions, the smaller of the two at each point.
 
-    A reduction may have a condition ``where``, as ``sum``; a minimum of nothing is the largest value of the dtype.
+    A reduction may have a condition ``where``, as ``sum``; an empty minimum is the largest value of the dtype.
     """
     return _extremum("min", expr, other, axis, where)
 
 
 def neutral(kind: str, dtype: str) -> int:
-    """What a reduction starts from, and what changes nothing in it."""
+    """The neutral element of a reduction, from which it starts."""
     return {"sum": 0, "prod": 1, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
 
 
@@ -308,8 +307,8 @@ def _extremum(
         return _reduce(kind, expr, axis, where)
     if where is not None:
         raise TensorError(
-            f"where of {kind} must stand beside axis=, not beside a second expression: the condition says what is "
-            "reduced. Use select for one element."
+            f"where of {kind} must be given with axis=, not with a second expression: it selects the points that are "
+            f"reduced. Use select for an element-wise {kind}."
         )
     assert other is not None
     return binary("max" if kind == "max" else "min", expr, other)

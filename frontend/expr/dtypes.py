@@ -1,7 +1,7 @@
-"""The element types of tensors: names, ranges and what they are in NumPy.
+"""Element types (dtypes) of tensors: names, ranges and the NumPy types that represent them.
 
-``index`` is the type of axes and of expressions that only axes and constants enter: a mathematical integer, which
-never wraps around. It is computed in 64 bits and never stored in a tensor.
+``index`` is the dtype of axes and of expressions of axes and constants only: a mathematical integer, which never wraps
+around. It is computed in 64 bits and never stored in a tensor.
 """
 
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ TENSOR_DTYPES = tuple(name for name in DTYPES if name != INDEX)
 def checked_dtype(dtype: object, where: str, *, index: bool = False) -> str:
     """The name of ``dtype``, which may be given as a name or as a NumPy dtype.
 
-    ``where`` completes the sentence "dtype of …"; ``index`` allows the type of axes too.
-    Raises TensorError when there is no such element type.
+    ``where`` completes "dtype of …" in the message; ``index`` allows the dtype of axes, too.
+    Raises TensorError for an unknown dtype.
     """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
     if name in TENSOR_DTYPES or (index and name == INDEX):

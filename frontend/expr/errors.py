@@ -1,4 +1,4 @@
-"""The mistakes that a tensor program can hold."""
+"""Errors raised for invalid tensor programs."""
 
 from lathe.configs.array_args import InputError
 from lathe.configs.errors import LatheError, shown
@@ -7,21 +7,21 @@ __all__ = ["CausalityError", "DomainError", "InputError", "LatheError", "TensorE
 
 
 class TensorError(LatheError):
-    """A tensor, an axis or an expression was put together wrongly: dtype, shape, number of indices, name."""
+    """An invalid tensor, axis or expression: wrong dtype, shape, number of indices or name."""
 
 
 class DomainError(LatheError):
-    """A computation reads outside the domain of the tensor that it reads; the message names one such point."""
+    """A computation reads outside the domain of a tensor; the message names one such point."""
 
 
 class ParameterError(LatheError):
-    """The values given for the parameters of a program do not fit: missing, unknown, out of range."""
+    """Invalid values of a program's parameters: missing, unknown or out of range."""
 
 
 class CausalityError(LatheError):
-    """Computations that need each other have no order in which each element is made before it is read.
+    """A recurrence is not causal: no order of its computations computes each element before it is read.
 
-    ``reader`` is the name of a computation and the point at which it reads, ``cell`` a tensor and the cell read there.
+    ``reader`` is the name of a computation and the point at which it reads, ``cell`` the tensor and element read there.
     """
 
     def __init__(

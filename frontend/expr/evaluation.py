@@ -1,7 +1,7 @@
-"""The value of an expression in NumPy, vectorised over whatever its axes are bound to.
+"""NumPy interpreter of expressions, vectorised over the values that axes are bound to.
 
-This is the meaning of the language. Sums and products are those of NumPy's integer types, which wrap around at their
-width as ``lathe.isa.arithmetic`` says; shifts are taken from there, because NumPy leaves negative amounts open.
+It defines the semantics of the language. Addition and multiplication are those of NumPy's integer types, which wrap
+around at their width as in ``lathe.isa.arithmetic``; shifts are taken from there, as NumPy's have no negative amounts.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from lathe.isa.arithmetic import shift_left, shift_right, shift_right_to_even
 
 Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[Any, Array | int]
-"""What axes (to integers) and tensors (to arrays) are bound to."""
+"""Bindings of axes to integers or arrays of them, and of tensors to arrays."""
 
 _COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
@@ -36,16 +36,16 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 POISON = 0x6B6B6B6B
-"""What stands for a value that nobody relies on: a program that does gives a wrong result."""
+"""The value of ``Undef``, chosen so that a program that depends on it gives a wrong result."""
 
 
 def evaluate(expr: Expr, env: Environment) -> Array:
     """The value of ``expr`` where ``env`` binds its axes to integers and its tensors to arrays.
 
     Axes may be bound to integer arrays of any shapes that broadcast together; the result has the broadcast shape of
-    the axes that matter, and the NumPy dtype of the expression. Indices are kept inside the tensors' shapes, so that a
-    read in the branch of a ``select`` that is not taken is harmless; ``compute`` has shown that no other read leaves
-    them. A ``Reduce`` reduces over all points of its axes, materialised at once.
+    the axes it depends on, and the NumPy dtype of the expression. Indices are clamped to the tensors' shapes, because
+    both branches of a ``select`` are evaluated; reads that happen are in bounds, as ``compute`` has checked.
+    A ``Reduce`` materialises all points of its axes at once.
     """
     return Evaluator(env).value(expr)
 
@@ -89,10 +89,10 @@ class Evaluator:
                 return self.value(operand).astype(DTYPES[dtype].numpy)
             case Reduce():
                 return self.reduce(expr)
-        raise AssertionError(f"no meaning for {type(expr).__name__}")
+        raise AssertionError(f"no evaluation rule for {type(expr).__name__}")
 
     def axis(self, axis: Axis) -> Array:
-        """What the axis is bound to."""
+        """The values that the axis is bound to."""
         return np.asarray(self.env[axis], np.int64)
 
     def read(self, read: Read) -> Array:
@@ -105,11 +105,11 @@ class Evaluator:
         return np.asarray(array[indices])
 
     def select(self, expr: Select) -> Array:
-        """Both branches and the choice between them."""
+        """Evaluates both branches and selects between them element by element."""
         return np.where(self.value(expr.condition), self.value(expr.then), self.value(expr.otherwise))
 
     def reduce(self, expr: Reduce) -> Array:
-        """The reduction with every point of its axes in new leading dimensions."""
+        """The reduction, evaluated with the points of its axes in new leading dimensions."""
         rank = max((np.ndim(bound) for key, bound in self.env.items() if isinstance(key, Axis)), default=0)
         inner = dict(self.env)
         for position, axis in enumerate(expr.axes):
@@ -124,7 +124,7 @@ class Evaluator:
 
 
 def _shifted(op: str, value: Array, amount: Array) -> Array:
-    """A shift; unsigned numbers are shifted as what they are in a wider signed type, and cut back."""
+    """A shift; unsigned values are widened to int64, shifted and truncated."""
     shift = _SHIFTS[op]
     if value.dtype.kind == "u":
         return shift(value.astype(np.int64), amount.astype(np.int64)).astype(value.dtype)

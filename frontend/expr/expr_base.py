@@ -1,8 +1,7 @@
-"""What may stand beside an operator, and what operators mean: the ground on which the nodes of the language stand.
+"""Base classes of expression nodes, with their overloaded operators.
 
-Operators build nodes by typing rules that are written over these nodes, and texts are made of them by a printer. Both
-stand above, so the operators here reach them through ``language``, which ``operator_hooks.py`` sets: the one late
-binding.
+Operators build nodes under the typing rules (``arithmetic.py``), and ``str`` calls the printer (``text.py``). Both
+import the nodes, so the operators here reach them through ``language``, which ``operator_hooks.py`` fills in.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,27 +18,27 @@ Value: TypeAlias = Union["Operand", int]
 
 
 class Language:
-    """What operators and methods of nodes do."""
+    """The functions that operators and methods of nodes call."""
 
     expression: Callable[..., "Expr"]
     binary: Callable[[BinaryOp, object, object], "Expr"]
     comparison: Callable[[CompareOp, object, object], "Expr"]
     negation: Callable[[object], "Expr"]
     cast: Callable[[Value, str], "Expr"]
-    extent: Callable[["Expr"], int]  # the integer that a formula of parameters typically is, and knows to be
-    written: Callable[["Expr"], str]
-    described: Callable[[Any], str]  # the text of a computation
+    extent: Callable[["Expr"], int]  # a formula of parameters as an ``Extent``
+    format_expr: Callable[["Expr"], str]
+    format_computation: Callable[[Any], str]  # of a ``Computation``
 
 
 language = Language()
 
 
 class Operand:
-    """What may stand beside an operator: an expression, an axis, or (with an error that helps) a bare tensor."""
+    """Base class of operands: expressions, axes, and tensors (which operators refuse with a helpful error)."""
 
     __slots__ = ()
     __hash__ = object.__hash__
-    # NumPy's scalars and arrays leave the operator to this class.
+    # Makes NumPy's scalars and arrays defer to the operators of this class.
     __array_ufunc__ = None
 
     def __add__(self, other: Value) -> "Expr":
@@ -129,7 +128,7 @@ class Operand:
         return language.comparison("ne", self, other)
 
     def astype(self, dtype: str) -> "Expr":
-        """The same number as ``dtype``; what does not fit wraps around, and to ``bool`` it is ``!= 0``.
+        """The value converted to ``dtype``, wrapping around; conversion to ``bool`` is ``!= 0``.
 
         Raises TensorError for an unknown dtype.
         """
@@ -152,13 +151,13 @@ class Expr(Operand):
 
     def __bool__(self) -> NoReturn:
         raise TensorError(
-            "truth of an expression must be left to select(condition, then, otherwise), not taken by if, and, or, not "
-            f"or a chained comparison: {self} has a value at each point only. "
-            "Write &, | and ~ for the logic, and Lathe's max and min for the larger and the smaller of two."
+            f"Cannot convert {self} to a Python bool: an expression has a value only at each point. Use "
+            "select(condition, then, otherwise) instead of if; &, | and ~ instead of and, or, not and chained "
+            "comparisons; and Lathe's max and min instead of Python's."
         )
 
     def __str__(self) -> str:
-        return language.written(self)
+        return language.format_expr(self)
 
     __repr__ = __str__
 
@@ -176,20 +175,20 @@ def walk(*roots: Expr) -> Iterator[Expr]:
 
 
 DEPTH_LIMIT = 200
-"""How deep an expression may nest: everything that walks expressions recurses, and Python limits that."""
+"""Maximum depth of an expression: passes over expressions are recursive, and Python limits recursion."""
 
 
 def depth(root: Expr) -> int:
-    """How many nodes the longest path from the root down to a leaf has."""
-    found: dict[Expr, int] = {}
+    """The depth of an expression: the number of nodes on its longest path from the root to a leaf."""
+    depths: dict[Expr, int] = {}
     stack = [root]
     while stack:
         node = stack[-1]
         children = node.children
-        waiting = [child for child in children if child not in found]
-        if waiting:
-            stack += waiting
+        pending = [child for child in children if child not in depths]
+        if pending:
+            stack += pending
         else:
             stack.pop()
-            found[node] = 1 + max(map(found.__getitem__, children), default=0)
-    return found[root]
+            depths[node] = 1 + max(map(depths.__getitem__, children), default=0)
+    return depths[root]

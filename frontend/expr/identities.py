@@ -1,4 +1,4 @@
-"""Identities of arithmetic: operations that amount to one of their operands, or to a constant."""
+"""Arithmetic identities: operations that simplify to one of their operands or to a constant."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,14 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Select
 
 _NEUTRAL: Mapping[str, int] = {"add": 0, "mul": 1, "and": 1, "or": 0}
-"""What changes nothing on either side."""
+"""Neutral elements, on either side."""
 _NEUTRAL_RIGHT: Mapping[str, int] = {**_NEUTRAL, "sub": 0, "shr": 0, "shl": 0, "rounding_shift": 0, "floordiv": 1}
 _ABSORBING: Mapping[str, int] = {"mul": 0, "and": 0, "or": 1}
-"""What makes the result the same, whatever stands on the other side."""
+"""Absorbing elements: the result is this value, whatever the other operand is."""
 
 
 def amounts_to(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
-    """What an operation is without computing anything, in any dtype: ``x`` for ``x + 0``; None if that is not known."""
+    """The operand or constant that an operation equals in any dtype, as ``x`` for ``x + 0``; None if none is known."""
     if isinstance(rhs, Const):
         if rhs.value == _NEUTRAL_RIGHT.get(op):
             return lhs
@@ -25,7 +25,7 @@ def amounts_to(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
 
 
 def written_alike(left: Expr, right: Expr) -> bool:
-    """Whether two expressions are written alike, and so have the same value."""
+    """Whether two expressions are structurally equal, and so have the same value."""
     if left is right:
         return True
     if type(left) is not type(right) or left.dtype != right.dtype:

@@ -1,4 +1,4 @@
-"""The names of tensors, computations and axes."""
+"""Validation of the names of tensors, computations and axes."""
 
 import re
 
@@ -8,9 +8,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 
 
 def checked_name(name: object, where: str) -> str:
-    """``name`` when it can stand in every text form: letters, digits and _, with dots between.
+    """``name`` if it is valid in every text form: letters, digits and _, with inner dots.
 
-    Raises TensorError otherwise; ``where`` completes the sentence "name of …".
+    Raises TensorError otherwise; ``where`` completes "name of …" in the message.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TensorError(

@@ -1,8 +1,8 @@
-"""The nodes of the tensor language: expressions, tensors, and the computations that make tensors of expressions.
+"""The expression IR: expressions, tensors, and the computations that define tensors by expressions.
 
-Expressions are frozen trees over axes, constants and reads of tensors. Nodes are compared by identity, because ``==``
-on them builds a comparison. A node may be shared by several parents. Every node has a ``dtype``; the rules are in
-``arithmetic.py``. Nothing here says in which order points are computed, or where values lie in memory.
+Expressions are immutable DAGs over axes, constants and reads of tensors. Nodes are compared by identity, because ``==``
+on them builds a comparison. Every node has a ``dtype``; the typing rules are in ``arithmetic.py``. The IR fixes neither
+the order in which points are computed nor where values are stored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +21,8 @@ from lathe.frontend.expr.expr_base import BinaryOp, CompareOp, Expr, Operand, Re
 class Axis(Operand):
     """One dimension of an iteration domain: the integers from ``start`` to ``start + extent - 1``.
 
-    An axis is itself and nothing else: two axes of the same name and range are different. Two axes are therefore
-    compared with ``is`` or ``==`` alike; everything else on an axis (``i + 1``, ``i < 3``) builds an expression.
+    Axes are compared by identity: two of the same name and range are different, and ``==`` between two axes means
+    ``is``. Every other operation on an axis (``i + 1``, ``i < 3``) builds an expression.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Axis(Operand):
     __hash__ = object.__hash__
 
     def __post_init__(self) -> None:
-        if type(self.extent) is not int:  # an extent with a formula: what is computed from axes has none
+        if type(self.extent) is not int:  # a symbolic extent: its formula is in ``symbolic``
             object.__setattr__(self, "extent", int(self.extent))
 
     @property
@@ -62,16 +62,16 @@ class Const(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Undef(Expr):
-    """Any value at all: what a cell holds that nobody relies on. Only schedules write it; programs have none."""
+    """An undefined value, on which no result depends. Only schedules create it; programs have none."""
 
     dtype: str
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Parameter(Expr):
-    """A number that a program leaves open until it is built: an integer from ``minimum`` to ``maximum``.
+    """A symbolic parameter of a program: an integer from ``minimum`` to ``maximum``, bound when the program is built.
 
-    It stands in templates of computations only, never in what a schedule works on.
+    It occurs in templates of computations only; schedules work on its typical or bound value.
     """
 
     name: str
@@ -115,8 +115,8 @@ class Read(Expr):
 class Binary(Expr):
     """An operation on two operands of one dtype, which is also the dtype of the result.
 
-    ``shr`` rounds down, ``rounding_shift`` to the nearest, halves to even, ``shl`` is the inverse of both, and negative
-    amounts shift the other way; ``floordiv`` and ``mod`` round down as Python's, and dividing by zero gives 0; ``and``
+    ``shr`` rounds down, ``rounding_shift`` rounds to nearest with ties to even, and ``shl`` shifts left; negative
+    amounts shift the other way. ``floordiv`` and ``mod`` round down as Python's, and division by zero gives 0. ``and``
     and ``or`` are logical, on ``bool``.
     """
 
@@ -198,7 +198,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Expr):
-    """Sum, product, maximum or minimum of ``body`` over all points of ``axes``; only at the top of a body."""
+    """Sum, product, maximum or minimum of ``body`` over all points of ``axes``; only the root of a body."""
 
     kind: ReduceKind
     body: Expr
@@ -214,7 +214,7 @@ class Reduce(Expr):
 
 
 def axes_of(*roots: Expr) -> tuple[Axis, ...]:
-    """The axes that the expressions refer to, each once, in order of first mention."""
+    """The axes that the expressions refer to, without duplicates, in order of first use."""
     return tuple(dict.fromkeys(node.axis for node in walk(*roots) if isinstance(node, AxisRef)))
 
 
@@ -236,7 +236,7 @@ class Tensor(Operand):
     computation: "Computation | None" = None
     output_index: int = 0
     is_state: ClassVar[bool] = False
-    """Whether the tensor is declared before it is defined."""
+    """Whether the tensor is the state of a recurrence, which is declared before it is defined."""
 
     __hash__ = object.__hash__
 
@@ -252,13 +252,13 @@ class Tensor(Operand):
 
     @property
     def op(self) -> "Computation | None":
-        """The computation that makes the tensor, under the name that TVM's users know."""
+        """The computation that produces the tensor (TVM's name for ``computation``)."""
         return self.computation
 
     def __getitem__(self, indices: Value | tuple[Value, ...]) -> Read:
         """The element at ``indices``: one integer, axis or expression per dimension; data is converted to ``index``.
 
-        Raises TensorError for a wrong number of indices, a slice, or an index that is no integer.
+        Raises TensorError for a wrong number of indices, a slice, or an index that is not an integer.
         """
         given: tuple[object, ...] = indices if isinstance(indices, tuple) else (indices,)
         if any(index is ... or isinstance(index, slice) for index in given):
@@ -283,7 +283,7 @@ class Tensor(Operand):
 
     def __iter__(self) -> NoReturn:
         raise TensorError(
-            f"elements of tensor {self.name!r} must be read one by one, as in {self.name}[i, j], not iterated over. "
+            f"Cannot iterate over tensor {self.name!r}: only single elements can be read, as in {self.name}[i, j]. "
             "Reduce over them with Lathe's sum, prod, max or min and a reduction axis."
         )
 
@@ -294,14 +294,14 @@ class Tensor(Operand):
 
 
 Guard: TypeAlias = tuple[Expr, bool]
-"""A ``select`` condition on the way to a read, and whether it must hold (``then``) or not (``otherwise``)."""
+"""A condition around a read, and whether it must hold (as in a ``then`` branch) or fail (``otherwise``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReadAccess:
-    """One read: the tensor, its index expressions, the guards from the outside in, and the body it stands in.
+    """One read: the tensor, its indices, the guards from outermost to innermost, and the index of its body.
 
-    Reads of the condition on the domain stand in none: their ``body_index`` is one more than the last.
+    Reads of the domain condition are in no body: their ``body_index`` is the number of bodies.
     """
 
     tensor: Tensor
@@ -312,40 +312,40 @@ class ReadAccess:
 
 
 def reads_of(bodies: Sequence[Expr], where: Expr | None = None) -> tuple[ReadAccess, ...]:
-    """Every read in the bodies, in the order in which they are written, and then those of the condition ``where``.
+    """Every read in the bodies, in source order, followed by those in the domain condition ``where``.
 
-    A node that is reached twice under the same guards is one read. A read inside a condition or inside another read's
-    index is under the guards around that condition or read. All that bodies read they read where ``where`` holds.
+    A node that is reached twice under the same guards is one read. A read inside a condition or an index is under the
+    guards around that condition or index. ``where`` guards all reads in the bodies.
     """
-    found: list[ReadAccess] = []
-    around: tuple[Guard, ...] = () if where is None else ((where, True),)
-    roots = [(body, around) for body in bodies]
+    reads: list[ReadAccess] = []
+    outer: tuple[Guard, ...] = () if where is None else ((where, True),)
+    roots = [(body, outer) for body in bodies]
     roots += [] if where is None else [(where, ())]
     for body_index, root in enumerate(roots):
         seen: set[tuple[int, tuple[int, ...]]] = set()
-        stack: list[tuple[Expr, tuple[Guard, ...], tuple[int, ...]]] = [(*root, ())]  # and numbers that name the guards
+        stack: list[tuple[Expr, tuple[Guard, ...], tuple[int, ...]]] = [(*root, ())]  # and ids of guards
         while stack:
-            node, guards, named = stack.pop()
-            key = (id(node), named)
+            node, guards, guard_ids = stack.pop()
+            key = (id(node), guard_ids)
             if key in seen:
                 continue
             seen.add(key)
             if isinstance(node, Read):
-                found.append(ReadAccess(node.tensor, node.indices, guards, body_index, node))
+                reads.append(ReadAccess(node.tensor, node.indices, guards, body_index, node))
             if isinstance(node, Select):
                 condition = node.condition
-                stack.append((node.otherwise, (*guards, (condition, False)), (*named, ~id(condition))))
-                stack.append((node.then, (*guards, (condition, True)), (*named, id(condition))))
-                stack.append((condition, guards, named))
+                stack.append((node.otherwise, (*guards, (condition, False)), (*guard_ids, ~id(condition))))
+                stack.append((node.then, (*guards, (condition, True)), (*guard_ids, id(condition))))
+                stack.append((condition, guards, guard_ids))
             else:
                 for child in reversed(node.children):
-                    stack.append((child, guards, named))
-    return tuple(found)
+                    stack.append((child, guards, guard_ids))
+    return tuple(reads)
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """What a computation says before its parameters are bound: expressions over the same axes."""
+    """The symbolic form of a computation, before its parameters are bound: expressions over the same axes."""
 
     bodies: tuple[Expr, ...]
     where: Expr | None
@@ -353,13 +353,12 @@ class Template:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Computation:
-    """What the elements of one tensor, or of several over the same points, are.
+    """The definition of one tensor, or of several tensors over the same points.
 
-    The iteration domain is the box of ``axes`` (one per output dimension, each from 0) and ``reduce_axes``, or that
-    part of it where ``where``, a condition on data axes, holds: elsewhere there are no instances, nothing may be read,
-    and an output of the program holds 0. Each body is an expression over the axes; when there are reduction axes every
-    body is a ``Reduce`` over all of them. ``attrs`` tells what an operator was called with and never changes the
-    meaning.
+    The iteration domain is the box of ``axes`` (one per output dimension, each from 0) and ``reduce_axes``, restricted
+    to points where ``where``, a condition on data axes, holds: elsewhere nothing is computed, no element may be read,
+    and an output of the program holds 0. Each body is an expression over the axes; with reduction axes, every body is a
+    ``Reduce`` over all of them. ``attrs`` records the arguments of an operator and never changes the semantics.
     """
 
     name: str
@@ -368,7 +367,7 @@ class Computation:
     bodies: tuple[Expr, ...]
     attrs: Mapping[str, object] = field(default_factory=dict)
     where: Expr | None = None
-    template: Template | None = None  # what it says before the program's parameters are bound, if it has any
+    template: Template | None = None  # the symbolic form, if the program has parameters
 
     def __post_init__(self) -> None:
         if not isinstance(self.attrs, MappingProxyType):
@@ -382,17 +381,17 @@ class Computation:
 
     @property
     def axis(self) -> tuple[Axis, ...]:
-        """The data axes, under the name that TVM's users know."""
+        """The data axes (TVM's name for ``axes``)."""
         return self.axes
 
     @property
     def reduce_axis(self) -> tuple[Axis, ...]:
-        """The reduction axes, under the name that TVM's users know."""
+        """The reduction axes (TVM's name for ``reduce_axes``)."""
         return self.reduce_axes
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """One tensor per body; a single one bears the computation's name, several ``name.0``, ``name.1``, …"""
+        """One tensor per body, named after the computation; several are ``name.0``, ``name.1``, …"""
         several = len(self.bodies) > 1
         return tuple(
             Tensor(f"{self.name}.{index}" if several else self.name, self.shape, body.dtype, self, index)
@@ -401,16 +400,16 @@ class Computation:
 
     @cached_property
     def reads(self) -> tuple[ReadAccess, ...]:
-        """Every read, with the guards on the way to it; ``where`` is the first of them."""
+        """Every read with its guards; ``where`` is the outermost of them."""
         return reads_of(self.bodies, self.where)
 
     def mapped(self, change: Callable[[Expr], Expr]) -> "Computation":
-        """The same computation with every expression, the condition on the domain included, changed by ``change``."""
+        """The computation with ``change`` applied to every expression, including the domain condition."""
         where = None if self.where is None else change(self.where)
         return replace(self, bodies=tuple(change(body) for body in self.bodies), where=where)
 
     def __str__(self) -> str:
-        return language.described(self)
+        return language.format_computation(self)
 
     def __repr__(self) -> str:
         return f"Computation({', '.join(repr(tensor) for tensor in self.outputs)})"

@@ -1,4 +1,4 @@
-"""The text form of the algorithm level (L1): domains, expressions and accesses, no order and no buffers."""
+"""Printer of the algorithm level (L1): domains, expressions and reads, without execution order or buffers."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from lathe.frontend.expr.nodes import (
     Undef,
 )
 
-# How tightly an operator binds, as in Python; a looser operand gets parentheses.
+# Operator precedence, as in Python; an operand of lower precedence gets parentheses.
 _OR, _AND, _NOT, _COMPARE, _SHIFT, _SUM, _PRODUCT, _ATOM = range(8)
 
 _BINARY = {
@@ -66,7 +66,7 @@ def _format(expr: Expr) -> tuple[str, int]:
             symbol, level = _BINARY[op]
             if op == "add" and isinstance(rhs, Const) and rhs.value < 0:
                 symbol, rhs = "-", Const(-rhs.value, rhs.dtype)
-            # Python reads a + b >> c as (a + b) >> c; the parentheses are for people.
+            # Python reads a + b >> c as (a + b) >> c; the parentheses are for readability.
             left = _PRODUCT if level == _SHIFT else level
             right = level if op in ("and", "or") else left + 1
             return f"{_within(lhs, left)} {symbol} {_within(rhs, right)}", level
@@ -81,7 +81,7 @@ def _within(expr: Expr, level: int) -> str:
 
 
 def format_operand(expr: Expr) -> str:
-    """The expression in parentheses unless it needs none wherever it stands."""
+    """The expression, parenthesised unless it is atomic."""
     return _within(expr, _ATOM)
 
 
@@ -101,14 +101,14 @@ def format_placeholder(tensor: Tensor) -> str:
 
 
 def format_computation(computation: Computation) -> str:
-    """A computation: what it yields, its iteration domain, its expression and every read with its guards.
+    """A computation in text form: outputs, iteration domain, expressions, and every read with its guards.
 
-    Parameters stand there by name.
+    Parameters are printed by name.
     """
     if computation.template is not None:
-        said = computation.template
+        template = computation.template
         outputs = computation.outputs
-        computation = replace(computation, bodies=said.bodies, where=said.where, template=None)
+        computation = replace(computation, bodies=template.bodies, where=template.where, template=None)
         computation.__dict__["outputs"] = outputs  # a state keeps its own name
     heads = [f"{tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]" for tensor in computation.outputs]
     lines = [f"compute {', '.join(heads)}"]
@@ -126,7 +126,7 @@ def format_computation(computation: Computation) -> str:
         conditions = [
             format_expr(condition) if holds else f"not ({format_expr(condition)})"
             for condition, holds in read.guards
-            if condition is not computation.where  # the domain says it already
+            if condition is not computation.where  # printed as part of the domain
         ]
         lines.append(line + (f" where {' and '.join(conditions)}" if conditions else ""))
     return "\n".join(lines)

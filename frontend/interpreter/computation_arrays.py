@@ -1,4 +1,4 @@
-"""The NumPy meaning of one computation: the arrays that it makes."""
+"""NumPy interpreter of single computations."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from lathe.frontend.arith.box_evaluator import Box, DenseEvaluator, Span, whole
+from lathe.frontend.arith.box_evaluator import Box, BoxEvaluator, Span, full_box
 from lathe.frontend.arith.substitution import SplitAxes
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.evaluation import REDUCTIONS, Array
@@ -14,7 +14,7 @@ from lathe.frontend.expr.nodes import Axis, Computation, Reduce, Tensor
 from lathe.frontend.interpreter.contraction import as_contraction, contract
 
 _BLOCK = 1 << 20
-"""Points of a reduction that are evaluated at once."""
+"""Maximum number of points of a reduction that are evaluated at once."""
 
 
 def evaluate_computation(computation: Computation, arrays: Mapping[Tensor, Array]) -> tuple[Array, ...]:
@@ -23,7 +23,7 @@ def evaluate_computation(computation: Computation, arrays: Mapping[Tensor, Array
     Elements outside the computation's domain are 0.
     """
     exists = (
-        None if computation.where is None else DenseEvaluator(whole(computation.axes), arrays).full(computation.where)
+        None if computation.where is None else BoxEvaluator(full_box(computation.axes), arrays).full(computation.where)
     )
     split = SplitAxes((*computation.axes, *computation.reduce_axes), computation.bodies)
     axes = tuple(part for axis in computation.axes for part in split.parts[axis])
@@ -33,14 +33,14 @@ def evaluate_computation(computation: Computation, arrays: Mapping[Tensor, Array
             reduce_axes = tuple(part for axis in computation.reduce_axes for part in split.parts[axis])
             value = _reduced(axes, Reduce(body.kind, body.body, reduce_axes), arrays)
         else:
-            value = DenseEvaluator(whole(axes), arrays).value(body)
+            value = BoxEvaluator(full_box(axes), arrays).value(body)
         result = _stored(value, tuple(axis.extent for axis in axes)).reshape(computation.shape)
         results.append(result if exists is None else np.where(exists, result, result.dtype.type(0)))
     return tuple(results)
 
 
 def _stored(value: Array, shape: tuple[int, ...]) -> Array:
-    """The value as an array of its own."""
+    """The value as a contiguous array that owns its data."""
     if value.shape == shape and value.base is None and value.flags.c_contiguous:
         return value
     return np.array(np.broadcast_to(value, shape), order="C")
@@ -55,7 +55,7 @@ def _reduced(axes: tuple[Axis, ...], reduction: Reduce, arrays: Mapping[Tensor, 
     result: Array | None = None
     # Reduction axes come first, so that NumPy combines whole rows of data points.
     for box in _reduction_blocks(axes, reduction.axes):
-        value = DenseEvaluator(box, arrays).value(reduction.body)
+        value = BoxEvaluator(box, arrays).value(reduction.body)
         value = _over_reduction(value, box, reduction.axes)
         part = combine.reduce(value, axis=tuple(range(len(reduction.axes))), dtype=dtype)
         result = part if result is None else combine(result, part)
@@ -71,16 +71,16 @@ def _over_reduction(value: Array, box: Box, reduce_axes: tuple[Axis, ...]) -> Ar
 
 def _reduction_blocks(axes: tuple[Axis, ...], reduce_axes: tuple[Axis, ...]) -> Iterator[dict[Axis, Span]]:
     """Boxes that cover the reduction, each over all data points and at most ``_BLOCK`` points if possible."""
-    data = whole(axes)
-    room = max(1, _BLOCK // max(1, prod(axis.extent for axis in axes)))
-    steps: dict[Axis, int] = {}
+    data = full_box(axes)
+    budget = max(1, _BLOCK // max(1, prod(axis.extent for axis in axes)))
+    sizes: dict[Axis, int] = {}
     for axis in reversed(reduce_axes):
-        steps[axis] = min(axis.extent, room)
-        room = max(1, room // steps[axis])
-    ranges = [range(axis.start, axis.stop, steps[axis]) for axis in reduce_axes]
+        sizes[axis] = min(axis.extent, budget)
+        budget = max(1, budget // sizes[axis])
+    ranges = [range(axis.start, axis.stop, sizes[axis]) for axis in reduce_axes]
     for starts in product(*ranges):
         block = {
-            axis: Span(start, min(steps[axis], axis.stop - start))
+            axis: Span(start, min(sizes[axis], axis.stop - start))
             for axis, start in zip(reduce_axes, starts, strict=True)
         }
         yield {**block, **data}

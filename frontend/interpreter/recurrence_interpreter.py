@@ -1,6 +1,6 @@
-"""The NumPy meaning of computations that need each other's earlier elements.
+"""NumPy interpreter of recurrences.
 
-Only the axes along which something is carried are walked, one point at a time; everything else is an array operation.
+It loops over the axes that carry a dependence, one point at a time; all other axes are vectorised.
 """
 
 from collections.abc import Mapping
@@ -17,42 +17,42 @@ from lathe.frontend.interpreter.computation_arrays import evaluate_computation
 from lathe.frontend.tensor.recurrences import Cycle
 
 
-def evaluate_cycle(cycle: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
-    """The arrays of all outputs of a cycle, given those of all other tensors that it reads (contiguous)."""
-    made = {
+def evaluate_recurrence(recurrence: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+    """The arrays of all outputs of a recurrence, given those of all other tensors that it reads (contiguous)."""
+    results = {
         tensor: np.zeros(tensor.shape, DTYPES[tensor.dtype].numpy)
-        for computation in cycle.computations
+        for computation in recurrence.computations
         for tensor in computation.outputs
     }
-    known = {**arrays, **made}
-    longest = [max(each.axes[d].extent for each in cycle.computations) for d in cycle.carrying]
+    known = {**arrays, **results}
+    longest = [max(each.axes[d].extent for each in recurrence.computations) for d in recurrence.carrying]
     for point in product(*map(range, longest)):
-        at = dict(zip(cycle.carrying, point, strict=True))
-        for computation in cycle.computations:
+        at = dict(zip(recurrence.carrying, point, strict=True))
+        for computation in recurrence.computations:
             if any(value >= computation.axes[d].extent for d, value in at.items()):
                 continue
-            place = tuple(slice(at[d], at[d] + 1) if d in at else slice(None) for d in range(len(computation.axes)))
+            window = tuple(slice(at[d], at[d] + 1) if d in at else slice(None) for d in range(len(computation.axes)))
             values = evaluate_computation(_at(computation, at), known)
             for tensor, value in zip(computation.outputs, values, strict=True):
-                made[tensor][place] = value
-    return made
+                results[tensor][window] = value
+    return results
 
 
 def _at(computation: Computation, at: Mapping[int, int]) -> Computation:
-    """The computation at some values of its data axes, each of them with one point left."""
+    """The computation at fixed values of some data axes, which become axes of extent 1."""
     axes = tuple(Axis(axis.name, 1) if d in at else axis for d, axis in enumerate(computation.axes))
     values: dict[Axis, Expr] = {computation.axes[d]: Const(value, INDEX) for d, value in at.items()}
-    bodies = tuple(_decided(substitute(body, values)) for body in computation.bodies)
+    bodies = tuple(_fold_selects(substitute(body, values)) for body in computation.bodies)
     where = None if computation.where is None else substitute(computation.where, values)
     return Computation(computation.name, axes, computation.reduce_axes, bodies, where=where)
 
 
-def _decided(expr: Expr) -> Expr:
+def _fold_selects(expr: Expr) -> Expr:
     """The expression without selects whose condition is the same everywhere."""
 
     def leaf(node: Expr) -> Expr | None:
         if not isinstance(node, Select) or axes_of(node.condition) or reads_data(node.condition):
             return None
-        return _decided(node.then if bool(evaluate(node.condition, {})) else node.otherwise)
+        return _fold_selects(node.then if bool(evaluate(node.condition, {})) else node.otherwise)
 
     return rewritten(expr, leaf)

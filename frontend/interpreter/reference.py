@@ -1,4 +1,4 @@
-"""The NumPy meaning of whole programs."""
+"""NumPy reference interpreter of whole programs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from lathe.frontend.expr.errors import InputError, shown
 from lathe.frontend.expr.evaluation import Array
 from lathe.frontend.expr.nodes import Computation, Tensor
 from lathe.frontend.interpreter.computation_arrays import evaluate_computation
-from lathe.frontend.interpreter.recurrence_interpreter import evaluate_cycle
+from lathe.frontend.interpreter.recurrence_interpreter import evaluate_recurrence
 from lathe.frontend.tensor.bind_parameters import bound_program
 from lathe.frontend.tensor.programs import placeholders, topological
 from lathe.frontend.tensor.recurrences import cycles
 
-_TASK = "the program's meaning in NumPy"
+_TASK = "the program's NumPy reference"
 
 
 @overload
@@ -36,41 +36,41 @@ def reference(
 def reference(
     outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Array], *, parameters: Mapping[str, int] | None = None
 ) -> Array | dict[str, Array]:
-    """What the program yields: an array for one tensor, a dictionary by name for a sequence of tensors.
+    """Execute a program in NumPy: returns an array for one tensor, a dictionary by name for a sequence of tensors.
 
     ``inputs`` holds one array per placeholder, by name, of exactly its shape and dtype. Arithmetic is on integers and
-    wraps around at the width of each dtype; the result is exact. ``parameters`` gives numbers for those of the program.
+    wraps around at the width of each dtype; the result is exact. ``parameters`` are values of the program's parameters.
     Raises InputError when an input is missing, unknown or of another shape or dtype, MemoryLimitError when arrays do
     not fit into memory.
     """
-    wanted, _ = bound_program(outputs, parameters, "reference")
-    check_room(sum(map(_nbytes, {*placeholders(wanted), *wanted})), _TASK)
-    arrays = checked_inputs(wanted, inputs)
-    order = topological(wanted)
-    uses = Counter(tensor for each in order for tensor in _read_by(each))
-    uses.update(wanted)
-    circles = {each: cycle for cycle in cycles(order) for each in cycle.computations}
+    tensors, _ = bound_program(outputs, parameters, "reference")
+    check_room(sum(map(_nbytes, {*placeholders(tensors), *tensors})), _TASK)
+    arrays = checked_inputs(tensors, inputs)
+    order = topological(tensors)
+    uses = Counter(tensor for each in order for tensor in _tensors_read_by(each))
+    uses.update(tensors)
+    recurrences = {each: recurrence for recurrence in cycles(order) for each in recurrence.computations}
     for computation in order:
-        cycle = circles.get(computation)
-        if cycle is None:
+        recurrence = recurrences.get(computation)
+        if recurrence is None:
             arrays.update(zip(computation.outputs, evaluate_computation(computation, arrays), strict=True))
-        elif computation is cycle.computations[0]:
-            arrays.update(evaluate_cycle(cycle, arrays))
-        for tensor in _read_by(computation):
+        elif computation is recurrence.computations[0]:
+            arrays.update(evaluate_recurrence(recurrence, arrays))
+        for tensor in _tensors_read_by(computation):
             uses[tensor] -= 1
             if not uses[tensor]:
                 del arrays[tensor]
     if isinstance(outputs, Tensor):
-        (output,) = wanted
+        (output,) = tensors
         return arrays[output].copy() if output.computation is None else arrays[output]
-    return {tensor.name: arrays[tensor] for tensor in wanted}
+    return {tensor.name: arrays[tensor] for tensor in tensors}
 
 
 def _nbytes(tensor: Tensor) -> int:
     return prod(tensor.shape) * DTYPES[tensor.dtype].numpy.itemsize
 
 
-def _read_by(computation: Computation) -> tuple[Tensor, ...]:
+def _tensors_read_by(computation: Computation) -> tuple[Tensor, ...]:
     return tuple(dict.fromkeys(read.tensor for read in computation.reads))
 
 
@@ -93,9 +93,9 @@ def checked_inputs(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Arra
 
 
 def checked_input(tensor: Tensor, array: object) -> Array:
-    """``array`` when it has exactly the tensor's shape and dtype, contiguous; raises InputError otherwise.
+    """``array`` as a contiguous array of exactly the tensor's shape and dtype; raises InputError otherwise.
 
-    A list of integers that the dtype holds is as good as an array.
+    A list of integers that the dtype holds is converted.
     """
     try:
         array = array_of(array, DTYPES[tensor.dtype].numpy)

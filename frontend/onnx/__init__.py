@@ -1,1 +1,1 @@
-"""ONNX models, read with care, and what of them is quantised arithmetic."""
+"""ONNX importer: reads and checks models, and matches their quantised operators to integer layers."""

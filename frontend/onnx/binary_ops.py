@@ -1,4 +1,4 @@
-"""Two tensors, element by element, as layers."""
+"""Match element-wise Add, Sub, Mul, Max and Min."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,32 +8,32 @@ from lathe.frontend.onnx.quant_graph import Extreme, Layer, Sum, Times
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
 
-def _sum(of: Operands, group: NodeGroup) -> Layer:
-    (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
+def _sum(ctx: Operands, group: NodeGroup) -> Layer:
+    (a, of_a, held_a), (b, of_b, held_b) = _two(ctx, group)
     return Sum(
-        group.name, (a, b), group.output, (of_a, of_b), group.how, group.core.op_type == "Sub", group.relu,
+        group.name, (a, b), group.output, (of_a, of_b), group.quant, group.core.op_type == "Sub", group.relu,
         nodes=group.numbers, held={**held_a, **held_b},
     )  # fmt: skip
 
 
-def _times(of: Operands, group: NodeGroup) -> Layer:
-    (a, of_a, held_a), (b, of_b, held_b) = _two(of, group)
+def _times(ctx: Operands, group: NodeGroup) -> Layer:
+    (a, of_a, held_a), (b, of_b, held_b) = _two(ctx, group)
     return Times(
-        group.name, (a, b), group.output, (of_a, of_b), group.how, group.relu, nodes=group.numbers,
+        group.name, (a, b), group.output, (of_a, of_b), group.quant, group.relu, nodes=group.numbers,
         held={**held_a, **held_b},
     )  # fmt: skip
 
 
-def _extreme(of: Operands, group: NodeGroup) -> Layer:
-    inputs, held = requantised_operands(of, group, group.core.input)
+def _extreme(ctx: Operands, group: NodeGroup) -> Layer:
+    inputs, held = requantised_operands(ctx, group, group.core.input)
     return Extreme(
-        group.name, inputs, group.output, (group.how,) * len(inputs), group.how, group.core.op_type == "Max",
+        group.name, inputs, group.output, (group.quant,) * len(inputs), group.quant, group.core.op_type == "Max",
         nodes=group.numbers, held=held,
     )  # fmt: skip
 
 
-def _two(of: Operands, group: NodeGroup) -> tuple[Operand, Operand]:
-    first, second = (of.operand_or_constant(name) for name in group.core.input)
+def _two(ctx: Operands, group: NodeGroup) -> tuple[Operand, Operand]:
+    first, second = (ctx.operand_or_constant(name) for name in group.core.input)
     if first[2] and second[2]:
         raise NotOffloadable("both of its operands are constants")
     return first, second

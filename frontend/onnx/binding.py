@@ -1,4 +1,4 @@
-"""Open shapes of a model's inputs, bound to those that its user says."""
+"""Binding of dynamic shapes of a model's inputs to static ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ from lathe.frontend.onnx.errors import ModelError
 
 
 def bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Write shapes into a model's inputs; dimensions of one name are of one size.
+    """Set the shapes of a model's inputs; dimensions with the same name must have the same size.
 
-    Raises ModelError for shapes that do not fit, or of inputs that there are not, and for inputs that stay open.
+    Raises ModelError for shapes that do not match, or of unknown inputs, and for inputs that stay dynamic.
     """
     initializers = {each.name for each in proto.graph.initializer}
     inputs = {each.name: each for each in proto.graph.input if each.name not in initializers}
@@ -28,10 +28,10 @@ def bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
                 dim.dim_value = sizes[dim.dim_param]
         if not tensor.HasField("shape") or any(_is_open(dim) for dim in tensor.shape.dim):
             raise ModelError(
-                f"shape of input {each.name!r} of model {name!r} must be known, not {_shown_shape(tensor)}. Say it "
-                f"with shapes={{{each.name!r}: [...]}}, or --shape {each.name}=... on the command line."
+                f"shape of input {each.name!r} of model {name!r} must be static, not {_shown_shape(tensor)}. Pass "
+                f"shapes={{{each.name!r}: [...]}}, or --shape {each.name}=... on the command line."
             )
-    del proto.graph.value_info[:]  # of the open shapes, perhaps; they are found again
+    del proto.graph.value_info[:]  # may have the dynamic shapes; inferred again later
     for each in proto.graph.output:
         if each.type.HasField("tensor_type") and any(
             not dim.HasField("dim_value") or dim.dim_value < 0 for dim in each.type.tensor_type.shape.dim
@@ -41,9 +41,9 @@ def bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
 
 def _bind_one(kind: Any, shape: Sequence[int], what: str, sizes: dict[str, int]) -> None:
     if not kind.HasField("tensor_type"):
-        raise ModelError(f"{what} must be left out, for it is no tensor, not {shown(list(shape))}.")
+        raise ModelError(f"Cannot bind {what} to {shown(list(shape))}: it is not a tensor. Omit its shape.")
     tensor = kind.tensor_type
-    whole = all(isinstance(size, int) and 1 <= size < 1 << 63 for size in shape)  # ONNX's own are of 64 bits
+    whole = all(isinstance(size, int) and 1 <= size < 1 << 63 for size in shape)  # ONNX's sizes are int64
     if whole and not tensor.HasField("shape"):
         for size in shape:
             tensor.shape.dim.add(dim_value=size)
@@ -56,7 +56,7 @@ def _bind_one(kind: Any, shape: Sequence[int], what: str, sizes: dict[str, int])
         or any(not _is_open(dim) and dim.dim_value != size for dim, size in zip(dims, shape, strict=True))
         or any(sizes.get(dim.dim_param, size) != size for dim, size in zip(dims, shape, strict=True) if dim.dim_param)
     ):
-        raise ModelError(f"{what} must fit {_shown_shape(tensor)}, not {shown(list(shape))}.")
+        raise ModelError(f"{what} must match {_shown_shape(tensor)}, not {shown(list(shape))}.")
     for dim, size in zip(dims, shape, strict=True):
         if dim.dim_param:
             sizes[dim.dim_param] = size

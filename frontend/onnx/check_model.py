@@ -1,7 +1,4 @@
-"""Whether a model is valid: to ONNX's checker and shape inference, or else to onnxruntime, which is less strict.
-
-Any model that onnxruntime runs is taken, so its word is the last.
-"""
+"""Validation of models by ONNX's checker and shape inference; models that onnxruntime accepts are always valid."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,25 +13,25 @@ OFFICIAL = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.tr
 
 
 def check_model(proto: Any, name: str) -> None:
-    """Raises ModelError for a model of an opset that is not known, and for one that neither takes."""
+    """Raise ModelError for an unknown opset, and for a model that both ONNX's checker and onnxruntime refuse."""
     onnx = extra("onnx")
     newest = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": onnx.defs.onnx_ml_opset_version()}
     for each in proto.opset_import:
         domain = "" if each.domain == "ai.onnx" else each.domain
         if domain in newest and each.version > newest[domain]:
             raise ModelError(
-                f"opset {each.version} of model {name!r} must be at most {newest[domain]}, the newest of domain "
-                f"{domain or 'ai.onnx'!r} that package onnx knows. Install a newer one."
+                f"opset {each.version} of model {name!r} must be at most {newest[domain]}, the newest that package "
+                f"onnx has for domain {domain or 'ai.onnx'!r}. Install a newer version of onnx."
             )
     wrong = _what_is_wrong(onnx, proto)
     if wrong is None or host_takes(proto.SerializeToString()):
         return
     _check_operators(onnx, proto, name)
-    raise ModelError(f"model {name!r} must be valid ONNX, and is not: {words_of(wrong)}.") from None
+    raise ModelError(f"model {name!r} is not valid ONNX: {words_of(wrong)}.") from None
 
 
 def _what_is_wrong(onnx: Any, proto: Any) -> Exception | None:
-    """What ONNX's checker says, but for outputs of open shapes, which it does not want and shape inference finds."""
+    """The error of ONNX's checker; outputs without shapes, which it refuses, are allowed, as shapes are inferred."""
     open_ones = [each.type.tensor_type for each in proto.graph.output if each.type.HasField("tensor_type")]
     open_ones = [each for each in open_ones if not each.HasField("shape")]
     for each in open_ones:
@@ -50,15 +47,12 @@ def _what_is_wrong(onnx: Any, proto: Any) -> Exception | None:
 
 
 def with_shapes(proto: Any, name: str) -> Any:
-    """The model with the shapes of all tensors that can be inferred.
-
-    Raises ModelError where shapes disagree, and onnxruntime says so, too.
-    """
+    """The model with inferred shapes. Raises ModelError if inference fails and onnxruntime refuses the model, too."""
     found, wrong = inferred(proto, name, strict=True)
     if not wrong:
         return found
     if not host_takes(proto.SerializeToString()):
-        raise ModelError(f"shapes of model {name!r} must agree, and do not: {in_short(wrong)}.")
+        raise ModelError(f"shapes of model {name!r} are inconsistent: {in_short(wrong)}.")
     return inferred(proto, name, strict=False)[0]
 
 
@@ -71,8 +65,8 @@ def _check_operators(onnx: Any, proto: Any, name: str) -> None:
             continue
         if not onnx.defs.has(node.op_type, versions[domain], domain):
             raise ModelError(
-                f"operator of node {node.name or next(iter(node.output), '')!r} of model {name!r} must be one that "
-                f"opset {versions[domain]} of domain {domain or 'ai.onnx'!r} has, not {node.op_type!r}."
+                f"operator of node {node.name or next(iter(node.output), '')!r} of model {name!r} must be defined in "
+                f"opset {versions[domain]} of domain {domain or 'ai.onnx'!r}, unlike {node.op_type!r}."
             )
 
 
@@ -85,10 +79,10 @@ def _nodes_of(graph: Any) -> Iterator[Any]:
 
 
 def words_of(error: Exception) -> str:
-    """What an error of a library says, on one short line."""
+    """The message of a library's error, on one short line."""
     return in_short(str(error)) or type(error).__name__
 
 
 def in_short(text: str) -> str:
-    """What a library says, on one short line."""
+    """A library's message, on one short line."""
     return " ".join(text.replace("==> Context:", "Context:").split())[:250].rstrip(".: ")

@@ -1,17 +1,17 @@
-"""Names in a model's file: they must be text, and a file may hold any bytes in their place."""
+"""Check that names in a model's file are UTF-8; a file may have any bytes instead."""
 
 from typing import Any
 
 from lathe.frontend.onnx.errors import ModelError
 
 _ANY_BYTES = frozenset({"doc_string", "metadata_props", "producer_name", "producer_version"})
-"""What nobody reads."""
+"""Fields that are not used."""
 _TEXT, _MESSAGE = 9, 11  # types of fields (google/protobuf/descriptor.proto)
 _NAMED = {"TensorProto": "tensor", "ValueInfoProto": "value", "AttributeProto": "attribute"}
 
 
 def check_texts(proto: Any, name: str) -> None:
-    """Raises ModelError for a name, operator or domain that is no UTF-8, with the node or tensor that has it."""
+    """Raise ModelError for a name, operator or domain that is not UTF-8, with the node or tensor that has it."""
     _check(proto, f"model {name!r}")
 
 
@@ -22,13 +22,13 @@ def _check(message: Any, where: str) -> None:
         each: Any
         for each in [value] if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value:
             if field.type == _TEXT and isinstance(each, bytes):
-                raise ModelError(f"{field.name} of {where} must be text in UTF-8, not {each!r}.")
+                raise ModelError(f"{field.name} of {where} must be UTF-8 text, not {each!r}.")
             if field.type == _MESSAGE:
                 _check(each, _named(each, where))
 
 
 def _named(message: Any, where: str) -> str:
-    """What a message is: a node by its name or its first result, a tensor or a value by its name, if they have one."""
+    """A description of a protobuf message: a node by name or first output, a tensor or value by name, if any."""
     kind = type(message).__name__
     if kind == "NodeProto":
         known = [each for each in (message.name, *message.output) if each and isinstance(each, str)]

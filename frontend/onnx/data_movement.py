@@ -1,7 +1,7 @@
-"""Nodes that move values and compute nothing: each as a layer, and its data brought to the result's scale before.
+"""Match data movement: Reshape, Transpose, Slice, Pad, Concat, Resize and the like.
 
-Where data are read by other scales than the result, they are requantised first, by tables, as DequantizeLinear and
-QuantizeLinear do it in float32.
+An operand with another scale or zero point than the result is requantised first, by a Lookup whose table holds what
+DequantizeLinear and QuantizeLinear compute in float32.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,163 +27,164 @@ from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
 MOST_PLACES = 1 << 16
-"""Of a dimension with borders of its own values, which are followed one by one."""
+"""The largest extent of a dimension with reflected, edge or wrapped padding, whose indices are enumerated."""
 
 
-def requantised(of: Operands, reader: str, tensor: str, how: Quantisation, wanted: Quantisation) -> str:
-    """The tensor with the same numbers by another scale, for which there is a layer, named after its ``reader``."""
-    if how == wanted:
+def requantised(ctx: Operands, consumer: str, tensor: str, quant: Quantisation, target: Quantisation) -> str:
+    """The tensor requantised to another scale; adds a Lookup layer, named after its consumer ``consumer``."""
+    if quant == target:
         return tensor
-    name = _name_of_requantised(tensor, how, wanted)
-    if name not in of.found.layers:
-        before = np.iinfo(how.dtype)
-        table = _requantised_values(np.arange(before.min, before.max + 1), how, wanted)
-        of.found.layers[name] = Lookup(f"{reader}.requantised", (tensor,), name, (how,), wanted, table)
-        of.note_type(name, wanted.dtype, of.shape(tensor))
+    name = _name_of_requantised(tensor, quant, target)
+    if name not in ctx.found.layers:
+        before = np.iinfo(quant.dtype)
+        table = _requantised_values(np.arange(before.min, before.max + 1), quant, target)
+        ctx.found.layers[name] = Lookup(f"{consumer}.requantised", (tensor,), name, (quant,), target, table)
+        ctx.note_type(name, target.dtype, ctx.shape(tensor))
     return name
 
 
-def _requantised_operand(of: Operands, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
-    tensor, how, held = of.operand_or_constant(name)
-    wanted = group.how
-    if how == wanted or not held:
-        return requantised(of, group.name, tensor, how, wanted), held
-    made = _name_of_requantised(tensor, how, wanted)
-    of.note_type(made, wanted.dtype, of.shape(tensor))
-    return made, {made: _requantised_values(held[tensor], how, wanted)}
+def _requantised_operand(ctx: Operands, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
+    tensor, quant, held = ctx.operand_or_constant(name)
+    target = group.quant
+    if quant == target or not held:
+        return requantised(ctx, group.name, tensor, quant, target), held
+    requantised_name = _name_of_requantised(tensor, quant, target)
+    ctx.note_type(requantised_name, target.dtype, ctx.shape(tensor))
+    return requantised_name, {requantised_name: _requantised_values(held[tensor], quant, target)}
 
 
 def requantised_operands(
-    of: Operands, group: NodeGroup, names: Sequence[str]
+    ctx: Operands, group: NodeGroup, names: Sequence[str]
 ) -> tuple[tuple[str, ...], Mapping[str, NDArray[Any]]]:
-    """Operands by the scale of the result, and the values of those that are constants. Raises Unfit if all are."""
-    found = [_requantised_operand(of, group, name) for name in names]
+    """Operands at the scale of the result, and values of the constant ones. Raises NotOffloadable if all are."""
+    found = [_requantised_operand(ctx, group, name) for name in names]
     if all(held for _, held in found):
         raise NotOffloadable("all of its operands are constants")
     return tuple(tensor for tensor, _ in found), {name: held[name] for _, held in found for name in held}
 
 
 def _name_of_requantised(tensor: str, *scales: Quantisation) -> str:
-    """A name for each scale that a tensor is read by and each that it is brought to: readers may differ in both."""
+    """A name that is unique for the source and target scales: consumers may differ in both."""
     return "@".join((tensor, *(f"{each.scale:.9g},{each.zero_point},{each.dtype}" for each in scales)))
 
 
-def _requantised_values(values: NDArray[Any], how: Quantisation, wanted: Quantisation) -> NDArray[Any]:
-    numbers = (values.astype(np.int64) - how.zero_point).astype(np.float32) * np.float32(how.scale)
-    return quantised(numbers, wanted)
+def _requantised_values(values: NDArray[Any], quant: Quantisation, target: Quantisation) -> NDArray[Any]:
+    numbers = (values.astype(np.int64) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
+    return quantised(numbers, target)
 
 
-def quantised(numbers: NDArray[Any], how: Quantisation) -> NDArray[Any]:
-    """What QuantizeLinear makes of numbers."""
-    limits = np.iinfo(how.dtype)
-    steps = np.rint(numbers.astype(np.float32) / np.float32(how.scale)) + how.zero_point
-    values: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(how.dtype)
+def quantised(numbers: NDArray[Any], quant: Quantisation) -> NDArray[Any]:
+    """Quantise floats as QuantizeLinear does."""
+    limits = np.iinfo(quant.dtype)
+    steps = np.rint(numbers.astype(np.float32) / np.float32(quant.scale)) + quant.zero_point
+    values: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(quant.dtype)
     return values
 
 
-def _moved(kind: type[Layer], of: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
-    inputs, held = requantised_operands(of, group, data)
+def _moved(kind: type[Layer], ctx: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
+    inputs, held = requantised_operands(ctx, group, data)
     return kind(
-        group.name, inputs, group.output, (group.how,) * len(inputs), group.how, *more, nodes=group.numbers, held=held
-    )
+        group.name, inputs, group.output, (group.quant,) * len(inputs), group.quant, *more, nodes=group.numbers,
+        held=held,
+    )  # fmt: skip
 
 
-def _reshape(of: Operands, group: NodeGroup) -> Layer:
-    return _moved(Reshape, of, group, group.core.input[:1])
+def _reshape(ctx: Operands, group: NodeGroup) -> Layer:
+    return _moved(Reshape, ctx, group, group.core.input[:1])
 
 
-def _transpose(of: Operands, group: NodeGroup) -> Layer:
-    rank = len(of.shape(group.core.input[0]))
+def _transpose(ctx: Operands, group: NodeGroup) -> Layer:
+    rank = len(ctx.shape(group.core.input[0]))
     order = attributes_of(group.core).get("perm", tuple(reversed(range(rank))))
-    return _moved(Transpose, of, group, group.core.input, tuple(order))
+    return _moved(Transpose, ctx, group, group.core.input, tuple(order))
 
 
-def _slice(of: Operands, group: NodeGroup) -> Layer:
-    node, shape = group.core, of.shape(group.core.input[0])
-    starts, ends, *rest = (_numbers(of, name) for name in node.input[1:])
+def _slice(ctx: Operands, group: NodeGroup) -> Layer:
+    node, shape = group.core, ctx.shape(group.core.input[0])
+    starts, ends, *rest = (_numbers(ctx, name) for name in node.input[1:])
     del ends
     axes = rest[0] if rest and rest[0] is not None else list(range(len(starts or [])))
     steps = rest[1] if len(rest) > 1 and rest[1] is not None else [1] * len(axes)
     if starts is None:
-        raise NotOffloadable("its bounds are no constants")
-    first, apart = [0] * len(shape), [1] * len(shape)
+        raise NotOffloadable("its bounds are not constants")
+    first, strides = [0] * len(shape), [1] * len(shape)
     for axis, start, step in zip(axes, starts, steps, strict=True):
         size = shape[axis]
         from_end = start + size if start < 0 else start
-        first[axis], apart[axis] = min(max(from_end, 0), size if step > 0 else size - 1), step
-    return _moved(Slice, of, group, node.input[:1], tuple(first), tuple(apart))
+        first[axis], strides[axis] = min(max(from_end, 0), size if step > 0 else size - 1), step
+    return _moved(Slice, ctx, group, node.input[:1], tuple(first), tuple(strides))
 
 
-def _numbers(of: Operands, name: str) -> list[int] | None:
-    values = of.model.constant(name) if name else None
+def _numbers(ctx: Operands, name: str) -> list[int] | None:
+    values = ctx.model.constant(name) if name else None
     return None if values is None else [int(each) for each in values.reshape(-1)]
 
 
-def _pad(of: Operands, group: NodeGroup) -> Layer:
+def _pad(ctx: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
-    rank = len(of.shape(node.input[0]))
+    rank = len(ctx.shape(node.input[0]))
     if not rank:
-        raise NotOffloadable("its data has no dimensions")
-    widths = _numbers(of, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
-    told = np.full(1, attributes.get("value", 0.0))  # before opset 11
-    value = of.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else told
-    axes = _numbers(of, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
+        raise NotOffloadable("its input is a scalar")
+    widths = _numbers(ctx, node.input[1]) if len(node.input) > 1 else attributes.get("pads")
+    attribute_value = np.full(1, attributes.get("value", 0.0))  # before opset 11
+    value = ctx.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else attribute_value
+    axes = _numbers(ctx, node.input[3]) if len(node.input) > 3 and node.input[3] else list(range(rank))
     if widths is None or value is None or axes is None:
-        raise NotOffloadable("what it adds is no constant")
-    before, behind = [0] * rank, [0] * rank
+        raise NotOffloadable("its pads, padding value or axes are not constants")
+    before, after = [0] * rank, [0] * rank
     for axis, first, last in zip(axes, widths[: len(axes)], widths[len(axes) :], strict=True):
-        before[axis], behind[axis] = first, last
+        before[axis], after[axis] = first, last
     mode = attributes.get("mode", "constant")
     if mode != "constant":
-        places = zip(of.shape(node.input[0]), before, behind, strict=True)
-        runs = tuple(_runs(_places(mode, *each)) for each in places)
-        return _moved(Pad, of, group, node.input[:1], tuple(before), None, runs)
+        extents = zip(ctx.shape(node.input[0]), before, after, strict=True)
+        runs = tuple(_runs(_source_indices(mode, *each)) for each in extents)
+        return _moved(Pad, ctx, group, node.input[:1], tuple(before), None, runs)
     number = float(value.reshape(-1)[0])
     if np.isnan(number):
-        raise NotOffloadable("what it adds is no number")
-    filling = int(quantised(np.array([number]), group.how)[0]) - (128 if group.how.dtype == "uint8" else 0)
-    return _moved(Pad, of, group, node.input[:1], tuple(before), filling)
+        raise NotOffloadable("its padding value is NaN")
+    filling = int(quantised(np.array([number]), group.quant)[0]) - (128 if group.quant.dtype == "uint8" else 0)
+    return _moved(Pad, ctx, group, node.input[:1], tuple(before), filling)
 
 
-def _places(mode: str, size: int, before: int, behind: int) -> list[int]:
-    """Which value of a dimension of so many is at each place of the result: what is taken away is so first."""
+def _source_indices(mode: str, size: int, before: int, after: int) -> list[int]:
+    """The source index of each index along a padded dimension; negative pads crop before positive ones extend."""
     first = max(-before, 0)
-    left = size - first - max(-behind, 0)
-    if left < 1:
-        raise NotOffloadable("it takes all values away")
-    wanted = range(-max(before, 0), left + max(behind, 0))
-    if len(wanted) > MOST_PLACES:
-        raise NotOffloadable(f"its result has {len(wanted)} values along a dimension, more than {MOST_PLACES}")
+    extent = size - first - max(-after, 0)
+    if extent < 1:
+        raise NotOffloadable("its negative pads remove a whole dimension")
+    indices = range(-max(before, 0), extent + max(after, 0))
+    if len(indices) > MOST_PLACES:
+        raise NotOffloadable(f"its result has extent {len(indices)} along a dimension, more than {MOST_PLACES}")
     if mode == "edge":
-        return [first + min(max(place, 0), left - 1) for place in wanted]
+        return [first + min(max(index, 0), extent - 1) for index in indices]
     if mode == "wrap":
-        return [first + place % left for place in wanted]
+        return [first + index % extent for index in indices]
     if mode != "reflect":
-        raise NotOffloadable(f"its mode is {mode!r}")
-    period = max(2 * (left - 1), 1)
-    return [first + min(place % period, period - place % period) if left > 1 else first for place in wanted]
+        raise NotOffloadable(f"its mode {mode!r} is not supported")
+    period = max(2 * (extent - 1), 1)
+    return [first + min(index % period, period - index % period) if extent > 1 else first for index in indices]
 
 
-def _runs(places: Sequence[int]) -> tuple[Run, ...]:
-    """Places as runs, in each of which they are equally far apart, at most by 1."""
-    found: list[Run] = []
-    for place in places:
-        last = found[-1] if found else None
-        step = 0 if last is None else place - (last.start + (last.count - 1) * last.step)
+def _runs(indices: Sequence[int]) -> tuple[Run, ...]:
+    """Run-length encoding of source indices, as runs with a stride of -1, 0 or 1."""
+    runs: list[Run] = []
+    for index in indices:
+        last = runs[-1] if runs else None
+        step = 0 if last is None else index - (last.start + (last.count - 1) * last.step)
         if last is not None and abs(step) <= 1 and (last.count == 1 or step == last.step):
-            found[-1] = Run(last.start, step, last.count + 1)
+            runs[-1] = Run(last.start, step, last.count + 1)
         else:
-            found.append(Run(place, 1, 1))
-    return tuple(found)
+            runs.append(Run(index, 1, 1))
+    return tuple(runs)
 
 
-def _resize(of: Operands, group: NodeGroup) -> Layer:
+def _resize(ctx: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
-    before, after = of.shape(node.input[0]), of.shape(group.output)
+    before, after = ctx.shape(node.input[0]), ctx.shape(group.output)
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
     rounding = attributes.get("nearest_mode", "round_prefer_floor")
     whole = all(m % n == 0 for n, m in zip(before, after, strict=True))
-    doubled = whole and max(m // n for n, m in zip(before, after, strict=True)) <= 2  # a half goes to the value before
+    doubled = whole and max(m // n for n, m in zip(before, after, strict=True)) <= 2  # a half rounds down
     repeats = (mode == "asymmetric" and (rounding == "floor" or (rounding == "round_prefer_floor" and doubled))) or (
         mode in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel")
         and rounding in ("round_prefer_floor", "round_prefer_ceil")
@@ -191,26 +192,26 @@ def _resize(of: Operands, group: NodeGroup) -> Layer:
     if node.op_type == "Upsample":
         repeats = True
     if attributes.get("mode", "nearest") != "nearest" or not repeats or not whole:
-        raise NotOffloadable("it does not repeat values a whole number of times")
-    return _moved(Resize, of, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
+        raise NotOffloadable("it does not repeat each value a whole number of times")
+    return _moved(Resize, ctx, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
 
 
-def _concat(of: Operands, group: NodeGroup) -> Layer:
-    axis = attributes_of(group.core)["axis"] % len(of.shape(group.core.input[0]))
-    return _moved(Concat, of, group, group.core.input, axis)
+def _concat(ctx: Operands, group: NodeGroup) -> Layer:
+    axis = attributes_of(group.core)["axis"] % len(ctx.shape(group.core.input[0]))
+    return _moved(Concat, ctx, group, group.core.input, axis)
 
 
-def _split(of: Operands, group: NodeGroup) -> Layer:
+def _split(ctx: Operands, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
-    shape = of.shape(node.input[0])
+    shape = ctx.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
     start = 0
     for name in node.output:
         if name == group.source:
             break
-        start += of.shape(name)[axis]
+        start += ctx.shape(name)[axis]
     starts = tuple(start if n == axis else 0 for n in range(len(shape)))
-    return _moved(Slice, of, group, node.input[:1], starts, (1,) * len(shape))
+    return _moved(Slice, ctx, group, node.input[:1], starts, (1,) * len(shape))
 
 
 MOVES: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {

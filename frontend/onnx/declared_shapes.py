@@ -1,6 +1,6 @@
-"""Shapes that a model's outputs are declared with: believed only where inference says nothing.
+"""Declared shapes of a model's outputs, which are used only if shape inference gives none.
 
-A batch that somebody has opened at the input often stays as it was at the output; onnxruntime warns, and computes.
+A model whose input has a dynamic batch often declares outputs with the old static one; onnxruntime only warns.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def open_outputs(graph: Any) -> dict[str, Any]:
-    """Take the shapes of outputs away, and return them by name."""
+    """Remove the shapes of outputs, and return them by name."""
     given = {each.name for each in graph.input}
     declared = {}
     for each in graph.output:
@@ -20,17 +20,17 @@ def open_outputs(graph: Any) -> dict[str, Any]:
 
 
 def close_outputs(graph: Any, declared: Mapping[str, Any]) -> bool:
-    """Give outputs what was declared, where nothing else is known; whether there was such an output."""
+    """Restore declared dimensions of outputs that inference does not determine; whether there was any."""
     found = False
     for each in graph.output:
-        told, tensor = declared.get(each.name), each.type.tensor_type
-        if told is None:
+        shape, tensor = declared.get(each.name), each.type.tensor_type
+        if shape is None:
             continue
         if not tensor.HasField("shape"):
-            tensor.shape.CopyFrom(told)
+            tensor.shape.CopyFrom(shape)
             found = True
-        elif len(tensor.shape.dim) == len(told.dim):
-            for known, other in zip(tensor.shape.dim, told.dim, strict=True):
+        elif len(tensor.shape.dim) == len(shape.dim):
+            for known, other in zip(tensor.shape.dim, shape.dim, strict=True):
                 if not known.HasField("dim_value") and other.HasField("dim_value"):
                     known.CopyFrom(other)
                     found = True

@@ -1,9 +1,9 @@
-"""Onnxruntime's own operators that are several of ONNX's in one: written as these, of which layers are recognised.
+"""Decomposition of onnxruntime's fused operators into standard ONNX operators, for layer matching.
 
     DynamicQuantizeMatMul   DynamicQuantizeLinear of the data, and MatMulIntegerToFloat
     MatMulIntegerToFloat    MatMulInteger, Cast, Mul by both scales, Add of a bias
 
-QuantizeLinear and DequantizeLinear of its domain are ONNX's where they are of 8 bits.
+8-bit QuantizeLinear and DequantizeLinear of its domain become ONNX's.
 """
 
 from typing import Any
@@ -13,32 +13,32 @@ from lathe.frontend.onnx.rename_values import all_names, fresh
 
 MICROSOFT = "com.microsoft"
 _FIRST_OPSETS = {"QuantizeLinear": 13, "DequantizeLinear": 13, "MatMulIntegerToFloat": 10, "DynamicQuantizeMatMul": 11}
-"""ONNX's opsets that have what each is written as."""
+"""The first ONNX opset that has the operators of the decomposition."""
 
 
 def with_fused_products_apart(proto: Any) -> bool:
-    """Write such nodes of a graph as ONNX's; whether there were any."""
+    """Decompose the fused operators of a model; whether there was any."""
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 0)
     graph = proto.graph
     chosen = [
         node.domain == MICROSOFT
         and opset >= _FIRST_OPSETS.get(node.op_type, opset + 1)
         and len(node.output) == 1
-        and len(node.input) > 2  # others are nothing that onnxruntime takes
+        and len(node.input) > 2  # onnxruntime accepts no others
         for node in graph.node
     ]
     if not any(chosen):
         return False
-    writer = _Writer(graph)
+    rewriter = _Rewriter(graph)
     pairs = zip(graph.node, chosen, strict=True)
-    nodes = [made for node, is_chosen in pairs for made in (writer.written(node) if is_chosen else [node])]
+    nodes = [made for node, is_chosen in pairs for made in (rewriter.rewritten(node) if is_chosen else [node])]
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
-    return writer.changed
+    return rewriter.changed
 
 
-class _Writer:
+class _Rewriter:
     def __init__(self, graph: Any) -> None:
         self.taken = all_names(graph)
         self.types = {each.name: each.data_type for each in graph.initializer}
@@ -48,26 +48,26 @@ class _Writer:
     def fresh(self, name: str) -> str:
         return fresh(name, self.taken)
 
-    def written(self, node: Any) -> list[Any]:
-        """The nodes that a node is, or itself."""
+    def rewritten(self, node: Any) -> list[Any]:
+        """The decomposition of a node, or the node itself."""
         made = [node]
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             made = self._of_bytes(node)
         elif node.op_type == "DynamicQuantizeMatMul":
-            data, weights, scale, zero, bias = _filled(node.input, 5)
+            data, weights, scale, zero, bias = _padded_names(node.input, 5)
             name = node.name or node.output[0]
             parts = [self.fresh(f"{name}/{part}") for part in ("data", "scale", "zero")]
             quantised = self.make("DynamicQuantizeLinear", [data], parts, f"{name}/quantised")
             made = [quantised, *self._product(node, (parts[0], weights), (parts[1], scale), (parts[2], zero), bias)]
         elif node.op_type == "MatMulIntegerToFloat":
-            a, b, scale_a, scale_b, zero_a, zero_b, bias = _filled(node.input, 7)
+            a, b, scale_a, scale_b, zero_a, zero_b, bias = _padded_names(node.input, 7)
             made = self._product(node, (a, b), (scale_a, scale_b), (zero_a, zero_b), bias)
         self.changed |= made != [node]
         return made
 
     def _of_bytes(self, node: Any) -> list[Any]:
-        """ONNX's own node, if its zero point says that it is of 8 bits."""
-        *_, zero = _filled(node.input, 3)
+        """ONNX's own operator, if the zero point is of 8 bits."""
+        *_, zero = _padded_names(node.input, 3)
         types = extra("onnx").TensorProto
         if self.types.get(zero) not in (types.INT8, types.UINT8):
             return [node]
@@ -78,7 +78,7 @@ class _Writer:
     def _product(
         self, node: Any, operands: tuple[str, str], scales: tuple[str, str], zeros: tuple[str, str], bias: str
     ) -> list[Any]:
-        """Sums of products, which are the node by its name, as numbers of both scales."""
+        """MatMulInteger, under the node's name, and the multiplication by both scales."""
         name, output = node.name or node.output[0], node.output[0]
         inputs = [*operands, *zeros]
         while not inputs[-1]:
@@ -94,6 +94,6 @@ class _Writer:
         return [*made, self.make("Add", [scaled, bias], [output], f"{name}/bias")] if bias else made
 
 
-def _filled(names: Any, count: int) -> list[str]:
-    """So many names, "" for those that are left out at the end."""
+def _padded_names(names: Any, count: int) -> list[str]:
+    """``count`` names, padded with "" for omitted inputs at the end."""
     return [*names, *[""] * (count - len(names))][:count]

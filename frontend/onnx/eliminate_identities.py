@@ -1,4 +1,4 @@
-"""Nodes that pass on what they read: ``Identity``, and ``Dropout`` where nothing is learnt."""
+"""Elimination of ``Identity``, and of ``Dropout`` outside of training."""
 
 from typing import Any
 
@@ -7,30 +7,30 @@ from lathe.frontend.onnx.optional_imports import extra
 from lathe.frontend.onnx.rename_values import rename
 
 FIRST_PLAIN_DROPOUT, FIRST_TRAINING_DROPOUT = 7, 12
-"""Opsets since which Dropout does nothing unless it is told to, and since which an input tells it."""
+"""Opsets since which Dropout is an identity in inference, and since which an input enables training."""
 
 
 def without_copies(proto: Any) -> bool:
-    """Leave out nodes that copy, unless they make an output of the model; whether there were any."""
+    """Remove identities that are no outputs of the model; whether there was any."""
     graph = proto.graph
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 1)
     outputs = {each.name for each in graph.output}
     read = {name for node in graph.node for name in names_read(node)} | outputs
     held = {each.name: each for each in graph.initializer}
     names: dict[str, str] = {}
-    kept = []
+    remaining = []
     for node in graph.node:
         if node.output[:1] and node.output[0] not in outputs and _copies(node, opset, held, read):
             names[node.output[0]] = names.get(node.input[0], node.input[0])
         else:
-            kept.append(node)
+            remaining.append(node)
     if not names:
         return False
-    for node in kept:
+    for node in remaining:
         rename(node, names)
-    extra_nodes = [type(node).FromString(node.SerializeToString()) for node in kept]
+    copies = [type(node).FromString(node.SerializeToString()) for node in remaining]
     del graph.node[:]
-    graph.node.extend(extra_nodes)
+    graph.node.extend(copies)
     return True
 
 

@@ -1,7 +1,7 @@
-"""What is wrong with a model."""
+"""The error for models that cannot be imported."""
 
 from lathe.configs import LatheError
 
 
 class ModelError(LatheError):
-    """A model that cannot be read, is not valid, or asks for what no machine and no host of Lathe's does."""
+    """A model that cannot be read, is invalid, or needs something that neither an NPU nor the host CPU can do."""

@@ -1,8 +1,8 @@
-"""Operators that compute on 8 bits in one node, seen as DequantizeLinear, the operator in float and QuantizeLinear.
+"""Expansion of 8-bit operators to QDQ form: DequantizeLinear, the float operator and QuantizeLinear.
 
-QLinearConv is a Conv between them, whose bias is dequantised, too; a MaxPool of bytes is one of the numbers that they
-are by a scale of 1. So there is one way in which layers are recognised. The model itself stays as it is: each node of
-the view has the number of the node that the host would run.
+QLinearConv becomes a Conv with a dequantised bias; a MaxPool of bytes becomes one of floats with a scale of 1. So
+layers are matched in one form. The model stays as it is: each rewritten node has the number of its original, which the
+host CPU runs if no layer matches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, TensorType, type_of
 
 MICROSOFT = "com.microsoft"
 MOST_ELEMENTS = 1024
-"""Constants of more elements say nothing about shapes: inference does without their values."""
+"""Shape inference gets no values of constants with more elements: these do not determine shapes."""
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What an operator of 8 bits is: ``kind`` in float, and which inputs are what.
+    """The float operator ``kind`` of an 8-bit operator, and the numbers of its inputs.
 
-    Behind each of the ``operands`` stand its scale and its zero point; at ``result`` the scale of the result, and then
-    its zero point. ``bias`` is of 32 bits, in units of the products of both operands' scales.
+    The scale and zero point of each of the ``operands`` follow it; ``result`` is the scale of the result, which its
+    zero point follows. ``bias`` is int32, with the product of both operands' scales as its scale.
     """
 
     kind: str
@@ -52,7 +52,7 @@ _FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
     (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,), 3),
 }
-"""ONNX's QLinear operators, and onnxruntime's, by domain and name."""
+"""QLinear operators of ONNX and onnxruntime, by domain and name."""
 
 _MOVES = frozenset(
     {
@@ -60,21 +60,21 @@ _MOVES = frozenset(
         "Split", "Squeeze", "Transpose", "Unsqueeze", "Upsample",
     }
 )  # fmt: skip
-"""Operators whose results are some of the numbers that they read, or 0."""
+"""Operators whose results are values of their inputs, or 0."""
 _OF_SEVERAL = ("Concat", "Max", "Min")
-"""Those of them all of whose inputs are data."""
+"""Operators of ``_MOVES`` whose inputs are all data."""
 
 
 def view_of(model: Model) -> RewrittenModel:
-    """The view of a model; the model itself where there is nothing to be seen otherwise."""
+    """The model in QDQ form."""
     view = RewrittenModel(model, range(len(model.nodes)))
     if any(key_of(node) in _FORMS or key_of(node) == (MICROSOFT, "QLinearConcat") for node in model.nodes):
-        view = _Writer(view).operators()
-    return _Writer(view).moves()
+        view = _Rewriter(view).operators()
+    return _Rewriter(view).moves()
 
 
-class _Writer:
-    """A view whose nodes are written anew, with constants and types that the model has not."""
+class _Rewriter:
+    """Rewrites the nodes of a model, and collects new constants and types."""
 
     def __init__(self, view: RewrittenModel) -> None:
         self.view, self.model = view, view.model
@@ -83,14 +83,14 @@ class _Writer:
         self.types: dict[str, TensorType] = {}
 
     def operators(self) -> RewrittenModel:
-        """Operators with scales of their own: their shapes are inferred of the operators in float."""
-        return self._written(self._of_operator, inferred=True)
+        """Expand QLinear operators, whose result shapes are inferred from the float operators."""
+        return self._rewritten(self._of_operator, inferred=True)
 
     def moves(self) -> RewrittenModel:
-        """Operators on bytes, whoever has made them: of a scale of 1."""
-        return self._written(self._of_move, inferred=False)
+        """Expand data movement and selection of bytes, with a scale of 1."""
+        return self._rewritten(self._of_move, inferred=False)
 
-    def _written(self, of_node: Callable[[Any], list[Any] | None], *, inferred: bool) -> RewrittenModel:
+    def _rewritten(self, of_node: Callable[[Any], list[Any] | None], *, inferred: bool) -> RewrittenModel:
         nodes, origins = list[Any](), list[int]()
         for number, node in zip(self.view.origins, self.model.nodes, strict=True):
             found = of_node(node)
@@ -104,25 +104,25 @@ class _Writer:
         return made
 
     def _of_operator(self, node: Any) -> list[Any] | None:
-        """DequantizeLinear of each operand, the operator, and QuantizeLinear; None where it must stay as it is."""
+        """DequantizeLinear of each operand, the operator, and QuantizeLinear; None if it is not expanded."""
         name, key = str(node.output[0]), key_of(node)
         attributes = attributes_of(node)
         if attributes.pop("channels_last", 0):
             return None
-        attributes.pop("opset", None)  # of QLinearSoftmax: which Softmax it is
+        attributes.pop("opset", None)  # of QLinearSoftmax: the opset of its Softmax
         if key == (MICROSOFT, "QLinearConcat"):
             form = _Form("Concat", tuple(range(2, len(node.input), 3)), 0)
         elif key in _FORMS:
             form = _FORMS[key]
         else:
             return None
-        wanted = [place + n for place in form.operands for n in range(3)] + [form.result, form.result + 1]
-        if any(place >= len(node.input) or not node.input[place] for place in wanted):
-            return None  # a zero point that is left out, or a result in float
-        nodes, inside = list[Any](), list[str]()
-        for number, place in enumerate(form.operands):
-            nodes.append(self._dequantised(node.input[place : place + 3], f"{name}:operand{number}"))
-            inside.append(f"{name}:operand{number}")
+        required = [index + n for index in form.operands for n in range(3)] + [form.result, form.result + 1]
+        if any(index >= len(node.input) or not node.input[index] for index in required):
+            return None  # no zero point, or a float result
+        nodes, core_inputs = list[Any](), list[str]()
+        for number, index in enumerate(form.operands):
+            nodes.append(self._dequantised(node.input[index : index + 3], f"{name}:operand{number}"))
+            core_inputs.append(f"{name}:operand{number}")
         if form.kind in ("Conv", "Gemm"):
             nodes[1].attribute.append(self.helper.make_attribute("axis", _axis_of_filters(form.kind, attributes)))
         if form.bias is not None and len(node.input) > form.bias and node.input[form.bias]:
@@ -133,21 +133,21 @@ class _Writer:
             dequantised = self._dequantised([node.input[form.bias], scale], f"{name}:bias")
             dequantised.attribute.append(self.helper.make_attribute("axis", 0))
             nodes.append(dequantised)
-            inside.append(f"{name}:bias")
-        core = self.helper.make_node(form.kind, inside, [f"{name}:float"], node.name or name, **attributes)
-        how = node.input[form.result : form.result + 2]
-        return [*nodes, core, self.helper.make_node("QuantizeLinear", [f"{name}:float", *how], [name])]
+            core_inputs.append(f"{name}:bias")
+        core = self.helper.make_node(form.kind, core_inputs, [f"{name}:float"], node.name or name, **attributes)
+        qparams = node.input[form.result : form.result + 2]
+        return [*nodes, core, self.helper.make_node("QuantizeLinear", [f"{name}:float", *qparams], [name])]
 
     def _unit(self, node: Any, form: _Form) -> NDArray[Any] | None:
-        """What a bias of 1 stands for; None where scales are no constants."""
-        scales = [self.model.constant(node.input[place + 1]) for place in form.operands]
+        """The scale of the bias; None if the scales of the operands are computed."""
+        scales = [self.model.constant(node.input[index + 1]) for index in form.operands]
         if scales[0] is None or scales[1] is None:
             return None
         unit: NDArray[Any] = scales[0].astype(np.float32) * scales[1].astype(np.float32)
         return unit.reshape(-1) if unit.size > 1 else unit.reshape(())
 
     def _of_move(self, node: Any) -> list[Any] | None:
-        """The operator on numbers of a scale of 1; None where it stays as it is."""
+        """DequantizeLinear and QuantizeLinear with a scale of 1 around the operator; None if it is not expanded."""
         domain, kind = key_of(node)
         outputs = [name for name in node.output if name]
         types = self.model.types
@@ -163,7 +163,7 @@ class _Writer:
             if filling is not None:
                 zero, inputs[2] = int(filling.reshape(-1)[0]), ""
         (dtype,), name = dtypes, outputs[0]
-        how = [
+        qparams = [
             self._constant(f"{name}:one", np.ones((), np.float32)),
             self._constant(f"{name}:zero", np.full((), zero, dtype)),
         ]
@@ -171,13 +171,13 @@ class _Writer:
         for number, source in enumerate(data):
             inputs[number] = f"{name}:operand{number}"
             self.types[inputs[number]] = TensorType("float32", types[source].shape)
-            nodes.append(self._dequantised([source, *how], inputs[number]))
+            nodes.append(self._dequantised([source, *qparams], inputs[number]))
         core = self.helper.make_node(kind, inputs, [f"{each}:float" for each in outputs], node.name or name)
         core.attribute.extend(node.attribute)
         nodes.append(core)
         for each in outputs:
             self.types[f"{each}:float"] = TensorType("float32", types[each].shape)
-            nodes.append(self.helper.make_node("QuantizeLinear", [f"{each}:float", *how], [each]))
+            nodes.append(self.helper.make_node("QuantizeLinear", [f"{each}:float", *qparams], [each]))
         return nodes
 
     def _dequantised(self, inputs: Sequence[str], output: str) -> Any:
@@ -190,19 +190,19 @@ class _Writer:
 
 
 def _axis_of_filters(kind: str, attributes: Mapping[str, Any]) -> int:
-    """The dimension of weights along which filters lie, which may have scales of their own."""
+    """The output channel axis of weights, which may have per-channel scales."""
     return 0 if kind == "Conv" or attributes.get("transB", 0) else 1
 
 
 def _inferred(model: Model) -> dict[str, TensorType]:
-    """The types of the tensors that nodes make. The values of large constants are left out."""
+    """The inferred types of node outputs, without the values of large constants."""
     onnx = extra("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     small = {name: each for name, each in model.initializers.items() if np.prod(each.dims) <= MOST_ELEMENTS}
     number_of = {name: number for number, name in DTYPES_OF_TYPES.items()}
     for name in (*model.inputs, *(name for name in model.initializers if name not in small)):
-        known = model.types.get(name)  # None of what is no tensor
+        known = model.types.get(name)  # None for values that are not tensors
         if known is not None and known.dtype in number_of:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(name, number_of[known.dtype], known.shape))
     proto.graph.initializer.extend(small.values())

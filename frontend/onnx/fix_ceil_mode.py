@@ -1,9 +1,9 @@
-"""Pools that count a window begun, as onnxruntime counts them: one that would begin behind the image there is not.
+"""Rewriting of pools with ``ceil_mode`` to onnxruntime's window count: no window starts after the end of the input.
 
-ONNX's inference of shapes counts it, so readers would have the shape of a tensor that nobody makes. Such a pool is
-written with ``ceil_mode`` 0 and the borders that leave as many windows as there are: both agree on these. Where borders
-count and a window begun along another dimension must not, ``ceil_mode`` stays, and only the border behind which there
-is one window too many becomes smaller: it ends with the last window.
+ONNX's shape inference counts such a window, so consumers would get a wrong shape. The pool is rewritten with
+``ceil_mode`` 0 and padding that gives onnxruntime's count, on which both agree. If averages count padding and a partial
+window along another dimension must not gain any, ``ceil_mode`` stays, and only the padding with the extra window is
+reduced.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
 def with_begun_windows_counted(proto: Any) -> bool:
-    """Rewrite pools whose last window would begin behind the image; whether there were any.
+    """Rewrite pools whose last window would start after the end of the input; whether there was any.
 
-    What reads their results has other shapes then: it waits for the next time, and no shape between is believed.
+    All inferred shapes are removed then, and pools that depend on a rewritten one are left to the next round.
     """
     graph = proto.graph
     types = {each.name: type_of(each) for each in (*graph.input, *graph.value_info, *graph.output)}
@@ -30,12 +30,12 @@ def with_begun_windows_counted(proto: Any) -> bool:
             changed.update(node.output)
             continue
         known = types.get(node.input[0]) if node.op_type in POOLS and node.domain in ("", "ai.onnx") else None
-        told = {each.name: value_of(each) for each in node.attribute}
-        written = None if known is None else _written(told, known.shape[2:])
-        if written is not None:
-            kept = [each for each in node.attribute if each.name not in ("auto_pad", *written)]
-            kept += [extra("onnx.helper").make_attribute(name, value) for name, value in written.items()]
-            copies = [type(each).FromString(each.SerializeToString()) for each in kept]
+        attributes = {each.name: value_of(each) for each in node.attribute}
+        rewritten = None if known is None else _rewritten_attributes(attributes, known.shape[2:])
+        if rewritten is not None:
+            remaining = [each for each in node.attribute if each.name not in ("auto_pad", *rewritten)]
+            remaining += [extra("onnx.helper").make_attribute(name, value) for name, value in rewritten.items()]
+            copies = [type(each).FromString(each.SerializeToString()) for each in remaining]
             del node.attribute[:]
             node.attribute.extend(copies)
             changed.update(node.output)
@@ -49,32 +49,32 @@ def with_begun_windows_counted(proto: Any) -> bool:
 
 
 def value_of(attribute: Any) -> Any:
-    """The value of an attribute of a node, texts as such."""
+    """The Python value of a node's attribute; bytes are decoded."""
     found = extra("onnx.helper").get_attribute_value(attribute)
     return found.decode(errors="replace") if isinstance(found, bytes) else found
 
 
-def _written(told: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any] | None:
-    """``ceil_mode`` and ``pads`` with which ONNX has onnxruntime's windows; None where it counts none besides."""
-    kernel = told.get("kernel_shape", ())
+def _rewritten_attributes(attributes: dict[str, Any], sizes: Sequence[int]) -> dict[str, Any] | None:
+    """``ceil_mode`` and ``pads`` that give onnxruntime's windows in ONNX; None if the counts agree already."""
+    kernel = attributes.get("kernel_shape", ())
     rank = len(kernel)
-    strides, apart = (tuple(told.get(name, (1,) * rank)) for name in ("strides", "dilations"))
-    pads = list(told.get("pads", (0,) * 2 * rank))
-    if not told.get("ceil_mode", 0) or told.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+    strides, apart = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
+    pads = list(attributes.get("pads", (0,) * 2 * rank))
+    if not attributes.get("ceil_mode", 0) or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         return None
     if not rank or {len(sizes), len(strides), len(apart)} != {rank} or len(pads) != 2 * rank or min(strides) < 1:
         return None
-    behind, shorter, dropped = pads[rank:], pads[rank:], False
+    after, reduced, dropped = pads[rank:], pads[rank:], False
     for axis, (size, step) in enumerate(zip(sizes, strides, strict=True)):
         reach, held = (kernel[axis] - 1) * apart[axis] + 1, size + pads[axis]
         count = -(-(held + pads[rank + axis] - reach) // step) + 1
         if (count - 1) * step >= held:
             dropped = True
-            shorter[axis] = (count - 2) * step + reach - held
+            reduced[axis] = (count - 2) * step + reach - held
         else:
-            behind[axis] = max(behind[axis], (count - 1) * step + reach - held)
+            after[axis] = max(after[axis], (count - 1) * step + reach - held)
     if not dropped:
         return None
-    if behind == pads[rank:] or not told.get("count_include_pad", 0):
-        return {"ceil_mode": 0, "pads": [*pads[:rank], *behind]}
-    return {"ceil_mode": 1, "pads": [*pads[:rank], *shorter]} if min(shorter) >= 0 else None
+    if after == pads[rank:] or not attributes.get("count_include_pad", 0):
+        return {"ceil_mode": 0, "pads": [*pads[:rank], *after]}
+    return {"ceil_mode": 1, "pads": [*pads[:rank], *reduced]} if min(reduced) >= 0 else None

@@ -1,9 +1,8 @@
-"""Pools of which ONNX's inference counts more windows than onnxruntime makes: a Slice behind each says how many.
+"""A Slice after pools for which ONNX's shape inference counts more windows than onnxruntime computes.
 
-Where borders are found by ``auto_pad``, onnxruntime finds them as if windows had no dilation, and a window that would
-begin behind the image is none; inference thinks otherwise. What reads the pool would have a shape that nobody makes.
-The Slice takes all that there is, and inference believes it. (Where other attributes say the same, ``fix_ceil_mode.py``
-has written these.)
+For ``auto_pad``, onnxruntime ignores dilations, and drops a window that would start after the end of the input; shape
+inference does neither, so consumers would get a wrong shape. The Slice takes the whole result, and gives inference the
+right shape. (``fix_ceil_mode.py`` rewrites pools for which other attributes give the same windows.)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +17,11 @@ from lathe.frontend.onnx.value_types import type_of
 
 SUFFIX = ".windows"
 FIRST_SLICE = 10
-"""The first opset whose Slice reads its bounds; before, no pool counts otherwise."""
+"""The first opset whose Slice has its bounds as inputs; in older ones the counts agree."""
 
 
 def with_windows_counted(proto: Any) -> bool:
-    """Put a Slice behind each pool of fewer windows than inference says; whether there were any."""
+    """Add a Slice after each pool with fewer windows than inferred; whether there was any."""
     graph = proto.graph
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 1)
     if opset < FIRST_SLICE:
@@ -41,10 +40,10 @@ def with_windows_counted(proto: Any) -> bool:
         counts = tuple(_counts({each.name: value_of(each) for each in node.attribute}, data.shape[2:]))
         if min(counts, default=0) < 1 or node.output[0] in done or all(map(int.__ge__, counts, made.shape[2:])):
             continue
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.output):
             if name:
-                node.output[place] = fresh(f"{name}{SUFFIX}", taken)
-                nodes.append(_slice(graph, node, node.output[place], name, counts, taken))
+                node.output[index] = fresh(f"{name}{SUFFIX}", taken)
+                nodes.append(_slice(graph, node, node.output[index], name, counts, taken))
                 changed.add(name)
     if not changed:
         return False
@@ -67,23 +66,23 @@ def _slice(graph: Any, pool: Any, read: str, made: str, counts: Sequence[int], t
     return extra("onnx.helper").make_node("Slice", [read, *names], [made], f"{pool.name or made}{SUFFIX}")
 
 
-def _counts(told: Mapping[str, Any], sizes: Sequence[int]) -> Iterator[int]:
-    """Windows along each dimension, as onnxruntime counts them; none where attributes do not fit each other."""
-    kernel = told.get("kernel_shape", ())
+def _counts(attributes: Mapping[str, Any], sizes: Sequence[int]) -> Iterator[int]:
+    """The number of windows along each dimension in onnxruntime; none if the attributes are inconsistent."""
+    kernel = attributes.get("kernel_shape", ())
     rank = len(kernel)
-    strides, apart = (tuple(told.get(name, (1,) * rank)) for name in ("strides", "dilations"))
-    pads = tuple(told.get("pads", (0,) * 2 * rank))
-    automatic, ceiling = told.get("auto_pad", "NOTSET"), told.get("ceil_mode", 0)
+    strides, apart = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
+    pads = tuple(attributes.get("pads", (0,) * 2 * rank))
+    auto_pad, ceiling = attributes.get("auto_pad", "NOTSET"), attributes.get("ceil_mode", 0)
     if not rank or {len(sizes), len(strides), len(apart)} != {rank} or len(pads) != 2 * rank or min(strides) < 1:
         return
     for axis, (size, taps, step) in enumerate(zip(sizes, kernel, strides, strict=True)):
-        before, behind = pads[axis], pads[rank + axis]
-        if automatic.startswith("SAME"):
-            missing = (-(-size // step) - 1) * step + taps - size  # below 0 it takes away from the image
-            before = missing // 2 if automatic == "SAME_UPPER" else missing - missing // 2
-            behind = missing - before
-        elif automatic == "VALID":
-            before = behind = 0
-        left = size + before + behind - (taps - 1) * apart[axis] - 1
-        count = (-(-left // step) if ceiling else int(left / step)) + 1  # one where not even the first has room
+        before, after = pads[axis], pads[rank + axis]
+        if auto_pad.startswith("SAME"):
+            missing = (-(-size // step) - 1) * step + taps - size  # negative: the input is cropped
+            before = missing // 2 if auto_pad == "SAME_UPPER" else missing - missing // 2
+            after = missing - before
+        elif auto_pad == "VALID":
+            before = after = 0
+        span = size + before + after - (taps - 1) * apart[axis] - 1
+        count = (-(-span // step) if ceiling else int(span / step)) + 1  # at least one, even if it does not fit
         yield count - 1 if ceiling and (count - 1) * step >= size + before else count

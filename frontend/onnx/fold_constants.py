@@ -1,7 +1,7 @@
-"""Constants of a model, computed before layers are looked for: by the host, as it would compute them in every run.
+"""Constant folding by the host worker, which computes the same bits as it would in every run.
 
-So the bits are the same. What is computed is small, or no larger than what it is made of; loops are left alone, and so
-is DequantizeLinear, by which layers are found.
+Results must be small or not larger than the operands. Control flow is not folded, nor is DequantizeLinear, by which
+layers are matched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.frontend.onnx.value_types import LEAST_IR, TensorType, bytes_of, type_of
 
 SMALL = 1 << 20
-"""Bytes that a constant may always have."""
+"""Constants up to this number of bytes are always folded."""
 KEPT = frozenset(
     {
         "Bernoulli",
@@ -29,67 +29,67 @@ KEPT = frozenset(
         "RandomUniformLike",
     }
 )
-"""Operators that are never folded: what is random, and what says that bytes are numbers."""
+"""Operators that are never folded: random ones, and DequantizeLinear."""
 
 WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "LSTM": 2, "GRU": 2, "RNN": 2}
-"""Operators with weights, behind their first input so many."""
+"""Operators with weights, and the number of weight inputs, which follow the first input."""
 FLOATS = (1, 10, 11, 16)
-"""Element types (TensorProto.DataType) whose sums depend on their order."""
+"""Element types (TensorProto.DataType) whose addition is not associative."""
 
 
 def with_constants_held(proto: Any) -> bool:
-    """Make initializers of nodes that hold a constant, and of shapes that are known; whether there were any."""
+    """Fold Constant nodes, and Shape and Size of tensors with known shapes; whether there was any."""
     graph = proto.graph
     outputs = {each.name for each in graph.output}
     types = {each.name: found for each in (*graph.input, *graph.value_info) if (found := type_of(each))}
     types |= {each.name: TensorType("", tuple(each.dims)) for each in graph.initializer}
-    kept, held = [], []
+    remaining, folded = [], []
     for node in graph.node:
-        made = None
+        constant = None
         if len(node.output) == 1 and node.output[0] not in outputs and node.domain in ("", "ai.onnx"):
-            made = _constant(node) if node.op_type == "Constant" else _size(node, types)
-        if made is None:
-            kept.append(node)
+            constant = _constant(node) if node.op_type == "Constant" else _size(node, types)
+        if constant is None:
+            remaining.append(node)
         else:
-            made.name = node.output[0]
-            held.append(made)
-    _replace(graph, kept, held)
-    return bool(held)
+            constant.name = node.output[0]
+            folded.append(constant)
+    _replace(graph, remaining, folded)
+    return bool(folded)
 
 
 def _constant(node: Any) -> Any:
-    """The tensor that a node of operator Constant holds; None for what is no dense one."""
+    """The tensor of a Constant node; None if it is sparse."""
     onnx = extra("onnx")
     if len(node.attribute) != 1:
         return None
-    (told,) = node.attribute
-    if told.name == "value" and told.HasField("t"):
+    (attribute,) = node.attribute
+    if attribute.name == "value" and attribute.HasField("t"):
         found = onnx.TensorProto()
-        found.CopyFrom(told.t)
+        found.CopyFrom(attribute.t)
         return found
     dtypes = {"float": np.float32, "int": np.int64, "string": object}
-    kind = told.name.removeprefix("value_").removesuffix("s")
+    kind = attribute.name.removeprefix("value_").removesuffix("s")
     if kind not in dtypes:
         return None
-    return onnx.numpy_helper.from_array(np.array(onnx.helper.get_attribute_value(told), dtypes[kind]), "")
+    return onnx.numpy_helper.from_array(np.array(onnx.helper.get_attribute_value(attribute), dtypes[kind]), "")
 
 
 def _size(node: Any, types: Mapping[str, TensorType]) -> Any:
-    """What Shape or Size make of a tensor whose shape is known, as a tensor."""
+    """The result of a Shape or Size of a tensor with a known shape; None for other nodes."""
     known = types.get(node.input[0]) if node.op_type in ("Shape", "Size") and node.input else None
     if known is None:
         return None
     from_array = extra("onnx.numpy_helper").from_array
     if node.op_type == "Size":
         return from_array(np.array(np.prod(known.shape, dtype=object), np.int64), "")
-    told = {each.name: each.i for each in node.attribute}
+    attrs = {each.name: each.i for each in node.attribute}
     rank = len(known.shape)
-    start, end = (min(max(n + rank if n < 0 else n, 0), rank) for n in (told.get("start", 0), told.get("end", rank)))
+    start, end = (min(max(n + rank if n < 0 else n, 0), rank) for n in (attrs.get("start", 0), attrs.get("end", rank)))
     return from_array(np.array(known.shape[start:end], np.int64), "")
 
 
 def with_constants_computed(proto: Any) -> bool:
-    """Make initializers of what nodes make of initializers alone; whether there were any."""
+    """Fold nodes whose inputs are all initializers; whether there was any."""
     graph = proto.graph
     outputs = {each.name for each in graph.output}
     sizes = {each.name: each.ByteSize() for each in graph.initializer}
@@ -101,29 +101,29 @@ def with_constants_computed(proto: Any) -> bool:
             continue
         if not made or any(name in outputs for name in made) or any(name not in sizes for name in read):
             continue
-        wanted = [_bytes(types.get(name)) for name in made]
+        result_sizes = [_bytes(types.get(name)) for name in made]
         most = max(SMALL, sum(sizes[name] for name in read))
-        if any(each is None or each > most for each in wanted):
+        if any(each is None or each > most for each in result_sizes):
             continue
-        sizes |= dict(zip(made, (each or 0 for each in wanted), strict=True))
+        sizes |= dict(zip(made, (each or 0 for each in result_sizes), strict=True))
         chosen.append(node)
     chosen = _without_weights(graph, chosen, types)
     found = _computed(proto, chosen, {}) if chosen else {}
     if not found:
         return False
     done = [node for node in chosen if all(name in found for name in node.output if name)]
-    kept = [node for node in graph.node if all(node is not each for each in done)]
+    remaining = [node for node in graph.node if all(node is not each for each in done)]
     from_array = extra("onnx.numpy_helper").from_array
-    wanted_later = {name for node in kept for name in names_read(node)}
-    names = [name for node in done for name in node.output if name in wanted_later]
-    _replace(graph, kept, [from_array(np.asarray(found[name]), name) for name in names])
+    read_later = {name for node in remaining for name in names_read(node)}
+    names = [name for node in done for name in node.output if name in read_later]
+    _replace(graph, remaining, [from_array(np.asarray(found[name]), name) for name in names])
     return True
 
 
 def _without_weights(graph: Any, chosen: Sequence[Any], types: Mapping[str, Any]) -> list[Any]:
-    """The chosen nodes but for those that make float weights of a product.
+    """The chosen nodes except those that compute float weights of a matmul or convolution.
 
-    onnxruntime packs weights that are constants, and adds in another order then: other bits.
+    onnxruntime packs constant weights, and then adds in another order, which changes bits.
     """
     made = {name for node in chosen for name in node.output if name}
     weights = set()
@@ -143,7 +143,7 @@ def _bytes(info: Any) -> int | None:
 
 
 def _computed(proto: Any, nodes: Sequence[Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host makes of nodes that read constants, in their order; nothing for those at which it fails."""
+    """Evaluate nodes with constant inputs, in topological order; without the results of those that fail."""
     onnx = extra("onnx")
     read = {name for node in nodes for name in names_read(node)}
     made = [name for node in nodes for name in node.output if name]
@@ -160,9 +160,9 @@ def _computed(proto: Any, nodes: Sequence[Any], known: Mapping[str, Any]) -> dic
 
 
 def computed(proto: Any, nodes: Sequence[Any], held: Sequence[Any]) -> dict[str, Any]:
-    """What the host makes of nodes of a model, in their order, that read each other and what is ``held`` (TensorProto).
+    """Evaluate nodes, in topological order, whose inputs are each other's results and ``held`` (TensorProto).
 
-    Nothing where it fails: whoever runs them says what is wrong.
+    Empty if they fail: the error is then reported when the model runs.
     """
     onnx = extra("onnx")
     made = [name for node in nodes for name in node.output if name]
@@ -178,7 +178,7 @@ def computed(proto: Any, nodes: Sequence[Any], held: Sequence[Any]) -> dict[str,
 
 
 def _replace(graph: Any, nodes: Sequence[Any], held: Sequence[Any]) -> None:
-    """Leave these nodes, and add initializers."""
+    """Replace the nodes of a graph, and add initializers."""
     if len(nodes) == len(graph.node):
         return
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]

@@ -1,4 +1,4 @@
-"""Branches of a constant condition: the nodes of the one that is taken stand where the ``If`` was."""
+"""Folding of ``If`` nodes with a constant condition: the taken branch replaces the node."""
 
 from copy import deepcopy
 from typing import Any
@@ -8,9 +8,9 @@ from lathe.frontend.onnx.rename_values import all_names, defined_in, fresh, rena
 
 
 def with_branches_taken(proto: Any) -> bool:
-    """Put branches in place of each ``If`` whose condition is an initializer; whether there were any.
+    """Inline a branch of each ``If`` whose condition is an initializer; whether there was any.
 
-    Nodes keep their names. Tensors keep theirs unless another has it.
+    Nodes keep their names. Tensors get unique ones.
     """
     graph = proto.graph
     held = {each.name: each for each in graph.initializer}
@@ -23,19 +23,19 @@ def with_branches_taken(proto: Any) -> bool:
             continue
         taken = taken if taken is not None else all_names(graph)
         value = extra("onnx.numpy_helper").to_array(condition)
-        wanted = "then_branch" if value.reshape(-1)[0] else "else_branch"
-        body = next(each.g for each in node.attribute if each.name == wanted)
+        branch = "then_branch" if value.reshape(-1)[0] else "else_branch"
+        body = next(each.g for each in node.attribute if each.name == branch)
         nodes += _inlined(node, body, graph, taken)
     if taken is None:
         return False
-    kept = [deepcopy(node) for node in nodes]
+    copies = [deepcopy(node) for node in nodes]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(copies)
     return True
 
 
 def _inlined(node: Any, body: Any, graph: Any, taken: set[str]) -> list[Any]:
-    """The nodes of a branch with their names in the graph around it, to which constants are added."""
+    """The nodes of a branch with tensor names for the enclosing graph, which gets the branch's constants."""
     make_node = extra("onnx.helper").make_node
     made = {name for each in body.node for name in each.output if name}
     names: dict[str, str] = {}

@@ -1,7 +1,6 @@
-"""The process that computes for the host, from outside: started late, kept, bounded in memory and time.
+"""Control of the host worker process: started on first use, reused, with limits of memory and time.
 
-There is one for each process of Lathe. It is killed when a model takes too long, started anew after it has died, and
-ends with the process that started it.
+Each process of Lathe has one. It is killed at a timeout, restarted after it has died, and ends with its parent.
 """
 
 import atexit
@@ -21,43 +20,40 @@ from lathe.frontend.onnx.errors import ModelError
 
 GIBIBYTES, SECONDS = "LATHE_HOST_GIBIBYTES", "LATHE_HOST_SECONDS"
 DEFAULTS = {GIBIBYTES: 4.0, SECONDS: 600.0}
-"""Limits, and the variables of the environment that set others."""
+"""Environment variables of the limits, and default values."""
 MOST_MODELS, MOST_BYTES = 64, 1 << 29
-"""Models that the process keeps: so many, and of so many bytes in all."""
+"""The number and total size of models that the worker caches."""
 
 
 def limit(name: str) -> float:
-    """A limit, by its variable of the environment. Raises ModelError for what is no positive number."""
-    told = os.environ.get(name)
-    if told is None:
+    """A limit from its environment variable. Raises ModelError unless it is a positive number."""
+    value = os.environ.get(name)
+    if value is None:
         return DEFAULTS[name]
     try:
-        found = float(told)
+        found = float(value)
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise ModelError(f"{name} of the environment must be a positive number, not {shown(told)}.")
+        raise ModelError(f"environment variable {name} must be a positive number, not {shown(value)}.")
     return found
 
 
 def too_late(what: str) -> ModelError:
-    """That something takes longer than it may."""
-    return ModelError(f"{what} must end within {limit(SECONDS):g} seconds, and does not. Set {SECONDS} to allow more.")
+    """The error for a task that exceeds the time limit."""
+    return ModelError(f"{what} takes longer than {limit(SECONDS):g} seconds. Set {SECONDS} to allow more.")
 
 
 def too_large(what: str) -> ModelError:
-    """That something takes more memory than it may."""
-    return ModelError(
-        f"{what} must take at most {limit(GIBIBYTES):g} GiB of memory, and asks for more. Set {GIBIBYTES} to allow "
-        "more."
-    )
+    """The error for a task that exceeds the memory limit."""
+    return ModelError(f"{what} needs more than {limit(GIBIBYTES):g} GiB of memory. Set {GIBIBYTES} to allow more.")
 
 
 class EndedError(Exception):
-    """The process ended before it answered; ``late``: it was killed because its time was over.
+    """The worker ended before it replied; ``late``: it was killed at a timeout.
 
-    ``node``: number and name of the node that it was at, if it computed them one by one. ``crowded``: it kept other
-    models, too.
+    ``node``: number and name of the current node, if it computed node by node. ``crowded``: other models were cached,
+    too.
     """
 
     def __init__(self, late: bool, status: int, node: tuple[int, str] | None, crowded: bool = False) -> None:
@@ -66,7 +62,7 @@ class EndedError(Exception):
 
 
 class HostProcess:
-    """The process, and which models it keeps."""
+    """The worker process, and the models that it caches."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -76,15 +72,15 @@ class HostProcess:
         self.lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Start the process if there is none; it gets ready while others work."""
-        if self.lock.acquire(blocking=False):  # somebody else's request has started it
+        """Start the worker if there is none; it imports its libraries in the meantime."""
+        if self.lock.acquire(blocking=False):  # otherwise a request of another thread has started it
             try:
                 self.start()
             finally:
                 self.lock.release()
 
     def start(self) -> None:
-        """Start the process if there is none, or one with other limits."""
+        """Start the worker if there is none, or one with other limits."""
         gibibytes = limit(GIBIBYTES)
         if self.process is not None and (self.process.poll() is not None or self.gibibytes != gibibytes):
             self.end()
@@ -100,38 +96,38 @@ class HostProcess:
         )  # fmt: skip
 
     def end(self) -> int:
-        """Kill the process, whatever it does; its exit status."""
+        """Kill the worker; its exit status."""
         process, self.process = self.process, None
         self.known.clear()
         if process is None:
             return 0
         process.kill()
         for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what could not be written is lost
+            with contextlib.suppress(OSError):  # unwritten data is lost
                 stream.close()  # type: ignore[union-attr]
         return process.wait()
 
     def forget(self) -> None:
-        """In a copy of this process: leave the original's process to it."""
+        """After a fork, in the child: forget the parent's worker without ending it."""
         if self.process is not None:
             for stream in (self.process.stdin, self.process.stdout):
                 stream.close()  # type: ignore[union-attr]
-            self.process.returncode = 0  # it is no child of this process, which is not to wait for it
+            self.process.returncode = 0  # not a child of this process, which must not wait for it
         self.__init__()  # type: ignore[misc]
 
     def ask(
         self, model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...], separately: bool, evaluated: set[int]
     ) -> tuple[Any, ...]:
-        """What the process answers. Raises EndedError where it does not."""
+        """The worker's reply to a request to run a model. Raises EndedError if it ends without one."""
 
         def request() -> tuple[Any, ...]:
-            key, new, dropped = self._kept(model)
+            key, new, dropped = self._cache_model(model)
             return key, new, dropped, dict(inputs), outputs, separately, evaluated
 
         return self._asked(request)
 
     def call(self, path: str, name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What a function of a file gives in the process, which keeps no models then. Raises EndedError."""
+        """The worker's reply to a request to call a function of a file. Raises EndedError if it ends without one."""
         return self._asked(lambda: (host_worker.CALL, path, name, dict(arguments)))
 
     def _asked(self, request: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -160,25 +156,25 @@ class HostProcess:
                 crowded = len(self.known) > 1
                 status = self.end_after_death()
                 raise EndedError(late.is_set(), status, node, crowded) from None
-            except BaseException:  # interrupted: what would come is nobody's
+            except BaseException:  # interrupted: the reply must not be read by the next request
                 self.end()
                 raise
             finally:
                 timer.cancel()
-            kept: tuple[int, ...] = found[-1]
-            for each in [each for each, number in self.known.items() if number not in kept]:
+            cached: tuple[int, ...] = found[-1]
+            for each in [each for each, number in self.known.items() if number not in cached]:
                 del self.known[each]
             return tuple(found[:-1])
 
     def end_after_death(self) -> int:
-        """The status with which the process has ended by itself."""
+        """The exit status of a worker that has ended by itself."""
         assert self.process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=5)
         return self.end()
 
-    def _kept(self, model: bytes) -> tuple[int, bytes | None, tuple[int, ...]]:
-        """The number of a model, the model itself if it is new there, and numbers of those to be dropped."""
+    def _cache_model(self, model: bytes) -> tuple[int, bytes | None, tuple[int, ...]]:
+        """The number of a model, the model itself if it is not cached, and the numbers of models to drop."""
         if model in self.known:
             self.known.move_to_end(model)
             return self.known[model], None, ()

@@ -1,8 +1,8 @@
-"""The process that computes for the host: models and arrays come in by a pipe, arrays go out by another.
+"""The host worker: a child process that computes nodes on the host CPU, with requests and replies through pipes.
 
-It runs as a script with nothing of Lathe but this file, so that it starts quickly. onnxruntime computes a model as it
-is written, without its graph optimisations. What it refuses is computed node by node: by onnxruntime where it takes the
-node, by ONNX's own evaluator otherwise.
+It runs as a script that imports nothing of Lathe, so that it starts quickly. onnxruntime computes a model without graph
+optimisations. A model that it refuses is computed node by node: by onnxruntime if it accepts the node, by ONNX's
+reference evaluator otherwise.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ from typing import IO, Any
 import numpy as np
 
 MEMORY, REFUSED, MISSING, MADE, AT = "memory", "refused", "missing", "made", "at"
-"""Kinds of messages that come back."""
+"""Kinds of replies."""
 CALL = "call"
-"""What a request begins with that wants a function called."""
+"""The first item of a request to call a function."""
 PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : (Non-zero status code .*? Status Message: )?")
-"""What onnxruntime says before it says what is wrong."""
+"""What precedes the error in onnxruntime's messages."""
 NO_MEMORY = ("bad_alloc", "Failed to allocate memory", "std::length_error", "Failed to serialize proto")
-"""What libraries say when there is no memory for a tensor."""
+"""Messages of libraries that cannot allocate a tensor."""
 TOO_LARGE = (*NO_MEMORY, "overflow", "Maximum allowed", "array is too big")
-"""What they say of tensors larger than an address space, among others."""
+"""These, and messages about tensors larger than the address space."""
 
 
 def send(stream: IO[bytes], message: object) -> None:
-    """Write a message: the arrays in it as they lie, each behind its length, behind all else."""
+    """Write a message: the lengths of all parts, the pickled message, and its arrays as raw bytes."""
     arrays: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
     parts = [memoryview(head), *(each.raw() for each in arrays)]
@@ -46,7 +46,7 @@ def send(stream: IO[bytes], message: object) -> None:
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """Read a message that ``send`` wrote. Raises EOFError where the other side has ended."""
+    """Read a message that ``send`` wrote. Raises EOFError if the other process has ended."""
     (count,) = struct.unpack("<Q", _read(stream, 8))
     sizes = struct.unpack(f"<{count}Q", _read(stream, 8 * count))
     head, *arrays = [_read(stream, size) for size in sizes]
@@ -54,7 +54,7 @@ def receive(stream: IO[bytes]) -> Any:
 
 
 def _write(stream: IO[bytes], data: memoryview) -> None:
-    """All of it: a stream without a buffer takes what it can."""
+    """Write all data: one write to an unbuffered stream may be partial."""
     while data.nbytes:
         data = data[stream.write(data) :]
 
@@ -71,7 +71,7 @@ def _read(stream: IO[bytes], size: int) -> bytearray:
 
 
 class RefusedError(Exception):
-    """A node that nothing computes, or that asks for more memory than there is."""
+    """A node that neither library can compute, or that needs more memory than the limit."""
 
     def __init__(self, kind: str, node: str, text: str) -> None:
         super().__init__(text)
@@ -79,23 +79,23 @@ class RefusedError(Exception):
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, in one short line."""
+    """The message of an error, in one short line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return PREFIX.sub("", text)[:200].rstrip(".?")
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether an error is about memory that there is not."""
+    """Whether an error is a lack of memory."""
     return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
 
 
 def is_of_size(error: BaseException, before: BaseException) -> bool:
-    """Whether an error, and the one before it, are about tensors that are too large."""
+    """Whether an error is a lack of memory, or it and the error before it are about tensors that are too large."""
     return is_of_memory(error) or all(any(word in text for word in TOO_LARGE) for text in (str(error), str(before)))
 
 
 def names_read(node: Any) -> list[str]:
-    """The tensors that a node reads, those included that the bodies of its control flow take from around it."""
+    """The tensors that a node reads, including those that the bodies of its control flow capture."""
     found = dict.fromkeys(name for name in node.input if name)
     for attribute in node.attribute:
         bodies = [attribute.g, *attribute.graphs] if attribute.HasField("g") or attribute.graphs else []
@@ -115,22 +115,22 @@ def session_of(model: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    options.enable_cpu_mem_arena = False  # what a session has used goes back to the others
+    options.enable_cpu_mem_arena = False  # memory that a session frees is available to others
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def run_session(session: Any, inputs: Mapping[str, Any], outputs: Sequence[str]) -> list[Any]:
-    """The outputs, in the dtypes of their types: onnxruntime gives those that NumPy lacks as whole numbers."""
+    """The outputs with the dtypes of their types: onnxruntime returns types that NumPy lacks as integers."""
     types = {each.name: each.type for each in session.get_outputs()}
-    wanted = {each.name for each in session.get_inputs()}
-    made = session.run(list(outputs), {name: values for name, values in inputs.items() if name in wanted})
-    return [_as_told(values, types[name]) for name, values in zip(outputs, made, strict=True)]
+    input_names = {each.name for each in session.get_inputs()}
+    made = session.run(list(outputs), {name: values for name, values in inputs.items() if name in input_names})
+    return [_with_declared_dtype(values, types[name]) for name, values in zip(outputs, made, strict=True)]
 
 
-def _as_told(values: Any, told: str) -> Any:
+def _with_declared_dtype(values: Any, type_name: str) -> Any:
     onnx: Any = import_module("onnx")
-    name = told.removeprefix("tensor(").removesuffix(")").upper()
+    name = type_name.removeprefix("tensor(").removesuffix(")").upper()
     kind = dict(onnx.TensorProto.DataType.items()).get(name)
     if not isinstance(values, np.ndarray) or kind is None or not name.startswith(("FLOAT8", "BFLOAT16")):
         return values
@@ -139,7 +139,7 @@ def _as_told(values: Any, told: str) -> Any:
 
 
 class LoadedModel:
-    """A model that is kept: a session for all of it, or, where onnxruntime refuses that, a runner for each node."""
+    """A cached model: a session for all of it, or a runner for each node if onnxruntime refuses the model."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -147,14 +147,14 @@ class LoadedModel:
         self.nodes: list[NodeRunner] | None = None
 
     def run(self, inputs: Mapping[str, Any], outputs: Sequence[str], separately: bool, evaluated: set[int]) -> Any:
-        """The outputs in their order. Raises RefusedError that names the node."""
+        """The outputs in order. Raises RefusedError with the name of the node."""
         if not separately and self.nodes is None:
             try:
                 self.session = self.session or session_of(self.model)
                 return run_session(self.session, inputs, outputs) if outputs else []
             except ImportError:
                 raise
-            except Exception as error:  # onnxruntime's own types have no common base but this
+            except Exception as error:  # onnxruntime's exceptions have no other common base
                 self.session = None
                 if not outputs:
                     raise RefusedError(REFUSED, "", text_of(error)) from None
@@ -180,7 +180,7 @@ class LoadedModel:
 
 
 class NodeRunner:
-    """One node of a model, by onnxruntime or by ONNX's evaluator."""
+    """One node of a model, computed by onnxruntime or by ONNX's reference evaluator."""
 
     def __init__(self, proto: Any, number: int) -> None:
         self.proto, self.node = proto, proto.graph.node[number]
@@ -195,8 +195,8 @@ class NodeRunner:
         self.evaluator: Any = None
 
     def run(self, inputs: Mapping[str, Any], evaluated: bool) -> dict[str, Any]:
-        """The node's outputs by name."""
-        refusal: Exception = RuntimeError("it ended the process")
+        """The node's outputs by name; ``evaluated``: without onnxruntime."""
+        refusal: Exception = RuntimeError("it crashed the process")
         if not evaluated and self.evaluator is None:
             try:
                 self.session = self.session or session_of(self._model(inputs))
@@ -216,7 +216,7 @@ class NodeRunner:
             kind = MEMORY if is_of_size(error, refusal) else REFUSED
             self.evaluator = None
             raise RefusedError(
-                kind, self.name, f"onnxruntime says: {text_of(refusal)}; ONNX's evaluator: {text_of(error)}"
+                kind, self.name, f"onnxruntime reports: {text_of(refusal)}; ONNX's evaluator: {text_of(error)}"
             ) from None
 
     def _model(self, inputs: Mapping[str, Any]) -> bytes:
@@ -224,7 +224,7 @@ class NodeRunner:
         return found
 
     def _proto(self, inputs: Mapping[str, Any]) -> Any:
-        """The node as a model, whose inputs have the types of these arrays, and any shapes."""
+        """The node as a model, whose inputs have the types of the arrays, and any shapes."""
         onnx: Any = import_module("onnx")
         known = {each.name: each for each in (*self.proto.graph.input, *self.proto.graph.value_info)}
         given = [known.get(name) or _info(onnx, name, values) for name, values in inputs.items()]
@@ -248,7 +248,7 @@ def _info(onnx: Any, name: str, values: Any) -> Any:
 
 
 def limit_memory(most: int) -> None:
-    """Let this process take so many bytes more than it has; where the system knows no such limit, nothing happens."""
+    """Limit the memory of this process to ``most`` bytes more than it has, if the system supports it."""
     try:
         resource: Any = import_module("resource")
     except ImportError:  # Windows
@@ -259,12 +259,12 @@ def limit_memory(most: int) -> None:
     except OSError:
         own = 0
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    wanted = own + most
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    total = own + most
+    resource.setrlimit(resource.RLIMIT_AS, (total if hard == resource.RLIM_INFINITY else min(total, hard), hard))
 
 
 def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
-    """What a request gets: MADE with arrays, or what is wrong; with the models that are kept."""
+    """The reply to a request to run a model: MADE with arrays, or an error; and the numbers of cached models."""
     key, model, dropped, inputs, outputs, separately, evaluated = request
     for each in dropped:
         models.pop(each, None)
@@ -276,10 +276,10 @@ def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
         except RefusedError as error:
             if error.kind != MEMORY or len(models) == 1:
                 raise
-            kept = models[key].model
-            models.clear()  # what others keep may be what is missing
+            serialised = models[key].model
+            models.clear()  # other models may hold the missing memory
             gc.collect()
-            models[key] = LoadedModel(kept)
+            models[key] = LoadedModel(serialised)
             made = models[key].run(inputs, outputs, separately, evaluated)
     except RefusedError as error:
         return error.kind, error.node, error.text, tuple(models)
@@ -291,7 +291,7 @@ def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
 
 
 def called(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
-    """What a function of a file gives, as ``answer`` tells it. Models are not kept: it has the memory for itself."""
+    """The reply to a request to call a function of a file, as of ``answer``. Frees all models for memory first."""
     _, path, name, arguments = request
     models.clear()
     gc.collect()
@@ -302,12 +302,12 @@ def called(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
         return MADE, getattr(module, name)(**arguments), ()
     except ImportError as error:
         return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), ()
-    except Exception as error:  # what it runs has errors of a dozen types
+    except Exception as error:  # libraries raise a dozen types
         return MEMORY if is_of_memory(error) else REFUSED, name, text_of(error), ()
 
 
 def tell(message: object) -> None:
-    """Send a message to who started this process."""
+    """Send a message to the parent process."""
     send(_out, message)
 
 
@@ -315,11 +315,11 @@ _out: IO[bytes] = io.BytesIO()
 
 
 def main() -> None:
-    """Answer requests until the other side ends, and then end, whatever is being computed."""
+    """Answer requests until the parent process ends, then exit, even during a computation."""
     global _out
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever is interrupted ends this process, if it must end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interrupted parent ends this process if necessary
     _out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what libraries print is no message
+    os.dup2(2, 1)  # keep output of libraries out of the pipe
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -330,7 +330,7 @@ def main() -> None:
             except (EOFError, MemoryError, OSError):
                 os._exit(0)
 
-    with contextlib.suppress(ImportError):  # said when it is needed
+    with contextlib.suppress(ImportError):  # reported when needed
         import_module("onnx")
         import_module("onnxruntime")
     limit_memory(int(sys.argv[1]))

@@ -1,7 +1,7 @@
-"""ONNX's shape inference as the host's process runs it: models come and go serialised.
+"""ONNX's shape inference, as the host worker process runs it on serialised models.
 
-It follows what a model's file tells it to: lists that are doubled node by node have more values than any memory holds.
-So it runs where memory and time have limits, and this file has nothing of Lathe: the process loads it alone.
+A malicious model can double a list node by node until no memory holds it, so inference runs within the worker's memory
+and time limits. The worker loads this file alone, so it must not import Lathe.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import Any
 
 LONGEST_LIST = 1 << 20
-"""Of tensors of one dimension, in values: no shape is that long."""
+"""The longest 1-D tensor whose values inference may track: no shape is that long."""
 
 
 def inferred(model: bytes, strict: bool) -> tuple[bytes, str]:
-    """The model with all shapes that can be inferred, and what is wrong with it, if ``strict``; empty: it is not.
+    """The model with inferred shapes, and an error message, which is empty unless ``strict`` inference fails.
 
-    Not ``strict``, what cannot be inferred is left out.
+    Without ``strict``, shapes that cannot be inferred are missing.
     """
     onnx: Any = import_module("onnx")
     errors = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
@@ -38,9 +38,9 @@ def _infer(onnx: Any, model: bytes, **options: bool) -> Any:
 
 
 def _values_may_be_known(onnx: Any, model: bytes, errors: tuple[type[Exception], ...]) -> bool:
-    """Whether inference may follow values of shapes, for which it holds a number for each index of every list.
+    """Whether inference may track the values of 1-D tensors, each of which it stores.
 
-    A list of 2^40 values, which a model of a hundred bytes declares, would take all memory there is.
+    A model of a hundred bytes can declare a tensor of 2^40 values, which no memory holds.
     """
     try:
         graph = _infer(onnx, model).graph
@@ -50,7 +50,7 @@ def _values_may_be_known(onnx: Any, model: bytes, errors: tuple[type[Exception],
 
 
 def _lengths(graph: Any) -> Iterator[int]:
-    """Of the tensors of one dimension of a graph, and of the bodies in it, the values."""
+    """The lengths of the 1-D tensors of a graph and its bodies."""
     types = (each.type.tensor_type for each in (*graph.input, *graph.output, *graph.value_info))
     yield from (each.shape.dim[0].dim_value for each in types if len(each.shape.dim) == 1)
     yield from (each.dims[0] for each in graph.initializer if len(each.dims) == 1)

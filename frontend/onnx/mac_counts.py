@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a model's products, by the shapes of what they read and make; and which are of 8 bits."""
+"""Counts of multiply-accumulates of a model's nodes, by their shapes; and which of these nodes are quantised."""
 
 from collections.abc import Mapping
 from math import prod
@@ -19,21 +19,21 @@ _OPERANDS: Mapping[tuple[str, str], tuple[int, int]] = {
     ("", "QLinearMatMul"): (0, 3),
     (MICROSOFT, "QGemm"): (0, 3),
 }
-"""Which inputs of products are data and weights, or the two matrices."""
+"""The inputs of convolutions and matmuls that are data and weights, or the two matrices."""
 _RECURRENT = ("GRU", "LSTM", "RNN")
 
 
 def macs_of(model: Model, node: Any) -> int:
-    """Multiply-accumulates of a node: of products and recurrent operators, padded taps counted; 0 of any other.
+    """Multiply-accumulates of a convolution, matmul or recurrent operator, padded taps included; 0 for other nodes.
 
-    Also 0 where shapes are not known, and of what the bodies of control flow compute, which run any number of times.
+    Also 0 for unknown shapes, and for control flow, whose bodies run an unknown number of times.
     """
     domain, kind = key = key_of(node)
     recurrent = domain == "" and kind in _RECURRENT
-    places = (0, 1, 2) if recurrent else _OPERANDS.get(key)
-    if places is None:
+    indices = (0, 1, 2) if recurrent else _OPERANDS.get(key)
+    if indices is None:
         return 0
-    known = [model.types.get(name) for name in (*(node.input[place] for place in places), node.output[0])]
+    known = [model.types.get(name) for name in (*(node.input[index] for index in indices), node.output[0])]
     shapes = [each.shape for each in known if each is not None]
     if recurrent and len(shapes) > 2:
         return prod(shapes[0][:2]) * (prod(shapes[1]) + prod(shapes[2]))
@@ -48,27 +48,27 @@ def macs_of(model: Model, node: Any) -> int:
 
 
 def quantised_products(model: Model) -> set[int]:
-    """The numbers of products whose data and weights are numbers of 8 bits, however these have been moved."""
-    makers = {name: node for node in model.nodes for name in node.output if name}
+    """The numbers of convolutions and matmuls whose data and weights are 8 bits, also after data movement."""
+    producers = {name: node for node in model.nodes for name in node.output if name}
     found = set[int]()
     for number, node in enumerate(model.nodes):
-        places = _OPERANDS.get(key_of(node))
+        indices = _OPERANDS.get(key_of(node))
         of_bytes = node.op_type.endswith("Integer") or node.op_type.startswith("Q")
-        if places is not None and (of_bytes or all(_is_dequantised(node.input[place], makers) for place in places)):
+        if indices is not None and (of_bytes or all(_is_dequantised(node.input[n], producers) for n in indices)):
             found.add(number)
     return found
 
 
-def _is_dequantised(name: str, makers: Mapping[str, Any]) -> bool:
-    """Whether numbers come of DequantizeLinear, and have only been moved or rectified since."""
-    ahead = [name]
-    while ahead:
-        node = makers.get(ahead.pop())
+def _is_dequantised(name: str, producers: Mapping[str, Any]) -> bool:
+    """Whether a tensor comes from DequantizeLinear nodes through only data movement and Relu."""
+    worklist = [name]
+    while worklist:
+        node = producers.get(worklist.pop())
         if node is None:
             return False
         if key_of(node) != ("", "DequantizeLinear"):
             data = node.input[:1] if key_of(node) == ("", "Relu") else data_of(node)
             if not data:
                 return False
-            ahead += data
+            worklist += data
     return True

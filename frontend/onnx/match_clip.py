@@ -1,4 +1,4 @@
-"""Rectifiers and clips: the limits that they set to numbers."""
+"""Match Relu and Clip."""
 
 from typing import Any
 
@@ -8,10 +8,7 @@ from lathe.frontend.onnx.reading import Model, attributes_of
 
 
 def limits_of(model: Model, node: Any) -> tuple[float, float] | None:
-    """The least and the greatest number that a rectifier or a clip makes.
-
-    None of any other node, and if they are no constants, or no numbers.
-    """
+    """The constant bounds that a Relu or Clip clamps to; None for other nodes, and for computed or NaN bounds."""
     if node.domain not in ("", "ai.onnx"):
         return None
     if node.op_type == "Relu":
@@ -20,9 +17,9 @@ def limits_of(model: Model, node: Any) -> tuple[float, float] | None:
         return None
     attributes = attributes_of(node)
     limits = [attributes.get("min", -np.inf), attributes.get("max", np.inf)]
-    for place, given in enumerate(node.input[1:]):
-        held = model.constant(given) if given else np.array(limits[place])
-        if held is None or np.isnan(held).any():
+    for index, name in enumerate(node.input[1:]):
+        constant = model.constant(name) if name else np.array(limits[index])
+        if constant is None or np.isnan(constant).any():
             return None
-        limits[place] = float(held.reshape(-1)[0])
+        limits[index] = float(constant.reshape(-1)[0])
     return min(limits), limits[1]

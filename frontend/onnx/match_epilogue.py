@@ -1,7 +1,7 @@
-"""What follows a product, number for number: biases, normalisation, factors. Together they are a gain and an offset.
+"""Match the per-channel epilogue of a convolution or matmul: biases, BatchNormalization, factors.
 
-MatMul, Add, BatchNormalization with constants for each filter compute ``gain * product + offset``, with which the
-product's own scale and bias are multiplied and added to.
+MatMul, Add, BatchNormalization with constants for each output channel compute ``gain * matmul + offset``, which is
+folded into the scale and bias of the layer.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class AfterProduct:
-    """A product ``core``, and for all its filters, or each, what its results are multiplied by and what is added.
+    """A convolution or matmul ``core`` whose results are multiplied by ``gain`` and added to ``offset``.
 
-    ``numbers`` are those of its node and of the nodes behind it.
+    Both are (1,) or one for each output channel. ``numbers``: node numbers of the core and the epilogue.
     """
 
     core: Any
@@ -31,83 +31,83 @@ class AfterProduct:
 
 
 def after_product(values: Values, name: str, *, shared: bool = True) -> AfterProduct | None:
-    """What makes a tensor of the result of a product; None where anything else does.
+    """The convolution or matmul and epilogue that compute a tensor; None if other nodes do.
 
-    Without ``shared`` only of nodes whose results nobody else reads.
+    Without ``shared``, only nodes whose results have a single consumer belong to the epilogue.
     """
-    above: list[tuple[int, Any, str]] = []
-    made = name
-    while (found := values.node_of(made)) is not None:
+    epilogue: list[tuple[int, Any, str]] = []
+    tensor = name
+    while (found := values.node_of(tensor)) is not None:
         number, node = found
         if node.domain not in ("", "ai.onnx"):
             return None
         if node.op_type in PRODUCTS:
-            return _together(values, number, node, above)
+            return _together(values, number, node, epilogue)
         data = _data_of(values, node)
-        if data is None or (not shared and values.readers[data] > 1):
+        if data is None or (not shared and values.use_counts[data] > 1):
             return None
-        above.append((number, node, data))
-        made = data
+        epilogue.append((number, node, data))
+        tensor = data
     return None
 
 
 def _data_of(values: Values, node: Any) -> str | None:
-    """Which operand of a node is no constant, if all others are."""
+    """The operand of an epilogue node that is not constant, if it is the only one."""
     if node.op_type == "BatchNormalization":
         return str(node.input[0]) if len([name for name in node.output if name]) == 1 else None
     if node.op_type not in ("Add", "Sub", "Mul", "Div") or len(node.input) != 2:
         return None
-    variable = [name for name in node.input if values.numbers_behind(name) is None]
+    variable = [name for name in node.input if values.constant_floats(name) is None]
     if len(variable) != 1 or (node.op_type == "Div" and variable[0] != node.input[0]):
         return None
     return str(variable[0])
 
 
-def _together(values: Values, number: int, core: Any, above: list[tuple[int, Any, str]]) -> AfterProduct | None:
+def _together(values: Values, number: int, core: Any, epilogue: list[tuple[int, Any, str]]) -> AfterProduct | None:
     known = values.model.types.get(core.output[0])
     if known is None:
         return None
     axis = 1 if core.op_type in ("Conv", "ConvTranspose") else len(known.shape) - 1
     second = values.model.types.get(core.input[1])
     if core.op_type == "MatMul" and (second is None or len(second.shape) == 1):
-        axis = -1  # a product with a vector has no dimension of filters
+        axis = -1  # a matrix times a vector has no output channels
     gain, offset = np.ones(1), np.zeros(1)
-    for _, node, data in reversed(above):
-        made = values.model.types.get(node.output[0])
-        step = _gain_and_offset(values, node, data, known.shape, axis)
-        if step is None or made is None or made.shape != known.shape:
+    for _, node, data in reversed(epilogue):
+        result = values.model.types.get(node.output[0])
+        one_step = _gain_and_offset(values, node, data, known.shape, axis)
+        if one_step is None or result is None or result.shape != known.shape:
             return None
-        gain, offset = gain * step[0], offset * step[0] + step[1]
+        gain, offset = gain * one_step[0], offset * one_step[0] + one_step[1]
     if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(offset)) and np.all(gain != 0)):
         return None
-    return AfterProduct(core, (number, *(each for each, *_ in above)), gain, offset)
+    return AfterProduct(core, (number, *(each for each, *_ in epilogue)), gain, offset)
 
 
 def _gain_and_offset(
     values: Values, node: Any, data: str, shape: tuple[int, ...], axis: int
 ) -> tuple[Floats, Floats] | None:
-    """What one node multiplies by and adds, (1,) or for each index of a dimension."""
+    """The gain and offset of one node, (1,) or one for each index of ``axis``."""
     if node.op_type == "BatchNormalization":
         attributes = attributes_of(node)
-        held = [values.numbers_behind(name) for name in node.input[1:5]]
-        if axis != 1 or attributes.get("training_mode", 0) or any(each is None for each in held):
+        constants = [values.constant_floats(name) for name in node.input[1:5]]
+        if axis != 1 or attributes.get("training_mode", 0) or any(each is None for each in constants):
             return None
-        factor, added, mean, variance = (each.reshape(-1) for each in held if each is not None)
-        with np.errstate(all="ignore"):  # what is not finite then is no layer
+        factor, added, mean, variance = (each.reshape(-1) for each in constants if each is not None)
+        with np.errstate(all="ignore"):  # the caller rejects infinite and NaN values
             gain = factor / np.sqrt(variance + attributes.get("epsilon", 1e-5))
             return gain, added - mean * gain
     other = next(name for name in node.input if name != data)
-    found = values.numbers_behind(other)
+    found = values.constant_floats(other)
     if found is None or found.ndim > len(shape):
         return None
-    wide = (1,) * (len(shape) - found.ndim) + found.shape
-    if any(size > 1 and (place != axis or size != shape[axis]) for place, size in enumerate(wide)):
+    aligned = (1,) * (len(shape) - found.ndim) + found.shape
+    if any(size > 1 and (dim != axis or size != shape[axis]) for dim, size in enumerate(aligned)):
         return None
-    held_numbers = found.reshape(-1)
-    one, none = np.ones(1), np.zeros(1)
+    flat = found.reshape(-1)
+    one, zero = np.ones(1), np.zeros(1)
     if node.op_type == "Add":
-        return one, held_numbers
+        return one, flat
     if node.op_type == "Sub":
-        return (one, -held_numbers) if data == node.input[0] else (-one, held_numbers)
+        return (one, -flat) if data == node.input[0] else (-one, flat)
     with np.errstate(all="ignore"):
-        return (held_numbers if node.op_type == "Mul" else 1 / held_numbers), none
+        return (flat if node.op_type == "Mul" else 1 / flat), zero

@@ -1,7 +1,7 @@
-"""Nodes between DequantizeLinear and QuantizeLinear, each such group as one layer of whole numbers.
+"""Match groups of nodes between DequantizeLinear and QuantizeLinear to integer layers.
 
-A layer is found from its QuantizeLinear upwards: activations, one operator, and its operands, which are dequantised.
-What is not found stays with the host, and ``reasons`` says why.
+A match starts at a QuantizeLinear and goes upwards: activations, one operator, and its dequantised operands. Nodes
+without a match run on the host CPU, for the reason in ``reasons``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,45 +39,44 @@ from lathe.frontend.onnx.unroll_rnn import RECURRENT, check_unrolls
 from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.tensor.rescale_parameters import FACTOR_LIMIT
 
-Maker: TypeAlias = Callable[[Operands, NodeGroup], Layer]
-_MAKERS: Mapping[str, Maker] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
-_OF_ITS_DATA = frozenset({*MOVES, "Max", "MaxPool", "Min"})
-"""Operators whose results are values of their data, and not brought to 8 bits by the layer."""
+LayerBuilder: TypeAlias = Callable[[Operands, NodeGroup], Layer]
+_BUILDERS: Mapping[str, LayerBuilder] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
+_SELECTING_OPS = frozenset({*MOVES, "Max", "MaxPool", "Min"})
+"""Operators that copy or select values of their input, and so do not requantise."""
 
 
 def recognise(model: Model) -> Recognised:
-    """The layers of a model. Types of tensors that are found with them are noted in the model.
+    """Match the layers of a model. Adds the types of the tensors that they define to the model.
 
-    Raises ModelError for scales that are no positive numbers, and where scales, zero points or biases are too many or
-    too few.
+    Raises ModelError for scales that are not positive, and for a wrong number of scales, zero points or biases.
     """
     check_quantisation(model)
     view = with_moves_in_bytes(view_of(model))
-    recogniser = _Recogniser(view)
-    found = recogniser.run()
-    recogniser.add_sums(tensors_of_the_host(model, found))
-    given = {name for node in model.nodes for name in node.output}
-    found.layers = _wanted(found.layers, given)
-    for name, layer in found.layers.items():
-        found.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
-    made = given | {*found.layers}
-    model.types.update({name: known for name, known in view.model.types.items() if name in made})
-    return Recognised(found.layers, {view.origins[number]: reason for number, reason in found.reasons.items()})
+    matcher = _LayerMatcher(view)
+    matched = matcher.run()
+    matcher.add_sums(tensors_of_the_host(model, matched))
+    node_outputs = {name for node in model.nodes for name in node.output}
+    matched.layers = _live_layers(matched.layers, node_outputs)
+    for name, layer in matched.layers.items():
+        matched.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
+    defined = node_outputs | {*matched.layers}
+    model.types.update({name: known for name, known in view.model.types.items() if name in defined})
+    return Recognised(matched.layers, {view.origins[number]: reason for number, reason in matched.reasons.items()})
 
 
-def _wanted(layers: Mapping[str, Layer], given: set[str]) -> dict[str, Layer]:
-    """The layers by what they make, but for those of tensors that no node makes and no other layer reads."""
-    ahead = [name for name in layers if name in given]
-    found = set[str]()
-    while ahead:
-        name = ahead.pop()
-        if name in layers and name not in found:
-            found.add(name)
-            ahead += layers[name].inputs
-    return {name: layer for name, layer in layers.items() if name in found}
+def _live_layers(layers: Mapping[str, Layer], node_outputs: set[str]) -> dict[str, Layer]:
+    """The layers by output, without dead ones: those whose output is no node's output and no live layer's input."""
+    worklist = [name for name in layers if name in node_outputs]
+    live = set[str]()
+    while worklist:
+        name = worklist.pop()
+        if name in layers and name not in live:
+            live.add(name)
+            worklist += layers[name].inputs
+    return {name: layer for name, layer in layers.items() if name in live}
 
 
-class _Recogniser(Operands):
+class _LayerMatcher(Operands):
     def run(self) -> Recognised:
         for number, node in enumerate(self.model.nodes):
             if node.op_type != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
@@ -85,7 +84,7 @@ class _Recogniser(Operands):
             try:
                 layer = self._layer(number, node)
             except NotOffloadable as reason:
-                self.found.reasons.update(dict.fromkeys(self._above(number, node), str(reason)))
+                self.found.reasons.update(dict.fromkeys(self._nodes_above(number, node), str(reason)))
             else:
                 self.found.layers[layer.output] = layer
         for number, node in enumerate(self.model.nodes):
@@ -94,106 +93,106 @@ class _Recogniser(Operands):
                     check_unrolls(self.model, node)
                 except NotOffloadable as reason:
                     self.found.reasons[number] = str(reason)
-            make = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-            if make is None:
+            build = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+            if build is None:
                 continue
             try:
-                self.found.layers[node.output[0]] = self._with_extents(make(self, number, node), 1)
+                self.found.layers[node.output[0]] = self._checked_nonempty(build(self, number, node), 1)
             except NotOffloadable as reason:
                 self.found.reasons[number] = str(reason)
         return self.found
 
-    def add_sums(self, wanted: Iterator[str]) -> None:
-        """Layers for products whose results the host reads in floating point, or the reasons why there are none."""
-        for name in wanted:
+    def add_sums(self, names: Iterator[str]) -> None:
+        """Match convolutions and matmuls whose result the host reads in float; records the reasons for failures."""
+        for name in names:
             after = after_product(self.values, name, shared=False)
             if after is None or not any(self.values.node_of(each, "DequantizeLinear") for each in after.core.input):
                 continue
             try:
-                self.found.layers[name] = self._sums(name, after)
+                self.found.layers[name] = self._int32_layer(name, after)
             except NotOffloadable as reason:
                 self.found.reasons.setdefault(after.numbers[0], str(reason))
 
-    def _sums(self, name: str, after: AfterProduct) -> Layer:
+    def _int32_layer(self, name: str, after: AfterProduct) -> Layer:
         limits = np.iinfo(np.int32)
         if self.model.types[name].dtype not in ("float16", "float32", "float64"):
-            raise NotOffloadable(f"the type of {name!r} is not known")
+            raise NotOffloadable(f"the type of {name!r} is unknown")
         core = after.core
         group = NodeGroup(name, SUMS, core, core.output[0], after.numbers, False, (limits.min, limits.max), after)
-        layer = self._with_extents(_MAKERS[core.op_type](self, group))
-        assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} is a product"
-        if _greatest_sum(layer, self.shape(layer.inputs[0])) > limits.max:
-            raise NotOffloadable("its sums do not fit 32 bits")
+        layer = self._checked_nonempty(_BUILDERS[core.op_type](self, group))
+        assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} has sums"
+        if _max_sum(layer, self.shape(layer.inputs[0])) > limits.max:
+            raise NotOffloadable("its sums can overflow 32 bits")
         return layer
 
     def _layer(self, number: int, node: Any) -> Layer:
         try:
             group = self._group(number, node)
-            make = _MAKERS.get(group.core.op_type) if group.core.domain in ("", "ai.onnx") else None
-            if make is None:
+            build = _BUILDERS.get(group.core.op_type) if group.core.domain in ("", "ai.onnx") else None
+            if build is None:
                 raise NotOffloadable(f"{group.core.op_type} is computed in float")
-            layer = self._with_extents(self._limited(make, group))
+            layer = self._checked_nonempty(self._with_clip(build, group))
             if len(layer.inputs) < 2:
                 return layer
-            return self._function(number, node) or layer
+            return self._as_lookup(number, node) or layer
         except NotOffloadable:
-            function = self._function(number, node)
-            if function is None:
+            lookup = self._as_lookup(number, node)
+            if lookup is None:
                 raise
-            return self._with_extents(function)
+            return self._checked_nonempty(lookup)
 
-    def _with_extents(self, layer: Layer, operands: int | None = None) -> Layer:
-        """The layer, if none of its tensors is empty: machines move and compute at least one element.
+    def _checked_nonempty(self, layer: Layer, operands: int | None = None) -> Layer:
+        """The layer, if none of its tensors is empty: the machine moves and computes at least one element.
 
-        ``operands``: how many of its inputs are such, if not all.
+        ``operands``: the number of inputs to check, all by default.
         """
         for name in (*layer.inputs[:operands], layer.output):
             if 0 in self.shape(name):
                 raise NotOffloadable(f"tensor {name!r} has no elements")
         return layer
 
-    def _limited(self, make: Maker, group: NodeGroup) -> Layer:
-        """The layer of a group. Limits that it does not keep by itself are a clip of its own behind it."""
-        least, greatest = np.iinfo(group.how.dtype).min, np.iinfo(group.how.dtype).max
+    def _with_clip(self, build: LayerBuilder, group: NodeGroup) -> Layer:
+        """The layer of a group. A clip that requantisation does not do by saturating becomes a Lookup after it."""
+        least, greatest = np.iinfo(group.quant.dtype).min, np.iinfo(group.quant.dtype).max
         low, high = group.limits
-        relu = low == group.how.zero_point and group.core.op_type not in _OF_ITS_DATA
+        relu = low == group.quant.zero_point and group.core.op_type not in _SELECTING_OPS
         if high == greatest and (relu or low == least):
-            return _with_fitting_factors(make(self, replace(group, relu=relu)))
+            return _checked_factor(build(self, replace(group, relu=relu)))
         inner = f"{group.output}@unlimited"
-        self.note_type(inner, group.how.dtype, self.shape(group.output))
-        layer = _with_fitting_factors(make(self, replace(group, relu=relu, output=inner)))
+        self.note_type(inner, group.quant.dtype, self.shape(group.output))
+        layer = _checked_factor(build(self, replace(group, relu=relu, output=inner)))
         self.found.layers[inner] = layer
-        table = np.clip(np.arange(least, greatest + 1), low, high).astype(group.how.dtype)
+        table = np.clip(np.arange(least, greatest + 1), low, high).astype(group.quant.dtype)
         return Lookup(
-            f"{group.name}.limits", (inner,), group.output, (group.how,), group.how, table, nodes=group.numbers
+            f"{group.name}.limits", (inner,), group.output, (group.quant,), group.quant, table, nodes=group.numbers
         )
 
-    def _function(self, number: int, node: Any) -> Layer | None:
-        """A function of one tensor, whose last node brings it to 8 bits; one of no more than two scales is none."""
-        how = self.values.quantisation(node)
+    def _as_lookup(self, number: int, node: Any) -> Layer | None:
+        """The nodes up to a QuantizeLinear as a table of one 8-bit tensor; None if they are no such function."""
+        quant = self.values.quantisation(node)
         found = function_above(self.values, number, self.found.layers)
-        if how is None or found is None:
+        if quant is None or found is None:
             return None
         source, numbers = found
         if not self.is_made(source):
             return None
-        readers = [self.model.nodes[each] for each in numbers if source in self.model.nodes[each].input]
-        of_input = self.values.quantisation(readers[0])
-        made = None if of_input is None else tabulated(self.model, source, numbers, node.output[0])
-        if of_input is None or made is None:
+        consumers = [self.model.nodes[each] for each in numbers if source in self.model.nodes[each].input]
+        input_quant = self.values.quantisation(consumers[0])
+        table_and_axis = None if input_quant is None else tabulated(self.model, source, numbers, node.output[0])
+        if input_quant is None or table_and_axis is None:
             return None
-        name = self._name_of_function([self.model.nodes[each] for each in numbers])
-        return Lookup(name, (source,), node.output[0], (of_input,), how, *made, nodes=numbers)
+        name = self._lookup_name([self.model.nodes[each] for each in numbers])
+        return Lookup(name, (source,), node.output[0], (input_quant,), quant, *table_and_axis, nodes=numbers)
 
     @staticmethod
-    def _name_of_function(nodes: Sequence[Any]) -> str:
-        """That of its first node that computes; of nodes that only bring numbers to others, of the last."""
+    def _lookup_name(nodes: Sequence[Any]) -> str:
+        """The name of the first node that computes, or of the last one if all only requantise."""
         computing = [each for each in nodes if each.op_type not in ("DequantizeLinear", "QuantizeLinear")]
         chosen = computing[0] if computing else nodes[-1]
         return str(chosen.name or chosen.output[0])
 
-    def _above(self, number: int, node: Any) -> list[int]:
-        """What would have been a layer with a QuantizeLinear: the nodes above, up to the operator that computes."""
+    def _nodes_above(self, number: int, node: Any) -> list[int]:
+        """The nodes that a layer ending in a QuantizeLinear would have: those above, up to the operator."""
         numbers, name = list[int](), node.input[0]
         while (found := self.values.node_of(name)) is not None:
             above, core = found
@@ -206,36 +205,36 @@ class _Recogniser(Operands):
         return numbers or [number]
 
     def _group(self, number: int, node: Any) -> NodeGroup:
-        how = self.values.quantisation(node)
-        if how is None:
+        quant = self.values.quantisation(node)
+        if quant is None:
             if self.model.types.get(node.output[0]) is None:
-                raise NotOffloadable("inference of shapes says nothing of its result")
-            raise NotOffloadable("its result has no single constant scale and zero point of 8 bits")
+                raise NotOffloadable("shape inference does not determine the type of its result")
+            raise NotOffloadable("its result is not 8 bits with a single constant scale and zero point")
         numbers, name, low, high = [number], node.input[0], -np.inf, np.inf
         while True:
             found = self.values.node_of(name)
             if found is None:
-                raise NotOffloadable("it brings float values to 8 bits")
+                raise NotOffloadable("its float input has no quantised producer")
             above, core = found
             numbers.append(above)
             limits = limits_of(self.model, core)
             if limits is None and core.op_type == "Clip" and core.domain in ("", "ai.onnx"):
-                raise NotOffloadable("its limits are no constant numbers")
+                raise NotOffloadable("its minimum or maximum is not a constant number")
             if limits is None:
-                points = quantised(np.array([low, high]), how)
+                points = quantised(np.array([low, high]), quant)
                 saturated = int(points[0]), int(points[1])
                 after = after_product(self.values, name)
                 if after is not None and after.core is not core:
                     together = *numbers, *after.numbers
-                    return NodeGroup(node.output[0], how, after.core, name, together, False, saturated, after)
-                return NodeGroup(node.output[0], how, core, name, tuple(numbers), False, saturated)
+                    return NodeGroup(node.output[0], quant, after.core, name, together, False, saturated, after)
+                return NodeGroup(node.output[0], quant, core, name, tuple(numbers), False, saturated)
             low, high = np.clip(limits, low, high)
             name = core.input[0]
 
 
-def _with_fitting_factors(layer: Layer) -> Layer:
-    """The layer, if what its sums are multiplied by is no greater than a factor of RESCALE can be."""
-    scales = [how.scale for how in layer.of_inputs]
+def _checked_factor(layer: Layer) -> Layer:
+    """The layer, if its rescale factor is within the range of RESCALE."""
+    scales = [quant.scale for quant in layer.of_inputs]
     if isinstance(layer, Times):
         factor = scales[0] * scales[1]
     elif isinstance(layer, TensorProduct):
@@ -245,32 +244,32 @@ def _with_fitting_factors(layer: Layer) -> Layer:
     else:
         factor = max(scales)
     if factor / layer.of_output.scale >= FACTOR_LIMIT:
-        raise NotOffloadable("its result has a scale that is too small for its data")
+        raise NotOffloadable("the scale of its result is too small compared to the scales of its operands")
     return layer
 
 
-def _greatest_sum(layer: Conv | ConvTranspose | Product | TensorProduct, shape: tuple[int, ...]) -> int:
-    """What no sum of products of any data exceeds, that of the first operand of a ``shape``."""
+def _max_sum(layer: Conv | ConvTranspose | Product | TensorProduct, shape: tuple[int, ...]) -> int:
+    """An upper bound on the layer's accumulated sums; ``shape`` is that of the first operand."""
     if isinstance(layer, TensorProduct):
         return 255 * 255 * shape[-1]
     return greatest_sum(layer.weights)
 
 
 def tensors_of_the_host(model: Model, found: Recognised) -> Iterator[str]:
-    """Tensors that no layer makes and the outputs of a model take, each before what it is made of.
+    """The node outputs that the model's outputs depend on and no layer computes, each before the tensors it depends on.
 
-    Layers that are ``found`` in between are known from then on.
+    Layers that the caller adds to ``found`` during the iteration are respected.
     """
-    maker = {name: node for node in model.nodes for name in node.output if name}
-    ahead, seen = list(model.outputs), set[str]()
-    while ahead:
-        name = ahead.pop()
+    producer = {name: node for node in model.nodes for name in node.output if name}
+    worklist, seen = list(model.outputs), set[str]()
+    while worklist:
+        name = worklist.pop()
         if name in seen:
             continue
         seen.add(name)
-        if name not in found.layers and name in maker:
+        if name not in found.layers and name in producer:
             yield name
         if name in found.layers:
-            ahead += found.layers[name].inputs
-        elif name in maker:
-            ahead += names_read(maker[name])
+            worklist += found.layers[name].inputs
+        elif name in producer:
+            worklist += names_read(producer[name])

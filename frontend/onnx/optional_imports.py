@@ -1,4 +1,4 @@
-"""The packages of the extra `onnx`, imported when a model is first read: nothing else of Lathe needs them."""
+"""Lazy imports of the packages of the extra `onnx`: only code that reads models needs them."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ from lathe.frontend.onnx.errors import ModelError
 
 
 def extra(name: str) -> Any:
-    """A module of the extra. Raises ModelError that says what to install."""
+    """Import a module of the extra. Raises ModelError with what to install if it is missing."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -15,8 +15,8 @@ def extra(name: str) -> Any:
 
 
 def not_there(name: str, error: str) -> ModelError:
-    """What is wrong where a module cannot be imported."""
+    """The error for a module that cannot be imported."""
     return ModelError(
-        f"package {name.partition('.')[0]!r} must be there to read ONNX models, and cannot be imported: {error}. "
-        "Install it with: pip install 'lathe-npu[onnx]'."
+        f"Cannot read ONNX models: package {name.partition('.')[0]!r} cannot be imported ({error}). Install it with: "
+        "pip install 'lathe-npu[onnx]'."
     )

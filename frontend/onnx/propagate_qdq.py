@@ -1,13 +1,13 @@
-"""Moves between a DequantizeLinear and an operator, or between that and its QuantizeLinear: done in 8 bits.
+"""Q/DQ propagation through data movement, MaxPool, Relu and Clip, so that these run on 8-bit tensors.
 
-What moves numbers and changes none, or takes the greatest of some, may do it before they are numbers, or when they are
-none any longer. So QuantizeLinear and DequantizeLinear are written between it and the operator, which change nothing:
+An operator that only moves or selects values gives the same result on the quantised values. So a pair of QuantizeLinear
+and DequantizeLinear is inserted between it and the operator that computes, which leaves results unchanged:
 
     DequantizeLinear · Transpose · MatMul      DequantizeLinear · Transpose · QuantizeLinear · DequantizeLinear · MatMul
     Conv · MaxPool · QuantizeLinear            Conv · QuantizeLinear · DequantizeLinear · MaxPool · QuantizeLinear
 
-Then each is between such nodes, where layers are looked for. Both hold for a single scale, which is positive, and where
-bytes survive DequantizeLinear and QuantizeLinear.
+Then each operator is between such nodes, where layers are matched. This requires a single positive scale, and that
+every byte is unchanged by DequantizeLinear and QuantizeLinear.
 """
 
 from collections import defaultdict
@@ -35,60 +35,60 @@ from lathe.frontend.onnx.windows import windows_of
 
 @dataclass(frozen=True)
 class _Grid:
-    """How bytes stand for numbers, and the names of scale and zero point."""
+    """A quantisation, and the names of its scale and zero point tensors."""
 
-    how: Quantisation
+    quant: Quantisation
     scale: str = field(compare=False)
     zero: str = field(compare=False)
 
 
 def with_moves_in_bytes(view: RewrittenModel) -> RewrittenModel:
-    """The view with QuantizeLinear and DequantizeLinear behind and before moves; itself where there are none."""
-    writer = _Writer(view)
-    writer.write_behind()
-    writer.write_before()
-    return writer.written()
+    """The model with QuantizeLinear and DequantizeLinear propagated through data movement."""
+    writer = _Rewriter(view)
+    writer.propagate_dequantise()
+    writer.propagate_quantise()
+    return writer.rewritten()
 
 
-class _Writer:
+class _Rewriter:
     def __init__(self, view: RewrittenModel) -> None:
         self.view, self.model, self.values = view, view.model, Values(view.model)
         self.nodes = list(self.model.nodes)
-        self.readers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.consumers: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for number, node in enumerate(self.nodes):
-            for place, name in enumerate(node.input):
-                self.readers[name].append((number, place))
+            for index, name in enumerate(node.input):
+                self.consumers[name].append((number, index))
         self.taken = {*self.model.types, *self.values.producer}
         self.held: dict[str, Any] = {}
         self.types: dict[str, TensorType] = {}
         self.ways = {number: grid for number, node in enumerate(self.nodes) if (grid := self._grid(node)) is not None}
-        """How each QuantizeLinear and DequantizeLinear reads bytes, of those that have a single constant scale."""
+        """The quantisation of each QuantizeLinear and DequantizeLinear with a single constant scale."""
         self.grids: dict[str, _Grid] = {}
         self.inputs: dict[int, dict[int, str]] = defaultdict(dict)
         self.before: dict[int, list[Any]] = defaultdict(list)
-        self.behind: dict[int, list[Any]] = defaultdict(list)
+        self.after: dict[int, list[Any]] = defaultdict(list)
         self.inner: set[str] = set()
         self.known_as: dict[str, str] = {}
 
-    def written(self) -> RewrittenModel:
-        """The view with what has been written."""
+    def rewritten(self) -> RewrittenModel:
+        """The rewritten model; the original one if nothing was inserted."""
         nodes, origins = list[Any](), list[int]()
         for number, node in enumerate(self.nodes):
-            made = [*self.before[number], self._with_inputs(node, self.inputs[number]), *self.behind[number]]
-            nodes += made
-            origins += [self.view.origins[number]] * len(made)
+            new_nodes = [*self.before[number], self._with_inputs(node, self.inputs[number]), *self.after[number]]
+            nodes += new_nodes
+            origins += [self.view.origins[number]] * len(new_nodes)
         if len(nodes) == len(self.nodes):
             return self.view
-        made_view = self.view.with_nodes(nodes, origins, self.held, self.types)
+        rewritten_view = self.view.with_nodes(nodes, origins, self.held, self.types)
         return RewrittenModel(
-            made_view.model, origins, self.view.inner | self.inner, {**self.view.known_as, **self.known_as}
+            rewritten_view.model, origins, self.view.inner | self.inner, {**self.view.known_as, **self.known_as}
         )
 
-    def write_behind(self) -> None:
-        """Behind what moves dequantised bytes, for those of its readers that want them dequantised."""
+    def propagate_dequantise(self) -> None:
+        """Propagate DequantizeLinear downwards: insert pairs after data movement, for consumers that need them."""
         for number, node in enumerate(self.nodes):
             if _is_plain(node, "DequantizeLinear"):
-                if number in self.ways and self.values.bytes_behind(node.output[0]) is not None:
+                if number in self.ways and self.values.dequantised_source(node.output[0]) is not None:
                     self.grids[node.output[0]] = self.ways[number]
                 continue
             data = data_of(node)
@@ -99,17 +99,17 @@ class _Writer:
             outputs = [name for name in node.output if name]
             if grid is None or any(name not in self.model.types for name in outputs):
                 continue
-            if not self._stays_on(grid, node):
+            if not self._is_closed(grid, node):
                 continue
             for name in outputs:
                 self.grids[name] = grid
-                wanted = [each for each in self.readers[name] if self._wants_bytes(self.nodes[each[0]], node)]
-                again = self._again(name, grid, self.behind[number]) if wanted else ""
-                for reader, place in wanted:
-                    self.inputs[reader][place] = again
+                chosen = [each for each in self.consumers[name] if self._needs_dequantised(self.nodes[each[0]], node)]
+                dequantised = self._add_pair(name, grid, self.after[number]) if chosen else ""
+                for consumer, index in chosen:
+                    self.inputs[consumer][index] = dequantised
 
-    def write_before(self) -> None:
-        """Before what moves the results of operators to QuantizeLinear; once for each way in which they are read."""
+    def propagate_quantise(self) -> None:
+        """Propagate QuantizeLinear upwards: insert pairs before data movement, one for each consuming quantisation."""
         plans, ends = self._plans()
         versions: dict[tuple[str, _Grid], str] = {}
 
@@ -118,7 +118,7 @@ class _Writer:
 
         for number, node in enumerate(self.nodes):
             data = data_of(node)
-            if number in plans and not data:  # a rectifier, a clip or QuantizeLinear
+            if number in plans and not data:  # Relu, Clip or QuantizeLinear
                 own = version(node.input[0], plans[number][0])
                 if own != node.input[0]:
                     self.inputs[number][0] = own
@@ -129,27 +129,27 @@ class _Writer:
             ]  # fmt: skip
             for count, grid in enumerate(plans.get(number, ()) if outside else ()):
                 names = {name: version(name, grid) for name in outside}
-                again = {name: self._again(own, grid, self.before[number], name) for name, own in names.items()}
-                own_inputs = {place: again[name] for place, name in enumerate(node.input) if name in again}
+                results = {name: self._add_pair(own, grid, self.before[number], name) for name, own in names.items()}
+                own_inputs = {index: results[name] for index, name in enumerate(node.input) if name in results}
                 if not count:
                     self.inputs[number] |= own_inputs
                     continue
                 copy = self._with_inputs(node, {**self.inputs[number], **own_inputs})
-                for place, name in enumerate(node.output):
+                for index, name in enumerate(node.output):
                     if name:
-                        copy.output[place] = versions[name, grid] = fresh(f"{name}@{count}", self.taken)
-                        self.types[copy.output[place]] = self.model.types[name]
+                        copy.output[index] = versions[name, grid] = fresh(f"{name}@{count}", self.taken)
+                        self.types[copy.output[index]] = self.model.types[name]
                 self.before[number].append(copy)
 
     def _plans(self) -> tuple[dict[int, tuple[_Grid, ...]], set[str]]:
-        """In which ways nodes read or move numbers to QuantizeLinear; and which tensors have no other readers."""
+        """The quantisations that each node's results go to, and the tensors that all consumers quantise."""
         demands: dict[str, list[tuple[_Grid, ...]]] = defaultdict(list)
         plans: dict[int, tuple[_Grid, ...]] = {}
 
-        def wanted(name: str) -> tuple[_Grid, ...]:
-            """Ways in which all readers want a tensor; none where one wants numbers."""
+        def demanded(name: str) -> tuple[_Grid, ...]:
+            """The quantisations that all consumers apply to a tensor; none if a consumer needs floats."""
             known = demands[name]
-            if len(known) != self.values.readers[name] or not all(known) or name not in self.model.types:
+            if len(known) != self.values.use_counts[name] or not all(known) or name not in self.model.types:
                 return ()
             return tuple(dict.fromkeys(grid for each in known for grid in each))
 
@@ -160,91 +160,91 @@ class _Writer:
                 found = (self.ways[number],) if number in self.ways else ()
                 data = node.input[:1]
             elif data:
-                outputs = [name for name in node.output if self.values.readers[name]]
-                ways = [wanted(name) for name in outputs]
+                outputs = [name for name in node.output if self.values.use_counts[name]]
+                ways = [demanded(name) for name in outputs]
                 known = all(name in self.model.types and name not in self.model.initializers for name in data)
                 found = tuple(dict.fromkeys(grid for each in ways for grid in each)) if known and all(ways) else ()
                 if len(found) > 1 and not (node.op_type == "Split" and self._takes_filters(node)):
-                    found = ()  # products would be made whole for each way, and not the part that is read
+                    found = ()  # would compute the whole result once for each
             elif limits_of(self.model, node) is not None:
-                found = wanted(node.output[0])
+                found = demanded(node.output[0])
                 found = found if len(found) == 1 else ()
                 data = node.input[:1]
             if found:
                 plans[number] = found
             for name in dict.fromkeys(data):
                 demands[name].append(found)
-        return plans, {name for name in demands if wanted(name)}
+        return plans, {name for name in demands if demanded(name)}
 
     def _takes_filters(self, node: Any) -> bool:
-        """Whether a Split takes no product apart, or filters of one that has them in one group."""
+        """Whether a Split does not split a convolution or matmul, or only output channels of one without groups."""
         name, rank = node.input[0], len(self.model.types[node.input[0]].shape)
         while (found := self.values.node_of(name)) is not None and limits_of(self.model, found[1]) is not None:
             name = found[1].input[0]
-        after = after_product(self.values, name)
-        if after is None:
+        epilogue = after_product(self.values, name)
+        if epilogue is None:
             return True
-        kind, attributes = after.core.op_type, attributes_of(after.core)
-        weights = self.values.constant_behind(after.core.input[1])
+        kind, attributes = epilogue.core.op_type, attributes_of(epilogue.core)
+        weights = self.values.dequantised_constant(epilogue.core.input[1])
         if weights is None or kind == "ConvTranspose" or attributes.get("group", 1) != 1:
             return False
         along = attributes_of(node).get("axis", 0) % rank
         return along == 1 if kind == "Conv" else along == rank - 1 and weights.values.ndim == 2
 
     def _grid(self, node: Any) -> _Grid | None:
-        """How a QuantizeLinear or DequantizeLinear reads bytes, if they survive both; None of any other node."""
+        """The quantisation of a QuantizeLinear or DequantizeLinear, if every byte survives the round trip."""
         if not any(_is_plain(node, kind) for kind in ("QuantizeLinear", "DequantizeLinear")):
             return None
-        how = self.values.quantisation(node)
-        if how is None or not np.array_equal(quantised(_numbers(how), how), _all_bytes(how)):
+        quant = self.values.quantisation(node)
+        if quant is None or not np.array_equal(quantised(_numbers(quant), quant), _all_bytes(quant)):
             return None
         zero = node.input[2] if len(node.input) > 2 else ""
-        return _Grid(how, node.input[1], zero or self._zero(how))
+        return _Grid(quant, node.input[1], zero or self._zero(quant))
 
-    def _zero(self, how: Quantisation) -> str:
-        """A zero point where a node has none: QuantizeLinear has to say which bytes it makes."""
-        name = f"zero@{how.dtype}"
+    def _zero(self, quant: Quantisation) -> str:
+        """A zero point for nodes without one: it determines the result type of QuantizeLinear."""
+        name = f"zero@{quant.dtype}"
         if name not in self.held:
-            self.held[name] = extra("onnx.numpy_helper").from_array(np.zeros((), how.dtype), name)
-            self.types[name] = TensorType(how.dtype, ())
+            self.held[name] = extra("onnx.numpy_helper").from_array(np.zeros((), quant.dtype), name)
+            self.types[name] = TensorType(quant.dtype, ())
         return name
 
-    def _again(self, tensor: str, grid: _Grid, nodes: list[Any], known_as: str = "") -> str:
-        """The tensor brought to bytes and back by two more ``nodes``."""
+    def _add_pair(self, tensor: str, grid: _Grid, nodes: list[Any], known_as: str = "") -> str:
+        """Append a QuantizeLinear and DequantizeLinear pair of a tensor to ``nodes``; the name of its result."""
         known = self.types.get(tensor) or self.model.types[tensor]
-        inside, again = (fresh(f"{tensor}@{part}", self.taken) for part in ("bytes", "again"))
+        byte_name, float_name = (fresh(f"{tensor}@{part}", self.taken) for part in ("bytes", "again"))
         make = extra("onnx.helper").make_node
-        nodes.append(make("QuantizeLinear", [tensor, grid.scale, grid.zero], [inside]))
-        nodes.append(make("DequantizeLinear", [inside, grid.scale, grid.zero], [again]))
-        self.types |= {inside: TensorType(grid.how.dtype, known.shape), again: known}
-        self.inner.add(inside)
-        self.known_as[again] = known_as or tensor
-        return again
+        nodes.append(make("QuantizeLinear", [tensor, grid.scale, grid.zero], [byte_name]))
+        nodes.append(make("DequantizeLinear", [byte_name, grid.scale, grid.zero], [float_name]))
+        self.types |= {byte_name: TensorType(grid.quant.dtype, known.shape), float_name: known}
+        self.inner.add(byte_name)
+        self.known_as[float_name] = known_as or tensor
+        return float_name
 
     def _with_inputs(self, node: Any, names: Mapping[int, str]) -> Any:
-        """The node with other inputs; the model's own stays as it is."""
+        """The node, or a copy of it with other inputs."""
         if not names:
             return node
         copy = type(node).FromString(node.SerializeToString())
-        for place, name in names.items():
-            copy.input[place] = name
+        for index, name in names.items():
+            copy.input[index] = name
         return copy
 
-    def _wants_bytes(self, reader: Any, node: Any) -> bool:
-        """Whether a reader of what a node moves finds it where it looks only if that is dequantised."""
-        if self._ends_in_bytes(reader):
+    def _needs_dequantised(self, consumer: Any, node: Any) -> bool:
+        """Whether a consumer of a node's result matches as a layer only if that is a DequantizeLinear's result."""
+        if self._ends_in_bytes(consumer):
             return False
-        if not data_of(node) and reader.op_type in ELEMENTWISE:  # functions of a rectifier are such of its data
-            return len([name for name in reader.input if name and not self._is_constant(name)]) > 1
+        if not data_of(node) and consumer.op_type in ELEMENTWISE:  # a table includes the Relu or Clip
+            return len([name for name in consumer.input if name and not self._is_constant(name)]) > 1
         return True
 
     def _ends_in_bytes(self, node: Any) -> bool:
-        """Whether a node is QuantizeLinear, or sets limits to what others such as it read."""
+        """Whether a node is QuantizeLinear, or a chain of Relu and Clip up to one."""
         while limits_of(self.model, node) is not None:
-            readers = self.readers[node.output[0]]
-            if len(readers) != 1 or self.values.readers[node.output[0]] != 1:
+            consumers = self.consumers[node.output[0]]
+            if len(consumers) != 1 or self.values.use_counts[node.output[0]] != 1:
                 return False
-            node = self.nodes[readers[0][0]]
+            node = self.nodes[consumers[0][0]]
         return _is_plain(node, "QuantizeLinear")
 
     def _is_constant(self, name: str) -> bool:
@@ -252,19 +252,19 @@ class _Writer:
         return (name if found is None else found[1].input[0]) in self.model.initializers
 
     def _grid_of_constant(self, name: str) -> _Grid | None:
-        """How bytes of a dequantised constant stand for numbers; None of any other tensor."""
+        """The quantisation of a dequantised constant; None for any other tensor."""
         found = self.values.node_of(name, "DequantizeLinear")
         return self.ways.get(found[0]) if found is not None and self._is_constant(name) else None
 
-    def _stays_on(self, grid: _Grid, node: Any) -> bool:
-        """Whether a node makes only numbers that bytes stand for, of such."""
+    def _is_closed(self, grid: _Grid, node: Any) -> bool:
+        """Whether a node maps representable numbers of a quantisation to representable ones."""
         limits = limits_of(self.model, node)
         if limits is not None:
-            numbers = _numbers(grid.how)
+            numbers = _numbers(grid.quant)
             return bool(np.isin(np.clip(numbers, *np.array(limits, np.float32)), numbers).all())
         if node.op_type == "Pad":
-            added = _added(self.model, node)
-            return added is not None and bool(np.isin(added, _numbers(grid.how)).all())
+            added = _padding_value(self.model, node)
+            return added is not None and bool(np.isin(added, _numbers(grid.quant)).all())
         return node.op_type != "MaxPool" or _has_full_windows(self.model, node)
 
 
@@ -273,7 +273,7 @@ def _is_plain(node: Any, kind: str) -> bool:
 
 
 def data_of(node: Any) -> Sequence[str]:
-    """What a node moves, or takes the greatest of; nothing if it computes anything else."""
+    """The inputs whose values a node moves or selects; none if it computes."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in (*MOVES, "MaxPool"):
         return ()
     if node.op_type == "MaxPool" and len(node.output) > 1 and node.output[1]:
@@ -286,8 +286,8 @@ def data_of(node: Any) -> Sequence[str]:
     return list(node.input) if node.op_type == "Concat" else list(node.input[:1])
 
 
-def _added(model: Model, node: Any) -> NDArray[Any] | None:
-    """The number that a Pad adds; one that bytes always have where it adds others of its data; None: it is computed."""
+def _padding_value(model: Model, node: Any) -> NDArray[Any] | None:
+    """The padding value; 0, which is always representable, for modes that repeat data; None if it is computed."""
     attributes = attributes_of(node)
     if attributes.get("mode", "constant") != "constant":
         return np.zeros(1, np.float32)
@@ -297,7 +297,7 @@ def _added(model: Model, node: Any) -> NDArray[Any] | None:
 
 
 def _has_full_windows(model: Model, node: Any) -> bool:
-    """Whether each window of a pool has a value of the image: of none, the greatest is less than any byte's number."""
+    """Whether no window of a MaxPool is only padding, which gives -inf."""
     data, made = (model.types.get(name) for name in (node.input[0], node.output[0]))
     attributes = attributes_of(node)
     if data is None or made is None:
@@ -314,13 +314,13 @@ def _has_full_windows(model: Model, node: Any) -> bool:
     return True
 
 
-def _all_bytes(how: Quantisation) -> NDArray[Any]:
-    limits = np.iinfo(how.dtype)
+def _all_bytes(quant: Quantisation) -> NDArray[Any]:
+    limits = np.iinfo(quant.dtype)
     return np.arange(limits.min, limits.max + 1)
 
 
-def _numbers(how: Quantisation) -> NDArray[np.float32]:
-    """What DequantizeLinear makes of all bytes."""
+def _numbers(quant: Quantisation) -> NDArray[np.float32]:
+    """All numbers that DequantizeLinear can give."""
     with np.errstate(over="ignore"):
-        numbers: NDArray[np.float32] = (_all_bytes(how) - how.zero_point).astype(np.float32) * np.float32(how.scale)
-    return numbers
+        reals: NDArray[np.float32] = (_all_bytes(quant) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
+    return reals

@@ -1,4 +1,4 @@
-"""What a layer is made of: a QuantizeLinear with what it reads, and the operands that stand behind DequantizeLinear."""
+"""QDQ groups (DequantizeLinear, operator, QuantizeLinear) and access to their quantised operands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from lathe.frontend.onnx.value_types import TensorType
 
 @dataclass(eq=False)
 class Recognised:
-    """The layers of a model by the tensor of 8 bits that each makes; why other nodes are none, by node number."""
+    """The layers of a model by output tensor, and the reasons why other nodes are no layers, by node number."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
@@ -26,14 +26,14 @@ class Recognised:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """A QuantizeLinear, and what it reads: result ``source`` of ``core``; ``relu``: whether a rectifier is between.
+    """A QuantizeLinear to ``output`` of the result ``source`` of operator ``core``; ``relu``: a Relu is in between.
 
-    ``output`` is the tensor of 8 bits that is made, and ``limits`` are those of its values. ``after``: what is done
-    with a product before. A group of which nothing is brought to 8 bits is one of sums (``SUMS``).
+    ``limits``: least and greatest value of the output. ``after``: the epilogue of a convolution or matmul. A group
+    whose result is not quantised has ``quant`` = ``SUMS``.
     """
 
     output: str
-    how: Quantisation
+    quant: Quantisation
     core: Any
     source: str
     numbers: tuple[int, ...]
@@ -48,9 +48,10 @@ class NodeGroup:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """What the sums of a product stand for: scales of weights, of each filter, and biases in units of the sums.
+    """The scale and bias of the int32 sums of a convolution or matmul.
 
-    Biases are those of each filter, or (rows, filters) of a matrix whose rows have their own.
+    ``weight_scale`` is (channels,) for output channels. ``bias``, in units of the sums, is (channels,), or (rows,
+    channels) if the rows of a matrix have biases of their own.
     """
 
     weight_scale: NDArray[np.float64]
@@ -60,67 +61,67 @@ class Scaled:
 
 
 Operand: TypeAlias = tuple[str, Quantisation, Mapping[str, NDArray[Any]]]
-"""A tensor of 8 bits, how it is read, and its values by its name, if it is a constant."""
+"""An 8-bit tensor, its quantisation, and its values by its name, if it is a constant."""
 
 
 class Operands:
-    """What layers of a model read, as it is seen; ``found`` collects them."""
+    """The context of matching: a rewritten model, and in ``found`` the layers matched so far."""
 
     def __init__(self, view: RewrittenModel) -> None:
         self.view, self.model, self.values = view, view.model, Values(view.model)
         self.found = Recognised()
 
     def is_made(self, tensor: str) -> bool:
-        """Whether a tensor of 8 bits is there: the model's own is, and any other if a layer makes it."""
+        """Whether an 8-bit tensor is available: it is in the original model, or a layer computes it."""
         return tensor not in self.view.inner or tensor in self.found.layers
 
     def operand(self, name: str) -> tuple[str, Quantisation]:
-        """The tensor of 8 bits that an operand is."""
-        found = self.values.bytes_behind(name)
+        """The 8-bit tensor that an operand dequantises."""
+        found = self.values.dequantised_source(name)
         if found is None or not self.is_made(found[0]):
             name = self.view.known_as.get(name, name)
-            raise NotOffloadable(f"its operand {name!r} is not a tensor of 8 bits with a single constant scale")
+            raise NotOffloadable(f"its operand {name!r} is not an 8-bit tensor with a single constant scale")
         return found[0], found[1]
 
     def operand_or_constant(self, name: str) -> Operand:
-        """The tensor of 8 bits that an operand is, and its values by its name, if it is a constant."""
+        """The 8-bit tensor that an operand dequantises, with its values if it is a constant."""
         found = self.values.node_of(name, "DequantizeLinear")
-        held = None if found is None else self.model.constant(found[1].input[0])
-        how = None if found is None else self.values.quantisation(found[1])
-        if found is None or held is None or how is None:
+        values = None if found is None else self.model.constant(found[1].input[0])
+        quant = None if found is None else self.values.quantisation(found[1])
+        if found is None or values is None or quant is None:
             return *self.operand(name), {}
-        return found[1].input[0], how, {found[1].input[0]: held}
+        return found[1].input[0], quant, {found[1].input[0]: values}
 
     def note_type(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Say what a tensor is that stands in no model."""
+        """Record the type of a tensor that matching introduces."""
         self.model.types[name] = TensorType(dtype, shape)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor."""
+        """The shape of a tensor; raises NotOffloadable if it is unknown."""
         known = self.model.types.get(name)
         if known is None:
-            raise NotOffloadable(f"the shape of {name!r} is not known")
+            raise NotOffloadable(f"the shape of {name!r} is unknown")
         return known.shape
 
     def scaled(
         self,
         group: NodeGroup,
-        how: Quantisation,
+        quant: Quantisation,
         greatest: int,
         scale: NDArray[np.float64],
         bias: str = "",
         times: float = 1.0,
         rows: int = 1,
     ) -> Scaled:
-        """Sums of data that are read so with weights of these scales, (filters,); a bias counts so many ``times``.
+        """Scale and bias of the sums of data with quantisation ``quant`` and weights with scales (channels,).
 
-        No sum exceeds the ``greatest``.
-        Results of so many ``rows`` may have biases for each of them.
+        ``greatest``: an upper bound on the sums. The tensor ``bias`` is multiplied by ``times``, and may have a value
+        for each of ``rows``.
         """
         numbers: NDArray[np.float64] = np.zeros(len(scale))
         whole: NDArray[np.int64] | None = np.zeros(len(scale), np.int64)
         if bias:
-            numbers, whole = self._biases(bias, how.scale * scale / times, rows)
+            numbers, whole = self._biases(bias, quant.scale * scale / times, rows)
             numbers = numbers * times
         if group.after is not None:
             scale = scale * group.after.gain
@@ -128,65 +129,64 @@ class Operands:
             whole = None
         if not np.all(np.isfinite(numbers)):
             raise NotOffloadable("its bias is not finite")
-        if group.how == SUMS:
+        if group.quant == SUMS:
             axis = 1 if group.core.op_type in ("Conv", "ConvTranspose") else len(self.shape(group.output)) - 1
-            in_float = FloatSums(_as_few(how.scale * scale), _as_few(numbers.reshape(-1)), axis)
+            in_float = FloatSums(_as_few(quant.scale * scale), _as_few(numbers.reshape(-1)), axis)
             return Scaled(scale, np.zeros(len(scale), np.int64), in_float)
         if whole is None:
-            rounded = np.rint(numbers / (how.scale * scale))
+            rounded = np.rint(numbers / (quant.scale * scale))
             if np.any(np.abs(rounded) >= 2**31):
-                raise NotOffloadable("its bias does not fit 32 bits in units of its sums")
+                raise NotOffloadable("its bias does not fit 32 bits at the scale of its sums")
             whole = rounded.astype(np.int64)
-            rest = numbers / (how.scale * scale) - rounded
-            share = (
-                np.sum(np.abs(rest * how.scale * scale)) / max(rest.size, 1) / group.how.scale
-            )  # of values that would be others
+            rest = numbers / (quant.scale * scale) - rounded
+            # The expected share of results that rounding the bias would change.
+            share = np.sum(np.abs(rest * quant.scale * scale)) / max(rest.size, 1) / group.quant.scale
             if share > SHARE_OF_RESTS and greatest + np.abs(rounded).max() < 2**30:
                 return Scaled(scale, whole, rest=rest)
         return Scaled(scale, whole)
 
     def _biases(self, name: str, unit: NDArray[Any], rows: int) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-        """Biases, (filters,) or (rows, filters), and what they are in units of the sums where the model has them so."""
+        """Biases as floats, (channels,) or (rows, channels), and as stored integers if they have the sums' scale."""
         shape, filters = self.shape(name), len(unit)
         count = prod(shape)
         by_row = len(shape) == 2 and shape[0] == rows > 1 and shape[1] in (1, filters)
         if count != 1 and not by_row and (shape[-1], count) != (filters, filters):
-            raise NotOffloadable("its bias is not one number for each filter")
+            raise NotOffloadable("its bias does not have one value for each output channel")
         whole = (rows, filters) if by_row else (filters,)
-        own = shape if by_row else (-1,)
-        constant = self.values.constant_behind(name)
+        stored_shape = shape if by_row else (-1,)
+        constant = self.values.dequantised_constant(name)
         if constant is not None:
             scale, axis = constant.scale, constant.axis % max(len(shape), 1)
             if by_row and scale.size > 1:
                 scale = scale.reshape([-1 if n == axis else 1 for n in range(2)])
-            numbers, scale = constant.values.reshape(own), np.broadcast_to(scale, whole)
+            numbers, scale = constant.values.reshape(stored_shape), np.broadcast_to(scale, whole)
             values = np.broadcast_to(numbers * scale, whole)
             if np.allclose(scale, unit, rtol=1e-6, atol=0):
                 return values, np.asarray(np.broadcast_to(numbers, whole), np.int64)
             return values, None
-        plain = self.model.constant(name)
-        if plain is None:
-            raise NotOffloadable("its bias is no constant")
-        return np.broadcast_to(plain.astype(np.float64).reshape(own), whole), None
+        float_constant = self.model.constant(name)
+        if float_constant is None:
+            raise NotOffloadable("its bias is not a constant")
+        return np.broadcast_to(float_constant.astype(np.float64).reshape(stored_shape), whole), None
 
 
 def _as_few(numbers: NDArray[np.float64]) -> tuple[float, ...]:
-    """The numbers, one where all are the same."""
+    """The numbers; a single one if all are equal."""
     found = tuple(map(float, numbers))
     return found[:1] if len({*found}) == 1 else found
 
 
 SHARE_OF_RESTS = 2.0**-12
-"""Biases are rounded to whole units of the sums where no larger a share of all values becomes another one by it."""
+"""Biases are rounded to integers at the scale of the sums if that changes at most this share of the results."""
 
 
 def greatest_sum(weights: NDArray[Any]) -> int:
-    """What no sum of products of 8 bits with weights (filters, …) exceeds."""
+    """An upper bound on the sums of 8-bit data times weights (channels, …)."""
     return 255 * int(np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1).max(initial=0))
 
 
 def weights_of(values: NDArray[np.int64]) -> NDArray[np.int16]:
-    """Weights of 8 bits, less their zero point."""
+    """8-bit weights minus their zero point, as int16."""
     if np.any(np.abs(values) > 255):
         raise NotOffloadable("its weights have more than 8 bits")
     return values.astype(np.int16)

@@ -1,4 +1,4 @@
-"""What of a model are 8-bit values, between QuantizeLinear and DequantizeLinear, and constants behind the latter."""
+"""Quantised values of a model: 8-bit tensors with their quantisation, and dequantised constants."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,55 +17,55 @@ BYTES = ("int8", "uint8")
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Whole numbers, without their zero point, and a scale for all of them or for each index of ``axis``."""
+    """Integers minus their zero point, and a scale for all of them or one for each index of ``axis``."""
 
     values: NDArray[np.int64]
     scale: NDArray[np.float64]
     axis: int
 
     def scale_along(self, axis: int) -> NDArray[np.float64] | None:
-        """A scale for each index of an axis; None where scales belong to another one."""
+        """A scale for each index of an axis; None if the scales vary along another axis."""
         if self.scale.size == 1:
             return np.full(self.values.shape[axis], self.scale.reshape(-1)[0])
         return self.scale if self.axis % self.values.ndim == axis else None
 
 
 class Values:
-    """Which tensor of a model is which quantised one."""
+    """Producers of a model's tensors, and the quantised values that they stand for."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.producer: dict[str, int] = {
             name: number for number, node in enumerate(model.nodes) for name in node.output if name
         }
-        self.readers = Counter(name for node in model.nodes for name in names_read(node))
-        self.readers.update(model.outputs)
+        self.use_counts = Counter(name for node in model.nodes for name in names_read(node))
+        self.use_counts.update(model.outputs)
 
     def node_of(self, name: str, kind: str | None = None) -> tuple[int, Any] | None:
-        """The number and node that makes a tensor, if it is of some kind."""
+        """The number and node that computes a tensor, if its operator is ``kind``."""
         number = self.producer.get(name)
         if number is None:
             return None
         node = self.model.nodes[number]
         return (number, node) if kind is None or (node.op_type == kind and node.domain in ("", "ai.onnx")) else None
 
-    def bytes_behind(self, name: str) -> tuple[str, Quantisation, int] | None:
-        """The tensor of 8 bits that a float one stands for, how it is read, and the number of the node that says so."""
+    def dequantised_source(self, name: str) -> tuple[str, Quantisation, int] | None:
+        """The 8-bit tensor that a float tensor is dequantised from, its quantisation, and the node's number."""
         found = self.node_of(name, "DequantizeLinear")
         if found is None:
             return None
         number, node = found
-        how = self.quantisation(node)
+        quant = self.quantisation(node)
         source = node.input[0]
         known = self.model.types.get(source)
-        if how is None or known is None or known.dtype != how.dtype or source in self.model.initializers:
+        if quant is None or known is None or known.dtype != quant.dtype or source in self.model.initializers:
             return None
-        return source, how, number
+        return source, quant, number
 
     def quantisation(self, node: Any) -> Quantisation | None:
-        """How the 8-bit side of a QuantizeLinear or DequantizeLinear is read, if one scale holds for all of it.
+        """The per-tensor quantisation of a QuantizeLinear or DequantizeLinear of 8 bits; None for any other.
 
-        Raises ModelError for a scale that is no positive number.
+        Raises ModelError for a scale that is not a positive number.
         """
         scale, zero = self._numbers(node)
         if scale is None or scale.size != 1:
@@ -79,8 +79,8 @@ class Values:
             return None
         return Quantisation(_checked(scale, node).item(), int(zero.reshape(-1)[0]), str(zero.dtype))
 
-    def constant_behind(self, name: str) -> Constant | None:
-        """The whole numbers and scales of a constant that is dequantised."""
+    def dequantised_constant(self, name: str) -> Constant | None:
+        """The integers and scales of a dequantised constant."""
         found = self.node_of(name, "DequantizeLinear")
         if found is None:
             return None
@@ -103,16 +103,16 @@ class Values:
             values = values - zero.astype(np.int64).reshape(shape if stored.ndim else ())
         return Constant(values, _checked(scale, node).reshape(-1), axis)
 
-    def numbers_behind(self, name: str) -> NDArray[np.float64] | None:
-        """The values of a constant of floating-point numbers, or of one that is dequantised with a single scale."""
+    def constant_floats(self, name: str) -> NDArray[np.float64] | None:
+        """The values of a float constant, or of one that is dequantised with a single scale."""
         held = self.model.constant(name) if name else None
         if held is not None:
             return held.astype(np.float64) if held.dtype.kind == "f" else None
-        found = self.constant_behind(name)
+        found = self.dequantised_constant(name)
         return None if found is None or found.scale.size != 1 else found.values * found.scale[0]
 
     def _numbers(self, node: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Scale and zero point, if they are constants; no zero point: None."""
+        """Scale and zero point, each None if it is absent; both None if the zero point is computed."""
         zero = self.model.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         if len(node.input) > 2 and node.input[2] and zero is None:
             return None, None

@@ -1,7 +1,7 @@
-"""Layers of quantised networks: what is computed of tensors of 8 bits, in whole numbers and scales.
+"""The quantised graph IR: layers that compute on 8-bit tensors in integers and scales.
 
-A tensor of 8 bits holds ``q`` for the number ``scale · (q - zero_point)``. Images lie as in ONNX, (N, C, H, W), or
-(N, C, L): then windows are those of an image of one row. Weights are whole numbers without a zero point, -255 to 255.
+An 8-bit tensor holds ``q`` for the number ``scale · (q - zero_point)``. Images are (N, C, H, W), as in ONNX, or
+(N, C, L), an image of one row. Weights have their zero point subtracted, and so are -255 to 255.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Sides = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How a tensor of 8 bits is read; one scale for all of it."""
+    """Per-tensor quantisation of an 8-bit tensor."""
 
     scale: float
     zero_point: int
@@ -26,19 +26,19 @@ class Quantisation:
 
     @property
     def own_zero(self) -> int:
-        """The zero point of the same values as int8: of uint8, 128 is taken from each."""
+        """The zero point on the machine, which stores uint8 values minus 128 as int8."""
         return self.zero_point - (128 if self.dtype == "uint8" else 0)
 
 
 SUMS = Quantisation(1.0, 0, "int32")
-"""Of results that are sums of products themselves."""
+"""The quantisation of results that are the int32 sums themselves."""
 
 
 @dataclass(frozen=True)
 class FloatSums:
-    """Which floating-point numbers sums stand for: ``scale · sum + bias``, rounded once.
+    """Conversion of int32 sums to floats: ``scale · sum + bias``, rounded once.
 
-    Either is one number, or one for each index of dimension ``axis``; a bias may be one for each sum, in their order.
+    Both have one number, or one for each index of dimension ``axis``; the bias may also have one for each sum.
     """
 
     scale: tuple[float, ...]
@@ -46,22 +46,22 @@ class FloatSums:
     axis: int
 
     def of(self, sums: NDArray[np.int32], dtype: str) -> NDArray[Any]:
-        """The numbers, of the shape of the sums."""
+        """The floats of some sums, in their shape."""
         along = [-1 if n == self.axis else 1 for n in range(sums.ndim)]
         shapes = {1: (), sums.shape[self.axis]: along, sums.size: sums.shape}
         scale, bias = (np.array(each).reshape(shapes[len(each)]) for each in (self.scale, self.bias))
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, as it is in float32
+        with np.errstate(over="ignore"):  # overflow gives infinity, as float32 does
             numbers: NDArray[Any] = (sums * scale + bias).astype(dtype)
         return numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One output tensor computed of some inputs, all of 8 bits. ``nodes``: the numbers of the nodes it stands for.
+    """An operation on 8-bit tensors with one output. ``nodes``: the numbers of the ONNX nodes that it replaces.
 
-    ``held`` are the values of inputs that are constants, by name. ``in_float``: what a result of int32 stands for, if
-    the model has it in floating point. ``rest``: of a product with weights what its biases have beside whole numbers,
-    for each filter, None where that is nothing, or too little to matter.
+    ``held``: values of constant inputs, by name. ``in_float``: the floats that an int32 result stands for, if the
+    model has it in float. ``rest``: the fractional part of a convolution's or matmul's bias in units of the sums, for
+    each output channel; None if it is zero or negligible.
     """
 
     name: str
@@ -76,15 +76,15 @@ class Layer:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The inputs that are no constants."""
+        """The inputs that are not constant."""
         return tuple(name for name in self.inputs if name not in self.held)
 
 
 @dataclass(frozen=True, eq=False)
 class Conv(Layer):
-    """Sums of products with weights (M, C / groups, KH, KW), and biases in their units.
+    """A convolution with weights (M, C / groups, KH, KW), and a bias (M,) in units of the sums.
 
-    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
+    An int32 result is the sums themselves. A second input is the zero point of the data, if that is computed.
     """
 
     weights: NDArray[np.int16]
@@ -99,10 +99,10 @@ class Conv(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Product(Layer):
-    """A matrix product with weights (N, K): (…, K) becomes (…, N).
+    """A matmul with weights (N, K): (…, K) becomes (…, N).
 
-    A result of int32 are the sums themselves. A second input is the zero point of the data, if that is computed.
-    Biases, and ``rest``, are (N,), or of (M, K) as data (M, N) where rows have biases of their own.
+    An int32 result is the sums themselves. A second input is the zero point of the data, if that is computed.
+    ``bias`` and ``rest`` are (N,), or (M, N) for data (M, K) if the rows have biases of their own.
     """
 
     weights: NDArray[np.int16]
@@ -113,7 +113,7 @@ class Product(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Sum(Layer):
-    """The sum of two tensors, or their difference, repeated along dimensions that one of them has not."""
+    """Element-wise addition, or subtraction with ``minus``, of two tensors, with broadcasting."""
 
     minus: bool = False
     relu: bool = False
@@ -121,21 +121,21 @@ class Sum(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Times(Layer):
-    """The product of two tensors, element by element, repeated along dimensions that one of them has not."""
+    """Element-wise multiplication of two tensors, with broadcasting."""
 
     relu: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Extreme(Layer):
-    """The greatest or the least value of some tensors, all read as the result is, element by element."""
+    """Element-wise maximum or minimum of tensors that all have the quantisation of the result."""
 
     greatest: bool
 
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Layer):
-    """The greatest value of each window."""
+    """Maximum of each window."""
 
     kernel: Pair
     strides: Pair
@@ -145,9 +145,9 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True, eq=False)
 class AveragePool(Layer):
-    """The average of each window of an image, in whose border are zeros.
+    """Average of each window of an image padded with zeros.
 
-    ``counted``: how many values each window has by which its sum is divided, (HO, WO); None: all of them all taps.
+    ``counted``: the number of values by which each window's sum is divided, (HO, WO); None: the kernel size for all.
     """
 
     kernel: Pair
@@ -160,18 +160,18 @@ class AveragePool(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Mean(Layer):
-    """The average along some dimensions, which are then of extent 1 or, without ``kept``, not there."""
+    """Average along ``axes``, which the result has with extent 1 or, without ``keepdims``, does not have."""
 
     axes: tuple[int, ...]
-    kept: bool
+    keepdims: bool
     relu: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Layer):
-    """Any function of one tensor, element by element: its values, from that of the least on, 256 in all.
+    """Element-wise table lookup: row ``i`` of ``table`` is the result for the ``i``-th smallest input value.
 
-    ``table`` is (256,), or (256, C) with a function of its own for each index of dimension ``axis``.
+    ``table`` is (256,), or (256, C) with a function for each index of dimension ``axis``.
     """
 
     table: NDArray[Any]
@@ -180,22 +180,19 @@ class Lookup(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Reshape(Layer):
-    """The same values in row-major order under another shape."""
+    """Reshape in row-major order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Transpose(Layer):
-    """Dimensions in another order: dimension ``n`` of the result is ``order[n]`` of the data."""
+    """Permutation of dimensions: dimension ``n`` of the result is ``order[n]`` of the input."""
 
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Slice(Layer):
-    """From ``starts`` on, every ``steps``-th value along each dimension, as many as the result has.
-
-    Steps may be negative: then values lie backwards.
-    """
+    """A strided slice, with a start and a step (which may be negative) for each dimension."""
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -203,10 +200,10 @@ class Slice(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pad(Layer):
-    """Values before the first value of each dimension, ``before``, and behind the last; fewer than 0 are left out.
+    """Padding of ``before`` values at the start of each dimension, and up to the result's shape at the end.
 
-    They are ``filling``, of int8, or if that is None the tensor's own: ``runs`` has for each dimension the runs of
-    which the result's consists there.
+    Negative numbers crop. The padding value is ``filling``, an int8; if that is None (reflect, edge and wrap modes),
+    ``runs`` gives the source indices of each dimension of the result.
     """
 
     before: tuple[int, ...]
@@ -216,7 +213,7 @@ class Pad(Layer):
 
 @dataclass(frozen=True)
 class Run:
-    """So many values of a dimension, from one on and ``step`` apart: 0 repeats one, -1 goes backwards."""
+    """``count`` indices of a dimension: ``start``, ``start + step``, …, with a step of -1, 0 or 1."""
 
     start: int
     step: int
@@ -225,24 +222,24 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Resize(Layer):
-    """Each value as often as ``factors`` say along each dimension."""
+    """Nearest-neighbour upsampling: each value is repeated ``factors[n]`` times along dimension ``n``."""
 
     factors: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Concat(Layer):
-    """Tensors behind each other along a dimension."""
+    """Concatenation along a dimension."""
 
     axis: int
 
 
 @dataclass(frozen=True, eq=False)
 class ConvTranspose(Layer):
-    """Each value spread over a window, windows ``strides`` apart: as a convolution with zeros between the pixels.
+    """A transposed convolution, as a convolution of the input with zeros inserted between its pixels.
 
-    Weights are those of the convolution, (M, C / groups, KH, KW), turned round. ``before``: the rows and columns of
-    what is computed that are left out before the first of the result.
+    Weights are those of this convolution, (M, C / groups, KH, KW), already flipped. ``before``: rows and columns that
+    are cropped at the start of the result.
     """
 
     weights: NDArray[np.int16]
@@ -257,11 +254,11 @@ class ConvTranspose(Layer):
 
 @dataclass(frozen=True, eq=False)
 class TensorProduct(Layer):
-    """Matrix products of two tensors, (..., I, K) and (..., K, J), repeated along other dimensions as sums are.
+    """A batched matmul of two tensors, (..., I, K) and (..., K, J), with broadcasting of the batch dimensions.
 
-    The first may be (K,), and then the result has no I; the second (K,), and then it has no J. A result of int32 are
-    the sums themselves; one of 8 bits is theirs times ``gain`` (J,), with biases (J,), or (I, J), in units of the sums;
-    one number stands for all columns.
+    The first may be (K,), then the result has no I; the second (K,), then it has no J. An int32 result is the sums
+    themselves. An 8-bit result is ``gain · (sums + bias)``, with a gain (J,) and a bias (J,) or (I, J), or one number
+    for all columns.
     """
 
     relu: bool = False

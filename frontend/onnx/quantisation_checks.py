@@ -1,7 +1,6 @@
-"""Scales, zero points and biases of quantising operators: whether there are as many as they are read for.
+"""Checks that quantised operators have the right number and type of scales, zero points and biases.
 
-ONNX's checker and its shape inference do not count them. Without this a layer would read one for the other, and a node
-of the host would fail in the middle of a run.
+ONNX's checker and shape inference do not check them. Layers would use wrong scales, and host nodes fail at run time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +16,10 @@ MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class _Operand:
-    """Which inputs of a node are a tensor, its scales and its zero points; -1: none.
+    """The input numbers of a node's tensor, its scale and its zero point; -1: none.
 
-    ``axis``: the dimension that may have one for each index; None where one stands for the whole tensor. A ``result``
-    has as many rows as the data, and a dtype of its own.
+    ``axis``: the dimension that may have one for each index; None for per-tensor quantisation. A ``result`` has as
+    many rows as the tensor, and a dtype of its own.
     """
 
     data: int
@@ -30,7 +29,7 @@ class _Operand:
     result: bool = False
 
 
-_ONE = _Operand(0, 1, 2), _Operand(3, 4, 5), _Operand(-1, 6, 7)
+_PER_TENSOR = _Operand(0, 1, 2), _Operand(3, 4, 5), _Operand(-1, 6, 7)
 _OPERANDS: Mapping[tuple[str, str], tuple[_Operand, ...]] = {
     ("", "QLinearConv"): (_Operand(0, 1, 2), _Operand(3, 4, 5, 0), _Operand(-1, 6, 7)),
     ("", "QLinearMatMul"): (
@@ -40,8 +39,8 @@ _OPERANDS: Mapping[tuple[str, str], tuple[_Operand, ...]] = {
     ),
     ("", "ConvInteger"): (_Operand(0, -1, 2), _Operand(1, -1, 3, 0)),
     ("", "MatMulInteger"): (_Operand(0, -1, 2, -2), _Operand(1, -1, 3, -1)),
-    (MICROSOFT, "QLinearAdd"): _ONE,
-    (MICROSOFT, "QLinearMul"): _ONE,
+    (MICROSOFT, "QLinearAdd"): _PER_TENSOR,
+    (MICROSOFT, "QLinearMul"): _PER_TENSOR,
     **{
         (MICROSOFT, f"QLinear{kind}"): (_Operand(0, 1, 2), _Operand(-1, 3, 4))
         for kind in ("AveragePool", "GlobalAveragePool", "LeakyRelu", "ReduceMean", "Sigmoid", "Softmax")
@@ -50,9 +49,9 @@ _OPERANDS: Mapping[tuple[str, str], tuple[_Operand, ...]] = {
 
 
 def check_quantisation(model: Model) -> None:
-    """Raises ModelError for the first scale, zero point or bias whose number of elements or dtype does not fit.
+    """Raise ModelError for the first scale, zero point or bias with a wrong number of elements or dtype.
 
-    Of tensors whose shapes are not known nothing is said.
+    Tensors of unknown shape are not checked.
     """
     for node in model.nodes:
         found = _Node(model, node)
@@ -63,7 +62,7 @@ def check_quantisation(model: Model) -> None:
 
 
 def _operands_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[_Operand]:
-    """What a node reads with scales or zero points."""
+    """The operands of a node that have scales or zero points."""
     key = key_of(node)
     if key in (("", "QuantizeLinear"), ("", "DequantizeLinear")):
         if not attributes.get("block_size", 0):
@@ -72,18 +71,18 @@ def _operands_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[_Operand]
         yield from (_Operand(0, 1, 2), _Operand(3, 4, 5, 0 if attributes.get("transB", 0) else 1), _Operand(-1, 7, 8))
     elif key == (MICROSOFT, "QLinearConcat"):
         yield _Operand(-1, 0, 1)
-        yield from (_Operand(place, place + 1, place + 2) for place in range(2, len(node.input), 3))
+        yield from (_Operand(index, index + 1, index + 2) for index in range(2, len(node.input), 3))
     else:
         yield from _OPERANDS.get(key, ())
 
 
 def key_of(node: Any) -> tuple[str, str]:
-    """The operator of a node: its domain, empty for ONNX's own, and its type."""
+    """The domain of a node's operator, empty for ONNX's own, and its type."""
     return "" if node.domain == "ai.onnx" else str(node.domain), str(node.op_type)
 
 
 class _Node:
-    """A node, and what is known of the tensors that it reads."""
+    """A node with its attributes and the types of its inputs."""
 
     def __init__(self, model: Model, node: Any) -> None:
         self.model, self.node, self.key = model, node, key_of(node)
@@ -91,7 +90,7 @@ class _Node:
         self.attributes = attributes_of(node)
 
     def check(self, operand: _Operand) -> None:
-        """Raises ModelError for too many or too few of either, and for zero points of another dtype."""
+        """Raise ModelError for a wrong number of scales or zero points, and for zero points of another dtype."""
         self._check_count(operand, operand.scale, "scale")
         self._check_count(operand, operand.zero, "zero point")
         if operand.result:
@@ -103,25 +102,25 @@ class _Node:
                 f"{self.node.input[operand.data]!r} is, not {zero.dtype}."
             )
 
-    def check_bias(self, place: int, weights: int) -> None:
-        """Raises ModelError for a bias that is not one number for each filter."""
-        known, filters = self._type(place), self._type(weights)
-        if known is not None and filters is not None and known.shape != filters.shape[:1]:
+    def check_bias(self, index: int, weights: int) -> None:
+        """Raise ModelError unless a bias has one element for each output channel."""
+        known, channels = self._type(index), self._type(weights)
+        if known is not None and channels is not None and known.shape != channels.shape[:1]:
             raise ModelError(
-                f"bias {self.node.input[place]!r} of node {self.name!r} must have {filters.shape[0]} elements, as many "
-                f"as dimension 0 of {self.node.input[weights]!r}, not shape {list(known.shape)}."
+                f"bias {self.node.input[index]!r} of node {self.name!r} must have {channels.shape[0]} elements, as "
+                f"many as dimension 0 of {self.node.input[weights]!r}, not shape {list(known.shape)}."
             )
 
-    def _check_count(self, operand: _Operand, place: int, what: str) -> None:
-        known, data = self._type(place), self._type(operand.data)
+    def _check_count(self, operand: _Operand, index: int, what: str) -> None:
+        known, data = self._type(index), self._type(operand.data)
         count = 1 if known is None else prod(known.shape)
         if count == 1:
             return
-        start = f"{what} {self.node.input[place]!r} of node {self.name!r} must have 1 element"
+        start = f"{what} {self.node.input[index]!r} of node {self.name!r} must have 1 element"
         if operand.axis is None:
             raise ModelError(f"{start}, not {count}.")
         if data is None or (known is not None and len(known.shape) > 1):
-            return  # matrices of a batch may have their own
+            return  # the matrices of a batch may have separate ones
         rank, name = len(data.shape), self.node.input[operand.data]
         if not -rank <= operand.axis < rank:
             if self.key[1] not in ("QuantizeLinear", "DequantizeLinear"):
@@ -131,7 +130,7 @@ class _Node:
         if count != data.shape[axis]:
             raise ModelError(f"{start} or {data.shape[axis]}, as many as dimension {axis} of {name!r}, not {count}.")
 
-    def _type(self, place: int) -> Any:
-        """What is known of an input; None where there is none."""
-        given = self.node.input[place] if 0 <= place < len(self.node.input) else ""
+    def _type(self, index: int) -> Any:
+        """The type of an input; None if it is unknown or absent."""
+        given = self.node.input[index] if 0 <= index < len(self.node.input) else ""
         return self.model.types.get(given) if given else None

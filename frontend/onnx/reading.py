@@ -1,7 +1,6 @@
-"""A model of ONNX as it is compiled: checked, its shapes known, with its constants at hand.
+"""Reading of ONNX models: checked, with static shapes and access to constants.
 
-Nothing outside of the model's folder is read, and nothing is allocated that the file does not hold: shapes are numbers
-until somebody asks for the values.
+Only files in the model's folder are read. Nothing larger than the file is allocated: constants are decoded on access.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +30,10 @@ from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorTyp
 
 @dataclass(eq=False)
 class Model:
-    """A model whose shapes are known; ``proto`` is its ModelProto.
+    """A model with static shapes; ``proto`` is its simplified ModelProto.
 
-    ``infos`` has the ValueInfoProto of each input, output and value between. ``original`` is the ModelProto as it was
-    given, but for its shapes.
+    ``infos`` has the ValueInfoProto of each input, output and intermediate value. ``original`` is the ModelProto before
+    simplification.
     """
 
     proto: Any
@@ -49,7 +48,7 @@ class Model:
 
     @property
     def nodes(self) -> Sequence[Any]:
-        """The nodes, in an order in which each comes behind what it reads."""
+        """The nodes in topological order."""
         found: Sequence[Any] = self.proto.graph.node
         return found
 
@@ -63,10 +62,10 @@ class Model:
 
 
 def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
-    """The model of a file, or a ModelProto, with fixed shapes for its inputs.
+    """Read a model from a path or a ModelProto, with static shapes for its inputs.
 
-    Raises ModelError for what is no model, damaged, of an opset that is not known, or has inputs of open shapes that
-    ``shapes`` does not bind.
+    Raises ModelError for a source that is no model, is damaged, has an unknown opset, or has inputs with dynamic shapes
+    that ``shapes`` does not bind.
     """
     onnx = extra("onnx")
     PROCESS.prepare()
@@ -93,7 +92,7 @@ def _model(original: Any, proto: Any, name: str) -> Model:
 
 
 def _loaded(onnx: Any, source: object) -> tuple[Any, str, Path | None]:
-    """A model, its name, and the folder in which its data may lie."""
+    """A ModelProto, its name, and the folder of its external data."""
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
@@ -102,27 +101,25 @@ def _loaded(onnx: Any, source: object) -> tuple[Any, str, Path | None]:
         raise ModelError(f"source of from_onnx must be a path or a ModelProto, not {shown(source)}.")
     path = Path(source)
     if not isfile(path):  # a path may be too long for the system to ask
-        raise ModelError(f"file of model must be one that there is, not {str(path)!r}.")
+        raise ModelError(f"Cannot read model {str(path)!r}: there is no such file.")
     try:
         return onnx.load(str(path), load_external_data=False), path.name, path.parent
     except Exception as error:  # the parser raises a dozen types
-        raise ModelError(f"file {str(path)!r} must be an ONNX model, and cannot be read: {words_of(error)}.") from None
+        raise ModelError(f"Cannot read file {str(path)!r} as an ONNX model: {words_of(error)}.") from None
 
 
 def in_order(proto: Any) -> Any:
-    """The model with each node behind those that it reads; onnxruntime takes any order."""
+    """The model with its nodes in topological order; onnxruntime accepts any order."""
     nodes = proto.graph.node
-    maker = {name: number for number, node in enumerate(nodes) for name in node.output if name}
-    reads = {number: {maker[name] for name in names_read(node) if name in maker} for number, node in enumerate(nodes)}
+    source = {name: number for number, node in enumerate(nodes) for name in node.output if name}
+    reads = {number: {source[name] for name in names_read(node) if name in source} for number, node in enumerate(nodes)}
     if all(each < number for number, before in reads.items() for each in before):
         return proto
     try:
         order = list(TopologicalSorter(reads).static_order())
     except CycleError as error:
         node = nodes[error.args[1][0]]
-        raise ModelError(
-            f"node {node.name or node.output[0]!r} must read what others make, not what it makes itself."
-        ) from None
+        raise ModelError(f"node {node.name or node.output[0]!r} must not depend on its own outputs.") from None
     ordered = [deepcopy(nodes[number]) for number in order]
     del proto.graph.node[:]
     proto.graph.node.extend(ordered)
@@ -130,7 +127,7 @@ def in_order(proto: Any) -> Any:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """A node's attributes as Python's values; bytes as text, in which what is no UTF-8 is replaced."""
+    """A node's attributes as Python values; bytes are decoded, with replacement of invalid UTF-8."""
     helper = extra("onnx.helper")
     found = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     return {
@@ -139,16 +136,16 @@ def attributes_of(node: Any) -> dict[str, Any]:
 
 
 def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Some nodes as a model of their own (a ModelProto)."""
+    """Some nodes as a separate model (a ModelProto)."""
     onnx = extra("onnx")
     chosen = [model.nodes[number] for number in nodes]
-    read = {name for node in chosen for name in names_read(node)}
+    names = {name for node in chosen for name in names_read(node)}
     graph = onnx.helper.make_graph(
         chosen,
         "part",
         [_info(onnx, model, name) for name in inputs],
         [_info(onnx, model, name) for name in outputs],
-        [each for name, each in model.initializers.items() if name in read],
+        [each for name, each in model.initializers.items() if name in names],
     )
     made = onnx.helper.make_model(
         graph, opset_imports=list(model.proto.opset_import), ir_version=max(model.proto.ir_version, LEAST_IR)

@@ -1,7 +1,7 @@
-"""One step of LSTM, GRU and RNN as plain nodes: products, sums, activations, as ONNX defines them.
+"""One time step of LSTM, GRU and RNN as plain nodes, as ONNX defines them.
 
-What the input contributes is computed for all steps before; a step adds what the last state does. Products are Gemm of
-one matrix that all steps share, and gates that have one activation are one tensor, in ONNX's order of gates.
+The input's Gemm is computed for all time steps at once; each time step adds the Gemm of the previous state, with
+weights that all share. Gates with the same activation are one tensor, in ONNX's order of gates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ Floats = NDArray[Any]
 
 
 class NodeList:
-    """Nodes that grow behind each other, with their constants; names begin with that of the node they stand for."""
+    """A list of new nodes and their constants, with names that begin with that of the replaced node."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,30 +26,30 @@ class NodeList:
         self.held: list[Any] = []
 
     def named(self, suffix: str) -> str:
-        """A name of this node's own."""
+        """A name with the prefix of the replaced node."""
         return f"{self.name}.{suffix}"
 
     def constant(self, suffix: str, values: NDArray[Any]) -> str:
-        """An initializer."""
+        """Add an initializer; its name."""
         name = self.named(suffix)
         self.held.append(extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), name))
         return name
 
     def node(self, kind: str, inputs: Sequence[str], suffix: str, **attributes: Any) -> str:
-        """The only result of a node."""
+        """Add a node with one result; its name."""
         return self.several(kind, inputs, [self.named(suffix)], **attributes)[0]
 
     def several(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> list[str]:
-        """The results of a node, which is named like the first."""
+        """Add a node, named like its first result; the names of its results."""
         self.nodes.append(extra("onnx.helper").make_node(kind, list(inputs), list(outputs), outputs[0], **attributes))
         return list(outputs)
 
     def reshaped(self, data: str, shape: Sequence[int], suffix: str) -> str:
-        """The same values under another shape."""
+        """Add a Reshape."""
         return self.node("Reshape", [data, self.constant(f"{suffix}.shape", np.array(shape, np.int64))], suffix)
 
     def cut(self, data: str, sizes: Sequence[int], axis: int, suffixes: Sequence[str]) -> list[str]:
-        """Parts of a tensor along an axis."""
+        """Add a Split along an axis; the names of the slices."""
         if len(sizes) == 1:
             return [data]
         held = self.constant(f"{suffixes[0]}.sizes", np.array(sizes, np.int64))
@@ -58,9 +58,9 @@ class NodeList:
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of a recurrent node, as arrays: of G gates and H values of state.
+    """Weights and biases of one direction of a recurrent node with G gates and hidden size H.
 
-    ``of_input`` (G·H, I), ``of_state`` (G·H, H) and the biases (G·H,) that ONNX gives each of them.
+    ``of_input`` (G·H, I) and ``of_state`` (G·H, H) are weights; each has a bias (G·H,).
     """
 
     of_input: Floats
@@ -70,13 +70,13 @@ class Direction:
 
     @property
     def hidden(self) -> int:
-        """Values of state."""
+        """The hidden size."""
         return int(self.of_state.shape[1])
 
 
 @dataclass(frozen=True)
 class State:
-    """Names of what a step leaves, (batch, H) each: ``h``, and of LSTM ``c``; None for zeros."""
+    """The names of the state tensors after a time step, (batch, H): ``h``, and ``c`` of LSTM; None for zeros."""
 
     h: str | None
     c: str | None = None
@@ -84,7 +84,7 @@ class State:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all steps of a direction share: their activations, attributes of the node, and a prefix of names."""
+    """What all time steps of a direction share: weights, activations, attributes and a prefix of names."""
 
     nodes: NodeList
     own: Direction
@@ -93,7 +93,7 @@ class Shared:
     prefix: str
 
     def constant(self, suffix: str, values: Floats) -> str:
-        """An initializer that every step reads."""
+        """Add an initializer that all time steps share."""
         return self.nodes.constant(f"{self.prefix}.{suffix}", values)
 
     @cached_property
@@ -102,19 +102,19 @@ class Shared:
         return [self.constant("least", -limit), self.constant("greatest", limit)]
 
     def activated(self, activation: str, data: str, suffix: str) -> str:
-        """What an activation makes of a tensor, whose values are limited before where the node says so."""
+        """Add an activation, after a Clip if the node has attribute ``clip``."""
         if "clip" in self.attributes:
             data = self.nodes.node("Clip", [data, *self._limits], f"{suffix}.limited")
         return self.nodes.node(activation, [data], suffix)
 
 
 Step = Callable[[str, str, State], State]
-"""From the prefix of its names, its part of the input's products (batch, G·H), and the state before, that after."""
+"""Adds a time step: of a name prefix, a slice (batch, G·H) of the input's Gemm, and the previous state, the next."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A kind of recurrent node: how many gates, activations by default, and what makes its steps."""
+    """A recurrent operator: number of gates, default activations, and factory of its time steps."""
 
     gates: int
     activations: tuple[str, ...]
@@ -122,7 +122,7 @@ class Cell:
 
 
 def input_bias(kind: str, own: Direction, attributes: Mapping[str, Any]) -> Floats:
-    """What is added to the products of the input: all biases, but for one of a GRU that is reset with the state's."""
+    """The bias of the input's Gemm: all biases, except a GRU's state bias that the reset gate multiplies."""
     held = own.state_bias.copy()
     if kind == "GRU" and attributes.get("linear_before_reset", 0):
         held[2 * own.hidden :] = 0
@@ -151,7 +151,7 @@ def _lstm(shared: Shared) -> Step:
                 forget = nodes.node("Sub", [one, inward], f"{at}.share")
             kept = nodes.node("Mul", [forget, state.c], f"{at}.kept")
             cell = nodes.node("Add", [kept, cell], f"{at}.cell")
-        told = nodes.node(of_cell, [cell], f"{at}.told")  # onnxruntime limits no cell
+        told = nodes.node(of_cell, [cell], f"{at}.told")  # onnxruntime does not clip the cell
         return State(nodes.node("Mul", [outward, told], f"{at}.state"), cell)
 
     return step
@@ -159,15 +159,15 @@ def _lstm(shared: Shared) -> Step:
 
 def _gru(shared: Shared) -> Step:
     nodes, own, count = shared.nodes, shared.own, shared.own.hidden
-    behind = bool(shared.attributes.get("linear_before_reset", 0))
+    linear_first = bool(shared.attributes.get("linear_before_reset", 0))
     of_gates, of_candidate = shared.activations
     one = shared.constant("one", np.ones(1, own.of_state.dtype))
-    # The last gate's weights are apart where they multiply a state that has been reset.
-    weights = shared.constant("state_weights", own.of_state if behind else own.of_state[: 2 * count])
-    inner = "" if behind else shared.constant("candidate_weights", own.of_state[2 * count :])
+    # The candidate's weights are separate if they multiply the state after the reset gate.
+    weights = shared.constant("state_weights", own.of_state if linear_first else own.of_state[: 2 * count])
+    inner = "" if linear_first else shared.constant("candidate_weights", own.of_state[2 * count :])
     late = own.state_bias.copy()
     late[: 2 * count] = 0
-    has_late = behind and bool(np.any(late))
+    has_late = linear_first and bool(np.any(late))
     bias = [shared.constant("state_bias", late)] if has_late else []
     of_zeros = shared.constant("candidate_bias", late[np.newaxis, 2 * count :]) if has_late else None
 
@@ -176,13 +176,13 @@ def _gru(shared: Shared) -> Step:
         before = of_zeros
         if state.h is not None:
             product = nodes.node("Gemm", [state.h, weights, *bias], f"{at}.product", transB=1)
-            if behind:
+            if linear_first:
                 names = (f"{at}.gate_products", f"{at}.candidate_products")
                 product, before = nodes.cut(product, (2 * count, count), 1, names)
             gates = nodes.node("Add", [gates, product], f"{at}.gate_sums")
         opened = shared.activated(of_gates, gates, f"{at}.gates")
         update, reset = nodes.cut(opened, (count, count), 1, (f"{at}.update", f"{at}.reset"))
-        if not behind and state.h is not None:
+        if not linear_first and state.h is not None:
             kept = nodes.node("Mul", [reset, state.h], f"{at}.reset_state")
             product = nodes.node("Gemm", [kept, inner], f"{at}.candidate_product", transB=1)
             candidate = nodes.node("Add", [candidate, product], f"{at}.candidate_sums")

@@ -1,11 +1,11 @@
-"""Other names for tensors of a graph, in nodes and in the bodies of their control flow."""
+"""Renaming of tensors of a graph, in nodes and in the bodies of their control flow."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def bodies_of(node: Any) -> Iterator[Any]:
-    """The graphs that a node holds: branches and bodies of loops."""
+    """The graphs of a node's attributes: branches and loop bodies."""
     for each in node.attribute:
         if each.HasField("g"):
             yield each.g
@@ -13,11 +13,11 @@ def bodies_of(node: Any) -> Iterator[Any]:
 
 
 def rename(node: Any, names: Mapping[str, str]) -> None:
-    """Give the tensors that a node reads and makes their new names; what a body defines itself keeps its own."""
+    """Rename a node's inputs and outputs, also in its bodies, except tensors that a body defines."""
     for field in (node.input, node.output):
-        for place, name in enumerate(field):
+        for index, name in enumerate(field):
             if name in names:
-                field[place] = names[name]
+                field[index] = names[name]
     for body in bodies_of(node):
         own = defined_in(body)
         inner = {name: new for name, new in names.items() if name not in own}
@@ -28,14 +28,14 @@ def rename(node: Any, names: Mapping[str, str]) -> None:
 
 
 def defined_in(graph: Any) -> set[str]:
-    """The tensors that a graph has from nobody else."""
+    """The tensors that a graph defines: inputs, initializers and node outputs."""
     found = {each.name for each in (*graph.input, *graph.initializer)}
     found |= {each.values.name for each in graph.sparse_initializer}
     return found | {name for node in graph.node for name in node.output if name}
 
 
 def all_names(graph: Any) -> set[str]:
-    """All names of tensors in a graph and in the bodies in it."""
+    """All tensor names in a graph and its bodies."""
     found = defined_in(graph)
     for node in graph.node:
         found |= {*node.input}
@@ -45,7 +45,7 @@ def all_names(graph: Any) -> set[str]:
 
 
 def fresh(name: str, taken: set[str]) -> str:
-    """A name like this one that is not taken; it is then."""
+    """A unique name, with a number if ``name`` is taken; adds it to ``taken``."""
     found, number = name, 1
     while found in taken:
         number += 1

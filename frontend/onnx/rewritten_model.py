@@ -1,4 +1,4 @@
-"""A model as layers are looked for in it, written otherwise than the host runs it."""
+"""A model rewritten for layer matching, with the original node of each node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +11,10 @@ from lathe.frontend.onnx.value_types import TensorType
 
 @dataclass(frozen=True, eq=False)
 class RewrittenModel:
-    """A model whose nodes are written otherwise; of each node the number of the model's for which it stands.
+    """A model with rewritten nodes; ``origins``: for each node the number of the original node that it replaces.
 
-    ``inner`` are tensors of 8 bits that the model itself has not, so that none but layers can make them; ``known_as``
-    is what the model calls numbers that have another name here.
+    ``inner``: new 8-bit tensors, which only layers can compute, as the host CPU runs the original nodes. ``known_as``:
+    original names of renamed tensors, for messages.
     """
 
     model: Model
@@ -25,7 +25,7 @@ class RewrittenModel:
     def with_nodes(
         self, nodes: Sequence[Any], origins: Sequence[int], held: Mapping[str, Any], types: Mapping[str, TensorType]
     ) -> "RewrittenModel":
-        """The view with other nodes, and with constants (TensorProto) and types that it has not yet."""
+        """The same with other nodes, and with additional constants (TensorProto) and types."""
         proto = extra("onnx").ModelProto(ir_version=self.model.proto.ir_version)
         proto.opset_import.extend(self.model.proto.opset_import)
         proto.functions.extend(self.model.proto.functions)

@@ -1,6 +1,6 @@
-"""What the host computes: nodes of a model, by onnxruntime as they are written, or by ONNX's evaluator.
+"""Evaluation of nodes on the host CPU, by onnxruntime or ONNX's reference evaluator.
 
-They run in a process of their own, which may take so much memory and time (``host_process``): a model may ask for more
+They run in the host worker process, with limits of memory and time (``host_process``): a model may need more memory
 than there is, or never end.
 """
 
@@ -17,10 +17,10 @@ from lathe.frontend.onnx.optional_imports import extra, not_there
 
 
 def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
-    """The outputs of a serialised ModelProto: arrays, lists of them for sequences, None for what is optional.
+    """The outputs of a serialised ModelProto: arrays, lists of them for sequences, None for absent optional values.
 
-    Raises ModelError, which names the node, where neither onnxruntime nor ONNX's evaluator runs it, or where it takes
-    more memory or time than it may.
+    Raises ModelError with the name of the node if neither onnxruntime nor ONNX's reference evaluator can run it, or if
+    it exceeds the memory or time limit.
     """
     given = {name: values if isinstance(values, list) or values is None else np.asarray(values)
              for name, values in inputs.items()}  # fmt: skip
@@ -28,28 +28,24 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
     while True:
         try:
             kind, *found = PROCESS.ask(model, given, outputs, separately, evaluated)
-        except MemoryError:  # in this process, which takes what the other has made
-            raise ModelError(
-                f"results of nodes on the host ({', '.join(outputs)}) must fit into memory, and do not."
-            ) from None
+        except MemoryError:  # in this process, on receiving the results
+            raise ModelError(f"Cannot receive results ({', '.join(outputs)}) of the host CPU: out of memory.") from None
         except EndedError as ended:
             if ended.crowded and not ended.late:
-                continue  # others' models may have been what it had no memory for
+                continue  # other models may have used up its memory
             node = ended.node or _only_node(model)
             if node is not None and ended.late:
-                raise too_late(f"node {node[1]!r} on the host") from None
+                raise too_late(f"node {node[1]!r} on the host CPU") from None
             if node is not None and node[0] in evaluated:
                 raise ModelError(
-                    f"node {node[1]!r} on the host must be computed by onnxruntime or ONNX's evaluator, and both "
-                    f"ended their process: {status_of(ended.status)}."
+                    f"Cannot compute node {node[1]!r} on the host CPU: both onnxruntime and ONNX's evaluator crashed "
+                    f"their process ({status_of(ended.status)})."
                 ) from None
             if node is None and separately:
-                raise ModelError(
-                    f"the process that computes for the host must go on, and ended: {status_of(ended.status)}."
-                ) from None
+                raise ModelError(f"Cannot compute on the host CPU: worker ended ({status_of(ended.status)}).") from None
             if node is not None:
                 evaluated.add(node[0])
-            separately = True  # one by one, so that the node is known, and onnxruntime left out where it dies
+            separately = True  # to learn which node it is, and run it without onnxruntime
             continue
         if kind == host_worker.MADE:
             return dict(zip(outputs, found[0], strict=True))
@@ -57,14 +53,12 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
         if kind == host_worker.MISSING:
             raise not_there(name, text)
         if kind == host_worker.MEMORY:
-            raise too_large(f"node {name!r} on the host")
-        raise ModelError(
-            f"node {name!r} on the host must be computed by onnxruntime or ONNX's evaluator, and is by neither. {text}."
-        )
+            raise too_large(f"node {name!r} on the host CPU")
+        raise ModelError(f"Cannot compute node {name!r} on the host CPU: {text}.")
 
 
 def host_takes(model: bytes) -> bool:
-    """Whether onnxruntime makes a session for a model, none of which is computed."""
+    """Whether onnxruntime accepts a model, without running it."""
     try:
         return bool(PROCESS.ask(model, {}, (), False, set())[0] == host_worker.MADE)
     except EndedError as ended:
@@ -72,7 +66,7 @@ def host_takes(model: bytes) -> bool:
 
 
 def _only_node(model: bytes) -> tuple[int, str] | None:
-    """The number and name of the node of a model that has but one."""
+    """The number and name of the node of a model with a single one."""
     nodes = extra("onnx").load_model_from_string(model).graph.node
     if len(nodes) != 1:
         return None
@@ -80,5 +74,5 @@ def _only_node(model: bytes) -> tuple[int, str] | None:
 
 
 def status_of(status: int) -> str:
-    """What ended a process: a signal's name, or the status with which it ended itself."""
+    """The name of the signal that ended a process, or its exit status."""
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"

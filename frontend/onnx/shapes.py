@@ -1,4 +1,4 @@
-"""The shapes of a model's tensors: inferred in the host's process, which is given no values of large constants."""
+"""Shape inference in the host worker process, which gets no values of large constants."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from lathe.frontend.onnx.optional_imports import extra
 from lathe.frontend.onnx.worker_tasks import TaskError, run_task
 
 MOST_VALUES = 4096
-"""Values of constants that shapes may be made of."""
+"""The largest number of values of a constant that shapes may depend on."""
 
 
 def inferred(proto: Any, name: str, *, strict: bool) -> tuple[Any, str]:
-    """The model with all shapes that can be inferred, and, if ``strict``, what is wrong with it instead.
+    """The model with inferred shapes, and an error message, which is empty unless ``strict`` inference fails.
 
-    Raises ModelError where that takes more memory or time than it may.
+    Raises ModelError if inference exceeds the memory or time limit.
     """
     what = f"shape inference of model {name!r}"
     bare = _without_values(proto)
@@ -24,7 +24,7 @@ def inferred(proto: Any, name: str, *, strict: bool) -> tuple[Any, str]:
             Path(inference.__file__), "inferred", what, model=bare.SerializeToString(), strict=strict
         )
     except TaskError as error:
-        raise ModelError(f"{what} must come to an end: {error}.") from None
+        raise ModelError(f"{what} failed: {error}.") from None
     if wrong:
         return proto, wrong
     found = type(proto).FromString(made)
@@ -35,7 +35,7 @@ def inferred(proto: Any, name: str, *, strict: bool) -> tuple[Any, str]:
 
 
 def _without_values(proto: Any) -> Any:
-    """The model with inputs in the places of its large constants."""
+    """The model with inputs instead of its large constants."""
     onnx = extra("onnx")
     graph = proto.graph
     large = [each for each in graph.initializer if _count(each) > MOST_VALUES]

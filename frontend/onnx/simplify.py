@@ -1,8 +1,8 @@
-"""A model before layers are looked for: with what is fixed when its shapes are, computed.
+"""Simplification of a model before layers are matched.
 
-Functions of the model's own are their nodes, constants and shapes are initializers, constants that are dequantised are
-moved before, branches of constant conditions are taken, copies are left out. Each may give another its chance, so all
-are done until nothing changes. What nodes stay have their names, and compute what they did.
+Local functions are inlined and fused operators decomposed. Then rewrites run to a fixpoint: pools get onnxruntime's
+window counts, constants and shapes are folded, DequantizeLinear is sunk, constant branches are taken, identities are
+eliminated. Remaining nodes keep their names and results.
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ from lathe.frontend.onnx.rename_values import all_names, fresh, rename
 from lathe.frontend.onnx.sink_dq_through_moves import with_constants_moved
 
 MOST_ROUNDS = 32
-"""Branches inside of branches are taken one level after the other."""
+"""One round takes one level of nested branches."""
 
 
 def simplified(proto: Any, name: str) -> Any:
-    """The model of a ModelProto, which stays as it is, simplified, with the shapes of its tensors."""
+    """A simplified copy of a ModelProto, with the shapes of its tensors."""
     inlined = _with_functions_inlined(proto)
     if inlined is proto:
         inlined = type(proto).FromString(proto.SerializeToString())
@@ -35,7 +35,7 @@ def simplified(proto: Any, name: str) -> Any:
     found = with_shapes(inlined, name)
     if close_outputs(found.graph, declared):
         found = with_shapes(found, name)
-    _make_nodes_of_sparse(found.graph)
+    _move_sparse_to_nodes(found.graph)
     steps = dict.fromkeys(
         (
             with_begun_windows_counted,
@@ -53,23 +53,23 @@ def simplified(proto: Any, name: str) -> Any:
             break
         changed = False
         for step in list(steps):
-            before = _Before(found.graph)
+            snapshot = _Snapshot(found.graph)
             if not step(found):
                 continue
             try:
                 found = with_shapes(found, name)
-            except ModelError:  # what is known now is checked more strictly: it is better not known
-                before.restore(found.graph)
+            except ModelError:  # known values are checked more strictly: leave them unknown
+                snapshot.restore(found.graph)
                 del steps[step]
             else:
                 changed = True
-    _make_outputs(found.graph)
-    _drop_unread(found.graph)
+    _add_output_nodes(found.graph)
+    _remove_dead_initializers(found.graph)
     return found
 
 
-def _make_nodes_of_sparse(graph: Any) -> None:
-    """Hold sparse constants in nodes: they are dense when the host has computed them, and not before."""
+def _move_sparse_to_nodes(graph: Any) -> None:
+    """Move sparse initializers to Constant nodes: they stay sparse until the host CPU computes them."""
     make_node = extra("onnx.helper").make_node
     made = [make_node("Constant", [], [each.values.name], each.values.name, sparse_value=each)
             for each in graph.sparse_initializer]  # fmt: skip
@@ -80,19 +80,19 @@ def _make_nodes_of_sparse(graph: Any) -> None:
         graph.node.extend(nodes)
 
 
-class _Before:
-    """A graph as it was: steps change nodes, and add initializers."""
+class _Snapshot:
+    """A snapshot of a graph before a rewrite, which may change nodes and add initializers."""
 
     def __init__(self, graph: Any) -> None:
-        self.kept = type(graph)()
-        self.kept.node.extend(graph.node)
-        self.kept.value_info.extend(graph.value_info)
+        self.saved = type(graph)()
+        self.saved.node.extend(graph.node)
+        self.saved.value_info.extend(graph.value_info)
         self.counts = len(graph.initializer), len(graph.sparse_initializer)
 
     def restore(self, graph: Any) -> None:
-        for field, kept in ((graph.node, self.kept.node), (graph.value_info, self.kept.value_info)):
+        for field, saved in ((graph.node, self.saved.node), (graph.value_info, self.saved.value_info)):
             del field[:]
-            field.extend(kept)
+            field.extend(saved)
         for field, count in zip((graph.initializer, graph.sparse_initializer), self.counts, strict=True):
             del field[count:]
 
@@ -104,11 +104,11 @@ def _with_functions_inlined(proto: Any) -> Any:
     try:
         return extra("onnx.inliner").inline_local_functions(proto)
     except (RuntimeError, ValueError, onnx.checker.ValidationError):
-        return proto  # the host runs them as they are
+        return proto  # the host CPU runs the calls
 
 
-def _make_outputs(graph: Any) -> None:
-    """Make outputs that are initializers by nodes, for only nodes are computed."""
+def _add_output_nodes(graph: Any) -> None:
+    """Add Identity nodes for outputs that are initializers: only outputs of nodes are computed."""
     held = {each.name: each for each in graph.initializer}
     constant = [each.name for each in graph.output if each.name in held]
     if not constant:
@@ -122,15 +122,15 @@ def _make_outputs(graph: Any) -> None:
         graph.node.append(extra("onnx.helper").make_node("Identity", [new], [name], name))
 
 
-def _drop_unread(graph: Any) -> None:
-    """Leave out initializers that nobody reads (any longer), and the inputs whose defaults they are."""
+def _remove_dead_initializers(graph: Any) -> None:
+    """Remove dead initializers, and the inputs that they are the defaults of."""
     read = {name for node in graph.node for name in names_read(node)}
     held = {each.name for each in graph.initializer}
     if held <= read:
         return
-    kept = [each for each in graph.initializer if each.name in read]
+    live = [each for each in graph.initializer if each.name in read]
     inputs = [each for each in graph.input if each.name in read or each.name not in held]
-    copies = [[type(each).FromString(each.SerializeToString()) for each in chosen] for chosen in (kept, inputs)]
+    copies = [[type(each).FromString(each.SerializeToString()) for each in chosen] for chosen in (live, inputs)]
     for field, chosen in zip((graph.initializer, graph.input), copies, strict=True):
         del field[:]
         field.extend(chosen)

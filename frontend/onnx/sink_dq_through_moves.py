@@ -1,8 +1,8 @@
-"""Constants that are dequantised and then moved: they are moved as they are held, and dequantised then.
+"""Sink DequantizeLinear of constants through data movement, which is then folded into the constant.
 
-Weights of 8 bits behind DequantizeLinear and Transpose are none that a layer reads; behind DequantizeLinear alone they
-are. The numbers are the same, one by one. Where indices of a dimension have scales of their own, the indices are moved
-as the constant is: where they then lie along one dimension, the scales are that one's, and elsewhere nothing is moved.
+Weights are matched if their producer is a DequantizeLinear, not a Transpose of one. With per-channel scales, the index
+of each value's scale is moved as the constant is: if these indices then vary along a single dimension, it becomes the
+axis of the scales; otherwise the nodes stay as they are.
 """
 
 from dataclasses import dataclass, field
@@ -24,35 +24,35 @@ MOVED = frozenset(
         "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-"""Operators whose results are elements of their first input, each any number of times."""
+"""Operators whose results are elements of their first input."""
 _TYPES = (2, 3, 4, 5, 6)
-"""Element types (TensorProto.DataType) of constants that are moved: whole numbers of 8, 16 and 32 bits."""
+"""Element types (TensorProto.DataType) of constants that are moved: integers of 8, 16 and 32 bits."""
 
 
 def with_constants_moved(proto: Any) -> bool:
-    """Move constants behind DequantizeLinear before it; whether there were any.
+    """Sink DequantizeLinear of constants through data movement; whether there was any.
 
-    Nodes whose other inputs are constants, and whose results are small or no larger than what they are made of.
+    Only through nodes whose other inputs are constants, and whose results are small or not larger than the constant.
     """
     graph = proto.graph
-    writer = _Writer(proto)
+    rewriter = _Rewriter(proto)
     nodes: list[Any] = []
     for node in graph.node:
-        nodes += writer.written(node)
-    if not writer.held:
+        nodes += rewriter.rewritten(node)
+    if not rewriter.held:
         return False
     read = {name for node in nodes for name in names_read(node)} | {each.name for each in graph.output}
-    kept = [node for node in nodes if node.output[0] not in writer.moved or node.output[0] in read]
-    copies = [type(node).FromString(node.SerializeToString()) for node in kept]
+    live = [node for node in nodes if node.output[0] not in rewriter.moved or node.output[0] in read]
+    copies = [type(node).FromString(node.SerializeToString()) for node in live]
     del graph.node[:]
     graph.node.extend(copies)
-    graph.initializer.extend(writer.held.values())
+    graph.initializer.extend(rewriter.held.values())
     return True
 
 
 @dataclass(eq=False)
 class _Dequantised:
-    """A constant behind DequantizeLinear: the node, its values, and of each the index of its scale; None: one scale."""
+    """A dequantised constant: its node, its shape, and the index of each value's scale; None: a single scale."""
 
     node: Any
     shape: tuple[int, ...]
@@ -60,35 +60,35 @@ class _Dequantised:
 
 
 @dataclass(eq=False)
-class _Writer:
+class _Rewriter:
     proto: Any
     held: dict[str, Any] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
-    """Results of DequantizeLinear of which something was moved."""
+    """Results of DequantizeLinear with moved consumers."""
 
     def __post_init__(self) -> None:
         graph = self.proto.graph
         self.taken = all_names(graph)
         self.constants = {each.name: each for each in graph.initializer}
         self.types = {each.name: found for each in (*graph.value_info, *graph.output) if (found := type_of(each))}
-        self.behind: dict[str, _Dequantised] = {}
+        self.dequantised: dict[str, _Dequantised] = {}
 
-    def written(self, node: Any) -> list[Any]:
-        """The node, or DequantizeLinear of each of its results."""
+    def rewritten(self, node: Any) -> list[Any]:
+        """The node, or if it moves a dequantised constant, a DequantizeLinear for each of its results."""
         if node.domain not in ("", "ai.onnx"):
             return [node]
         if node.op_type == "DequantizeLinear":
             found = self._dequantised(node)
             if found is not None:
-                self.behind[node.output[0]] = found
-        elif node.op_type in MOVED and node.input[0] in self.behind:
-            return self._moved(node, self.behind[node.input[0]]) or [node]
+                self.dequantised[node.output[0]] = found
+        elif node.op_type in MOVED and node.input[0] in self.dequantised:
+            return self._moved(node, self.dequantised[node.input[0]]) or [node]
         return [node]
 
     def _dequantised(self, node: Any) -> _Dequantised | None:
         source, scale, zero = (*node.input, "")[:3]
-        told = {each.name: each.i for each in node.attribute}
-        if any(name and name not in self.constants for name in (source, scale, zero)) or told.get("block_size", 0):
+        attrs = {each.name: each.i for each in node.attribute}
+        if any(name and name not in self.constants for name in (source, scale, zero)) or attrs.get("block_size", 0):
             return None
         if self.constants[source].data_type not in _TYPES:
             return None
@@ -96,7 +96,7 @@ class _Writer:
         counts = {prod(self.constants[name].dims) for name in (scale, zero) if name}
         if counts == {1}:
             return _Dequantised(node, shape)
-        axis = told.get("axis", 1)
+        axis = attrs.get("axis", 1)
         if not -len(shape) <= axis < len(shape) or counts != {shape[axis]}:
             return None
         along = [-1 if n == axis % len(shape) else 1 for n in range(len(shape))]
@@ -104,7 +104,7 @@ class _Writer:
         return _Dequantised(node, shape, indices)
 
     def _moved(self, node: Any, data: _Dequantised) -> list[Any]:
-        """DequantizeLinear of what a node makes of a constant; nothing where that cannot be said."""
+        """The DequantizeLinear nodes that replace a node; none if it cannot be folded."""
         outputs = [name for name in node.output if name]
         if any(name and name not in self.constants for name in node.input[1:]):
             return []
@@ -114,8 +114,8 @@ class _Writer:
         values = self._results(node, self.constants[data.node.input[0]], outputs)
         scales: dict[str, _Scales | None] = dict.fromkeys(values, _ONE)
         if data.indices is not None:
-            held = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(data.indices))
-            scales = {name: _scales_of(each) for name, each in self._results(node, held, outputs).items()}
+            stored_indices = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(data.indices))
+            scales = {name: _scales_of(each) for name, each in self._results(node, stored_indices, outputs).items()}
         found = {name: each for name, each in scales.items() if each is not None and name in values}
         if len(found) < len(outputs):
             return []
@@ -123,27 +123,27 @@ class _Writer:
         return [self._node(node, data, name, values[name], each) for name, each in found.items()]
 
     def _results(self, node: Any, data: Any, outputs: list[str]) -> dict[str, NDArray[Any]]:
-        """What a node makes of other data (a TensorProto), by the names of its results; nothing where it fails."""
+        """The results of a node with other data (a TensorProto), by their names; none if it fails."""
         copy, given = (type(each).FromString(each.SerializeToString()) for each in (node, data))
         copy.input[0] = given.name = fresh(f"{node.input[0]}/data", self.taken)
         names = {name: fresh(f"{name}/moved", self.taken) for name in outputs}
-        for place, name in enumerate(node.output):
-            copy.output[place] = names.get(name, "")
+        for index, name in enumerate(node.output):
+            copy.output[index] = names.get(name, "")
         others = [self.constants[name] for name in {*node.input[1:]} if name]
         made = computed(self.proto, [copy], [given, *others])
         return {name: np.asarray(made[inner]) for name, inner in names.items() if inner in made}
 
     def _node(self, node: Any, data: _Dequantised, output: str, values: NDArray[Any], scales: "_Scales") -> Any:
-        """DequantizeLinear of moved values with a name of their own, and of their scales."""
+        """A DequantizeLinear of moved values and their scales."""
         made = type(data.node).FromString(data.node.SerializeToString())
         made.name, made.output[0] = f"{node.name or output}/dequantised", output
         made.input[0] = self._hold(f"{output}/held", values)
         indices = None
         if data.indices is not None:
-            for place, name in enumerate(data.node.input[1:], 1):
+            for index, name in enumerate(data.node.input[1:], 1):
                 if name:
                     numbers = extra("onnx.numpy_helper").to_array(self.constants[name]).reshape(-1)
-                    made.input[place] = self._hold(f"{output}/{_PARTS[place]}", numbers[scales.indices])
+                    made.input[index] = self._hold(f"{output}/{_SUFFIXES[index]}", numbers[scales.indices])
             axis = [each for each in made.attribute if each.name == "axis"]
             for each in axis:
                 made.attribute.remove(each)
@@ -152,11 +152,11 @@ class _Writer:
                 along = [-1 if n == scales.axis else 1 for n in range(values.ndim)]
                 own = np.arange(len(scales.indices), dtype=np.int32)
                 indices = np.broadcast_to(own.reshape(along), values.shape)
-        self.behind[output] = _Dequantised(made, values.shape, indices)
+        self.dequantised[output] = _Dequantised(made, values.shape, indices)
         return made
 
     def _hold(self, name: str, values: NDArray[Any]) -> str:
-        """Hold a constant; its name."""
+        """Add a constant; its name."""
         own = fresh(name, self.taken)
         self.held[own] = self.constants[own] = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), own)
         return own
@@ -164,18 +164,18 @@ class _Writer:
 
 @dataclass(frozen=True, eq=False)
 class _Scales:
-    """Indices of scales: one for each index of ``axis``, or a single one for all values."""
+    """The scales of moved values, as indices of the original ones: one for each index of ``axis``, or a single one."""
 
     indices: NDArray[np.int32]
     axis: int = 0
 
 
 _ONE = _Scales(np.zeros((), np.int32))
-_PARTS = "", "scale", "zero"
+_SUFFIXES = "", "scale", "zero"
 
 
 def _scales_of(indices: NDArray[np.int32]) -> _Scales | None:
-    """Which scales values have whose indices are these; None where they are no dimension's."""
+    """Scales of values from the index of each value's scale; None if these vary along several dimensions."""
     if np.all(indices == indices.flat[0]):
         return _Scales(indices.reshape(-1)[0])
     for axis in range(indices.ndim):

@@ -1,7 +1,7 @@
-"""Functions of one tensor of 8 bits: nodes that work element by element, tabulated at all 256 values.
+"""Tabulation of element-wise functions of one 8-bit tensor, such as ``x · sigmoid(x)``, as tables of 256 values.
 
-``x · sigmoid(x)`` is one, hard swish as well, however many nodes it is made of: what matters is that all they read are
-the tensor and single numbers. The host computes the table once, by the nodes themselves.
+A function may have many nodes, whose other operands must be single numbers or constants for each channel. The host
+worker computes the table at compile time by running the nodes.
 """
 
 from collections.abc import Mapping
@@ -62,14 +62,14 @@ ELEMENTWISE = frozenset(
         "DequantizeLinear",
     }
 )
-"""Operators whose results depend on one element of each operand."""
+"""Element-wise operators."""
 MOST_NODES = 64
 
 
 def function_above(values: Values, last: int, known: Mapping[str, Layer]) -> tuple[str, tuple[int, ...]] | None:
-    """The tensor of 8 bits that node number ``last`` is a function of, and the nodes between; None if it is none.
+    """The 8-bit tensor that node number ``last`` is a function of, and the function's nodes; None if there is none.
 
-    Of two tensors, one may be a function of the other: ``known`` layers tell.
+    The function may read several tensors if all are functions of one, as the ``known`` layers by output show.
     """
     found = _sources_above(values, last)
     if found is None:
@@ -83,54 +83,54 @@ def function_above(values: Values, last: int, known: Mapping[str, Layer]) -> tup
         tables = [known[name] for name in sources if _is_function_of_nodes(values, known.get(name))]
         if not tables:
             return None
-        inner = max(tables, key=lambda table: max(table.nodes))  # the last one may be a function of the others
+        inner = max(tables, key=lambda table: max(table.nodes))  # it may be a function of the others
         sources = (sources - {inner.output}) | {*inner.inputs}
         numbers |= {*inner.nodes}
     return (sources.pop(), tuple(sorted(numbers))) if sources else None
 
 
 def _is_function_of_nodes(values: Values, layer: Layer | None) -> bool:
-    """Whether a layer is a table of what nodes make of a tensor, and not of what another layer makes of it before."""
+    """Whether a layer is a table whose nodes read its input, not a tensor that matching has introduced."""
     if not isinstance(layer, Lookup):
         return False
     return any(layer.inputs[0] in values.model.nodes[number].input for number in layer.nodes)
 
 
 def _sources_above(values: Values, last: int) -> tuple[set[str], set[int]] | None:
-    """The tensors of 8 bits that a node is made of, element by element, and the nodes between."""
+    """The 8-bit tensors that a node is an element-wise function of, and the function's nodes."""
     model = values.model
     sources: set[str] = set()
     numbers: set[int] = set()
-    ahead = [last]
-    while ahead:
-        number = ahead.pop()
+    worklist = [last]
+    while worklist:
+        number = worklist.pop()
         if number in numbers:
             continue
         node = model.nodes[number]
         if node.op_type not in ELEMENTWISE or node.domain not in ("", "ai.onnx") or len(numbers) > MOST_NODES:
             return None
         numbers.add(number)
-        for place, name in enumerate(node.input):
+        for index, name in enumerate(node.input):
             if not name or name in model.initializers:
                 continue
-            if place == 0 and node.op_type == "DequantizeLinear":
+            if index == 0 and node.op_type == "DequantizeLinear":
                 sources.add(name)
             elif name in values.producer:
-                ahead.append(values.producer[name])
+                worklist.append(values.producer[name])
             else:
                 return None
     return sources, numbers
 
 
 def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) -> tuple[NDArray[Any], int] | None:
-    """What the nodes make of each value of ``source``, from the least on; None where the host cannot say.
+    """The results of nodes for each value of ``source``, from the smallest on, and an axis; None if they fail.
 
-    (256,), or (256, C) where constants make a function of its own for each index of the dimension that is told: that
-    of an image's channels or the last.
+    The table is (256,), or (256, C) if constants make the function differ along the axis: channels of images, or the
+    last dimension.
     """
     shape = model.types[source].shape
     if output not in model.types or model.types[output].shape != shape:
-        return None  # a constant repeats it
+        return None  # a constant broadcasts it
     chosen = [model.nodes[number] for number in nodes]
     constants = {name for node in chosen for name in node.input if name in model.initializers}
     sizes = {size for name in constants for size in model.types[name].shape if size > 1}
@@ -151,7 +151,7 @@ def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) ->
 def _run(
     model: Model, source: str, chosen: list[Any], output: str, shape: tuple[int, ...], constants: set[str]
 ) -> NDArray[Any] | None:
-    """The nodes of all values of a dtype, along the first dimension."""
+    """Run nodes on all values of the source's dtype, along the first dimension."""
     onnx = extra("onnx")
     dtype = model.types[source].dtype
     limits = np.iinfo(dtype)
@@ -174,5 +174,5 @@ def _run(
     try:
         table = run_on_host(proto.SerializeToString(), {source: every}, (output,))[output]
     except ModelError:
-        return None  # the nodes stay as they are, and whoever runs them says what is wrong
+        return None  # the error is reported when the model runs
     return table if table.shape == every.shape and str(table.dtype) in ("int8", "uint8") else None

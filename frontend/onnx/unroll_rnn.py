@@ -1,7 +1,7 @@
-"""Recurrent nodes of fixed length as plain nodes, so that a quantiser sees their products.
+"""Unrolling of LSTM, GRU and RNN with a static number of time steps, so that the quantiser quantises their matmuls.
 
-The input's products are one matrix product for the whole sequence, and each step adds what the state does
-(``recurrent_cells.py``). The numbers are those of the node but for the order in which floats are added.
+The input's Gemm is computed once for all time steps, and each time step adds the Gemm of the state
+(``recurrent_cells.py``). Results are those of the node, except for the order of float additions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,30 +19,30 @@ from lathe.frontend.onnx.recurrent_cells import CELLS, Direction, NodeList, Shar
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
 MOST_STEPS = 256
-"""Longer sequences stay as they are: each step is a dozen nodes."""
+"""Longer sequences are not unrolled: each time step is a dozen nodes."""
 ACTIVATIONS = {each.lower(): each for each in ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")}
-"""Those that are nodes without a number of their own; ONNX takes their names in any case."""
+"""Activations without parameters, by name in lower case: ONNX ignores the case."""
 MOVES = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-"""What only gives another shape to values."""
+"""Operators that only change the shape."""
 RECURRENT = tuple(CELLS)
 OLDEST_OPSET = 13
-"""From here on Split takes its sizes as a tensor."""
+"""The first opset whose Split takes its sizes as a tensor."""
 
 
 Flat = dict[str, tuple[str, tuple[int, ...]]]
-"""Of tensors that are others under another shape, which those are, and their shape."""
+"""For each tensor that is a reshaped 2-D tensor: the name and shape of that tensor."""
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """A ModelProto without the recurrent nodes that could be unrolled, and why others stay, by their name."""
+    """A ModelProto with recurrent nodes unrolled, and the reasons why others are not, by node name."""
 
     proto: Any
     stayed: Mapping[str, str]
 
 
 def unrolled(model: Model) -> Unrolled:
-    """The same model with its recurrent nodes unrolled; those in bodies of control flow stay."""
+    """Unroll the recurrent nodes of a model, except in bodies of control flow."""
     onnx = extra("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
@@ -59,24 +59,24 @@ def unrolled(model: Model) -> Unrolled:
                 proto.graph.node.extend(made.nodes)
                 proto.graph.initializer.extend(made.held)
                 continue
-        proto.graph.node.append(_behind_moves(model, node, flat, proto.graph.initializer))
+        proto.graph.node.append(_with_flat_source(model, node, flat, proto.graph.initializer))
     read = {name for node in proto.graph.node for name in names_read(node)} | set(model.outputs)
-    kept = [each for each in proto.graph.initializer if each.name in read]
+    live = [each for each in proto.graph.initializer if each.name in read]
     unread = {each.name for each in proto.graph.initializer} - read
     inputs = [each for each in proto.graph.input if each.name not in unread]
-    for own, found in ((proto.graph.initializer, kept), (proto.graph.input, inputs)):
+    for own, found in ((proto.graph.initializer, live), (proto.graph.input, inputs)):
         del own[:]
         own.extend(found)
     return Unrolled(proto, stayed)
 
 
 def check_unrolls(model: Model, node: Any) -> None:
-    """Raises Unfit with the reason why a recurrent node cannot be unrolled, and so has nothing to be quantised."""
+    """Raise NotOffloadable with the reason if a recurrent node cannot be unrolled, and so cannot be quantised."""
     _Recurrent(model, node)
 
 
-def _behind_moves(model: Model, node: Any, flat: Flat, held: Any) -> Any:
-    """The node; one that only gives another shape to an unrolled node's result does that from the values themselves."""
+def _with_flat_source(model: Model, node: Any, flat: Flat, held: Any) -> Any:
+    """The node, or if it reshapes a result that is a Reshape of an unrolled tensor, one Reshape of that tensor."""
     source = flat.get(node.input[0]) if node.input and node.domain in ("", "ai.onnx") else None
     if source is None or node.output[0] not in model.types or not _only_moves(model, node):
         return node
@@ -88,20 +88,20 @@ def _behind_moves(model: Model, node: Any, flat: Flat, held: Any) -> Any:
 
 
 def _only_moves(model: Model, node: Any) -> bool:
-    """Whether a node's result has the values of its data in their order."""
+    """Whether a node keeps the row-major order of values."""
     if node.op_type != "Transpose":
         return node.op_type in MOVES
     shape = model.types[node.input[0]].shape
-    return _keeps_order(shape, attributes_of(node).get("perm", tuple(reversed(range(len(shape))))))
+    return _is_order_kept(shape, attributes_of(node).get("perm", tuple(reversed(range(len(shape))))))
 
 
-def _keeps_order(shape: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether an order of dimensions only moves those of 1."""
+def _is_order_kept(shape: Sequence[int], order: Sequence[int]) -> bool:
+    """Whether a permutation only moves dimensions of extent 1."""
     return [axis for axis in order if shape[axis] > 1] == [axis for axis, size in enumerate(shape) if size > 1]
 
 
 class _Recurrent:
-    """One recurrent node, whose form has been checked. Raises Unfit with the reason why it must stay."""
+    """A recurrent node that can be unrolled. The constructor raises NotOffloadable with the reason otherwise."""
 
     def __init__(self, model: Model, node: Any) -> None:
         self.model, self.node, self.attributes = model, node, attributes_of(node)
@@ -110,28 +110,28 @@ class _Recurrent:
         self._check_attributes()
         x = model.types.get(node.input[0])
         if x is None or len(x.shape) != 3:
-            raise NotOffloadable("the shape of its input is not known")
+            raise NotOffloadable("the shape of its input is unknown")
         self.steps, self.batch, self.width = (x.shape[1], x.shape[0], x.shape[2]) if self.batch_first else x.shape
         if not 1 <= self.steps <= MOST_STEPS:
-            raise NotOffloadable(f"it has {self.steps} steps, and at most {MOST_STEPS} are unrolled")
+            raise NotOffloadable(f"it has {self.steps} time steps, and at most {MOST_STEPS} are unrolled")
         self.directions = self._directions()
         lengths = self._input(4)
         if lengths and not _all_are(model.constant(lengths), self.steps):
-            raise NotOffloadable("its sequences have lengths of their own")
+            raise NotOffloadable("its sequence_lens are not all the number of time steps")
         if self._input(7) and not _all_are(model.constant(self._input(7)), 0):
-            raise NotOffloadable("it has peepholes")
+            raise NotOffloadable("peephole weights are not supported")
 
-    def _input(self, place: int) -> str:
-        return self.node.input[place] if len(self.node.input) > place else ""
+    def _input(self, index: int) -> str:
+        return self.node.input[index] if len(self.node.input) > index else ""
 
     def _check_attributes(self) -> None:
         opset = next(each.version for each in self.model.proto.opset_import if each.domain in ("", "ai.onnx"))
         if opset < OLDEST_OPSET:
-            raise NotOffloadable(f"the model's opset is {opset}, and must be at least {OLDEST_OPSET}")
+            raise NotOffloadable(f"the opset of the model must be at least {OLDEST_OPSET}, not {opset}")
         names = [each.decode() for each in self.attributes.get("activations", ())]
         odd = [each for each in names if each.lower() not in ACTIVATIONS]
         if odd or "activation_alpha" in self.attributes or "activation_beta" in self.attributes:
-            raise NotOffloadable(f"its activations ({', '.join(odd or names)}) have numbers of their own")
+            raise NotOffloadable(f"activations with parameters ({', '.join(odd or names)}) are not supported")
 
     def _activations(self, number: int) -> tuple[str, ...]:
         names = [ACTIVATIONS[each.decode().lower()] for each in self.attributes.get("activations", ())]
@@ -139,20 +139,20 @@ class _Recurrent:
         return tuple(names[number * count : (number + 1) * count]) or self.cell.activations
 
     def _directions(self) -> list[Direction]:
-        of_input, of_state = (self.model.constant(self._input(place)) for place in (1, 2))
+        of_input, of_state = (self.model.constant(self._input(index)) for index in (1, 2))
         if of_input is None or of_state is None:
-            raise NotOffloadable("its weights are no constants")
+            raise NotOffloadable("its weights are not constants")
         wide = of_state.shape[1]
         bias: NDArray[Any] | None = np.zeros((len(of_input), 2 * wide), of_input.dtype)
         if self._input(3):
             bias = self.model.constant(self._input(3))
         if bias is None:
-            raise NotOffloadable("its biases are no constants")
+            raise NotOffloadable("its biases are not constants")
         return [Direction(w, r, b[:wide], b[wide:]) for w, r, b in zip(of_input, of_state, bias, strict=True)]
 
-    def _initial(self, nodes: NodeList, place: int, what: str) -> list[str | None]:
-        """The names of an initial state, (batch, H) for each direction; None for zeros."""
-        name, count = self._input(place), len(self.directions)
+    def _initial(self, nodes: NodeList, index: int, what: str) -> list[str | None]:
+        """The names of the initial states, (batch, H) for each direction; None for zeros."""
+        name, count = self._input(index), len(self.directions)
         if not name:
             return [None] * count
         hidden = self.directions[0].hidden
@@ -169,7 +169,7 @@ class _Recurrent:
         return list[str | None](nodes.cut(rows, (self.batch,) * count, 0, suffixes))
 
     def unrolled(self, flat: Flat) -> NodeList:
-        """The nodes. ``flat`` tells of which tensors others are the same values under another shape."""
+        """Unroll the node; adds its results to ``flat``."""
         outputs = [*self.node.output, "", "", ""][:3]
         alike = sum(each.name == self.node.name for each in self.model.nodes)
         nodes = NodeList(self.node.name if self.node.name and alike == 1 else next(filter(None, outputs)))
@@ -178,13 +178,13 @@ class _Recurrent:
         directions: list[list[State]] = []
         for number, (own, (h, c)) in enumerate(zip(self.directions, starts, strict=True)):
             directions.append(self._direction(nodes, rows, own, number, State(h, c), self._is_backwards(number)))
-        self._tell(nodes, flat, outputs, directions)
+        self._add_results(nodes, flat, outputs, directions)
         return nodes
 
     def _rows(self, nodes: NodeList, flat: Flat) -> str:
-        """The input of all steps, (steps · batch, width)."""
+        """The input of all time steps, (steps · batch, width)."""
         data, shape = self.node.input[0], (self.steps * self.batch, self.width)
-        if self.batch_first and not _keeps_order(self.model.types[data].shape, (1, 0, 2)):
+        if self.batch_first and not _is_order_kept(self.model.types[data].shape, (1, 0, 2)):
             return nodes.reshaped(nodes.node("Transpose", [data], "turned", perm=[1, 0, 2]), shape, "rows")
         source, known = flat.get(data, (data, None))
         return source if known == shape else nodes.reshaped(source, shape, "rows")
@@ -195,7 +195,7 @@ class _Recurrent:
     def _direction(
         self, nodes: NodeList, rows: str, own: Direction, number: int, state: State, backwards: bool
     ) -> list[State]:
-        """The states behind each step, in the order of time."""
+        """The states after each time step."""
         prefix = f"{number}"
         weights = nodes.constant(f"{prefix}.input_weights", own.of_input)
         bias = nodes.constant(f"{prefix}.bias", input_bias(self.node.op_type, own, self.attributes))
@@ -209,8 +209,8 @@ class _Recurrent:
             found[at] = state
         return [found[at] for at in range(self.steps)]
 
-    def _tell(self, nodes: NodeList, flat: Flat, outputs: list[str], directions: list[list[State]]) -> None:
-        """The results that somebody reads: all states, and the last of each direction."""
+    def _add_results(self, nodes: NodeList, flat: Flat, outputs: list[str], directions: list[list[State]]) -> None:
+        """Add the results that have consumers: all states, and the last one of each direction."""
         count, hidden = len(self.directions), self.directions[0].hidden
         read = {name for node in self.model.nodes for name in names_read(node)} | set(self.model.outputs)
         every, last_h, last_c = (name if name in read else "" for name in outputs)
@@ -220,29 +220,29 @@ class _Recurrent:
             ]
             order = (1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3)
             sizes = (self.steps, self.batch, count, hidden)
-            beside = self._joined(nodes, whole, "states", axis=1)
-            self._turned(nodes, flat, beside, self.steps * self.batch, sizes, order, every)
+            stacked = self._joined(nodes, whole, "states", axis=1)
+            self._add_transposed(nodes, flat, stacked, self.steps * self.batch, sizes, order, every)
         lasts = [states[0 if self._is_backwards(number) else -1] for number, states in enumerate(directions)]
         for name, parts in ((last_h, [each.h for each in lasts]), (last_c, [each.c for each in lasts])):
             if not name:
                 continue
             shape = (self.batch, count, hidden) if self.batch_first else (count, self.batch, hidden)
-            beside = self._joined(nodes, parts, f"{name}.both", axis=1 if self.batch_first else 0)
+            stacked = self._joined(nodes, parts, f"{name}.both", axis=1 if self.batch_first else 0)
             rows = self.batch * (1 if self.batch_first else count)
-            self._turned(nodes, flat, beside, rows, shape, (0, 1, 2), name)
+            self._add_transposed(nodes, flat, stacked, rows, shape, (0, 1, 2), name)
 
     def _joined(self, nodes: NodeList, parts: Sequence[str | None], suffix: str, axis: int = 0) -> str:
         known = [each for each in parts if each is not None]
-        assert len(known) == len(parts), "every step leaves a state"
+        assert len(known) == len(parts), "every time step has a state"
         return nodes.node("Concat", known, suffix, axis=axis) if len(known) > 1 else known[0]
 
-    def _turned(
+    def _add_transposed(
         self, nodes: NodeList, flat: Flat, data: str, rows: int, shape: tuple[int, ...],
         order: tuple[int, ...], output: str,
     ) -> None:  # fmt: skip
-        """The values, of so many ``rows``, under a shape and with their dimensions in another order, as ``output``."""
+        """Add ``output``: data with ``rows`` rows, reshaped to ``shape`` and transposed to ``order``."""
         made = tuple(shape[axis] for axis in order)
-        if _keeps_order(shape, order):
+        if _is_order_kept(shape, order):
             held = nodes.constant(f"{output}.shape", np.array(made, np.int64))
             nodes.several("Reshape", [data, held], [output])
             flat[output] = (data, (rows, prod(shape) // rows))

@@ -1,5 +1,5 @@
-"""Why nodes are no layer."""
+"""The exception that leaves nodes of a model to the host CPU."""
 
 
-class NotOffloadable(Exception):  # noqa: N818 - a reason, which never leaves this room
-    """Why nodes are no layer."""
+class NotOffloadable(Exception):  # noqa: N818 - always caught in this package
+    """Nodes do not match any NPU layer and run on the host CPU; the message is the reason."""

@@ -1,4 +1,4 @@
-"""Types of what a model computes: element type and shape of tensors; anything else has none here."""
+"""Element types and shapes of a model's tensors; sequences and optionals have none."""
 
 from dataclasses import dataclass
 from math import prod
@@ -29,9 +29,9 @@ class TensorType:
 
 
 def type_of(info: Any) -> TensorType | None:
-    """The type of a ValueInfoProto; None for what is no tensor or has an open shape, or one below 0.
+    """The type of a ValueInfoProto; None unless it is a tensor with a static shape without negative sizes.
 
-    Inference finds such a one for windows that are larger than the image.
+    Inference gives negative sizes for windows that are larger than the image.
     """
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
@@ -43,6 +43,6 @@ def type_of(info: Any) -> TensorType | None:
 
 
 def bytes_of(kind: int, shape: Shape) -> int | None:
-    """Bytes that a tensor takes in a file, by its element type's number; None where that is open."""
+    """The size in bytes of a tensor in a file, by the number of its element type; None if it has no fixed size."""
     bits = _BITS_OF_TYPES.get(kind)
     return None if bits is None else -(-bits * prod(shape) // 8)

@@ -1,4 +1,4 @@
-"""Functions that the host's process calls: what runs a model otherwise than node by node, within the same limits."""
+"""Calls of Python functions in the host worker process, within its limits of memory and time."""
 
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,20 @@ from lathe.frontend.onnx.run_host_nodes import status_of
 
 
 class TaskError(Exception):
-    """What a function said that did not give a result, or what ended the process that it ran in."""
+    """A function failed, with the message of its error, or crashed the worker."""
 
 
 def run_task(path: Path, name: str, what: str, **arguments: Any) -> Any:
-    """What a function of a file gives; the file has nothing of Lathe. ``what``: what is done, for messages.
+    """Call a function of a file, which must not import Lathe. ``what``: name of the task, for messages.
 
-    Raises ModelError where it takes more memory or time than it may, TaskError where it fails otherwise.
+    Raises ModelError if it exceeds the memory or time limit, TaskError if it fails otherwise.
     """
     try:
         kind, *found = PROCESS.call(str(path), name, arguments)
     except EndedError as ended:
         if ended.late:
             raise too_late(what) from None
-        raise TaskError(f"it ended its process: {status_of(ended.status)}") from None
+        raise TaskError(f"it crashed its process ({status_of(ended.status)})") from None
     if kind == host_worker.MADE:
         return found[0]
     missing, text = found

@@ -1,7 +1,7 @@
-"""Operators of neural networks, written in the tensor language.
+"""Neural-network operators, written in the tensor language.
 
-Each builds one computation, or a few small ones, and none has a meaning of its own beyond its expression. Products of
-int8 accumulate in int32. What an operator was called with stands in the ``attrs`` of its computation.
+Each builds one computation or a few, whose expressions alone define its semantics. Products of int8 accumulate in
+int32. The ``attrs`` of a computation record the arguments of the operator.
 """
 
 from lathe.frontend.operators.convolution import conv2d

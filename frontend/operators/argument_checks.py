@@ -1,4 +1,4 @@
-"""The arguments that operators share: pairs of numbers, paddings, image layouts, ranks."""
+"""Checks of arguments that operators share: pairs of numbers, paddings, image layouts, ranks, dtypes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sides:
-    """How many rows and columns to add around an image."""
+    """Padding of an image: the number of rows and columns added on each side."""
 
     top: int
     bottom: int
@@ -35,7 +35,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Image:
-    """The extents of a batch of images, whatever order its tensor has them in."""
+    """The extents of a batch of images, independent of the layout of its tensor."""
 
     batch: int
     height: int
@@ -49,7 +49,7 @@ class Image:
 
 
 def in_layout(layout: ImageLayout, n: T, y: T, x: T, c: T) -> tuple[T, T, T, T]:
-    """What belongs to batch, row, column and channel, in the order of the layout."""
+    """Values for batch, row, column and channel, in the order of the layout."""
     return (n, y, x, c) if layout == "NHWC" else (n, c, y, x)
 
 
@@ -64,27 +64,27 @@ def image(tensor: Tensor, layout: str, where: str) -> Image:
 
 
 def checked_tensor(tensor: object, where: str) -> None:
-    """Raises TensorError for what is no tensor, such as an array or an expression."""
+    """Raise TensorError for anything but a tensor, such as an array or an expression."""
     if not isinstance(tensor, Tensor):
         raise TensorError(f"{where} must be a tensor, not {shown(tensor)}.")
 
 
 def checked_rank(tensor: Tensor, rank: int, where: str, meaning: str) -> None:
-    """Raises TensorError unless the tensor has ``rank`` dimensions."""
+    """Raise TensorError unless the tensor has ``rank`` dimensions."""
     checked_tensor(tensor, where)
     if tensor.ndim != rank:
         raise TensorError(f"{where} must have {rank} dimensions, {meaning}, not the shape {tensor.shape}.")
 
 
 def checked_dtypes(tensor: Tensor, allowed: tuple[str, ...], where: str) -> None:
-    """Raises TensorError unless the tensor has one of the dtypes; ``where`` completes "dtype of"."""
+    """Raise TensorError unless the tensor has one of the dtypes; ``where`` completes "dtype of" in the message."""
     checked_tensor(tensor, where)
     if tensor.dtype not in allowed:
         raise TensorError(f"dtype of {where} must be {' or '.join(allowed)}, not {tensor.dtype}.")
 
 
 def pair(value: object, where: str, smallest: int = 1) -> tuple[int, int]:
-    """A pair of integers of at least ``smallest``, given as such or as one for both."""
+    """A pair of integers of at least ``smallest``, given as a pair or as one integer for both."""
     single = integer(value)
     given = (single, single) if single is not None else value
     numbers = [integer(each) for each in given] if isinstance(given, Sequence) else []
@@ -100,7 +100,7 @@ def pair(value: object, where: str, smallest: int = 1) -> tuple[int, int]:
 
 
 def sides(value: Padding, where: str) -> Sides:
-    """A padding with all four sides spelled out."""
+    """The padding of each of the four sides."""
     given = [value, value] if integer(value) is not None else value
     if isinstance(given, Sequence) and len(given) == 2:
         try:
@@ -114,12 +114,12 @@ def sides(value: Padding, where: str) -> Sides:
     )
 
 
-def windows(extent: int, taps: int, step: int, spread: int, where: str) -> int:
-    """How many positions a window of ``taps`` taps has; raises TensorError when there is none."""
-    reach = spread * (taps - 1) + 1
-    if reach > extent:
+def windows(extent: int, taps: int, stride: int, dilation: int, where: str) -> int:
+    """The number of positions of a window with ``taps`` taps; raises TensorError when there is none."""
+    window = dilation * (taps - 1) + 1
+    if window > extent:
         raise TensorError(
-            f"{where} must be at least {reach} with its padding, the reach of the kernel, not {extent}. "
-            "Add padding or take a smaller kernel."
+            f"{where} with its padding must be at least {window}, the extent of the dilated kernel, not {extent}. "
+            "Add padding or use a smaller kernel."
         )
-    return (extent - reach) // step + 1
+    return (extent - window) // stride + 1

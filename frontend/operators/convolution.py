@@ -47,11 +47,10 @@ def conv2d(
 
     out[n, y, x, o] = Σ data[n, y·stride + ry·dilation, x·stride + rx·dilation, g·C/groups + rc] · weight[o, ry, rx, rc]
     with g = o // (O / groups). Padding (as in ``pad2d``) is a computation of its own, ``name.pad``, that a DMA can
-    carry out while it loads: with zeros on every machine, with another ``pad_value``, such as the zero point of
-    quantised images, on those with the extension of that name. Stride and dilation are one number or (vertical,
-    horizontal).
+    perform while loading: zeros on every machine, another ``pad_value``, such as the zero point of quantised images, on
+    machines with the extension of that name. Stride and dilation are one number or (vertical, horizontal).
 
-    Raises TensorError when shapes, dtypes, groups or windows don't fit, or pad_value is no int8.
+    Raises TensorError when shapes, dtypes, groups or windows don't fit, or pad_value is not an int8.
     """
     where = f"conv2d {name!r}"
     source = image(data, layout, where)
@@ -62,23 +61,23 @@ def conv2d(
         raise TensorError(f"kernel_layout of {where} must be OHWI, OIHW or HWIO, not {shown(kernel_layout)}.")
     checked_rank(weight, 4, f"weight of {where}", f"one for each letter of {order}")
     extent = dict(zip(order, weight.shape, strict=True))
-    step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
+    strides, dilations = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
     around = sides(padding, f"padding of {where}")
-    const(pad_value, data.dtype)  # refused also where nothing is padded
+    const(pad_value, data.dtype)  # checked even if nothing is padded
     groups = _checked_groups(source, extent, groups, where)
     outputs_per_group = extent["O"] // groups
     borders = ((around.top, around.bottom), (around.left, around.right))
     padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
-    height = windows(inner.height, extent["H"], step[0], spread[0], f"height of {where}")
-    width = windows(inner.width, extent["W"], step[1], spread[1], f"width of {where}")
+    height = windows(inner.height, extent["H"], strides[0], dilations[0], f"height of {where}")
+    width = windows(inner.width, extent["W"], strides[1], dilations[1], f"width of {where}")
     ry, rx, rc = reduce_axis(extent["H"], "ry"), reduce_axis(extent["W"], "rx"), reduce_axis(extent["I"], "rc")
 
     def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         channel = rc + 0 if groups == 1 else o // outputs_per_group
         if groups > 1 and extent["I"] > 1:
             channel = channel * extent["I"] + rc
-        row, column = y * step[0] + ry * spread[0], x * step[1] + rx * spread[1]
+        row, column = y * strides[0] + ry * dilations[0], x * strides[1] + rx * dilations[1]
         pixel = padded[in_layout(source.layout, n, row, column, channel)]
         tap = {"O": o, "H": ry + 0, "W": rx + 0, "I": rc + 0}
         product = pixel.astype("int32") * weight[tuple(tap[letter] for letter in order)].astype("int32")
@@ -95,17 +94,17 @@ def conv2d(
             "operator": "conv2d",
             "layout": layout,
             "kernel_layout": order,
-            "stride": step,
+            "stride": strides,
             "padding": borders,
             "pad_value": pad_value,
-            "dilation": spread,
+            "dilation": dilations,
             "groups": groups,
         },
     )
 
 
 def _checked_groups(source: Image, extent: dict[str, int], given: object, where: str) -> int:
-    """How many groups there are; raises TensorError when they don't divide the channels."""
+    """The number of groups; raises TensorError when it doesn't divide the channels."""
     groups = integer(given)
     if groups is None or groups < 1:
         raise TensorError(f"groups of {where} must be a positive integer, not {shown(given)}.")

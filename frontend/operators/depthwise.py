@@ -1,4 +1,4 @@
-"""Two-dimensional depthwise convolution: each channel with kernels of its own."""
+"""Two-dimensional depthwise convolution: each channel is convolved with its own kernels."""
 
 from lathe.frontend.expr.arithmetic import const, sum
 from lathe.frontend.expr.errors import TensorError
@@ -39,11 +39,11 @@ def depthwise_conv2d(
 
     out[n, y, x, c·M + m] = Σ data[n, y·stride + ry·dilation, x·stride + rx·dilation, c] · weight[ry, rx, c, m]
 
-    Other arguments are those of ``conv2d``, which means the same with ``groups=C`` and weights (C · M, KH, KW, 1).
-    Weights that are inputs or constants of a program become diagonals of matrices for the matrix core, where that is
-    quicker than the ALU (``explain`` says it); they take as many times their bytes there as a block has channels.
+    Other arguments are those of ``conv2d``, which is equivalent with ``groups=C`` and weights (C · M, KH, KW, 1).
+    Weights that are inputs or constants of a program are expanded to diagonal matrices for the GEMM core where that is
+    faster than the ALU (see ``explain``); their size is then multiplied by the channels of a block.
 
-    Raises TensorError when shapes, dtypes or windows don't fit, or pad_value is no int8.
+    Raises TensorError when shapes, dtypes or windows don't fit, or pad_value is not an int8.
     """
     where = f"depthwise_conv2d {name!r}"
     source = image(data, layout, where)
@@ -57,20 +57,21 @@ def depthwise_conv2d(
         )
     rows, columns, channels, *several = weight.shape
     kernels = several[0] if several else 1
-    step, spread = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
+    strides, dilations = pair(stride, f"stride of {where}"), pair(dilation, f"dilation of {where}")
     around = sides(padding, f"padding of {where}")
-    const(pad_value, data.dtype)  # refused also where nothing is padded
+    const(pad_value, data.dtype)  # checked even if nothing is padded
     borders = ((around.top, around.bottom), (around.left, around.right))
     padded = pad2d(data, borders, value=pad_value, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
-    height = windows(inner.height, rows, step[0], spread[0], f"height of {where}")
-    width = windows(inner.width, columns, step[1], spread[1], f"width of {where}")
+    height = windows(inner.height, rows, strides[0], dilations[0], f"height of {where}")
+    width = windows(inner.width, columns, strides[1], dilations[1], f"width of {where}")
     ry, rx = reduce_axis(rows, "ry"), reduce_axis(columns, "rx")
 
     def element(n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         channel = o // kernels if kernels > 1 else o
         own = (o % kernels if kernels > 1 else 0,) if several else ()
-        pixel = padded[in_layout(source.layout, n, y * step[0] + ry * spread[0], x * step[1] + rx * spread[1], channel)]
+        row, column = y * strides[0] + ry * dilations[0], x * strides[1] + rx * dilations[1]
+        pixel = padded[in_layout(source.layout, n, row, column, channel)]
         return sum(pixel.astype("int32") * weight[(ry, rx, channel, *own)].astype("int32"), axis=(ry, rx))
 
     function = (
@@ -83,9 +84,9 @@ def depthwise_conv2d(
         attrs={
             "operator": "depthwise_conv2d",
             "layout": layout,
-            "stride": step,
+            "stride": strides,
             "padding": borders,
             "pad_value": pad_value,
-            "dilation": spread,
+            "dilation": dilations,
         },
     )

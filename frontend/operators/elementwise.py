@@ -1,4 +1,4 @@
-"""Operators that treat every element alike."""
+"""Element-wise operators."""
 
 from lathe.configs.integers import integer
 from lathe.frontend.expr.arithmetic import max, min
@@ -74,12 +74,12 @@ def clip(data: Tensor, low: int, high: int, *, name: str = "clip") -> Tensor:
 
 
 def clipped(value: Expr, low: int, high: int) -> Expr:
-    """``value`` brought into ``low`` to ``high``."""
+    """``value`` clamped to ``low`` … ``high``."""
     return min(max(value, low), high)
 
 
 def checked_bounds(low: int, high: int, dtype: str, where: str) -> None:
-    """Raises TensorError unless low <= high and both fit the dtype."""
+    """Raise TensorError unless low <= high and both fit the dtype."""
     kind = DTYPES[dtype]
     for bound, value in (("low", low), ("high", high)):
         number = integer(value)

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix multiplication and fully connected layers."""
 
 from lathe.frontend.expr.arithmetic import sum
 from lathe.frontend.expr.errors import TensorError, shown
@@ -9,7 +9,7 @@ from lathe.frontend.tensor.compute import compute, reduce_axis
 
 
 def matmul(A: Tensor, B: Tensor, *, transpose_b: bool = False, name: str = "matmul") -> Tensor:
-    """The matrix product of A (M, K) and B (K, N), or (N, K) with ``transpose_b``; int8 or int32 in, int32 (M, N) out.
+    """Multiply A (M, K) by B (K, N), or by (N, K) with ``transpose_b``; int8 or int32 in, int32 (M, N) out.
 
     C[i, j] = Σk A[i, k] · B[k, j], or B[j, k] with ``transpose_b``. Raises TensorError when shapes or dtypes don't fit.
     """
@@ -42,8 +42,8 @@ def matmul(A: Tensor, B: Tensor, *, transpose_b: bool = False, name: str = "matm
 def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, *, name: str = "dense") -> Tensor:
     """A fully connected layer: data (N, K) and weight (O, K), int8; int32 (N, O) out.
 
-    C[n, o] = Σk data[n, k] · weight[o, k] (+ bias[o], int32, as a computation of its own that then bears ``name``,
-    while the product is ``name.product``). Raises TensorError when shapes or dtypes don't fit.
+    C[n, o] = Σk data[n, k] · weight[o, k] (+ bias[o], int32, as a separate computation: that is named ``name``
+    then, and the matmul ``name.product``). Raises TensorError when shapes or dtypes don't fit.
     """
     if bias is None:
         return matmul(data, weight, transpose_b=True, name=name)

@@ -1,4 +1,4 @@
-"""Images with a border around them."""
+"""Padding of images."""
 
 from lathe.frontend.expr.arithmetic import const, select
 from lathe.frontend.expr.expr_base import Expr
@@ -43,7 +43,7 @@ def pad2d(
 
 
 def _inside(extents: Image, around: Sides, y: Expr, x: Expr) -> Expr | None:
-    """The condition that a point of the padded image is one of the original's; sides without padding need none."""
+    """The condition that a point of the padded image is inside the original image; None if nothing is padded."""
     terms = []
     if around.top:
         terms.append(y >= around.top)

@@ -63,8 +63,8 @@ def avg_pool2d(
 
     The sum, ``name.sum``, is int32; cells of the padding count as zeros. A window of 2**s cells is divided by
     (sum + 2**(s − 1)) >> s. Any other is multiplied and shifted, with factors that fit 16-bit immediates: see
-    ``Division``. The result is exact for every window of up to 92 cells and most larger ones; else it is off by at
-    most one for a few sums.
+    ``Division``. The result is exact for every window of up to 92 cells and most larger ones; else it is off by one for
+    a few sums.
     Raises TensorError when shapes or dtypes don't fit.
     """
     where = f"avg_pool2d {name!r}"
@@ -105,28 +105,28 @@ def _pooled(
 ) -> Tensor:
     source = image(data, layout, where)
     size = pair(window, f"window of {where}")
-    step = size if stride is None else pair(stride, f"stride of {where}")
+    strides = size if stride is None else pair(stride, f"stride of {where}")
     around = sides(padding, f"padding of {where}")
     if around.top >= size[0] or around.bottom >= size[0] or around.left >= size[1] or around.right >= size[1]:
         raise TensorError(
             f"padding of {where} must be smaller than its window {size}, not {padding!r}: "
-            "a window would hold nothing but padding."
+            "a window would contain only padding."
         )
     padded = pad2d(data, padding, value=fill, layout=layout, name=f"{name}.pad") if around.any else data
     inner = image(padded, layout, where)
     counts = []
     for direction, extent, taps, distance in zip(
-        ("height", "width"), (inner.height, inner.width), size, step, strict=True
+        ("height", "width"), (inner.height, inner.width), size, strides, strict=True
     ):
         if taps > extent:
             raise TensorError(
-                f"{direction} of {where} must be at least {taps} with its padding, the window's, not {extent}."
+                f"{direction} of {where} with its padding must be at least {taps}, as its window, not {extent}."
             )
         counts.append((extent - taps) // distance + 1)
     ry, rx = reduce_axis(size[0], "ry"), reduce_axis(size[1], "rx")
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        return combine(padded[in_layout(source.layout, n, y * step[0] + ry, x * step[1] + rx, c)], (ry, rx))
+        return combine(padded[in_layout(source.layout, n, y * strides[0] + ry, x * strides[1] + rx, c)], (ry, rx))
 
     function = (
         (lambda n, y, x, c: element(n, y, x, c)) if layout == "NHWC" else (lambda n, c, y, x: element(n, y, x, c))
@@ -135,7 +135,7 @@ def _pooled(
         Image(source.batch, counts[0], counts[1], source.channels, source.layout).shape(),
         function,
         f"{name}{suffix}",
-        attrs={"operator": operator, "layout": layout, "window": size, "stride": step},
+        attrs={"operator": operator, "layout": layout, "window": size, "stride": strides},
     )
 
 
@@ -170,30 +170,30 @@ class Division:
 def division_by(cells: int) -> Division:
     """The division of a sum of ``cells`` int8 values by ``cells``, in factors that fit 16-bit immediates.
 
-    The candidates are tried against every sum there can be. The first that is exact wins: three operations if
-    possible, else four, which first move the sum to where it is not negative; with ever larger shifts. When none is
-    exact, it is the one with the fewest deviations.
+    Candidates are tested on every possible sum, by increasing shift, and the first exact one is taken: with three
+    operations if possible, else with four, of which the first makes the sum non-negative. If none is exact, it is the
+    one with the fewest deviations.
     """
     sums = np.arange(-128 * cells, 127 * cells + 1, dtype=np.int64)
-    wanted = (2 * sums + cells) // (2 * cells)
-    found: list[tuple[int, Division]] = []
+    expected = (2 * sums + cells) // (2 * cells)
+    inexact: list[tuple[int, Division]] = []
     for division in _candidates(cells):
         if division.fits(cells):
             value = ((sums + division.before) * division.multiplier + division.after) >> division.shift
-            wrong = int(np.count_nonzero(value - division.offset != wanted))
+            wrong = int(np.count_nonzero(value - division.offset != expected))
             if wrong == 0:
                 return division
-            found.append((wrong, division))
-    assert found, f"no multiplier for a window of {cells} cells"
-    return min(found, key=lambda pair: pair[0])[1]
+            inexact.append((wrong, division))
+    assert inexact, f"no multiplier for a window of {cells} cells"
+    return min(inexact, key=lambda pair: pair[0])[1]
 
 
 def _candidates(cells: int) -> Iterator[Division]:
     for shift in range(1, 16):
         for multiplier in ((1 << shift) // cells, (1 << shift) // cells + 1):
-            # The addend makes up for the multiplier's error at the far end of the range, so that no tie falls short.
+            # The addend compensates the multiplier's error at the ends of the range, so that every tie rounds up.
             error = abs(multiplier * cells - (1 << shift)) * 128
             yield Division(0, multiplier, (1 << (shift - 1)) + error, shift, 0)
     for shift in range(1, 31):
-        # Rounding down never falls short when the multiplier is rounded up and the sum is not negative.
+        # With a multiplier rounded up and a non-negative sum, the quotient is never too small.
         yield Division(cells // 2 + 128 * cells, (1 << shift) // cells + 1, 0, shift, 128)

@@ -1,4 +1,4 @@
-"""From accumulators back to 8 bits."""
+"""Requantisation of accumulators to 8 bits."""
 
 from lathe.configs.integers import integer
 from lathe.frontend.expr.errors import TensorError
@@ -23,19 +23,19 @@ def requantise(
     relu: bool = False,
     name: str = "requantise",
 ) -> Tensor:
-    """``data`` (int32, any shape) as 8 bits of the same shape: shifted, or with a bias and a factor per channel.
+    """``data`` (int32, any shape) requantised to 8 bits: by a shift, or by a bias and a factor per channel.
 
     With ``shift``: out = int8(min(max((data + 2**(shift − 1)) >> shift, low), high)); without ``rounding``, or with a
-    shift of 0, the addend is left out and the shift alone rounds down. With rounding, ties go up. The addition wraps
-    around at 32 bits. ``low=0`` makes a ReLU part of it.
+    shift of 0, there is no addend and the shift rounds down. With rounding, ties round up. The addition wraps around at
+    32 bits. ``low=0`` fuses a ReLU.
 
     With ``parameters``, int32 (channels, 2) with [bias, factor word] for each index of the last axis (as
     ``rescale_parameters`` makes them): out = clamp(rounding_shift(int64(data + bias) * mantissa, shift) + zero_point),
-    with mantissa = word >> 6 and shift = word % 64, halves going to the even number. The sum with the bias wraps around
+    with mantissa = word >> 6 and shift = word % 64, ties rounding to even. The sum with the bias wraps around
     at 32 bits; ``data`` may be int8, too. ``dtype`` is int8 or uint8, and ``relu`` clips at the zero point.
 
     Raises TensorError for a shift outside 0 to 31, bounds or a zero point that the dtype does not hold, parameters of
-    another shape or dtype, or arguments of the other form.
+    another shape or dtype, or arguments of the other mode.
     """
     where = f"requantise {name!r}"
     if (shift is None) == (parameters is None):
@@ -45,10 +45,10 @@ def requantise(
     other = {"rounding": rounding is not True, "low": low != -128, "high": high != 127}
     if parameters is None:
         other = {"zero_point": zero_point != 0, "dtype": dtype != "int8", "relu": relu is not False}
-    stray = next((argument for argument, given in other.items() if given), None)
-    if stray is not None:
-        wanted, remedy = ("parameters", "Say low=0 for a ReLU") if parameters is None else ("a shift", "Say relu=True")
-        raise TensorError(f"{stray} of {where} must be given with {wanted} only. {remedy}, or leave it out.")
+    invalid = next((argument for argument, given in other.items() if given), None)
+    if invalid is not None:
+        mode, remedy = ("parameters", "Use low=0 for a ReLU") if parameters is None else ("a shift", "Use relu=True")
+        raise TensorError(f"{invalid} of {where} must be given with {mode} only. {remedy}, or omit it.")
     if parameters is not None:
         return rescaled(data, parameters, zero_point, dtype, relu, name)
     checked_dtypes(data, ("int32",), f"data of {where}")
@@ -65,7 +65,7 @@ def requantise(
 
 
 def shifted(value: Expr, amount: int, rounding: bool) -> Expr:
-    """``value`` divided by 2**amount, rounded to nearest with ties up, or down."""
+    """``value`` / 2**amount, rounded to nearest with ties up, or down."""
     if amount == 0:
         return value
     return (value + (1 << (amount - 1)) if rounding else value) >> amount

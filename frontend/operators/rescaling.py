@@ -1,4 +1,4 @@
-"""Sums rescaled by a factor and a bias per channel, to 8 bits: alone, added to another, or looked up in a table.
+"""Per-channel rescaling of sums to 8 bits, rescaled addition, and table look-up.
 
 With a row [bias, word] of parameters, mantissa = word >> 6 and shift = word % 64, all exact:
 
@@ -24,11 +24,11 @@ OPERANDS = ("int32", "int8")
 
 
 def rescaled(data: Tensor, parameters: Tensor, zero_point: int, dtype: str, relu: bool, name: str) -> Tensor:
-    """``data`` (int32 or int8) with a bias and a factor per index of its last axis; see ``requantise``."""
+    """``requantise`` with parameters: ``data`` (int32 or int8) with a bias and a factor per index of its last axis."""
     where = f"requantise {name!r}"
     checked_dtypes(data, OPERANDS, f"data of {where}")
     _checked_parameters(parameters, data, (2,), where)
-    point, _, _ = _limits(zero_point, dtype, relu, where)
+    point, _, _ = _checked_limits(zero_point, dtype, relu, where)
 
     def element(*i: Expr) -> Expr:
         return rescaled_value(data[i], parameters[i[-1], 0], parameters[i[-1], 1], point, dtype, relu=relu)
@@ -47,12 +47,12 @@ def rescaled_add(
     relu: bool = False,
     name: str = "rescaled_add",
 ) -> Tensor:
-    """``a`` and ``b`` (int32 or int8, of one shape), each with a bias and a factor, added, shifted and clipped.
+    """``a`` + ``b`` (int32 or int8, of the same shape), each with a bias and a factor, requantised to 8 bits.
 
     out = clamp(rounding_shift(int64(a + bias0) * mantissa0 + int64(b + bias1) * mantissa1, shift) + zero_point), of
     8 bits, with [bias, word] of operand n in ``parameters[channel, n]`` (int32, (channels, 2, 2), as
     ``rescaled_add_parameters`` makes it), channels being the last axis, and the shift that of the first operand. Sums
-    with a bias wrap around at 32 bits. ``relu`` clips at the zero point instead of the least value of ``dtype``.
+    with a bias wrap around at 32 bits. ``relu`` clips at the zero point instead of the minimum of ``dtype``.
 
     Raises TensorError when shapes or dtypes don't fit, or for a zero point that ``dtype`` does not hold.
     """
@@ -62,7 +62,7 @@ def rescaled_add(
     if a.shape != b.shape:
         raise TensorError(f"shapes of {where} must be equal, not {a.shape} of a and {b.shape} of b.")
     _checked_parameters(parameters, a, (2, 2), where)
-    point, _, _ = _limits(zero_point, dtype, relu, where)
+    point, _, _ = _checked_limits(zero_point, dtype, relu, where)
 
     def element(*i: Expr) -> Expr:
         rows = [(parameters[i[-1], n, 0], parameters[i[-1], n, 1]) for n in (0, 1)]
@@ -73,11 +73,11 @@ def rescaled_add(
 
 
 def lookup(data: Tensor, table: Tensor, *, name: str = "lookup") -> Tensor:
-    """What ``table`` holds for each value of ``data`` (int8 or uint8, any shape): its dtype, ``data``'s shape.
+    """Table look-up: the element of ``table`` for each value of ``data`` (int8 or uint8, any shape).
 
     out[.., c] = table[uint8(data[.., c])] with a table (256,) for all, or table[uint8(data[.., c]), c] with one
-    (256, channels) for each index of the last axis; int8 or uint8. Row 255 is that of −1 of int8. Raises TensorError
-    when shapes or dtypes don't fit.
+    (256, channels) for each index of the last axis. The result has the table's dtype, int8 or uint8. Row 255 is that of
+    −1 of int8. Raises TensorError when shapes or dtypes don't fit.
     """
     where = f"lookup {name!r}"
     checked_dtypes(data, BYTES, f"data of {where}")
@@ -96,17 +96,17 @@ def lookup(data: Tensor, table: Tensor, *, name: str = "lookup") -> Tensor:
 
 
 def scaled(value: Expr, bias: Expr, word: Expr) -> Expr:
-    """The product of a sum with its bias, wrapped around at 32 bits, and the mantissa of a factor word: int64."""
+    """value + bias, wrapped around at 32 bits, times the mantissa of a factor word: int64."""
     return (value.astype("int32") + bias).astype("int64") * (word >> SHIFT_BITS).astype("int64")
 
 
 def rescaled_value(
     value: Expr, bias: Expr, word: Expr, zero_point: int = 0, dtype: str = "int8", *, relu: bool = False
 ) -> Expr:
-    """A sum with its bias and factor word as 8 bits: what ``requantise`` computes of one element."""
+    """An element of ``requantise``: a value with its bias and factor word, rescaled to 8 bits."""
     limits = DTYPES[dtype]
     total = rounding_shift(scaled(value, bias, word), shift_of(word))
-    return _finished(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
+    return _offset_and_clipped(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
 
 
 def rescaled_sum_value(
@@ -117,11 +117,11 @@ def rescaled_sum_value(
     *,
     relu: bool = False,
 ) -> Expr:
-    """Two values, each with its bias and factor word, added and brought to 8 bits: an element of ``rescaled_add``."""
+    """An element of ``rescaled_add``: two values, each with its bias and factor word, added and rescaled to 8 bits."""
     limits = DTYPES[dtype]
     (first, second), (_, word) = [scaled(value, *row) for value, row in zip(values, rows, strict=True)], rows[0]
     total = rounding_shift(first + second, shift_of(word))
-    return _finished(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
+    return _offset_and_clipped(total, zero_point, zero_point if relu else limits.minimum, limits.maximum, dtype)
 
 
 def shift_of(word: Expr) -> Expr:
@@ -130,13 +130,13 @@ def shift_of(word: Expr) -> Expr:
 
 
 def looked_up(table: Tensor, value: Expr, channel: tuple[Expr, ...] = ()) -> Read:
-    """The element of a table that a value of 8 bits names."""
+    """The read of a table at the row of an 8-bit value."""
     return table[(value.astype("uint8").astype(INDEX), *channel)]
 
 
-def _finished(value: Expr, zero_point: int, low: int, high: int, dtype: str) -> Expr:
-    moved = value + zero_point if zero_point else value
-    return clipped(moved, low, high).astype(dtype)
+def _offset_and_clipped(value: Expr, zero_point: int, low: int, high: int, dtype: str) -> Expr:
+    offset = value + zero_point if zero_point else value
+    return clipped(offset, low, high).astype(dtype)
 
 
 def _checked_parameters(parameters: Tensor, data: Tensor, rest: tuple[int, ...], where: str) -> None:
@@ -156,8 +156,8 @@ def _checked_parameters(parameters: Tensor, data: Tensor, rest: tuple[int, ...],
         )
 
 
-def _limits(zero_point: object, dtype: object, relu: object, where: str) -> tuple[int, int, int]:
-    """Zero point, least and greatest value."""
+def _checked_limits(zero_point: object, dtype: object, relu: object, where: str) -> tuple[int, int, int]:
+    """The zero point, and the smallest and largest value of the result."""
     if dtype not in BYTES:
         raise TensorError(f"dtype of {where} must be int8 or uint8, not {shown(dtype)}.")
     kind = DTYPES[str(dtype)]

@@ -1,4 +1,4 @@
-"""The same elements in row-major order under another shape."""
+"""Reshaping of tensors in row-major order."""
 
 from collections.abc import Sequence
 from math import prod
@@ -14,7 +14,7 @@ from lathe.frontend.tensor.compute import checked_shape, compute
 def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:
     """data (N, D1, …, Dk) as (N, D1 · … · Dk), of the same dtype, in row-major order.
 
-    out[n, f] = data[n, f // (D2·…·Dk), …, f % Dk]. Raises TensorError when there are no two dimensions.
+    out[n, f] = data[n, f // (D2·…·Dk), …, f % Dk]. Raises TensorError for fewer than two dimensions.
     """
     checked_tensor(data, f"data of flatten {name!r}")
     if data.ndim < 2:
@@ -31,7 +31,7 @@ def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:
 
 
 def reshape(data: Tensor, shape: int | Sequence[int], *, name: str = "reshape") -> Tensor:
-    """``data`` under another shape with as many elements, of the same dtype, in row-major order.
+    """``data`` in another shape with as many elements, of the same dtype, in row-major order.
 
     Raises TensorError when the number of elements differs.
     """
@@ -53,7 +53,7 @@ def reshape(data: Tensor, shape: int | Sequence[int], *, name: str = "reshape") 
 
 
 def _unravelled(flat: Expr, shape: tuple[int, ...]) -> tuple[Expr, ...]:
-    """The indices of the element number ``flat`` of a row-major array."""
+    """The indices of the element at offset ``flat`` of a row-major array."""
     indices: list[Expr] = []
     for dimension, extent in enumerate(shape):
         index = flat // prod(shape[dimension + 1 :])

@@ -1,1 +1,1 @@
-"""Tensor computations: how they are defined, checked, and bound to parameters; recurrences."""
+"""Tensor computations: definition, checks, binding of parameters, and recurrences."""

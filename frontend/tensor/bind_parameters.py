@@ -1,4 +1,4 @@
-"""Programs with numbers in place of their parameters."""
+"""Binding of the symbolic parameters of a program to numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +17,12 @@ T = TypeVar("T", Tensor, Computation, Axis)
 
 
 def program_parameters(outputs: Tensor | Sequence[Tensor]) -> tuple[Parameter, ...]:
-    """The parameters of the program that computes ``outputs``, in the order in which it uses them first."""
-    wanted = as_outputs(outputs)
+    """The parameters of the program that computes ``outputs``, in order of first use."""
+    tensors = as_outputs(outputs)
     exprs: list[Expr] = []
-    for tensor in placeholders(wanted):
+    for tensor in placeholders(tensors):
         exprs += [extent.expr for extent in tensor.shape if isinstance(extent, Extent)]
-    for computation in topological(wanted):
+    for computation in topological(tensors):
         for axis in (*computation.axes, *computation.reduce_axes):
             exprs += axis.symbolic or ()
         if computation.template is not None:
@@ -32,35 +32,35 @@ def program_parameters(outputs: Tensor | Sequence[Tensor]) -> tuple[Parameter, .
 
 
 class Binding:
-    """A program whose parameters have values: for each of its tensors, computations and axes the one with numbers.
+    """A program bound to parameter values: maps its tensors, computations and axes to bound ones.
 
-    Every computation is checked as ``compute`` does. Raises ParameterError for values that do not fit, DomainError or
-    TensorError for a program that makes no sense with them.
+    Every computation is checked as by ``compute``. Raises ParameterError for wrong values, DomainError or TensorError
+    for a program that is invalid with them.
     """
 
     def __init__(self, outputs: Tensor | Sequence[Tensor], given: object, where: str) -> None:
-        wanted = as_outputs(outputs)
-        self.values: dict[Parameter, int] = checked_values(program_parameters(wanted), given, where)
+        tensors = as_outputs(outputs)
+        self.values: dict[Parameter, int] = checked_values(program_parameters(tensors), given, where)
         self.of: dict[object, object] = {}
-        for tensor in placeholders(wanted):
+        for tensor in placeholders(tensors):
             self.of[tensor] = Tensor(tensor.name, tuple(map(self.number, tensor.shape)), tensor.dtype)
-        order = topological(wanted)
+        order = topological(tensors)
         self._states(order)
         for computation in order:
             self._computation(computation)
-        self.outputs = tuple(self.bound(tensor) for tensor in wanted)
+        self.outputs = tuple(self.bound(tensor) for tensor in tensors)
 
     def bound(self, thing: T) -> T:
-        """The tensor, computation or axis that stands for one of the open program; others stand for themselves."""
+        """The bound version of a tensor, computation or axis of the symbolic program; anything else unchanged."""
         found = self.of.get(thing, thing)
-        assert isinstance(found, type(thing)) or isinstance(thing, Tensor), f"{found!r} does not stand for {thing!r}"
+        assert isinstance(found, type(thing)) or isinstance(thing, Tensor), f"{found!r} is not {thing!r} bound"
         return found  # type: ignore[return-value]
 
     def number(self, extent: int) -> int:
         return value_of(extent.expr, self.values) if isinstance(extent, Extent) else extent
 
     def _states(self, order: Sequence[Computation]) -> None:
-        """What is read before it is defined must be there before anything reads it."""
+        """Create the bound states first, because computations may read a state before its definition."""
         for computation in order:
             for tensor in computation.outputs:
                 if isinstance(tensor, State):
@@ -72,7 +72,7 @@ class Binding:
             size, first = value_of(extent, self.values), value_of(start, self.values)
             self.of[axis] = Axis(axis.name, size, first, axis.kind)
         template = computation.template or Template(computation.bodies, computation.where)
-        made = replace(
+        result = replace(
             computation,
             axes=tuple(map(self.bound, computation.axes)),
             reduce_axes=tuple(map(self.bound, computation.reduce_axes)),
@@ -80,17 +80,17 @@ class Binding:
             where=None if template.where is None else self.expression(template.where),
             template=None,
         )
-        check_reads(made)
-        if made.where is not None:
-            made = replace(made, where=simplified_where(made))
+        check_reads(result)
+        if result.where is not None:
+            result = replace(result, where=simplified_where(result))
         states = [self.of[tensor] for tensor in computation.outputs if isinstance(tensor, State)]
         if states:
-            bind_states([each for each in states if isinstance(each, State)], made)
-        self.of[computation] = made
-        self.of.update(zip(computation.outputs, made.outputs, strict=True))
+            bind_states([each for each in states if isinstance(each, State)], result)
+        self.of[computation] = result
+        self.of.update(zip(computation.outputs, result.outputs, strict=True))
 
     def expression(self, expr: Expr) -> Expr:
-        """An expression of the open program with numbers for parameters, over the bound axes and tensors."""
+        """A symbolic expression with numbers for parameters, over the bound axes and tensors."""
 
         def over(node: Expr, children: tuple[Expr, ...]) -> Expr:
             if isinstance(node, Read):
@@ -105,9 +105,9 @@ class Binding:
 def bound_program(
     outputs: Tensor | Sequence[Tensor], parameters: Mapping[str, int] | None, where: str
 ) -> tuple[tuple[Tensor, ...], "Binding | None"]:
-    """The outputs with numbers for parameters; as they are if the program has none (and none are given)."""
-    wanted = as_outputs(outputs)
-    if not program_parameters(wanted) and parameters is None:
-        return wanted, None
-    binding = Binding(wanted, parameters, where)
+    """The outputs bound to values of the parameters; unchanged if the program has none (and none are given)."""
+    tensors = as_outputs(outputs)
+    if not program_parameters(tensors) and parameters is None:
+        return tensors, None
+    binding = Binding(tensors, parameters, where)
     return binding.outputs, binding

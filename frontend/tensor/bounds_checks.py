@@ -1,4 +1,4 @@
-"""The check that no computation reads outside the domain of a tensor."""
+"""Bounds check: no computation reads outside the domain of a tensor."""
 
 from collections.abc import Mapping
 from math import prod
@@ -13,14 +13,14 @@ from lathe.frontend.expr.errors import DomainError
 from lathe.frontend.expr.evaluation import evaluate
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Axis, Computation, Read, ReadAccess, axes_of, reads_data
-from lathe.frontend.tensor.domains import ENUMERATION_LIMIT, blocks, check_exists, first_of, first_point, outside_error
+from lathe.frontend.tensor.domains import ENUMERATION_LIMIT, blocks, check_exists, first_point, lexmin, outside_error
 
 
 def check_reads(computation: Computation) -> None:
-    """Raise DomainError unless every read of the computation is of a cell that its tensor has, wherever it happens.
+    """Raise DomainError unless every read that the computation executes is inside the domain of its tensor.
 
-    Affine and quasi-affine indices and conditions are decided exactly. Others are decided by intervals, or by visiting
-    the points when these are few; when that fails too, the read is refused with what is missing.
+    Affine and quasi-affine indices and conditions are decided exactly. Others are decided by intervals, or by
+    enumerating points if there are few; a read that cannot be decided is an error.
     """
     for read in computation.reads:
         for position, (index, extent) in enumerate(zip(read.indices, read.tensor.shape, strict=True)):
@@ -43,20 +43,20 @@ def _check_index(computation: Computation, read: ReadAccess, position: int, inde
             return
     except TooManyOperationsError:
         pass
-    _check_one_by_one(computation, read, position, index, extent)
+    _check_by_enumeration(computation, read, position, index, extent)
 
 
 def _outside(points: Points, read: ReadAccess, value: isl.PwAff, extent: int) -> dict[Axis, int] | None:
-    """The lexicographically first point at which the index leaves ``0 … extent - 1``, or None."""
+    """The lexicographically first point at which the index is outside ``0 … extent - 1``, or None."""
     negative = points.universe.intersect(value.neg().pos_set())
     limit = isl.PwAff.from_aff(isl.Aff.val_on_domain(points.local, isl.Val(extent)))
     happens = points.box().intersect(points.where(read.guards))
     outside = happens.intersect(negative.union(value.ge_set(limit)))
-    return None if outside.is_empty() else first_of(points, outside)
+    return None if outside.is_empty() else lexmin(points, outside)
 
 
-def _check_one_by_one(computation: Computation, read: ReadAccess, position: int, index: Expr, extent: int) -> None:
-    """Decide by visiting points; a condition on data counts as one that may hold, an index from data as any value."""
+def _check_by_enumeration(computation: Computation, read: ReadAccess, position: int, index: Expr, extent: int) -> None:
+    """Decide by enumerating points; conditions on data may hold or fail, and an index from data may be any value."""
     guards = [(expr, holds) for expr, holds in read.guards if not reads_data(expr)]
     if reads_data(index):
         raise _unbounded_error(computation, read, position, index, extent)
@@ -65,11 +65,11 @@ def _check_one_by_one(computation: Computation, read: ReadAccess, position: int,
     if count > ENUMERATION_LIMIT:
         raise _undecided_error(computation, read, position, index, extent, count)
 
-    def wrong_at(env: Mapping[Axis, np.ndarray]) -> np.ndarray:
+    def is_outside(env: Mapping[Axis, np.ndarray]) -> np.ndarray:
         value = evaluate(index, env)
         return (value < 0) | (value >= extent)
 
-    point = first_point(computation, guards, blocks(axes, count), wrong_at)
+    point = first_point(computation, guards, blocks(axes, count), is_outside)
     if point is not None:
         raise _outside_error(computation, read, point)
 
@@ -86,9 +86,9 @@ def _unbounded_error(
     data = next(node for node in walk(index) if isinstance(node, Read))
     kind = DTYPES[data.dtype]
     return DomainError(
-        f"index {position} of read {read.node} of computation {computation.name!r} must lie within 0 to {extent - 1} "
+        f"index {position} of read {read.node} of computation {computation.name!r} must be from 0 to {extent - 1} "
         f"for the shape {read.tensor.shape} of tensor {read.tensor.name!r}, not {low} to {high}: {data} may be any "
-        f"{kind.name}. Limit it, as in min(max(index, 0), {extent - 1})."
+        f"{kind.name}. Clamp it, as in min(max(index, 0), {extent - 1})."
     )
 
 
@@ -97,8 +97,8 @@ def _undecided_error(
 ) -> DomainError:
     low, high = interval(index)
     return DomainError(
-        f"index {position} of read {read.node} of computation {computation.name!r} must be shown to lie within 0 to "
-        f"{extent - 1} for the shape {read.tensor.shape} of tensor {read.tensor.name!r}, not within {low} to {high}, "
-        f"which is all that its form tells: it is not affine, and {count} points are too many to visit. "
-        f"Limit it, as in min(max(index, 0), {extent - 1})."
+        f"Cannot prove that index {position} of read {read.node} of computation {computation.name!r} is from 0 to "
+        f"{extent - 1} for the shape {read.tensor.shape} of tensor {read.tensor.name!r}: it is not affine, has the "
+        f"interval {low} to {high}, and {count} points are too many to test. "
+        f"Clamp it, as in min(max(index, 0), {extent - 1})."
     )

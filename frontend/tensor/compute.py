@@ -1,4 +1,4 @@
-"""Programs as users write them: inputs, axes to reduce over, and computations, which are checked at once."""
+"""Construction of programs: placeholders, reduction axes, and computations, which are checked when created."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ def placeholder(shape: Value | Sequence[Value], dtype: str = "int8", name: str =
 
 
 def reduce_axis(bounds: Value | tuple[Value, Value], name: str = "k") -> Axis:
-    """An axis to reduce over: from ``start`` up to and without ``stop``, given as ``(start, stop)`` or as ``stop``.
+    """A reduction axis over the half-open range from ``start`` to ``stop``, given as ``(start, stop)`` or ``stop``.
 
-    Raises TensorError for bounds that hold no point.
+    Raises TensorError for an empty range.
     """
     checked_name(name, "a reduction axis")
     ends_given = bounds if isinstance(bounds, Sequence) else (0, bounds)
     if len(ends_given) == 2 and any(formula(end) is not None for end in ends_given):
-        return _open_reduction(name, *ends_given)
+        return _symbolic_reduction(name, *ends_given)
     pair = (0, bounds) if integer(bounds) is not None else bounds
     ends = [integer(end) for end in pair] if isinstance(pair, Sequence) else []
     start, stop = ends if len(ends) == 2 else (None, None)
@@ -47,13 +47,13 @@ def reduce_axis(bounds: Value | tuple[Value, Value], name: str = "k") -> Axis:
         raise TensorError(f"bounds of reduction axis {name!r} must be two integers (start, stop), not {shown(bounds)}.")
     if stop <= start:
         raise TensorError(
-            f"bounds of reduction axis {name!r} must hold at least one point, not start {start} and stop {stop}. "
-            "The stop is the first value after the last."
+            f"bounds of reduction axis {name!r} must contain at least one value, not start {start} and stop {stop}. "
+            "The stop is exclusive."
         )
     return Axis(name, stop - start, start, "reduce")
 
 
-def _open_reduction(name: str, start: Value, stop: Value) -> Axis:
+def _symbolic_reduction(name: str, start: Value, stop: Value) -> Axis:
     extent = binary("sub", stop, start)
     if formula(extent) is not None:
         check_positive(extent, f"extent of reduction axis {name!r}")
@@ -90,20 +90,19 @@ def compute(
     where: Callable[..., Value] | None = None,
     attrs: Mapping[str, object] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """A tensor of ``shape`` whose element at each point is what ``fcompute`` says.
+    """A tensor of ``shape`` whose element at each point is the value of the expression that ``fcompute`` returns.
 
     ``fcompute`` is called once with one index expression per dimension; the axes take the names of its parameters
     (``i0``, ``i1``, … for ``*indices``). When it returns a tuple of expressions, the computation has several outputs
     over the same points and a tuple of tensors is returned. A reduction (``sum``, ``max``, ``min`` with ``axis=``)
-    stands at the top of the expression.
+    must be the outermost operation of the expression.
 
-    ``where``, a function of the same indices, gives a condition: only where it holds do elements exist, as in
-    ``where=lambda i, j: j <= i`` for a triangle. It may be any condition on the data axes, one that is not affine
-    (``i * j < 20``) or one on data (``A[i] > 3``) included. Other elements may not be read; as an output of the program
-    they hold 0.
+    ``where``, a function of the same indices, returns a condition on data axes that restricts the domain, as
+    ``where=lambda i, j: j <= i`` for a triangle. It need not be affine (``i * j < 20``) and may depend on data
+    (``A[i] > 3``). Elements outside the domain may not be read, and are 0 in an output of the program.
 
-    Raises TensorError when the expression breaks a rule of the language or ``where`` holds nowhere, DomainError when it
-    reads outside the domain of a tensor. The idea is Halide's and TVM's; domains other than boxes are Tiramisu's.
+    Raises TensorError for an invalid expression or a ``where`` that holds nowhere, DomainError for a read outside the
+    domain of a tensor. The interface is that of Halide and TVM; domains other than boxes are Tiramisu's.
     """
     checked_name(name, "a computation")
     extents = checked_shape(shape, f"computation {name!r}")
@@ -143,7 +142,7 @@ def _depends_on_parameters(computation: Computation) -> bool:
 
 
 def _at_typical_values(computation: Computation) -> Computation:
-    """The computation with typical values for its parameters, once it has been checked for all of their values."""
+    """Check the computation for all values of its parameters, and replace them by typical values."""
     template = Template(computation.bodies, computation.where)
     check_reads_for_all(computation, template)
     exprs = computation.bodies if computation.where is None else (*computation.bodies, computation.where)
@@ -152,7 +151,7 @@ def _at_typical_values(computation: Computation) -> Computation:
 
 
 def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
-    """The condition on the domain, once it keeps the rules of the language."""
+    """The domain condition, checked against the rules of the language."""
     if not callable(where):
         raise TensorError(
             f"where of computation {name!r} must be given as a function of its axes, as in lambda i, j: j <= i, not "
@@ -168,8 +167,8 @@ def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
     for node in walk(condition):
         if isinstance(node, Reduce):
             raise TensorError(
-                f"where of computation {name!r} must be a condition without a reduction, not {condition}. Give the "
-                "reduction a computation of its own and read its result here."
+                f"where of computation {name!r} must be a condition without a reduction, not {condition}. Move the "
+                "reduction into a computation of its own and read its result here."
             )
     for axis in axes_of(condition):
         if axis not in axes:
@@ -182,22 +181,22 @@ def _checked_where(name: str, axes: tuple[Axis, ...], where: object) -> Expr:
 
 
 def parameters_taken(function: Callable[..., object], where: str) -> list[inspect.Parameter]:
-    """The parameters of a function. Raises TensorError for one that does not say what it takes."""
+    """The parameters of a function. Raises TensorError if its signature cannot be inspected."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise TensorError(
-            f"{where} must be a function that says what it takes, not {shown(function)}. Write a lambda."
+            f"{where} must be a function whose signature can be inspected, not {shown(function)}. Write a lambda."
         ) from None
 
 
 def check_takes(function: Callable[..., object], count: int, where: str) -> None:
-    """Raises TensorError unless a function takes ``count`` indices."""
+    """Raise TensorError unless a function can be called with ``count`` indices."""
     parameters_taken(function, where)
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
-        raise TensorError(f"{where} must take {count} indices, one for each dimension, and does not.") from None
+        raise TensorError(f"{where} must take {count} indices, one per dimension, but does not.") from None
 
 
 def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: str = "the function") -> list[str]:
@@ -215,14 +214,14 @@ def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: st
 
 
 def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...]) -> tuple[Axis, ...]:
-    """The reduction axes, once the bodies keep the rules of the language."""
+    """The reduction axes of the bodies, which are checked against the rules of the language."""
     reduce_axes = bodies[0].axes if isinstance(bodies[0], Reduce) else ()
     for body in bodies:
         levels = depth(body)
         if levels > DEPTH_LIMIT:
             raise TensorError(
                 f"expression of computation {name!r} must be at most {DEPTH_LIMIT} levels deep, not {levels}. "
-                "Sum over a reduction axis instead of writing the terms out, or split it into several computations."
+                "Sum over a reduction axis instead of unrolling the terms, or split it into several computations."
             )
         own = body.axes if isinstance(body, Reduce) else ()
         if own != reduce_axes:
@@ -235,14 +234,14 @@ def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...])
         for node in walk(inside):
             if isinstance(node, Reduce):
                 raise TensorError(
-                    f"reduction of computation {name!r} must stand at the top of its expression, not inside another: "
-                    f"{node}. Give the reduction a computation of its own and read its result here."
+                    f"reduction of computation {name!r} must be the outermost operation of its expression, not nested: "
+                    f"{node}. Move the reduction into a computation of its own and read its result here."
                 )
         for axis in axes_of(inside):
             if axis not in axes and axis not in reduce_axes:
                 raise TensorError(
                     f"axis {axis.name!r} of computation {name!r} must be one of its own axes or be reduced over, not "
-                    f"used freely: {body}. Write sum(..., axis={axis.name}), max or min around the expression."
+                    f"free: {body}. Write sum(..., axis={axis.name}), max or min around the expression."
                 )
         if body.dtype == INDEX:
             raise TensorError(
@@ -265,23 +264,23 @@ def checked_shape(shape: object, where: str) -> tuple[int, ...]:
     given = (shape,) if single is not None or formula(shape) is not None else shape
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise TensorError(f"shape of {where} must be an integer or a sequence of integers, not {shown(shape)}.")
-    extents = [_open_extent(extent, position, where) or integer(extent) for position, extent in enumerate(given)]
+    extents = [_symbolic_extent(extent, position, where) or integer(extent) for position, extent in enumerate(given)]
     for position, (extent, value) in enumerate(zip(extents, given, strict=True)):
         if extent is None or extent < 1:
             raise TensorError(
                 f"extent of dimension {position} of {where} must be a positive integer, not {shown(value)}. "
                 "A tensor has at least one element."
             )
-    found = tuple(extent for extent in extents if extent is not None)
-    if prod(int(extent) for extent in found) > MOST_ELEMENTS:
+    dims = tuple(extent for extent in extents if extent is not None)
+    if prod(int(extent) for extent in dims) > MOST_ELEMENTS:
         raise TensorError(
-            f"shape of {where} must have at most {MOST_ELEMENTS} elements, which 64 bits number, not be {shown(found)}."
+            f"shape of {where} must have at most {MOST_ELEMENTS} elements (64-bit indices), not be {shown(dims)}."
         )
-    return found
+    return dims
 
 
-def _open_extent(value: object, position: int, where: str) -> Extent | None:
-    """An extent that is a formula of parameters, if it is one."""
+def _symbolic_extent(value: object, position: int, where: str) -> Extent | None:
+    """An extent that is a formula of parameters; None for any other value."""
     expr = formula(value)
     if expr is None:
         return None

@@ -1,4 +1,4 @@
-"""Domains that are no boxes: a condition on a computation's points, and what may be read of a tensor that has one."""
+"""Domains that are not boxes: checks of domain conditions, and of reads of tensors that have one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -23,16 +23,16 @@ from lathe.frontend.expr.nodes import (
 )
 
 ENUMERATION_LIMIT = 1 << 24
-"""How many points a check may visit one by one when neither intervals nor isl can decide."""
+"""Maximum number of points that a check enumerates when neither intervals nor isl can decide."""
 
 _BLOCK = 1 << 18
 
 
 def simplified_where(computation: Computation) -> Expr | None:
-    """The condition on a computation's domain, or None where it always holds.
+    """The domain condition of a computation, or None if it always holds.
 
-    Decided exactly for quasi-affine conditions, by visiting the points for others that read no data. Raises TensorError
-    if the condition holds nowhere.
+    Quasi-affine conditions are decided exactly, others that read no data by enumerating points. Raises TensorError if
+    the condition holds nowhere.
     """
     where = computation.where
     assert where is not None
@@ -40,8 +40,8 @@ def simplified_where(computation: Computation) -> Expr | None:
     if not can_hold:
         ranges = " and ".join(f"{axis.start} <= {axis.name} < {axis.stop}" for axis in computation.axes)
         raise TensorError(
-            f"where of computation {computation.name!r} must hold somewhere in its shape {computation.shape}, not "
-            f"nowhere: {where} for no point of {ranges}. Drop the computation, or correct the condition."
+            f"where of computation {computation.name!r} must hold at some point of its shape {computation.shape}: "
+            f"{where} holds for no point of {ranges}. Remove the computation, or correct the condition."
         )
     return where if can_fail else None
 
@@ -73,56 +73,56 @@ def _truth(computation: Computation, where: Expr) -> tuple[bool, bool]:
 
 
 def check_exists(computation: Computation, read: ReadAccess) -> None:
-    """Raise DomainError unless the cell that a read reads exists wherever the read happens.
+    """Raise DomainError unless a read is inside the domain of its tensor wherever it happens.
 
-    That is asked where the tensor's computation has a condition on its domain. Quasi-affine conditions are decided
-    exactly, others by finding them among the read's own conditions, or by visiting the points.
+    Only tensors whose computation has a domain condition need this. Quasi-affine conditions are decided exactly, others
+    by finding them among the guards of the read, or by enumerating points.
     """
     producer = read.tensor.computation
     if producer is None or producer.where is None:
         return
-    cell = dict(zip(producer.axes, read.indices, strict=True))
+    indices = dict(zip(producer.axes, read.indices, strict=True))
     given = [each for expr, holds in read.guards if holds for each in conjuncts(expr)]
     for condition in conjuncts(producer.where):
-        wanted = substitute(condition, cell)
-        if not any(written_alike(wanted, each) for each in given):
-            _check(computation, read, wanted)
+        required = substitute(condition, indices)
+        if not any(written_alike(required, each) for each in given):
+            _check(computation, read, required)
 
 
-def _check(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
+def _check(computation: Computation, read: ReadAccess, required: Expr) -> None:
     points = points_of(computation)
     try:
         with limited_operations():
-            fails = points.condition(wanted, False)
+            fails = points.condition(required, False)
             if fails is not None:
                 outside = points.box().intersect(points.where(read.guards)).intersect(fails)
                 if outside.is_empty():
                     return
                 if points.is_exact(read.guards):
-                    raise _missing_error(computation, read, first_of(points, outside))
+                    raise _missing_error(computation, read, lexmin(points, outside))
     except TooManyOperationsError:
         pass
-    _check_one_by_one(computation, read, wanted)
+    _check_by_enumeration(computation, read, required)
 
 
-def first_of(points: Points, found: isl.Set) -> dict[Axis, int]:
+def lexmin(points: Points, point_set: isl.Set) -> dict[Axis, int]:
     """The lexicographically first point of a set."""
-    sample = found.lexmin().sample_point()
+    sample = point_set.lexmin().sample_point()
     return {
         axis: sample.get_coordinate_val(isl.dim_type.set, position).to_python()
         for position, axis in enumerate(points.axes)
     }
 
 
-def _check_one_by_one(computation: Computation, read: ReadAccess, wanted: Expr) -> None:
-    if reads_data(wanted):
-        raise _unknown_error(computation, read, wanted, "it depends on data")
+def _check_by_enumeration(computation: Computation, read: ReadAccess, required: Expr) -> None:
+    if reads_data(required):
+        raise _unknown_error(computation, read, required, "it depends on data")
     guards: list[Guard] = [(expr, holds) for expr, holds in read.guards if not reads_data(expr)]
-    axes = axes_of(wanted, *(expr for expr, _ in guards))
+    axes = axes_of(required, *(expr for expr, _ in guards))
     count = prod(axis.extent for axis in axes)
     if count > ENUMERATION_LIMIT:
-        raise _unknown_error(computation, read, wanted, f"it is not affine, and {count} points are too many to visit")
-    point = first_point(computation, guards, blocks(axes, count), lambda env: ~evaluate(wanted, env))
+        raise _unknown_error(computation, read, required, f"it is not affine, and {count} points are too many to test")
+    point = first_point(computation, guards, blocks(axes, count), lambda env: ~evaluate(required, env))
     if point is not None:
         raise _missing_error(computation, read, point)
 
@@ -133,9 +133,9 @@ def first_point(
     points: Iterable[Mapping[Axis, np.ndarray]],
     wrong_at: Callable[[Mapping[Axis, np.ndarray]], np.ndarray],
 ) -> dict[Axis, int] | None:
-    """The first of some points, in blocks, that guards let through and at which something is wrong; None for none.
+    """The first of ``points`` (in blocks) where all guards hold and ``wrong_at`` is true; None if there is none.
 
-    Axes of the computation that the points do not give are at their start.
+    Axes of the computation that ``points`` leaves out are at their start.
     """
     for env in points:
         wrong = wrong_at(env)
@@ -164,12 +164,12 @@ def _missing_error(computation: Computation, read: ReadAccess, point: dict[Axis,
 
 
 def outside_error(computation: Computation, read: ReadAccess, inside: str, point: dict[Axis, int]) -> DomainError:
-    """The error for a read that leaves what it must stay inside of, at a point."""
+    """The error for a read that is not ``inside`` its tensor at a point."""
     cell = ", ".join(str(index) if reads_data(index) else str(int(evaluate(index, point))) for index in read.indices)
     where = ", ".join(f"{axis.name} = {value}" for axis, value in point.items())
     condition = ""
     if any(reads_data(expr) for expr, _ in read.guards):
-        condition = " A condition that reads data cannot keep a read inside."
+        condition = " Conditions on data do not bound reads."
     return DomainError(
         f"read {read.node} of computation {computation.name!r} must stay inside {inside}, not reach "
         f"{read.tensor.name}[{cell}] at {where or 'its only point'}.{condition} Shrink the domain, or guard the read "
@@ -177,9 +177,9 @@ def outside_error(computation: Computation, read: ReadAccess, inside: str, point
     )
 
 
-def _unknown_error(computation: Computation, read: ReadAccess, wanted: Expr, reason: str) -> DomainError:
+def _unknown_error(computation: Computation, read: ReadAccess, required: Expr, reason: str) -> DomainError:
     return DomainError(
-        f"read {read.node} of computation {computation.name!r} must be shown to stay inside the domain of tensor "
-        f"{read.tensor.name!r}, where {wanted}, which cannot be decided: {reason}. Give the computation, or a select "
-        "around the read, the same condition."
+        f"Cannot prove that read {read.node} of computation {computation.name!r} stays inside the domain of tensor "
+        f"{read.tensor.name!r}, where {required}: {reason}. Give the computation, or a select around the read, "
+        "the same condition."
     )

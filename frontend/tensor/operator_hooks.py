@@ -1,4 +1,4 @@
-"""What operators of nodes mean: the typing rules, the printer, and integers that know a formula, put in their place."""
+"""Installs the typing rules, the printer and symbolic extents as the operators of expression nodes."""
 
 from lathe.frontend.arith.parameters import Extent
 from lathe.frontend.expr.arithmetic import binary, cast, comparison, expression, negation
@@ -11,5 +11,5 @@ language.comparison = comparison
 language.negation = negation
 language.cast = cast
 language.extent = Extent
-language.written = format_expr
-language.described = format_computation
+language.format_expr = format_expr
+language.format_computation = format_computation

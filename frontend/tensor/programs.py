@@ -1,4 +1,4 @@
-"""Whole programs: the computations and inputs that a set of outputs needs, and their text."""
+"""Whole programs: the computations and inputs that outputs depend on, and their text form."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,9 @@ from lathe.frontend.tensor.recurrences import check_defined, cycles, strongly_co
 
 
 def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """``outputs`` as a tuple, whether one tensor, a computation (all that it makes) or several tensors were given.
+    """``outputs`` as a tuple of tensors, given as one tensor, a computation (all its outputs) or a sequence of tensors.
 
-    Raises TensorError when there is none, or something else than a tensor.
+    Raises TensorError for no outputs, or anything but a tensor.
     """
     if isinstance(outputs, Computation):
         return outputs.outputs
@@ -26,15 +26,15 @@ def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor
 
 
 def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
-    """The computations that ``outputs`` need, producers before consumers, each once, in a fixed order.
+    """The computations that ``outputs`` depend on, producers before consumers, each once, in a deterministic order.
 
-    Those that need each other's earlier elements follow one another, in the order in which they are carried out at each
-    point. Raises TensorError when two different tensors of the program bear one name, or a state is not defined.
+    The computations of a recurrence are consecutive, in their execution order at each point. Raises TensorError for two
+    different tensors of the same name, or a state without a definition.
     """
     order: dict[Computation, None] = {}
     tensors: dict[str, Tensor] = {}
     started: set[Computation] = set()
-    circular = False
+    has_recurrence = False
     stack: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(as_outputs(outputs))]
     while stack:
         tensor, done = stack.pop()
@@ -57,25 +57,25 @@ def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
             stack.append((tensor, True))
             stack.extend((read.tensor, False) for read in reversed(computation.reads))
         else:
-            circular = circular or computation not in order
-    _check_late_readers(order)
-    if not circular:
+            has_recurrence = has_recurrence or computation not in order
+    _check_reads_of_states(order)
+    if not has_recurrence:
         return tuple(order)
-    inside = {each: cycle.computations for cycle in cycles(order) for each in cycle.computations}
+    ordered = {each: one.computations for one in cycles(order) for each in one.computations}
     groups = strongly_connected(order)
-    return tuple(each for group in groups for each in inside.get(group[0], tuple(group)))
+    return tuple(each for group in groups for each in ordered.get(group[0], tuple(group)))
 
 
-def _check_late_readers(order: Iterable[Computation]) -> None:
-    """Raises DomainError for reads of elements of a state that do not exist: not known when they were written."""
+def _check_reads_of_states(order: Iterable[Computation]) -> None:
+    """Raise DomainError for reads outside the domain of a state, which was unknown when its readers were created."""
     for computation in order:
         states = [read.tensor.computation for read in computation.reads if read.tensor.is_state]
-        if any(maker is not None and maker.where is not None for maker in states):
+        if any(producer is not None and producer.where is not None for producer in states):
             check_reads(computation)
 
 
 def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The inputs of the program, each once, in the order in which its computations read them first.
+    """The inputs of the program, each once, in the order in which computations read them first.
 
     An output that is itself a placeholder counts as an input. Raises TensorError as ``topological`` does.
     """
@@ -84,7 +84,7 @@ def placeholders(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def format_program(outputs: Tensor | Sequence[Tensor]) -> str:
-    """The whole program that yields ``outputs``: its inputs, then its computations, producers first."""
+    """The text form of the program that computes ``outputs``: its inputs, then its computations, producers first."""
     parts = [format_placeholder(tensor) for tensor in placeholders(outputs)]
     blocks = ["\n".join(parts)] if parts else []
     blocks += [format_computation(computation) for computation in topological(outputs)]

@@ -1,8 +1,8 @@
-"""States: tensors that may be read before anything says how they are computed, so that data can flow in a circle.
+"""States: tensors that can be read before they are defined, to express recurrences (cyclic data flow).
 
-A state is declared, read by whatever needs earlier elements of it, and defined at the end. Tiramisu expresses cyclic
-data flow in this way: a computation is declared first and gets its expression later. ``recurrence`` is the short form
-for computations that read nothing but themselves in the circle.
+A state is declared, read by the computations that need its earlier elements, and defined at the end. (Tiramisu, too,
+declares a recurrent computation first and gives it an expression later.) ``recurrence`` is the short form for
+computations that depend on themselves only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ from lathe.frontend.tensor.compute import check_takes, checked_shape, compute
 from lathe.frontend.tensor.recurrences import check_causality, check_readers
 
 Init: TypeAlias = Tensor | int | Callable[..., Value] | None
-"""What a state is before its first elements."""
+"""The values of a state at negative indices."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class State(Tensor):
-    """A tensor that is read before it is defined.
+    """A tensor that can be read before it is defined.
 
-    ``init`` says what is read where an index is below 0: a tensor over the other dimensions (for an index below 0 in
-    the first), a constant, or a function of the indices. Without it, reads must stay inside, as for any tensor.
+    ``init`` gives the values at negative indices: a tensor over the other dimensions (for a negative index in the
+    first), a constant, or a function of the indices. Without it, reads must be in bounds, as for any tensor.
     """
 
     init: Init = None
@@ -39,26 +39,25 @@ class State(Tensor):
     __hash__ = object.__hash__
 
     def __getitem__(self, indices: Value | tuple[Value, ...]) -> Expr:  # type: ignore[override]
-        """The element at ``indices``, or what ``init`` says where one of them is below 0."""
+        """The element at ``indices``, or the value of ``init`` where one of them is negative."""
         read: Read = super().__getitem__(indices)
-        below = [d for d, index in enumerate(read.indices) if interval(index)[0] < 0]
-        if self.init is None or not below:
+        negative = [d for d, index in enumerate(read.indices) if interval(index)[0] < 0]
+        if self.init is None or not negative:
             return read
         if any(interval(index)[1] < 0 for index in read.indices):
-            return expression(self._before(read, below), f"init of state {self.name!r}")
-        inside = read.indices[below[0]] >= 0
-        for d in below[1:]:
+            return expression(self._before(read, negative), f"init of state {self.name!r}")
+        inside = read.indices[negative[0]] >= 0
+        for d in negative[1:]:
             inside = inside & (read.indices[d] >= 0)
-        return select(inside, read, self._before(read, below))
+        return select(inside, read, self._before(read, negative))
 
-    def _before(self, read: Read, below: list[int]) -> Value:
+    def _before(self, read: Read, negative: list[int]) -> Value:
         init = self.init
         if isinstance(init, Tensor):
-            if below != [0]:
+            if negative != [0]:
                 raise TensorError(
-                    f"index of state {self.name!r} must not be below 0 but in its first dimension, where tensor "
-                    f"{init.name!r} says what was before, not in dimension {below[-1]}: {read}. Give init as a "
-                    "function of the indices."
+                    f"index of state {self.name!r} may be negative in dimension 0 only, as its init is tensor "
+                    f"{init.name!r}, not in dimension {negative[-1]}: {read}. Give init as a function of the indices."
                 )
             return init[read.indices[1:]]
         if callable(init):
@@ -74,26 +73,26 @@ def state(
     *,
     init: Init = None,
 ) -> State:
-    """A tensor that may be read at once and is computed by what ``define`` says of it later.
+    """Declare a tensor that can be read immediately and is defined later, by ``define``.
 
-    Every computation on the way from the state back to itself is a stage of its own in a schedule, so that a matrix
-    product and the element-wise part of a recurrent network go to different units. Before ::
+    Each computation of the recurrence is a stage of its own in a schedule, so that the matmul and the element-wise part
+    of a recurrent network can run on different units. For example ::
 
         h = lt.state((T, N), "int8", name="h", init=0)
         gates = lt.compute((T, N), lambda t, n: lt.sum(W[n, k].astype("int32") * h[t - 1, k].astype("int32"), axis=k))
         lt.define(h, lambda t, n: lt.min(lt.max(gates[t, n] >> 8, -128), 127).astype("int8"))
 
-    ``init`` says what is read where an index is below 0: a constant, a tensor of shape ``shape[1:]`` (for an index
-    below 0 in the first dimension), or a function of all the indices. Without it a read must stay inside, under a
-    ``select`` where necessary. Raises TensorError for a wrong shape, dtype, name or init.
+    ``init`` gives the values at negative indices: a constant, a tensor of shape ``shape[1:]`` (for a negative index in
+    the first dimension), or a function of all indices. Without it, reads must be in bounds, guarded by ``select`` where
+    necessary. Raises TensorError for a wrong shape, dtype, name or init.
     """
     checked_name(name, "a state")
     where = f"state {name!r}"
     extents, kind = checked_shape(shape, where), checked_dtype(dtype, where)
     if isinstance(init, Tensor) and (init.shape != extents[1:] or init.dtype != kind):
         raise TensorError(
-            f"init of {where} must be a tensor of shape {extents[1:]} and dtype {kind}, which stands before its first "
-            f"elements, not {init!r}. Give a function of the indices where that does not say it."
+            f"init of {where} must be a tensor of shape {extents[1:]} and dtype {kind} (its values at negative indices "
+            f"of dimension 0), not {init!r}. Give a function of the indices for other initial values."
         )
     number = integer(init)
     if init is not None and not isinstance(init, Tensor) and number is None and not callable(init):
@@ -112,34 +111,34 @@ def define(
     where: Callable[..., Value] | None = None,
     attrs: Mapping[str, object] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Say how a state is computed, in the way of ``compute``; several states over the same points, by a tuple.
+    """Define a state by an expression, as in ``compute``, or several states over the same points by a tuple.
 
-    ``where`` is a condition on the indices, as in ``compute``: only there do elements exist.
+    ``where`` restricts the domain, as in ``compute``.
 
-    Causality is checked as soon as nothing in the circle is left open: axes are taken in the order in which they are
-    declared, and an element may read what an earlier point of the outermost ones makes, or what is made before it at
-    the same point. Returns what was given. Raises CausalityError, with a point that reads what is not made yet;
-    TensorError for what is no state, or is defined already, or a body of another dtype; whatever ``compute`` raises.
+    Causality is checked once every state of the recurrence is defined: axes are loops in the order in which they are
+    declared, and an element may read what is computed at an earlier point of the outermost loops, or before it at the
+    same point. Returns ``states``. Raises CausalityError, with a point that reads an element not yet computed;
+    TensorError for anything but an undefined state, or an expression of another dtype; and the errors of ``compute``.
     """
     given = tuple(states) if isinstance(states, Sequence) else (states,)
     for each in given:
         if not isinstance(each, State):
             raise TensorError(f"state of define must be what state() returned, not {shown(each)}.")
         if each.computation is not None:
-            raise TensorError(f"state {each.name!r} must be defined once, not again. Declare another state.")
+            raise TensorError(f"Cannot define state {each.name!r}: it is already defined. Declare another state.")
     if not given or len({each.shape for each in given}) > 1 or len(set(given)) < len(given):
         raise TensorError(
             f"states of define must be one, or several different ones of one shape, not "
             f"{', '.join(map(repr, given)) or 'none'}."
         )
-    body = cast("Callable[..., Value]", fcompute)  # or several, as compute finds out
-    made: Tensor | tuple[Tensor, ...] = compute(
+    body = cast("Callable[..., Value]", fcompute)  # or a tuple, which compute accepts, too
+    outputs: Tensor | tuple[Tensor, ...] = compute(
         given[0].shape, body, ".".join(each.name for each in given), where=where, attrs=attrs
     )
-    bodies = made if isinstance(made, tuple) else (made,)
+    bodies = outputs if isinstance(outputs, tuple) else (outputs,)
     name = ", ".join(each.name for each in given)
     if len(bodies) != len(given):
-        raise TensorError(f"expressions of state {name} must be {len(given)}, one for each, not {len(bodies)}.")
+        raise TensorError(f"expressions of state {name} must be {len(given)}, one for each state, not {len(bodies)}.")
     for each, one in zip(given, bodies, strict=True):
         if each.dtype != one.dtype:
             raise TensorError(
@@ -147,7 +146,7 @@ def define(
                 f"{each.dtype}, not {one.dtype}. Convert it, as in x.astype({each.dtype!r})."
             )
     computation = bodies[0].computation
-    assert computation is not None, f"compute made {bodies[0]} without a computation"
+    assert computation is not None, f"compute returned {bodies[0]} without a computation"
     bind_states(given, computation)
     try:
         check_readers(computation)
@@ -159,8 +158,8 @@ def define(
 
 
 def bind_states(states: Sequence[State], computation: Computation) -> None:
-    """Make the states the outputs of a computation: the one thing about a tensor that is not known from the start."""
-    computation.__dict__["outputs"] = tuple(states)  # in the place where cached_property keeps them
+    """Make the states the outputs of a computation, the only mutation of a tensor."""
+    computation.__dict__["outputs"] = tuple(states)  # where cached_property stores them
     for position, each in enumerate(states):
         object.__setattr__(each, "computation", computation)
         object.__setattr__(each, "output_index", position)
@@ -187,8 +186,8 @@ def recurrence(
         total = lt.recurrence((64,), lambda state, t: state[t - 1] + x[t], init=0, name="total")
 
     With several names, there are as many states (each may read all) and ``fcompute`` returns a tuple; ``init`` and
-    ``dtype`` are then given for each, or one for all. For a circle of several computations use ``state`` and
-    ``define``. ``where`` is a condition on the indices, outside which there are no elements. Raises what these raise.
+    ``dtype`` are then given for each, or one for all. For a recurrence of several computations use ``state`` and
+    ``define``. ``where`` restricts the domain, as in ``compute``. Raises the errors of ``state`` and ``define``.
     """
     names = list(name) if isinstance(name, Sequence) and not isinstance(name, str) else [name]
     inits, dtypes = _for_each(init, len(names)), _for_each(dtype, len(names))

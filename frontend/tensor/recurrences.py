@@ -1,9 +1,8 @@
-"""Computations that need each other's earlier elements: which they are, and the order that makes all of them causal.
+"""Recurrences: strongly connected components of computations, and a causal execution order for each.
 
-The axes of a cycle's computations are taken in the order in which they are declared. The outermost of them, as few as
-suffice, are loops around all the computations; at each of their points the computations are carried out one after the
-other. That is causal iff every read is of a cell made at a lexicographically earlier point of these loops, or at the
-same point by a computation that comes before.
+The outermost axes of the computations, in order of declaration and as few as suffice, become loops around all of them;
+at each point of these loops the computations execute one after the other. That is causal iff every read is of an
+element computed at a lexicographically earlier point of these loops, or at the same point by an earlier computation.
 """
 
 from collections.abc import Iterable
@@ -22,9 +21,9 @@ IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 @dataclass(frozen=True)
 class Cycle:
-    """``computations`` in the order in which they are carried out at each point of the outermost ``depth`` axes.
+    """A recurrence: its computations in the order in which they execute at each point of the outermost ``depth`` axes.
 
-    ``carrying`` are those of these axes along which something is read that is made earlier; the others are free.
+    ``carrying`` are those of these axes that carry a dependence; the others are parallel.
     """
 
     computations: tuple[Computation, ...]
@@ -33,41 +32,41 @@ class Cycle:
 
 
 @dataclass(frozen=True)
-class _Need:
-    """``relation``: from the points of ``reader`` to those of ``maker`` whose cell ``read`` touches (data axes)."""
+class _Dependence:
+    """A dependence: ``relation`` maps points of ``consumer`` to those of ``producer`` that it reads (data axes)."""
 
-    reader: Computation
-    maker: Computation
+    consumer: Computation
+    producer: Computation
     read: ReadAccess
     relation: isl.Map
 
 
 def check_causality(computation: Computation) -> None:
-    """Raises CausalityError if a cycle that a computation closes is not causal; one still open is left alone."""
+    """Raise CausalityError if the recurrence of a computation is not causal; not checked while a state is undefined."""
     for group in strongly_connected([computation]):
         if computation in group:
             if any(read.tensor.is_state and not read.tensor.computation for each in group for read in each.reads):
                 return
             if len(group) > 1 or _reads_itself(computation):
-                cycle_of(tuple(group))
+                recurrence_of(tuple(group))
 
 
 def check_readers(computation: Computation) -> None:
-    """Raises DomainError if what was written before a state was defined reads elements that do not exist.
+    """Raise DomainError for reads outside the domain of a state, which was unknown when the readers were created.
 
-    That is known of the computations that the given one needs, itself included.
+    Checks the recurrences that the given computation depends on, its own included.
     """
     for group in strongly_connected([computation]):
         for each in group:
-            makers = [read.tensor.computation for read in each.reads if read.tensor.is_state]
-            if any(maker is not None and maker.where is not None for maker in makers):
+            producers = [read.tensor.computation for read in each.reads if read.tensor.is_state]
+            if any(producer is not None and producer.where is not None for producer in producers):
                 check_reads(each)
 
 
 def cycles(computations: Iterable[Computation]) -> tuple[Cycle, ...]:
-    """The cycles among computations and what these read, producers first."""
+    """The recurrences among computations and those that they depend on, producers first."""
     groups = strongly_connected(computations)
-    return tuple(cycle_of(tuple(group)) for group in groups if len(group) > 1 or _reads_itself(group[0]))
+    return tuple(recurrence_of(tuple(group)) for group in groups if len(group) > 1 or _reads_itself(group[0]))
 
 
 def _reads_itself(computation: Computation) -> bool:
@@ -75,16 +74,16 @@ def _reads_itself(computation: Computation) -> bool:
 
 
 def check_defined(tensor: Tensor) -> None:
-    """Raises TensorError for a state that nobody has defined."""
+    """Raise TensorError for a state without a definition."""
     if tensor.computation is None and tensor.is_state:
         raise TensorError(
-            f"state {tensor.name!r} must be defined before a program can use it. Say how it is computed with "
+            f"state {tensor.name!r} must be defined before a program can use it. Define it with "
             f"define({tensor.name}, ...)."
         )
 
 
 def strongly_connected(roots: Iterable[Computation]) -> list[list[Computation]]:
-    """The computations that ``roots`` need, in groups that need each other, producers first. (Tarjan's algorithm.)"""
+    """Strongly connected components of ``roots`` and what they depend on, producers first. (Tarjan's algorithm.)"""
     groups: list[list[Computation]] = []
     number: dict[Computation, int] = {}
     low: dict[Computation, int] = {}
@@ -93,69 +92,69 @@ def strongly_connected(roots: Iterable[Computation]) -> list[list[Computation]]:
     for root in roots:
         if root in number:
             continue
-        work = [(root, iter(_makers(root)))]
+        work = [(root, iter(_producers(root)))]
         number[root] = low[root] = len(number)
         path.append(root)
         on_path.add(root)
         while work:
-            current, rest = work[-1]
-            for maker in rest:
-                if maker not in number:
-                    number[maker] = low[maker] = len(number)
-                    path.append(maker)
-                    on_path.add(maker)
-                    work.append((maker, iter(_makers(maker))))
+            current, unvisited = work[-1]
+            for producer in unvisited:
+                if producer not in number:
+                    number[producer] = low[producer] = len(number)
+                    path.append(producer)
+                    on_path.add(producer)
+                    work.append((producer, iter(_producers(producer))))
                     break
-                if maker in on_path:
-                    low[current] = min(low[current], number[maker])
+                if producer in on_path:
+                    low[current] = min(low[current], number[producer])
             else:
                 work.pop()
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[current])
                 if low[current] == number[current]:
-                    place = path.index(current)
-                    groups.append(path[place:])
-                    on_path -= set(path[place:])
-                    del path[place:]
+                    position = path.index(current)
+                    groups.append(path[position:])
+                    on_path -= set(path[position:])
+                    del path[position:]
     return groups
 
 
-def _makers(computation: Computation) -> list[Computation]:
+def _producers(computation: Computation) -> list[Computation]:
     found = dict.fromkeys(read.tensor.computation for read in computation.reads)
     return [each for each in found if each is not None]
 
 
 @lru_cache(maxsize=256)
-def cycle_of(group: tuple[Computation, ...]) -> Cycle:
-    """The order of the computations of one cycle. Raises CausalityError if there is none, naming two points."""
+def recurrence_of(group: tuple[Computation, ...]) -> Cycle:
+    """The execution order of a recurrence. Raises CausalityError, with two points, if there is none."""
     names = ", ".join(each.name for each in group)
-    needs: list[_Need] = []
+    dependences: list[_Dependence] = []
     try:
         with limited_operations():
-            for reader in group:
-                for read in reader.reads:
-                    maker = read.tensor.computation
-                    if maker is not None and maker in group:
-                        needs.append(_Need(reader, maker, read, _relation(reader, read)))
-            needs = [each for each in needs if not each.relation.is_empty()]
+            for consumer in group:
+                for read in consumer.reads:
+                    producer = read.tensor.computation
+                    if producer is not None and producer in group:
+                        dependences.append(_Dependence(consumer, producer, read, _relation(consumer, read)))
+            dependences = [each for each in dependences if not each.relation.is_empty()]
             most = min(len(each.axes) for each in group)
             for depth in range(most + 1):
-                if any(not _late(each, depth).is_empty() for each in needs):
+                if any(not _violated(each, depth).is_empty() for each in dependences):
                     break
-                order = _in_order(group, [each for each in needs if not _same(each, depth).is_empty()])
+                order = _topological(group, [each for each in dependences if not _within_point(each, depth).is_empty()])
                 if order is not None:
-                    return Cycle(order, depth, _carrying(needs, depth))
-            raise _refusal(needs, most)
+                    return Cycle(order, depth, _carrying(dependences, depth))
+            raise _causality_error(dependences, most)
     except TooManyOperationsError:
         raise CausalityError(
-            f"cycle of computations {names} must be one whose causality can be decided within {OPERATIONS_LIMIT} isl "
-            "operations, not one that takes more. Read with simpler indices or conditions."
+            f"Cannot decide whether the recurrence of {names} is causal: that takes more than {OPERATIONS_LIMIT} isl "
+            "operations. Read with simpler indices or conditions."
         ) from None
 
 
-def _relation(reader: Computation, read: ReadAccess) -> isl.Map:
-    relation = access_of(reader, read)
-    return relation.project_out(IN, len(reader.axes), len(reader.reduce_axes))
+def _relation(consumer: Computation, read: ReadAccess) -> isl.Map:
+    relation = access_of(consumer, read)
+    return relation.project_out(IN, len(consumer.axes), len(consumer.reduce_axes))
 
 
 def _equal(space: isl.Space, count: int) -> isl.Map:
@@ -165,37 +164,37 @@ def _equal(space: isl.Space, count: int) -> isl.Map:
     return order
 
 
-def _late(need: _Need, depth: int) -> isl.Map:
-    """The part of a need whose cell is made at a later point of the first ``depth`` axes."""
-    found = isl.Map.empty(need.relation.get_space())
+def _violated(dependence: _Dependence, depth: int) -> isl.Map:
+    """The part of a dependence whose producer executes at a later point of the first ``depth`` axes."""
+    found = isl.Map.empty(dependence.relation.get_space())
     for level in range(depth):
-        order = _equal(need.relation.get_space(), level).order_lt(IN, level, OUT, level)
-        found = found.union(need.relation.intersect(order))
+        order = _equal(dependence.relation.get_space(), level).order_lt(IN, level, OUT, level)
+        found = found.union(dependence.relation.intersect(order))
     return found
 
 
-def _same(need: _Need, depth: int) -> isl.Map:
-    """The part of a need whose cell is made at the same point of the first ``depth`` axes."""
-    return need.relation.intersect(_equal(need.relation.get_space(), depth))
+def _within_point(dependence: _Dependence, depth: int) -> isl.Map:
+    """The part of a dependence whose producer executes at the same point of the first ``depth`` axes."""
+    return dependence.relation.intersect(_equal(dependence.relation.get_space(), depth))
 
 
-def _carrying(needs: list[_Need], depth: int) -> tuple[int, ...]:
+def _carrying(dependences: list[_Dependence], depth: int) -> tuple[int, ...]:
     found = []
     for level in range(depth):
-        for need in needs:
-            order = _equal(need.relation.get_space(), level).order_gt(IN, level, OUT, level)
-            if not need.relation.intersect(order).is_empty():
+        for dependence in dependences:
+            order = _equal(dependence.relation.get_space(), level).order_gt(IN, level, OUT, level)
+            if not dependence.relation.intersect(order).is_empty():
                 found.append(level)
                 break
     return tuple(found)
 
 
-def _in_order(group: tuple[Computation, ...], needs: list[_Need]) -> tuple[Computation, ...] | None:
-    """The computations with each after those that it needs, or None where they need each other."""
-    before = {each: {need.maker for need in needs if need.reader is each} for each in group}
+def _topological(group: tuple[Computation, ...], dependences: list[_Dependence]) -> tuple[Computation, ...] | None:
+    """The computations, producers before consumers, or None if they depend on each other."""
+    before = {each: {one.producer for one in dependences if one.consumer is each} for each in group}
     order: list[Computation] = []
     while before:
-        ready = next((each for each, makers in before.items() if not makers & before.keys()), None)
+        ready = next((each for each, producers in before.items() if not producers & before.keys()), None)
         if ready is None:
             return None
         order.append(ready)
@@ -203,50 +202,50 @@ def _in_order(group: tuple[Computation, ...], needs: list[_Need]) -> tuple[Compu
     return tuple(order)
 
 
-def _refusal(needs: list[_Need], most: int) -> CausalityError:
-    """What stands in the way of every order."""
-    late = next((need for need in needs if not _late(need, most).is_empty()), None)
-    if late is None:
-        circle = _circle([need for need in needs if not _same(need, most).is_empty()])
-        late, relation = circle[0], _same(circle[0], most)
+def _causality_error(dependences: list[_Dependence], most: int) -> CausalityError:
+    """The error for dependences that no execution order satisfies, with an example."""
+    example = next((each for each in dependences if not _violated(each, most).is_empty()), None)
+    if example is None:
+        chain = _circular_chain([each for each in dependences if not _within_point(each, most).is_empty()])
+        example, relation = chain[0], _within_point(chain[0], most)
     else:
-        circle = [late]
-        relation = _late(late, most)
+        chain = [example]
+        relation = _violated(example, most)
     first = relation.domain().lexmin()
-    point, cell = _values(first), _values(relation.intersect_domain(first).range().lexmax())
-    reader, maker = late.reader, late.maker
-    where = ", ".join(f"{axis.name}={value}" for axis, value in zip(reader.axes, point, strict=True))
-    made = ", ".join(f"{axis.name}={value}" for axis, value in zip(maker.axes, cell, strict=True))
+    point, cell = _coordinates(first), _coordinates(relation.intersect_domain(first).range().lexmax())
+    consumer, producer, tensor = example.consumer, example.producer, example.read.tensor.name
+    where = ", ".join(f"{axis.name}={value}" for axis, value in zip(consumer.axes, point, strict=True))
+    computed = ", ".join(f"{axis.name}={value}" for axis, value in zip(producer.axes, cell, strict=True))
     index = ", ".join(map(str, cell))
-    order = ", ".join(axis.name for axis in reader.axes[:most])
-    reason = f"is made no earlier, at {maker.name}({made})"
-    if len(circle) > 1:
-        chain = ", which reads ".join([need.maker.name for need in circle])
-        reason = f"is made at the same point by what reads it: {reader.name} reads {chain}"
+    order = ", ".join(axis.name for axis in consumer.axes[:most])
+    reason = f"is computed no earlier, at {producer.name}({computed})"
+    if len(chain) > 1:
+        names = ", which reads ".join([dependence.producer.name for dependence in chain])
+        reason = f"depends on it at the same point: {consumer.name} reads {names}"
     return CausalityError(
-        f"read {late.read.node} of computation {reader.name!r} must be of a cell that an earlier point makes, in the "
-        f"order of axes {order or '(none)'}, not at {reader.name}({where}) of {late.read.tensor.name}[{index}], which "
-        f"{reason}. Read an earlier cell, or declare the axes in another order.",
-        (reader.name, point),
-        (late.read.tensor.name, cell),
+        f"read {example.read.node} of computation {consumer.name!r} must be of an element computed at an earlier "
+        f"point, in the order of axes {order or '(none)'}: {consumer.name}({where}) reads {tensor}[{index}], which "
+        f"{reason}. Read an earlier element, or declare the axes in another order.",
+        (consumer.name, point),
+        (tensor, cell),
     )
 
 
-def _circle(needs: list[_Need]) -> list[_Need]:
-    """Needs of which each maker is the next one's reader, and the last maker the first reader."""
-    while any(need.maker not in {each.reader for each in needs} for need in needs):
-        needs = [need for need in needs if need.maker in {each.reader for each in needs}]
-    path: list[_Need] = []
-    current = needs[0].reader
+def _circular_chain(dependences: list[_Dependence]) -> list[_Dependence]:
+    """A circular chain of dependences: the producer of each is the consumer of the next."""
+    while any(one.producer not in {each.consumer for each in dependences} for one in dependences):
+        dependences = [one for one in dependences if one.producer in {each.consumer for each in dependences}]
+    path: list[_Dependence] = []
+    current = dependences[0].consumer
     while True:
-        need = next(each for each in needs if each.reader is current)
-        seen = next((n for n, each in enumerate(path) if each.reader is current), None)
+        dependence = next(each for each in dependences if each.consumer is current)
+        seen = next((n for n, each in enumerate(path) if each.consumer is current), None)
         if seen is not None:
             return path[seen:]
-        path.append(need)
-        current = need.maker
+        path.append(dependence)
+        current = dependence.producer
 
 
-def _values(point: isl.Set) -> tuple[int, ...]:
+def _coordinates(point: isl.Set) -> tuple[int, ...]:
     sample = point.sample_point()
     return tuple(int(sample.get_coordinate_val(SET, n).to_python()) for n in range(point.dim(SET)))

@@ -1,7 +1,7 @@
-"""Factors as RESCALE has them: a mantissa and a shift for each channel, made of numbers with a fractional part.
+"""Parameters of RESCALE: real scales encoded as a mantissa and a shift per channel.
 
-A factor word holds ``shift`` in its bits 0 to 5 and the signed ``mantissa`` in bits 6 to 31; it stands for
-mantissa / 2**shift. A row of parameters is [bias, factor word], int32 both.
+A factor word holds ``shift`` in bits 0 to 5 and the signed ``mantissa`` in bits 6 to 31; it stands for
+mantissa / 2**shift. A row of parameters is [bias, factor word], both int32.
 """
 
 import math
@@ -23,10 +23,10 @@ SHIFT_BITS = 6
 MOST_SHIFT = (1 << SHIFT_BITS) - 1
 MANTISSA_BITS = 32 - SHIFT_BITS
 FACTOR_LIMIT = 1 << (MANTISSA_BITS - 1)
-"""What the magnitude of a factor must be less than: a mantissa without a shift."""
+"""Exclusive upper limit of the magnitude of a factor: that of a mantissa with shift 0."""
 
 BYTES_OF_WORD = 64
-"""What making a factor word and its bias takes of memory, at most: some arrays of 8 bytes each."""
+"""Upper limit of the memory for computing a factor word and its bias: several arrays of 8-byte values."""
 
 Ints = NDArray[np.int32]
 _REAL = (numbers.Real, Decimal)
@@ -36,17 +36,17 @@ _UNREAL = (bool, np.bool_, np.timedelta64)
 def rescale_parameters(scale: ArrayLike, bias: ArrayLike = 0, channels: int | None = None) -> Ints:
     """Parameters of ``requantise``: int32 (channels, 2), for each channel [bias, factor word].
 
-    ``scale``, one number or one per channel, is what sums are multiplied by: mantissa / 2**shift with the mantissa
-    rounded to the nearest of its 26 bits, and as many of them in use as a shift of at most 63 allows. ``bias``, one
-    int32 or one per channel, is added before. One number for all is repeated for ``channels``.
+    ``scale``, one number or one per channel, is the factor of the sums, encoded as mantissa / 2**shift: the mantissa is
+    rounded to nearest, in as many of its 26 bits as a shift of at most 63 allows. ``bias``, one int32 or one per
+    channel, is added before scaling. Single numbers are repeated for ``channels``.
 
-    Raises TensorError for a scale that is not finite or of 2**25 or more, a bias that is no int32, what is no number,
-    or numbers of channels that differ, and MemoryLimitError for more channels than there is room for.
+    Raises TensorError for a scale that is not finite or not below 2**25 in magnitude, a bias that is not an int32,
+    non-numeric values, or different numbers of channels, and MemoryLimitError if the parameters do not fit in memory.
     """
     where = "rescale_parameters"
     scales, biases = _scales(scale, f"scale of {where}"), _biases(bias, f"bias of {where}")
     count = _channels((scales, biases), channels, where)
-    with _room_for(count, where):
+    with _memory_for(count, where):
         mantissa, shift = _mantissas(np.broadcast_to(scales, (count,)))
         return np.stack([np.broadcast_to(biases, (count,)), _words(mantissa, shift)], axis=-1)
 
@@ -57,7 +57,7 @@ def rescaled_add_parameters(
     """Parameters of ``rescaled_add``: int32 (channels, 2, 2), for each channel and operand [bias, factor word].
 
     ``scales`` and ``biases`` are pairs, for the first and the second operand, of what ``rescale_parameters`` takes.
-    Both factors of a channel have one shift, that of the greater.
+    Both factors of a channel share a shift, that of the larger factor.
     """
     where = "rescaled_add_parameters"
     for name, given in (("scales", scales), ("biases", biases)):
@@ -66,39 +66,39 @@ def rescaled_add_parameters(
     factors = [_scales(each, f"scale {n} of {where}") for n, each in enumerate(scales)]
     added = [_biases(each, f"bias {n} of {where}") for n, each in enumerate(biases)]
     count = _channels((*factors, *added), channels, where)
-    with _room_for(2 * count, where):
+    with _memory_for(2 * count, where):
         mantissa, shift = _mantissas(np.stack([np.broadcast_to(each, (count,)) for each in factors], axis=1))
         words = _words(mantissa, np.broadcast_to(shift[:, None], mantissa.shape))
         return np.stack([np.stack([np.broadcast_to(each, (count,)) for each in added], axis=1), words], axis=-1)
 
 
 def _channels(given: Sequence[NDArray[Any]], channels: int | None, where: str) -> int:
-    """How many channels there are, by what is given for each of them."""
-    found = {len(each) for each in given if each.ndim}
+    """The number of channels, from the arguments that are given per channel."""
+    counts = {len(each) for each in given if each.ndim}
     if channels is not None:
         number = integer(channels)
         if number is None or number < 1:
             raise TensorError(f"channels of {where} must be a positive integer, not {shown(channels)}.")
-        found.add(number)
-    if len(found) > 1:
+        counts.add(number)
+    if len(counts) > 1:
         raise TensorError(
-            f"channels of {where} must be as many for all that is given, not {' and '.join(map(str, sorted(found)))}."
+            f"channels of {where} must be the same for all arguments, not {' and '.join(map(str, sorted(counts)))}."
         )
-    return found.pop() if found else 1
+    return counts.pop() if counts else 1
 
 
 @contextmanager
-def _room_for(words: int, where: str) -> Iterator[None]:
-    """What is done inside takes so many factor words. Raises MemoryLimitError where they do not fit."""
+def _memory_for(words: int, where: str) -> Iterator[None]:
+    """A context that allocates ``words`` factor words. Raises MemoryLimitError if they do not fit in memory."""
     check_room(BYTES_OF_WORD * words, where)
     with within_memory(where):
         yield
 
 
 def _numbers(given: ArrayLike) -> NDArray[Any] | None:
-    """What is given as an array of real numbers, () or (channels,), or of Python's as objects; None if it is none.
+    """The argument as an array of real numbers, () or (channels,), maybe of Python objects; None if it is not numeric.
 
-    Truth values, texts, dates, and arrays of which some elements are masked are no numbers.
+    Booleans, strings, dates and arrays with masked elements are not numeric.
     """
     try:
         array = np.asarray(given, None if isinstance(given, np.ndarray) else object)
@@ -115,13 +115,13 @@ def _numbers(given: ArrayLike) -> NDArray[Any] | None:
 
 
 def _scales(given: ArrayLike, where: str) -> NDArray[np.float64]:
-    """float64, () or (channels,)."""
+    """Scales as float64, () or (channels,)."""
     found = _numbers(given)
     if found is None:
         raise TensorError(f"{where} must be a number or one per channel, not {shown(given)}.")
     if found.dtype == object:
         found = np.array([_as_float(each) for each in found.flat]).reshape(found.shape)
-    with np.errstate(over="ignore"):  # beyond float64 is beyond the limit, too
+    with np.errstate(over="ignore"):  # inf is beyond the limit, too
         array = found.astype(np.float64)
     wrong = ~(np.abs(array) < FACTOR_LIMIT)
     if wrong.any():
@@ -140,12 +140,12 @@ def _as_float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-    except ValueError:  # a NaN of Decimal that signals
+    except ValueError:  # a signalling NaN of Decimal
         return math.nan
 
 
 def _biases(given: ArrayLike, where: str) -> Ints:
-    """int32, () or (channels,)."""
+    """Biases as int32, () or (channels,)."""
     array = _numbers(given)
     whole = array is not None and array.dtype.kind in "iuO"
     if array is not None and array.dtype == object:
@@ -162,10 +162,10 @@ def _biases(given: ArrayLike, where: str) -> Ints:
 
 
 def _mantissas(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Mantissas, of the shape of the scales, and a shift per channel: the greatest with which all of its fit."""
+    """Mantissas, of the shape of the scales, and a shift per channel: the largest with which all its mantissas fit."""
     greatest = np.abs(scales).reshape(len(scales), -1).max(axis=1)
     shift = np.minimum(MANTISSA_BITS - 1 - np.frexp(greatest)[1], MOST_SHIFT)
-    too_large = np.rint(np.ldexp(greatest, shift)) >= FACTOR_LIMIT  # rounded up to one more bit
+    too_large = np.rint(np.ldexp(greatest, shift)) >= FACTOR_LIMIT  # rounding needs one more bit
     shift = np.maximum(shift - too_large, 0)
     along: tuple[Any, ...] = (slice(None), *(None,) * (scales.ndim - 1))
     mantissa = np.rint(np.ldexp(scales, shift[along])).astype(np.int64)

@@ -1,7 +1,7 @@
-"""What must hold for every value of a program's parameters: positive extents, reads of cells that there are.
+"""Checks for all values of a program's parameters: positive extents, and reads in bounds.
 
-Parameters become dimensions like axes, and what isl can decide is decided for all of them at once. What is beyond that
-(a product of a parameter and an axis) is decided when the parameters are bound.
+Parameters become dimensions like axes, so that isl decides a check for all their values at once. What isl cannot decide
+(a product of a parameter and an axis) is checked when the parameters are bound.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from lathe.frontend.expr.nodes import (
 
 
 class ParametricPoints:
-    """The points of a computation for all values of its parameters, these first."""
+    """The points of a computation for all values of its parameters, which are the leading dimensions."""
 
     def __init__(self, axes: Iterable[Axis], parameters: Iterable[Parameter]) -> None:
         self.parameters = tuple(parameters)
@@ -46,11 +46,11 @@ class ParametricPoints:
                 start, extent = axis.symbolic
                 stop = binary("add", start, extent)
                 for condition in (comparison("ge", axis, start), comparison("lt", axis, stop)):
-                    holds = self.points.condition(self.stated(condition), True)
+                    holds = self.points.condition(self.translated(condition), True)
                     domain = domain if holds is None else domain.intersect(holds)
         self.domain = domain
 
-    def stated(self, expr: Expr) -> Expr:
+    def translated(self, expr: Expr) -> Expr:
         """The expression over the dimensions of ``points``."""
 
         def leaf(node: Expr) -> Expr | None:
@@ -60,9 +60,9 @@ class ParametricPoints:
 
         return rewritten(expr, leaf)
 
-    def first_where(self, conditions: isl.Set) -> tuple[dict[Parameter, int], dict[Axis, int]] | None:
+    def first_where(self, condition: isl.Set) -> tuple[dict[Parameter, int], dict[Axis, int]] | None:
         """The values of parameters and axes at the first point of the domain in a set; None if there is none."""
-        found = self.domain.intersect(conditions)
+        found = self.domain.intersect(condition)
         if found.is_empty():
             return None
         sample = found.lexmin().sample_point()
@@ -74,11 +74,11 @@ class ParametricPoints:
 
 
 def check_positive(expr: Expr, what: str) -> None:
-    """Raises TensorError if an extent is less than 1 for some value of its parameters."""
+    """Raise TensorError if an extent is less than 1 for some values of its parameters."""
     space = ParametricPoints((), parameters_of(expr))
     try:
         with limited_operations():
-            small = space.points.condition(space.stated(comparison("lt", expr, 1)), True)
+            small = space.points.condition(space.translated(comparison("lt", expr, 1)), True)
             found = None if small is None else space.first_where(small)
     except TooManyOperationsError:
         return
@@ -92,26 +92,26 @@ def check_positive(expr: Expr, what: str) -> None:
 
 
 def check_reads_for_all(computation: Computation, template: Template) -> None:
-    """Raises DomainError if a read reaches a cell that there is not, for some values of the program's parameters."""
+    """Raise DomainError if a read is outside its tensor for some values of the program's parameters."""
     for read in reads_of(template.bodies, template.where):
         sizes = [extent.expr if isinstance(extent, Extent) else Const(extent, INDEX) for extent in read.tensor.shape]
         producer = read.tensor.computation
-        about = [*read.indices, *sizes, *(expr for expr, _ in read.guards)]
-        about += [each for axis in (*computation.axes, *computation.reduce_axes) for each in axis.symbolic or ()]
-        wanted = [comparison("ge", index, 0) for index in read.indices]
-        wanted += [comparison("lt", index, size) for index, size in zip(read.indices, sizes, strict=True)]
+        involved = [*read.indices, *sizes, *(expr for expr, _ in read.guards)]
+        involved += [each for axis in (*computation.axes, *computation.reduce_axes) for each in axis.symbolic or ()]
+        in_bounds = [comparison("ge", index, 0) for index in read.indices]
+        in_bounds += [comparison("lt", index, size) for index, size in zip(read.indices, sizes, strict=True)]
         exists: Expr | None = None
         if producer is not None and producer.where is not None:
             where = producer.template.where if producer.template is not None else producer.where
             if where is not None:
                 exists = substitute(where, dict(zip(producer.axes, read.indices, strict=True)))
-                about.append(exists)
-        space = ParametricPoints((*computation.axes, *computation.reduce_axes), parameters_of(*about))
-        guards = [(space.stated(expr), holds) for expr, holds in read.guards]
-        for condition in (*wanted, *([] if exists is None else [exists])):
+                involved.append(exists)
+        space = ParametricPoints((*computation.axes, *computation.reduce_axes), parameters_of(*involved))
+        guards = [(space.translated(expr), holds) for expr, holds in read.guards]
+        for condition in (*in_bounds, *([] if exists is None else [exists])):
             try:
                 with limited_operations():
-                    fails = space.points.condition(space.stated(condition), False)
+                    fails = space.points.condition(space.translated(condition), False)
                     if fails is None or not space.points.is_exact(guards):
                         continue
                     found = space.first_where(space.points.where(guards).intersect(fails))

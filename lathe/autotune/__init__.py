@@ -1,4 +1,4 @@
-"""Schedules found by trying: candidates of public commands, decided by the simulator."""
+"""The autotuner: simulates candidate schedules, made of public schedule primitives, and keeps the fastest."""
 
 from lathe.autotune.autoschedule import autoschedule
 from lathe.autotune.schedule_cache import ScheduleCache, ScheduleCacheError

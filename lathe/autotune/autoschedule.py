@@ -1,10 +1,10 @@
-"""``autoschedule``: candidates by the compiler's model, decided by the simulator.
+"""``autoschedule``: candidates ranked by the cost model, decided by the simulator.
 
-What is tried for a group of stages are the tilings that the model of the default schedule holds for the cheapest, said
-in commands. The first candidate is the default schedule, the next are those for machines with less of a resource: they
-fit, and so more of it costs no cycles because the model errs. Then groups take turns, the one with the most work first;
-what is quicker is kept. The simulator counts the cycles of each, in timing-only mode. Nothing depends on time or on how
-many cores there are: ``budget`` counts candidates.
+The first candidate is the default schedule; the next are the default schedules for derated machines, so that a larger
+machine is not slower than a smaller one where the cost model errs. Then come, for each group of fused stages, the
+tilings that the cost model ranks best, written as schedule primitives; groups take turns, the one with the most work
+first. A faster candidate replaces the best so far. The simulator counts cycles in timing-only mode. The result depends
+neither on elapsed time nor on the number of cores: ``budget`` counts candidates.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,7 +14,7 @@ from lathe.autotune.cache_lock import wait_for_lock_once
 from lathe.autotune.cache_rows import CachedSchedule
 from lathe.autotune.primitive_trace import Step, TraceReplayer
 from lathe.autotune.schedule_cache import ScheduleCache, key_of
-from lathe.autotune.schedule_fingerprint import form_of
+from lathe.autotune.schedule_fingerprint import fingerprint
 from lathe.autotune.search_space import TiledGroup, tiled_groups
 from lathe.autotune.tuned_schedule import FoundSchedule, Tried
 from lathe.configs import HardwareConfig, LatheError
@@ -32,14 +32,17 @@ from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.required_extensions import check_extensions
 
-Made = TypeVar("Made")
+Built = TypeVar("Built")
 
 DEFAULT_BUDGET = 16
-WITH_LESS = tuple(
-    less for parts in (1, 2, 4, 8) for memory in (*MEMORIES, "") if (less := Derating(parts, memory)) != ALL_THERE_IS
+DERATINGS = tuple(
+    each
+    for divisor in (1, 2, 4, 8)
+    for memory in (*MEMORIES, "")
+    if (each := Derating(divisor, memory)) != ALL_THERE_IS
 )
-"""What tiles are tried for. The memories are the same for all machines, and scratchpads are halved again and again: a
-machine with twice of something tries what the one without does."""
+"""Derated machines to choose tiles for. Since their memories are the same for all machines and scratchpads are halved,
+a machine with twice a resource also tries the tiles of the machine without."""
 
 
 @wait_for_lock_once()
@@ -50,21 +53,20 @@ def autoschedule(
     budget: int = DEFAULT_BUDGET,
     cache: ScheduleCache | bool = True,
 ) -> FoundSchedule:
-    """The quickest schedule found for a program on a machine, to be given to ``lt.build``.
+    """Search for the fastest schedule of a program on a machine; the result is passed to ``lt.build``.
 
-    ``budget``: how many candidates are built and timed by the simulator, at least 1; the first is the default schedule,
-    so that what is found is never slower. A schedule that has been begun is completed: stages that commands have
-    touched stay as they are, and the schedule given is not changed.
+    ``budget``: the number of candidates that are built and simulated, at least 1; the first is the default schedule, so
+    the result is never slower than it. A partial schedule is completed: stages that the user has scheduled stay as they
+    are, and the given schedule is not changed.
 
-    What has been found for a program is kept (``ScheduleCache``; ``cache=False``: neither read nor written), by its
-    content, the machine's, the budget and the version of Lathe, and its commands are checked again when they are read;
-    that they map to instructions, when they are built (``lt.build`` with a budget searches anew where they do not).
-    Begun schedules are not kept.
+    Results are cached (``ScheduleCache``; ``cache=False``: neither read nor written) by the content of program and
+    machine, the budget and Lathe's sources; those for a user's Schedule are not. The primitives of a cached result are
+    checked again when it is read, and its instruction selection when it is built (``lt.build`` with a budget searches
+    again if that fails).
 
-    The schedule prints as a script of public commands, those that it was begun with first; where one of these cannot be
-    printed, the script goes on from the begun schedule. Raises BuildError for a budget below 1, a program with
-    parameters that are not bound or an output that is not computed, and what ``build`` does where not even the default
-    schedule fits (CapacityError says which memory lacks how much).
+    The schedule prints as a script of public primitives, the user's first; where one of the user's cannot be printed,
+    the script is a function of the user's schedule. Raises BuildError for a budget below 1, a program with unbound
+    parameters or an output that is not computed, and what ``build`` raises if not even the default schedule compiles.
 
         >>> found = lt.autoschedule(output, cfg, budget=8)  # doctest: +SKIP
         >>> program = lt.build(found, [data, weights, output], cfg)  # doctest: +SKIP
@@ -74,59 +76,59 @@ def autoschedule(
     given = program if isinstance(program, Schedule) else create_schedule(program)
     if program_parameters(given.program):
         raise BuildError(
-            "program of autoschedule must have numbers for all its parameters, not open ones. Give them with lt.bind.",
+            "Cannot autoschedule a program with unbound parameters. Bind them with lt.bind.",
             kind="argument",
         )
     check_outputs(given)
-    kept = cache_for(program, cache, "autoschedule")
-    before = None if kept is None else kept.read(key_of(given.program, config, number))
-    found = None if before is None else _from_cache(given, config, before)
-    return _searched(given, config, number, kept) if found is None else found
+    used_cache = cache_for(program, cache, "autoschedule")
+    cached = None if used_cache is None else used_cache.read(key_of(given.program, config, number))
+    tuned = None if cached is None else _from_cache(given, config, cached)
+    return _search(given, config, number, used_cache) if tuned is None else tuned
 
 
 def build_or_retune(
-    found: FoundSchedule,
+    tuned: FoundSchedule,
     config: HardwareConfig,
     budget: int,
-    kept: ScheduleCache | None,
-    make: Callable[[FoundSchedule], Made],
-) -> Made:
-    """What ``make`` makes of a schedule that ``autoschedule`` has returned.
+    cache: ScheduleCache | None,
+    make: Callable[[FoundSchedule], Built],
+) -> Built:
+    """Apply ``make``, which builds, to a schedule from ``autoschedule``; if that fails for a cached one, search again.
 
-    Commands are legal before they map: a schedule that was read, and is refused now, is searched anew, and kept.
+    Replaying a cached schedule checks that its primitives are legal, not that it maps to instructions.
     """
     try:
-        return make(found)
+        return make(tuned)
     except LatheError:
-        if not found.was_kept:
+        if not tuned.was_kept:
             raise
-    return make(_searched(create_schedule(found.program), config, budget, kept))
+    return make(_search(create_schedule(tuned.program), config, budget, cache))
 
 
-def _searched(given: Schedule, config: HardwareConfig, budget: int, kept: ScheduleCache | None) -> FoundSchedule:
-    """What a search finds, kept in place of what was kept before."""
+def _search(given: Schedule, config: HardwareConfig, budget: int, cache: ScheduleCache | None) -> FoundSchedule:
+    """Run the search; its result overwrites the cached one."""
     search = _Search(given, config, budget)
     search.run()
-    if kept is not None:
+    if cache is not None:
         key = key_of(given.program, config, budget)
-        kept.write(key, CachedSchedule(tuple(search.steps()), search.best, tuple(search.tried)))
-    return _found(given, config, search.steps(), search.best, search.tried)
+        cache.write(key, CachedSchedule(tuple(search.steps()), search.best, tuple(search.tried)))
+    return _tuned(given, config, search.steps(), search.best, search.tried)
 
 
 def checked_budget(budget: int, where: str) -> int:
-    """A budget as a plain integer. Raises BuildError for anything but a number of candidates."""
+    """A budget as a plain integer. Raises BuildError unless it is an integer of at least 1."""
     number = integer(budget)
     if number is None or number < 1:
         raise BuildError(
-            f"budget of {where} must be a number of candidates, at least 1, not {shown(budget)}. With 1, only the "
-            "default schedule is tried.",
+            f"budget of {where} must be a number of candidates, at least 1, not {shown(budget)}. A budget of 1 takes "
+            "the default schedule.",
             kind="argument",
         )
     return number
 
 
 def cache_for(program: object, cache: ScheduleCache | bool, where: str) -> ScheduleCache | None:
-    """Where what is found for a program is kept; None where it is not, as for schedules that have been begun."""
+    """The cache for a program's schedules; None where none is used, as for a user's Schedule."""
     if isinstance(program, Schedule) or cache is False:
         return None
     if cache is True:
@@ -138,92 +140,92 @@ def cache_for(program: object, cache: ScheduleCache | bool, where: str) -> Sched
     return cache
 
 
-def _from_cache(given: Schedule, config: HardwareConfig, kept: CachedSchedule) -> FoundSchedule | None:
-    """The schedule that was found before; None where its commands are refused, which is then looked for anew.
+def _from_cache(given: Schedule, config: HardwareConfig, cached: CachedSchedule) -> FoundSchedule | None:
+    """The schedule of a cached result; None if its primitives are refused.
 
-    So is one with other cycles than the quickest of those tried, which no search has.
+    None also if its cycles are not those of its fastest candidate, which no search writes.
     """
-    if kept.cycles != min((each.cycles for each in kept.tried if each.cycles is not None), default=0):
+    if cached.cycles != min((each.cycles for each in cached.tried if each.cycles is not None), default=0):
         return None
     try:
-        found = _found(given, config, kept.steps, kept.cycles, kept.tried)
+        tuned = _tuned(given, config, cached.steps, cached.cycles, cached.tried)
     except LatheError:
         return None
-    found.was_kept = True
-    return found
+    tuned.was_kept = True
+    return tuned
 
 
-def _found(
+def _tuned(
     given: Schedule, config: HardwareConfig, steps: Sequence[Step], cycles: int, tried: Sequence[Tried]
 ) -> FoundSchedule:
-    found = FoundSchedule(given.program)
-    Edit.reset_to(found, given.state)  # from where steps, which are commands, go on
-    found.given = None if given.given is None else list(given.given)
-    found.begun = None if given.given is None else tuple(given.given)
-    TraceReplayer(found).run(steps)
-    found.steps, found.cycles, found.tried, found.machine = tuple(steps), cycles, tuple(tried), config.name
+    tuned = FoundSchedule(given.program)
+    Edit.reset_to(tuned, given.state)  # the steps continue from the given schedule
+    tuned.given = None if given.given is None else list(given.given)
+    tuned.begun = None if given.given is None else tuple(given.given)
+    TraceReplayer(tuned).run(steps)
+    tuned.steps, tuned.cycles, tuned.tried, tuned.machine = tuple(steps), cycles, tuple(tried), config.name
     least = bound(list(given.program), config)
-    found.bound, found.limit = least.cycles, least.limit
-    return found
+    tuned.bound, tuned.limit = least.cycles, least.limit
+    return tuned
 
 
 def _in_order(chosen: Mapping[str, Sequence[Step]], groups: Sequence[TiledGroup]) -> list[Step]:
-    """What is said of the whole program, and the steps of each group, in the order of the program."""
+    """The steps of the whole program (key ""), then those of each group, in program order."""
     return [step for name in ("", *(group.name for group in groups)) for step in chosen.get(name, ())]
 
 
 class _Search:
-    """Tries candidates until the budget is spent; ``chosen`` has the steps of each group that is not left open."""
+    """Tries candidates until the budget is used up; ``chosen``: the best steps by group, for groups that have some."""
 
     def __init__(self, given: Schedule, config: HardwareConfig, budget: int) -> None:
         self.given = given
         self.config = config
-        self.left = budget
+        self.remaining = budget
         self.tried: list[Tried] = []
         self.chosen: dict[str, tuple[Step, ...]] = {}
         self.best = 0
         self.groups: list[TiledGroup] = []
         self.timed: dict[Hashable, int] = {}
-        """Cycles by the forms of completed schedules: candidates may be alike."""
+        """Cycles by fingerprint of the lowered schedule, so that equal candidates are simulated once."""
 
     def steps(self) -> list[Step]:
-        """The steps of all groups, in the order of the program."""
+        """The best steps of all groups, in program order."""
         return _in_order(self.chosen, self.groups)
 
     def run(self) -> None:
-        """The default schedule first, and those for less; then each group's tilings in turn.
+        """Try the default schedule, those for derated machines, then each group's tilings in turn.
 
-        At last those that are left open as they are, in commands.
+        The last candidate writes the default tilings of the remaining groups as primitives, for the printed script.
         """
         self.best = self._cycles({}, "default schedule", may_fail=False) or 0
-        if self.left == 0:
+        if self.remaining == 0:
             return
-        self._try_with_less()
-        if self.left == 0:
+        self._try_derated()
+        if self.remaining == 0:
             return
         best = self.given.fork()
         TraceReplayer(best).run(self.steps())
-        self.groups = tiled_groups(best, self.config, self.left + 1)
+        self.groups = tiled_groups(best, self.config, self.remaining + 1)
         if not self.groups:
             return
         by_work = sorted(self.groups, key=lambda group: -group.estimates[0])
         for number in range(1, max(len(group.tilings) for group in self.groups)):
             for group in by_work:
-                if number < len(group.tilings) and self.left > 1:
+                if number < len(group.tilings) and self.remaining > 1:
                     self._try({group.name: group.tilings[number]}, f"{group.name}: tiling {number + 1}")
         rest = {group.name: group.tilings[0] for group in self.groups if group.name not in self.chosen}
-        if rest and self.left:
-            self._try(rest, "the default tilings in commands", or_equal=True)
+        if rest and self.remaining:
+            self._try(rest, "the default tilings as primitives", or_equal=True)
 
-    def _try_with_less(self) -> None:
-        """What the default schedule is for machines with less: the model may like it too little here."""
+    def _try_derated(self) -> None:
+        """Try the default schedules for derated machines, which the cost model may rank too low for this one."""
         if self.given.state.derating != ALL_THERE_IS:
-            return  # somebody has said for which machine tiles are chosen
-        for less in WITH_LESS:
-            if self.left:
-                share = "all" if less.scratchpads == 1 else f"1/{less.scratchpads}"
-                memory = f"a {less.memory}" if less.memory else "its"
-                step = Step("tile_for", less.memory, factor=less.scratchpads)
+            return  # the user has chosen the derating with tile_for
+        for each in DERATINGS:
+            if self.remaining:
+                share = "all" if each.scratchpads == 1 else f"1/{each.scratchpads}"
+                memory = f"a {each.memory}" if each.memory else "its"
+                step = Step("tile_for", each.memory, factor=each.scratchpads)
                 self._try({"": (step,)}, f"tiles for {memory} memory and {share} of each scratchpad")
 
     def _try(self, more: dict[str, tuple[Step, ...]], what: str, or_equal: bool = False) -> None:
@@ -233,21 +235,21 @@ class _Search:
             self.best, self.chosen = cycles, trial
 
     def _cycles(self, chosen: dict[str, tuple[Step, ...]], what: str, may_fail: bool = True) -> int | None:
-        """Cycles of a candidate, which counts; None if a command or the compiler refuses it."""
-        self.left -= 1
+        """Cycles of a candidate, which uses up budget; None if a primitive or the compiler refuses it."""
+        self.remaining -= 1
         schedule = self.given.fork()
         try:
             TraceReplayer(schedule).run(_in_order(chosen, self.groups))
             check_extensions(schedule, self.config)
-            completed = run_pipeline(schedule, self.config)
-            form = form_of(completed)
-            if form not in self.timed:
-                made = emitted(completed, self.config, {})
-                self.timed[form] = simulate(made.program, timing_only=True).cycles
+            lowered = run_pipeline(schedule, self.config)
+            key = fingerprint(lowered)
+            if key not in self.timed:
+                compiled = emitted(lowered, self.config, {})
+                self.timed[key] = simulate(compiled.program, timing_only=True).cycles
         except LatheError:
             if not may_fail:
                 raise
             self.tried.append(Tried(what, None))
             return None
-        self.tried.append(Tried(what, self.timed[form]))
-        return self.timed[form]
+        self.tried.append(Tried(what, self.timed[key]))
+        return self.timed[key]

@@ -1,6 +1,6 @@
-"""How long a file of schedules is waited for: within one build, in vain only once.
+"""Lock timeout of the schedule cache: waits for a locked file at most once per build.
 
-A build reads and writes several times. Who holds the file for longer than one waits holds it for the others, too.
+A build reads and writes the file several times; after one timeout it does not wait again.
 """
 
 import contextlib
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 @dataclass
 class _Wait:
-    in_vain: bool = False
+    timed_out: bool = False
 
 
-_WAIT: ContextVar[_Wait | None] = ContextVar("whether a file was waited for in vain", default=None)
+_WAIT: ContextVar[_Wait | None] = ContextVar("whether a wait for the lock has timed out", default=None)
 
 
 @contextlib.contextmanager
 def wait_for_lock_once() -> Iterator[None]:
-    """Inside, or in the function that it decorates, nobody waits for a lock once somebody has waited in vain."""
+    """Context or decorator in which no connection waits for a lock after one wait has timed out."""
     if _WAIT.get() is not None:
-        yield  # the outermost block counts: a search within a build is a part of it
+        yield  # the outermost context counts: a search within a build belongs to the build
         return
     before = _WAIT.set(_Wait())
     try:
@@ -34,19 +34,17 @@ def wait_for_lock_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def connected(path: str | os.PathLike[str], seconds: float) -> Iterator[sqlite3.Connection]:
-    """A connection without transactions of its own that waits so long for a lock, as far as ``wait_for_lock_once``
-    lets it.
-    """
+    """An autocommit connection that waits up to ``seconds`` for a lock, or not at all after an earlier timeout."""
     wait = _WAIT.get() or _Wait()
-    timeout = 0.0 if wait.in_vain else seconds
+    timeout = 0.0 if wait.timed_out else seconds
     with contextlib.closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection:
         try:
             yield connection
         except sqlite3.OperationalError as error:
-            wait.in_vain |= code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            wait.timed_out |= code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             raise
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """What SQLite says it is, without the details; 0 for what Python's module says."""
+    """SQLite's primary result code of an error; 0 for an error of Python's module itself."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,6 +1,6 @@
-"""Rows of the file of schedules: what was found as columns, with a digest over the row's key and all of its columns.
+"""Row format of the schedule cache: a result as columns, with a digest over the row's key and all of its columns.
 
-The key is in the digest because a row that is whole under another key is another program's.
+The digest covers the key, so that an intact row moved to another program's key is detected.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from lathe.autotune.tuned_schedule import Tried
 from lathe.configs import LatheError
 
 ScheduleRow: TypeAlias = tuple[str, str, int, str, str]
-"""Key, steps, cycles, what was tried, digest."""
+"""Key, steps, cycles, candidates, digest."""
 ProgramRow: TypeAlias = tuple[str, str, bytes]
 """Key, digest, content."""
 
@@ -23,56 +23,58 @@ TABLES = {
 ) without rowid""",
     "programs": "programs (key text primary key, digest text not null, content blob not null)",
 }
-"""Each table as it is made; SQLite keeps these words, by which a table that somebody has altered is known."""
+"""The definition of each table; SQLite stores this text, so that an altered table is detected by comparison."""
 
 
 @dataclass(frozen=True)
 class CachedSchedule:
-    """What was found: the steps, their cycles, and what was tried."""
+    """A result of the autotuner: the steps of the best schedule, its cycles, and all candidates."""
 
     steps: tuple[Step, ...]
     cycles: int
     tried: tuple[Tried, ...]
 
 
-def schedule_row(key: str, kept: CachedSchedule) -> ScheduleRow:
-    """What was found, as a row."""
-    steps = json.dumps([step.to_json() for step in kept.steps])
-    tried = json.dumps([[each.what, each.cycles] for each in kept.tried])
-    return key, steps, kept.cycles, tried, digest_of(key, steps, kept.cycles, tried)
+def schedule_row(key: str, result: CachedSchedule) -> ScheduleRow:
+    """The row of a result."""
+    steps = json.dumps([step.to_json() for step in result.steps])
+    tried = json.dumps([[each.what, each.cycles] for each in result.tried])
+    return key, steps, result.cycles, tried, digest_of(key, steps, result.cycles, tried)
 
 
-def kept_of(key: object, steps: object, cycles: object, tried: object, digest: object) -> CachedSchedule | None:
-    """What a row says; None where it is not what ``schedule_row`` writes."""
+def parse_schedule_row(
+    key: object, steps: object, cycles: object, tried: object, digest: object
+) -> CachedSchedule | None:
+    """The result in a row; None if the row is not one that ``schedule_row`` writes."""
     if digest != digest_of(key, steps, cycles, tried) or not isinstance(cycles, int) or cycles <= 0:
         return None
     try:
-        found = tuple(step_from_json(each) for each in json.loads(str(steps)))
-        others = tuple(Tried(str(what), _cycles(n)) for what, n in json.loads(str(tried)))
+        best = tuple(step_from_json(each) for each in json.loads(str(steps)))
+        candidates = tuple(Tried(str(what), _cycles(n)) for what, n in json.loads(str(tried)))
     except (LatheError, ValueError, TypeError, RecursionError):  # the last for lists that are nested too deeply
         return None
-    return CachedSchedule(found, cycles, others)
+    return CachedSchedule(best, cycles, candidates)
 
 
 def _cycles(value: object) -> int | None:
-    """Cycles of a candidate; JSON knows numbers without end, and parts of one, which no count is."""
+    """Cycles of a candidate. Raises ValueError for JSON's infinities, fractions and counts below 1."""
     if value is not None and (type(value) is not int or value <= 0):
         raise ValueError("no number of cycles")
     return value
 
 
 def program_row(key: str, content: bytes) -> ProgramRow:
-    """Bytes, as a row."""
+    """The row of a program's bytes."""
     return key, digest_of(key, content), content
 
 
 def content_of(key: object, digest: object, content: object) -> bytes | None:
-    """The bytes of a row; None where it is not what ``program_row`` writes."""
+    """The bytes in a row; None if the row is not one that ``program_row`` writes."""
     return content if isinstance(content, bytes) and digest == digest_of(key, content) else None
 
 
 def digest_of(*columns: object) -> str:
-    """All columns as one number, each with its kind and length, so that none is taken for part of another."""
+    """A hash of all columns, each with its type and length, so that boundaries between columns count."""
     content = hashlib.sha256()
     for column in columns:
         text = column if isinstance(column, bytes) else str(column).encode(errors="surrogatepass")

@@ -1,7 +1,7 @@
-"""Commands of a schedule as data: carried out on a schedule, and kept as JSON.
+"""Schedule primitives as data: replayed on a schedule, and serialised as JSON.
 
-A step names stages by the names of their tensors, and loops by how they came about: an axis of a stage by its number,
-or what an earlier step has made of one. Carrying steps out calls the commands themselves, which check all of it again.
+A step names a stage by its tensor, and a loop by its origin: an axis of a stage by its number, or the outer or inner
+loop of an earlier split. Replaying a step calls the primitive itself, which checks its arguments again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 class StepError(LatheError):
-    """Data that is no step, or none for the schedule at hand."""
+    """Data that is no valid step, or a step that names a stage or loop that the schedule does not have."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of a stage: axis ``number`` of a ``kind`` (data or reduce), and which part of it, once that is split."""
+    """A loop of a stage: axis ``number`` of a ``kind`` (data or reduce), or the outer or inner loop of its split."""
 
     kind: str
     number: int
-    part: str = ""  # "outer", "inner", or "" for all of it
+    part: str = ""  # "outer", "inner", or "" for an axis that is not split
 
     def to_json(self) -> list[object]:
         """As plain values."""
@@ -36,11 +36,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class Step:
-    """One command: its name, the stage or tensor it is about, and what it says.
+    """One application of a primitive: its name, the stage or tensor ``about`` that it applies to, and its arguments.
 
     ``cache_write`` (scope, makes), ``cache_read`` (scope, readers, gathered, makes), ``set_scope`` (scope), ``split``
-    (loop, factor), ``reorder`` (loops), ``compute_at`` (host, loop), ``tile_for`` (about a memory: factor).
-    ``makes`` is what later steps call a copy.
+    (loop, factor), ``reorder`` (loops), ``compute_at`` (host: the enclosing stage, loop), ``tile_for`` (about: a
+    memory; factor). ``makes``: the name of the copy in later steps.
     """
 
     command: str
@@ -54,7 +54,7 @@ class Step:
     gathered: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
-        """As plain values; what is left out is as it is by default."""
+        """As plain values, without those that have their defaults."""
         values = {
             "command": self.command,
             "about": self.about,
@@ -72,7 +72,7 @@ class Step:
 def step_from_json(data: object) -> Step:
     """The step that ``to_json`` has written. Raises StepError for anything else."""
     if not isinstance(data, dict):
-        raise StepError(f"A step of a schedule must be a command and what it is about, not {shown(data)}.")
+        raise StepError(f"A step must be a dictionary of 'command', 'about' and arguments, not {shown(data)}.")
     try:
         loops = tuple(Loop(_text(kind), _number(number), _text(part)) for kind, number, part in data.get("loops", ()))
         step = Step(
@@ -87,13 +87,15 @@ def step_from_json(data: object) -> Step:
             tuple(map(_number, data.get("gathered", ()))),
         )
     except (KeyError, TypeError, ValueError):
-        raise StepError(f"A step of a schedule must be a command and what it is about, not {shown(data)}.") from None
+        raise StepError(
+            f"A step must be a dictionary of 'command', 'about' and arguments, not {shown(data)}."
+        ) from None
     if step.command not in _RUN:
         raise StepError(f"Command of a step must be one of {', '.join(sorted(_RUN))}, not {step.command!r}.")
     if step.command in ("split", "compute_at") and len(step.loops) != 1:
-        raise StepError(f"Step {step.command!r} must be about one loop, not {len(step.loops)}.")
+        raise StepError(f"Step {step.command!r} must name one loop, not {len(step.loops)}.")
     if step.command == "cache_read" and not step.readers:
-        raise StepError("Step 'cache_read' must have readers, not none.")
+        raise StepError("Step 'cache_read' must name at least one consumer in 'readers', not none.")
     return step
 
 
@@ -104,83 +106,83 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """A whole number as it is: one that is made of 2.5, or of the infinity that JSON knows, would be another one."""
+    """An integer, unchanged. Raises TypeError for other numbers, such as 2.5 or JSON's Infinity, rather than round."""
     if type(value) is not int:
         raise TypeError("no whole number")
     return value
 
 
 class TraceReplayer:
-    """Carries out steps on a schedule, which it changes. Raises StepError, and what commands raise."""
+    """Applies steps to a schedule, in place. Raises StepError, and what the primitives raise."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.made: dict[str, Stage] = {}
-        self.parts: dict[tuple[str, Loop], LoopAxis] = {}
+        self.copies: dict[str, Stage] = {}
+        self.split_loops: dict[tuple[str, Loop], LoopAxis] = {}
 
     def run(self, steps: Sequence[Step]) -> None:
-        """All of them, in order."""
+        """Apply steps in order."""
         for step in steps:
             _RUN[step.command](self, step)
 
     def stage(self, name: str) -> Stage:
-        """The stage of a tensor's name, or what a step has made."""
-        if name in self.made:
-            return self.made[name]
+        """The stage of a tensor's name, or the copy that an earlier step has made under this name."""
+        if name in self.copies:
+            return self.copies[name]
         for stage in self.schedule.stages:
             if stage.name == name:
                 return stage
         raise StepError(f"Stage of a step must be one of the schedule's, not {name!r}.")
 
     def loop(self, stage: str, loop: Loop) -> LoopAxis:
-        """A loop as it stands now."""
+        """The schedule's loop that a step names."""
         if loop.part:
-            found = self.parts.get((stage, loop))
+            axis = self.split_loops.get((stage, loop))
         else:
             handle = self.stage(stage)
             axes = handle.axis if loop.kind == "data" else handle.reduce_axis
-            found = axes[loop.number] if 0 <= loop.number < len(axes) else None
-        if found is None:
-            raise StepError(f"Loop of a step must be one that stage {stage!r} has, not {loop.to_json()}.")
-        return found
+            axis = axes[loop.number] if 0 <= loop.number < len(axes) else None
+        if axis is None:
+            raise StepError(f"Loop of a step must be one of stage {stage!r}, not {loop.to_json()}.")
+        return axis
 
     def cache_write(self, step: Step) -> None:
-        """A copy in a scratchpad that is computed, and stored from there."""
+        """Compute a tensor in a scratchpad, and store it from there."""
         copy = self.schedule.cache_write(self.stage(step.about).tensor, step.scope)
-        self.made[step.makes] = self.schedule[copy]
+        self.copies[step.makes] = self.schedule[copy]
 
     def cache_read(self, step: Step) -> None:
-        """A copy in a scratchpad for some readers."""
-        readers = [self.stage(name) for name in step.readers]
-        reads = (read.tensor for reader in readers for read in reader.state.computation.reads)
+        """Copy a tensor to a scratchpad for some consumers."""
+        consumers = [self.stage(name) for name in step.readers]
+        reads = (read.tensor for consumer in consumers for read in consumer.state.computation.reads)
         tensor = next((each for each in reads if each.name == step.about), None)
         if tensor is None:
             raise StepError(f"Tensor of a step must be one that {', '.join(step.readers)} reads, not {step.about!r}.")
-        copy = self.schedule.cache_read(tensor, step.scope, readers, gathered=step.gathered)
-        self.made[step.makes] = self.schedule[copy]
+        copy = self.schedule.cache_read(tensor, step.scope, consumers, gathered=step.gathered)
+        self.copies[step.makes] = self.schedule[copy]
 
     def set_scope(self, step: Step) -> None:
-        """A stage in a scratchpad."""
+        """Set the memory scope of a stage."""
         self.stage(step.about).set_scope(step.scope)
 
     def split(self, step: Step) -> None:
-        """A loop in two."""
+        """Split a loop."""
         (loop,) = step.loops
         outer, inner = self.stage(step.about).split(self.loop(step.about, loop), step.factor)
-        self.parts[step.about, Loop(loop.kind, loop.number, "outer")] = outer
-        self.parts[step.about, Loop(loop.kind, loop.number, "inner")] = inner
+        self.split_loops[step.about, Loop(loop.kind, loop.number, "outer")] = outer
+        self.split_loops[step.about, Loop(loop.kind, loop.number, "inner")] = inner
 
     def reorder(self, step: Step) -> None:
-        """Loops in an order."""
+        """Reorder loops."""
         self.stage(step.about).reorder(*(self.loop(step.about, loop) for loop in step.loops))
 
     def compute_at(self, step: Step) -> None:
-        """A stage in a loop of another."""
+        """Compute a stage at a loop of another."""
         (loop,) = step.loops
         self.stage(step.about).compute_at(self.stage(step.host), self.loop(step.host, loop))
 
     def tile_for(self, step: Step) -> None:
-        """What is left open, tiled as for a machine with less."""
+        """Choose the tiles that are still open for a derated machine."""
         self.schedule.tile_for(scratchpads=step.factor, memory=step.about)
 
 

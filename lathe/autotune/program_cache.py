@@ -1,4 +1,4 @@
-"""Programs that have been built of found schedules, kept beside them, so that nothing is compiled again."""
+"""Program cache: stores the programs built from autotuned schedules in the schedule cache, to skip compilation."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Constants = Mapping[str, NDArray[Any]]
 
 
 def program_key(outputs: Sequence[Tensor], config: HardwareConfig, budget: int, constants: Constants | None) -> str:
-    """What a built program depends on, as one number: all that its schedule does, and the constants in it."""
+    """A hash of all that a built program depends on: the key of its schedule, and its constants."""
     content = hashlib.sha256(key_of(outputs, config, budget).encode())
     for name, array in sorted((constants or {}).items()):
         values = np.ascontiguousarray(array)
@@ -25,11 +25,11 @@ def program_key(outputs: Sequence[Tensor], config: HardwareConfig, budget: int, 
 
 
 def read_program(cache: ScheduleCache, key: str) -> Program | None:
-    """The program that is kept under a key; None if none is, or none that is whole and that the verifier passes."""
+    """The cached program of a key; None if there is none, or it is damaged or has findings of the verifier."""
     program = cache.read_file(key, Program.load)
     return None if program is None or verify(program) else program
 
 
 def write_program(cache: ScheduleCache, key: str, program: Program) -> None:
-    """Keep a program."""
+    """Store a program in the cache."""
     cache.write_file(key, program.save)

@@ -1,4 +1,4 @@
-"""What a completed schedule looks like, as plain values: candidates that look alike are one program."""
+"""Fingerprint of a lowered schedule: candidates with equal fingerprints compile to the same program."""
 
 from collections.abc import Hashable
 
@@ -7,23 +7,23 @@ from lathe.scheduler.schedule_ir.loops import Fuse, LoopAxis, Split
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
 
-def form_of(completed: ScheduleView) -> Hashable:
-    """Stages in their order with what they compute, loops, splits and places, loops by numbers.
+def fingerprint(lowered: ScheduleView) -> Hashable:
+    """The stages in order, each with its computation, loops, splits and compute location; loops as numbers.
 
-    Schedules are of one begun one, but passes may have computed one of them otherwise: what a command has touched, they
-    leave as it is.
+    Computations are included: candidates start from one schedule, but passes may rewrite a stage in one candidate and
+    leave it alone in another that has scheduled it.
     """
     number: dict[LoopAxis, int] = {}
-    place = {stage.id: n for n, stage in enumerate(completed.stages)}
+    position = {stage.id: n for n, stage in enumerate(lowered.stages)}
 
     def numbered(loop: LoopAxis) -> int:
         return number.setdefault(loop, len(number))
 
-    forms = []
-    for stage in completed.stages:
+    stages = []
+    for stage in lowered.stages:
         state = stage.state
         roots = [numbered(root) for root in state.roots]
-        made = [
+        relations = [
             (numbered(each.parent), numbered(each.outer), numbered(each.inner), each.factor, each.parts)
             if isinstance(each, Split)
             else (numbered(each.outer), numbered(each.inner), numbered(each.fused))
@@ -31,15 +31,15 @@ def form_of(completed: ScheduleView) -> Hashable:
             else type(each).__name__
             for each in state.relations
         ]
-        forms.append((stage.name, state.scope, tuple(roots), tuple(made), state))
+        stages.append((stage.name, state.scope, tuple(roots), tuple(relations), state))
     return tuple(
         (
             name,
             scope,
             roots,
-            made,
+            relations,
             tuple(numbered(leaf) for leaf in state.leaves),
-            state.attachment and (place[state.attachment.host], numbered(state.attachment.axis)),
+            state.attachment and (position[state.attachment.host], numbered(state.attachment.axis)),
             state.contiguous,
             state.slots,
             state.reuse,
@@ -49,8 +49,8 @@ def form_of(completed: ScheduleView) -> Hashable:
             format_computation(state.computation),
             tuple(read.tensor.shape for read in state.computation.reads),
         )
-        for name, scope, roots, made, state in forms
+        for name, scope, roots, relations, state in stages
     )
 
 
-__all__ = ["form_of"]
+__all__ = ["fingerprint"]

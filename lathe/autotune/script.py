@@ -1,8 +1,8 @@
-"""A schedule that has been found, as a script of public commands: those that it was begun with, and those found.
+"""Prints an autotuned schedule as a script of public primitives: the user's own, then the autotuner's.
 
-What a command was given is named by the schedule before it: a loop by its place among those of a stage, a stage and a
-tensor by their names. What cannot be named so (a Python function, a map, a buffer) has no text that makes it again;
-then the script goes on from the begun schedule, which it takes as its argument.
+The arguments of a primitive are named as in the schedule before it: a loop by its position among its stage's loops, a
+stage or tensor by its name. Other arguments (a Python function, a map, a buffer) cannot be printed; the script is then
+a function of the user's schedule, and contains the autotuner's primitives only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,42 +22,42 @@ ALL_TENSORS = "tensors = {read.tensor.name: read.tensor for each in s.stages for
 
 
 class _UnprintableError(Exception):
-    """A command that no text gives again."""
+    """A primitive with an argument that cannot be printed."""
 
 
 def script_of(steps: Sequence[Step], begun: Sequence[TraceEntry] | None, heading: str) -> str:
-    """A Python function that makes a schedule of a program's outputs, to be edited and run.
+    """A Python function, as text, that creates a schedule from a program's outputs.
 
-    ``begun``: the commands before the steps; None where they are not known. Where they cannot be printed, the function
-    takes the schedule that they have made.
+    ``begun``: the user's primitives, which come before the steps; None if unknown. If they cannot be printed, the
+    function takes the user's schedule instead of the outputs.
     """
     printer = Printer()
     try:
         if begun is None:
             raise _UnprintableError
-        before = list(_begun_lines(begun, printer))
+        before = list(_user_lines(begun, printer))
     except _UnprintableError:
         lines = [
             f"# {heading}",
-            "# These are the cycles with the schedule that was begun by hand, whose commands are not printed here.",
+            "# The cycles include the primitives of the user's schedule, which cannot be printed here.",
             "",
             "",
             "def schedule(s):",
-            '    """Go on from a schedule that is begun by the same commands as the one that this was found for."""',
+            '    """Complete a schedule to which the same primitives were applied as to the one autotuned."""',
         ]
         printer = Printer()
     else:
         lines = [f"# {heading}", "import lathe as lt", "", "", "def schedule(*outputs):"]
         lines.append("    s = lt.create_schedule(outputs)")
         if before:
-            lines += ["    # As it was begun by hand:", *(f"    {line}" for line in before)]
-            lines += ["    # As it was found:"] if steps else []
-    made = {step.makes for step in steps} - {""}
+            lines += ["    # Primitives of the user's schedule:", *(f"    {line}" for line in before)]
+            lines += ["    # Primitives of the autotuner:"] if steps else []
+    copies = {step.makes for step in steps} - {""}
     named = [step.about for step in steps if step.command not in ("cache_read", "tile_for")]
-    given = dict.fromkeys(name for name in named if name not in made)
-    if given:
+    existing = dict.fromkeys(name for name in named if name not in copies)
+    if existing:
         lines.append(f"    {ALL_STAGES}")
-        lines += [f"    {printer.stage(name)} = stages[{name!r}]" for name in given]
+        lines += [f"    {printer.stage(name)} = stages[{name!r}]" for name in existing]
     if any(step.command == "cache_read" for step in steps):
         lines.append(f"    {ALL_TENSORS}")
     lines += [f"    {printer.line(step)}" for step in steps]
@@ -65,17 +65,17 @@ def script_of(steps: Sequence[Step], begun: Sequence[TraceEntry] | None, heading
 
 
 class Printer:
-    """Names variables of a script."""
+    """Names the variables of a script, and prints steps as calls."""
 
     def __init__(self) -> None:
         self.names: dict[object, str] = {}
 
-    def variable(self, thing: object, wanted: str) -> str:
-        """The variable of a thing, a new one the first time."""
+    def variable(self, thing: object, preferred: str) -> str:
+        """The variable of a thing; created, and similar to ``preferred``, on first use."""
         if thing not in self.names:
-            name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in wanted)
+            name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in preferred)
             name = f"_{name}" if not name or name[0].isdigit() or iskeyword(name) else name
-            while name in self.names.values() or name in _TAKEN:
+            while name in self.names.values() or name in _RESERVED:
                 name += "_"
             self.names[thing] = name
         return self.names[thing]
@@ -94,13 +94,13 @@ class Printer:
         loops = [self.loop(step.host or about, loop) for loop in step.loops]
         match step.command:
             case "cache_write":
-                made = f"s.cache_write({self.stage(about)}.tensor, {step.scope!r})"
-                return f"{self.stage(step.makes)} = s[{made}]"
+                copy = f"s.cache_write({self.stage(about)}.tensor, {step.scope!r})"
+                return f"{self.stage(step.makes)} = s[{copy}]"
             case "cache_read":
                 readers = ", ".join(map(self.stage, step.readers))
                 gathered = f", gathered={list(step.gathered)}" if step.gathered else ""
-                made = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}]{gathered})"
-                return f"{self.stage(step.makes)} = s[{made}]"
+                copy = f"s.cache_read(tensors[{about!r}], {step.scope!r}, [{readers}]{gathered})"
+                return f"{self.stage(step.makes)} = s[{copy}]"
             case "tile_for":
                 return f"s.tile_for(scratchpads={step.factor}, memory={about!r})"
             case "set_scope":
@@ -114,21 +114,21 @@ class Printer:
         return f"{self.stage(about)}.compute_at({self.stage(step.host)}, {loops[0]})"
 
 
-def _begun_lines(commands: Sequence[TraceEntry], printer: "Printer") -> Iterator[str]:
-    """The lines of commands. Raises _UnprintableError where one has none."""
-    names = _Names(commands[0].before, printer) if commands else None
-    for command in commands:
-        assert names is not None, "there is a first command"
-        names.before = command.before
-        owner = "s" if command.owner is None else names.stage(command.owner)
-        arguments = [names.text(each, command.owner) for each in command.arguments]
-        arguments += [f"{key}={names.text(each, command.owner)}" for key, each in command.keywords.items()]
-        yield from names.needed()
-        yield f"{owner}.{command.name}({', '.join(arguments)})"
+def _user_lines(entries: Sequence[TraceEntry], printer: "Printer") -> Iterator[str]:
+    """The user's primitives as lines of a script. Raises _UnprintableError."""
+    names = _Names(entries[0].before, printer) if entries else None
+    for entry in entries:
+        assert names is not None, "there is a first entry"
+        names.before = entry.before
+        owner = "s" if entry.owner is None else names.stage(entry.owner)
+        arguments = [names.text(each, entry.owner) for each in entry.arguments]
+        arguments += [f"{key}={names.text(each, entry.owner)}" for key, each in entry.keywords.items()]
+        yield from names.definitions()
+        yield f"{owner}.{entry.name}({', '.join(arguments)})"
 
 
 class _Names:
-    """What a script calls the things that commands are given; ``before``: the schedule as the next command finds it."""
+    """Prints the arguments of primitives as expressions; ``before``: the schedule before the next primitive."""
 
     def __init__(self, first: ScheduleState, printer: "Printer") -> None:
         self.first = first
@@ -136,17 +136,17 @@ class _Names:
         self.printer = printer
         self.lines: list[str] = []
         self.known: Mapping[StageId, object] | None = None
-        """The stages as they were when the script looked last."""
+        """The stages when the script last assigned ``stages``."""
         self.variables: dict[str, StageId] = {}
         self.tensors: dict[str, Tensor] = {}
 
-    def needed(self) -> list[str]:
-        """The lines that give values to names, before the command that uses them first."""
+    def definitions(self) -> list[str]:
+        """The assignments that the next primitive requires and that have not been printed yet."""
         lines, self.lines = self.lines, []
         return lines
 
     def text(self, value: object, owner: EditedStage | None) -> str:
-        """What gives the value. Raises _UnprintableError if nothing does."""
+        """An expression for the value. Raises _UnprintableError if there is none."""
         if value is None or isinstance(value, str | bool):
             return repr(value)
         if isinstance(value, list | tuple):
@@ -183,22 +183,22 @@ class _Names:
         return self.printer.stage(name)
 
     def loop(self, loop: LoopAxis | Axis, owner: EditedStage | None) -> str:
-        """A loop by its place in a stage, that of the command before others."""
+        """A loop by its position in a stage, preferably the primitive's own stage."""
         keys = [] if owner is None else [owner.id]
         keys += [key for key in self.before.stages if key not in keys]
-        found: dict[LoopAxis, tuple[StageId, int]] = {}
+        matches: dict[LoopAxis, tuple[StageId, int]] = {}
         for key in keys:
             leaves = self.before.stages[key].leaves if key in self.before.stages else ()
-            for place, leaf in enumerate(leaves):
+            for position, leaf in enumerate(leaves):
                 if leaf is loop or leaf.source is loop:
-                    found.setdefault(leaf, (key, place))
-        if len(found) != 1:
+                    matches.setdefault(leaf, (key, position))
+        if len(matches) != 1:
             raise _UnprintableError
-        ((key, place),) = found.values()
-        return f"{self._stage(key)}.leaf_axis[{place}]"
+        ((key, position),) = matches.values()
+        return f"{self._stage(key)}.leaf_axis[{position}]"
 
     def tensor(self, tensor: Tensor) -> str:
-        """An output, what a stage computes now, or what the program reads."""
+        """A tensor as an output, as what a stage computes, or as what some stage reads."""
         outputs = self.before.program
         if tensor in outputs:
             return f"outputs[{outputs.index(tensor)}]"
@@ -214,4 +214,4 @@ class _Names:
         return f"tensors[{tensor.name!r}]"
 
 
-_TAKEN = ("lt", "s", "stages", "tensors", "outputs", "schedule", "each", "read")
+_RESERVED = ("lt", "s", "stages", "tensors", "outputs", "schedule", "each", "read")

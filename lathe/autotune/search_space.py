@@ -1,7 +1,7 @@
-"""What may be tried: for each group of stages that are stored together, tilings as steps of a schedule.
+"""The search space: for each fusion group, tilings as steps of a schedule, ranked by the cost model.
 
-The passes of the compiler say which groups there are and which of their tilings are cheapest by the model. A group is
-tried if no command has touched its stages and no pass has rewritten them: what is found for it can be said in commands.
+The compiler's passes determine the groups. A group is in the search space if the user has scheduled none of its stages
+and no pass has rewritten them: only then can primitives express its tilings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from lathe.scheduler.tiling.search import cheapest_tilings
 
 @dataclass(frozen=True)
 class TiledGroup:
-    """A group by the name of what it stores, and its tilings as steps, the cheapest first, with the model's cycles."""
+    """A fusion group by the name of its stored stage, and its tilings as steps, cheapest first, with their costs."""
 
     name: str
     tilings: tuple[tuple[Step, ...], ...]
@@ -33,30 +33,30 @@ class TiledGroup:
 
 
 def tiled_groups(schedule: Schedule, config: HardwareConfig, count: int) -> list[TiledGroup]:
-    """So many tilings for each group that can be tried. Raises what completing the schedule does."""
-    found: list[TiledGroup] = []
+    """Up to ``count`` tilings for each group in the search space. Raises what the passes before tiling raise."""
+    groups: list[TiledGroup] = []
 
-    def look(problem: TilingProblem) -> None:
-        if not problem.given and _can_be_said(schedule, passed, problem):
+    def add_group(problem: TilingProblem) -> None:
+        if not problem.given and _is_expressible(schedule, lowered, problem):
             tilings = cheapest_tilings(with_less(problem), count) or cheapest_tilings(problem, count)
             steps = tuple(_steps(problem, tiling) for tiling in tilings)
-            found.append(TiledGroup(problem.sink.name, steps, tuple(each.cost for each in tilings)))
+            groups.append(TiledGroup(problem.sink.name, steps, tuple(each.cost for each in tilings)))
 
     edit, target = Edit(schedule.state), Target(config)
-    passed: dict[StageId, StageState] = {}
+    lowered: dict[StageId, StageState] = {}
     for each in PASSES:
         if each.name == "tile-and-fuse":
-            passed.update((stage.id, stage.state) for stage in edit.stages)
-            TileAndFuse(looker=look)(edit, target)
+            lowered.update((stage.id, stage.state) for stage in edit.stages)
+            TileAndFuse(looker=add_group)(edit, target)
             break
         each.run(edit, target)
-    return found
+    return groups
 
 
-def _can_be_said(given: Schedule, passed: Mapping[StageId, StageState], problem: TilingProblem) -> bool:
-    """Whether the group's stages are the user's as they are, or copies that commands make.
+def _is_expressible(given: Schedule, lowered: Mapping[StageId, StageState], problem: TilingProblem) -> bool:
+    """Whether primitives can express the group's tilings: its stages are the user's, or copies that primitives make.
 
-    ``passed``: stages as the passes before have left them.
+    ``lowered``: the stages after the passes before tiling.
     """
     before = {stage.id: stage for stage in given.stages}
     names = [stage.name for stage in given.stages]
@@ -68,11 +68,11 @@ def _can_be_said(given: Schedule, passed: Mapping[StageId, StageState], problem:
         operand.stage.tensor.name: each.name for operand in problem.operands if (each := operand.stage.state.copies)
     }
     for stage in (problem.sink, *inner, *pads):
-        mine, now = before.get(stage.id), passed.get(stage.id)
+        mine, now = before.get(stage.id), lowered.get(stage.id)
         if mine is None or now is None or names.count(mine.name) != 1 or not is_unscheduled(mine):
             return False
         if (
-            not _says_the_same(now.computation, mine.state.computation, copies)
+            not _same_loops_and_reads(now.computation, mine.state.computation, copies)
             or now.lanes is not None
             or len(now.tensors) > 1
         ):
@@ -80,10 +80,10 @@ def _can_be_said(given: Schedule, passed: Mapping[StageId, StageState], problem:
     return all(name in known for name in copies.values())
 
 
-def _says_the_same(one: Computation, other: Computation, copies: Mapping[str, str]) -> bool:
-    """Whether two computations have the same loops and read the same tensors, as after folding constants.
+def _same_loops_and_reads(one: Computation, other: Computation, copies: Mapping[str, str]) -> bool:
+    """Whether two computations have the same loops and read the same tensors; constants may have been folded.
 
-    ``copies``: of which tensor one that ``one`` reads is a copy, by name.
+    ``copies``: the original of each copy that ``one`` reads, by name.
     """
     axes = [[(axis.name, axis.extent) for axis in (*each.axes, *each.reduce_axes)] for each in (one, other)]
     reads = [{copies.get(read.tensor.name, read.tensor.name) for read in each.reads} for each in (one, other)]
@@ -91,17 +91,17 @@ def _says_the_same(one: Computation, other: Computation, copies: Mapping[str, st
 
 
 def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
-    """A tiling in commands, as ``apply_tiling`` applies it."""
+    """A tiling as steps, equal to what ``apply_tiling`` does."""
     sink, (*inner, writer) = problem.sink.name, problem.computing
     steps = [Step("cache_write", sink, ACC, makes=writer.name)]
     steps += [Step("set_scope", stage.name, ACC) for stage in inner]
     for operand in problem.operands:
-        steps.append(_placed(operand))
+        steps.append(_load_step(operand))
     axes = range(len(tiling.tile))
     steps += [Step("split", sink, loops=(Loop("data", n),), factor=tiling.tile[n]) for n in axes]
     outer = [Loop("data", n, "outer") for n in tiling.order]
     steps.append(Step("reorder", sink, loops=(*outer, *(Loop("data", n, "inner") for n in axes))))
-    inside = (writer, *reversed(inner))  # readers before what they read
+    inside = (writer, *reversed(inner))  # consumers before producers
     steps += [Step("compute_at", stage.name, host=sink, loops=(outer[-1],)) for stage in inside]
     outermost: dict[EditedStage, Loop] = {}
     for stage in problem.computing:
@@ -126,8 +126,8 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _placed(operand: LoadedOperand) -> Step:
-    """How an operand comes to be in its scratchpad."""
+def _load_step(operand: LoadedOperand) -> Step:
+    """The step that puts an operand in its scratchpad."""
     stage = operand.stage
     readers = tuple(reader.name for reader in operand.readers)
     if stage.state.copies is None:
@@ -139,9 +139,9 @@ def _placed(operand: LoadedOperand) -> Step:
 
 
 def _gathered(stage: EditedStage, source: Tensor) -> tuple[int, ...]:
-    """The dimensions of a tensor of which a copy has some elements alone, as the program names them.
+    """The dimensions of a tensor in which a copy gathers only some indices, as numbered in the user's program.
 
-    An input that passes have packed by remainders has two dimensions for one of these.
+    In an input that a pass has converted from space to depth, such a dimension has become two.
     """
     layout = stage.schedule.layouts.get(source)
     if layout is None or not layout.maps or layout.earlier[-1].ndim == source.ndim:
@@ -155,7 +155,7 @@ def _number(stage: EditedStage, root: LoopAxis) -> int:
 
 
 def _order(stage: EditedStage, cut: Sequence[int]) -> tuple[Loop, ...]:
-    """Loops of a stage whose reductions are cut: the last one cut comes outermost, as ``apply_tiling`` has it."""
+    """The loop order of a stage with split reductions: the last one split is outermost, as in ``apply_tiling``."""
     data = [Loop("data", n) for n, _ in enumerate(stage.state.computation.axes)]
     reduce = [Loop("reduce", n, "inner" if n in cut else "") for n, _ in enumerate(stage.state.computation.reduce_axes)]
     return (*(Loop("reduce", n, "outer") for n in reversed(cut)), *data, *reduce)

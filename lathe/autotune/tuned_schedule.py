@@ -1,4 +1,4 @@
-"""What the optimiser returns: a schedule, with its steps, and what else has been tried."""
+"""Result of the autotuner: the best schedule, with its steps and all candidates."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,22 @@ from lathe.scheduler.schedule_trace import TraceEntry
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate: what it is, and its cycles; None where it does not fit the machine."""
+    """A candidate: its description, and its cycles, or None if it does not fit the machine."""
 
     what: str
     cycles: int | None
 
 
 class FoundSchedule(Schedule):
-    """The best schedule of those tried, as any other schedule; printed, it is a script of public commands.
+    """The fastest schedule of those tried; printed, it is a script of public primitives.
 
-    ``steps`` are the commands, ``cycles`` what the simulator takes for it, ``tried`` all candidates in order, ``bound``
-    the cycles that no schedule can be quicker than (``lt.bound``), and ``limit`` which of compute and memory that is.
-    ``was_kept``: it has been read from a cache, and not been built since.
+    ``steps``: the autotuner's primitives; ``cycles``: its simulated cycles; ``tried``: all candidates in order;
+    ``bound``: the lower bound on the cycles of any schedule (``lt.bound``); ``limit``: whether compute or memory
+    determines that bound; ``was_kept``: it was read from the cache and may fail to build.
     """
 
     begun: tuple[TraceEntry, ...] | None
-    """The commands of the schedule that it completes; None where they are not known."""
+    """The user's primitives, which come before ``steps``; None if unknown."""
     steps: tuple[Step, ...]
     cycles: int
     tried: tuple[Tried, ...]
@@ -36,15 +36,15 @@ class FoundSchedule(Schedule):
 
     @property
     def script(self) -> str:
-        """A Python function that makes this schedule of the program's outputs.
+        """A Python function, as text, that creates this schedule from the program's outputs.
 
-        It begins with the commands of a schedule that was begun by hand, as far as all of them can be printed. Where
-        one cannot, which takes a Python function, say, or of a fork, it goes on from the begun schedule, its argument.
+        It begins with the user's primitives. If these cannot be printed (one takes a Python function, say, or the
+        schedule is a fork), it is a function of the user's schedule.
         """
         share = self.bound / self.cycles
         heading = (
-            f"Found for machine {self.machine!r} among {len(self.tried)} candidates: {self.cycles:,} cycles, of which "
-            f"the bound, by {self.limit}, is {share:.1%}."
+            f"Best of {len(self.tried)} candidates for machine {self.machine!r}: {self.cycles:,} cycles; the lower "
+            f"bound, by {self.limit}, is {share:.1%} of these."
         )
         return script_of(self.steps, self.begun, heading)
 
@@ -52,9 +52,9 @@ class FoundSchedule(Schedule):
         return self.script
 
     def report(self, most: int = 8) -> str:
-        """The candidates, the quickest first, and what bounds the program."""
+        """The fastest ``most`` candidates, and the lower bound, as text."""
         ran = sorted((each for each in self.tried if each.cycles is not None), key=lambda each: each.cycles or 0)
         lines = [f"{each.cycles:>14,}  {each.what}" for each in ran[:most]]
         rest = len(self.tried) - len(ran)
-        lines.append(f"{self.bound:>14,}  bound, by {self.limit}")
+        lines.append(f"{self.bound:>14,}  lower bound, by {self.limit}")
         return "\n".join([*lines, *([f"{rest} more do not fit the machine"] if rest else [])])

@@ -1,7 +1,7 @@
-"""What ``explain`` tells with a budget: the schedule that wins, what bounds it, and what more of the machine would buy.
+"""``explain`` with a budget: the best schedule, its bottleneck, and its cycles on machines with more resources.
 
-Each resource is doubled by itself, latency halved, and the program built and timed anew: by the schedule found and by
-the default one, of which the quicker counts, or by a schedule that was begun, completed for that machine.
+One resource at a time is doubled (latency: halved), and the program built and simulated again: with the autotuned and
+the default schedule, of which the faster counts, or with the user's schedule, completed for that machine.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from lathe.scheduler.schedule_trace import with_numbers
 from lathe.sim import Counters
 
 MOST = 5
-"""Candidates that are told."""
+"""The number of other candidates that are reported."""
 WORTH = 0.01
-"""The part of the cycles that more of a resource must save for it to be what bounds a program."""
+"""The fraction of the cycles that more of a resource must save for it to be the bottleneck."""
 IDLE = 0.05
-"""The part of the cycles that the compute unit must wait for something else to bound the program."""
+"""The fraction of the cycles that compute must wait for a resource outside of compute to be the bottleneck."""
 
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 
@@ -39,12 +39,12 @@ def explain(
     parameters: Mapping[str, int] | None = None,
     budget: int = 0,
 ) -> Explanation:
-    """Which rule takes the chunks of a schedule on a machine, and if none does, which constraint fails first.
+    """Explain which rule matches the chunks of a schedule on a machine, or which constraint fails first.
 
-    It is ``lathe.scheduler.explain``, which says more, and with a ``budget`` of 1 or more looks around besides
-    (``outlook``): the best of so many schedules, the others with their cycles, what bounds the program, and its cycles
-    on machines with twice the bus, half the latency, or twice a scratchpad or a block. Builds take as long as one
-    for each. Raises BuildError for what cannot be searched.
+    See ``lathe.scheduler.explain``. A ``budget`` of 1 or more also autotunes with that many candidates and fills
+    ``outlook``: the best schedule, the others with their cycles, the bottleneck, and the cycles on machines with twice
+    the bus, half the latency, or twice a scratchpad or a block dimension, at the cost of a build for each. Raises what
+    ``autoschedule`` does.
     """
     if budget == 0 and not isinstance(budget, bool):
         return explained(program, config, parameters=parameters)
@@ -53,27 +53,28 @@ def explain(
     if not given.maps:
         return given
     machine = load_config(given.machine) if config is None else config
-    found, begun = autoschedule(bound_program, machine, budget=budget), isinstance(program, Schedule)
+    tuned, scheduled = autoschedule(bound_program, machine, budget=budget), isinstance(program, Schedule)
     return build_or_retune(
-        found,
+        tuned,
         machine,
         checked_budget(budget, "explain"),
         cache_for(bound_program, True, "explain"),
-        lambda each: replace(explained(each, machine), outlook=_outlook(each, begun, machine)),
+        lambda each: replace(explained(each, machine), outlook=_outlook(each, scheduled, machine)),
     )
 
 
-def _outlook(found: FoundSchedule, begun: bool, config: HardwareConfig) -> WhatIfReport:
-    counters = _counters(found, config)
-    ran = [each for each in found.tried if each.cycles is not None]
+def _outlook(tuned: FoundSchedule, scheduled: bool, config: HardwareConfig) -> WhatIfReport:
+    """The report on a schedule; ``scheduled``: it completes a schedule of the user."""
+    counters = _counters(tuned, config)
+    ran = [each for each in tuned.tried if each.cycles is not None]
     best = min(ran, key=lambda each: each.cycles or 0)
     others = sorted((each for each in ran if each is not best), key=lambda each: each.cycles or 0)
-    more = [(each, *_with_more(found, begun, config, each)) for each in _resources(config)]
+    more = [(each, *_with_more(tuned, scheduled, config, each)) for each in _resources(config)]
     busy = _busy(counters)
     return WhatIfReport(
         best.what,
         counters.cycles,
-        bound(list(found.program), config).cycles,
+        bound(list(tuned.program), config).cycles,
         _limit(counters.cycles, busy, [(resource, cycles) for resource, cycles, _ in more]),
         busy,
         tuple(Alternative(each.what, each.cycles) for each in others[:MOST]),
@@ -82,9 +83,9 @@ def _outlook(found: FoundSchedule, begun: bool, config: HardwareConfig) -> WhatI
 
 
 def _limit(cycles: int, busy: Shares, more: "Sequence[tuple[_Resource, int | None]]") -> str:
-    """What the compute unit works on most, or what it waits for."""
+    """The bottleneck: the resource that compute waits for, or else the kind of work that takes it most cycles."""
     waits = 1 - sum(share for _, share in busy)
-    gains = [(given, resource.name) for resource, given in more if given is not None and resource.feeds]
+    gains = [(reached, resource.name) for resource, reached in more if reached is not None and resource.feeds]
     best, name = min(gains, default=(cycles, ""))
     if waits > IDLE and best < (1 - WORTH) * cycles:
         return name
@@ -92,17 +93,14 @@ def _limit(cycles: int, busy: Shares, more: "Sequence[tuple[_Resource, int | Non
 
 
 def _with_more(
-    found: FoundSchedule, begun: bool, config: HardwareConfig, resource: "_Resource"
+    tuned: FoundSchedule, scheduled: bool, config: HardwareConfig, resource: "_Resource"
 ) -> tuple[int | None, str]:
-    """The cycles with twice a resource, or why there are none.
-
-    They are those of a schedule that was begun, completed for that machine, or else of the better one.
-    """
+    """The cycles on a machine with more of a resource, or None and the reason why there are none."""
     try:
         machine = config.with_(**resource.change)
     except ConfigError as error:
         return None, _in_short(error)
-    programs: list[Schedule | Sequence[Tensor]] = [found] if begun else [found, list(found.program)]
+    programs: list[Schedule | Sequence[Tensor]] = [tuned] if scheduled else [tuned, list(tuned.program)]
     ran, refused = [], ""
     for each in programs:
         try:
@@ -113,7 +111,7 @@ def _with_more(
 
 
 def _in_short(error: LatheError) -> str:
-    """What an error says, without the file or machine it says it of, and without the remedy."""
+    """An error's reason, without the file or machine that it names, and without the remedy."""
     fault = error.fault if isinstance(error, ConfigError) else None
     if fault is not None:
         return f"{fault.thing} must be {fault.contract}"
@@ -121,26 +119,26 @@ def _in_short(error: LatheError) -> str:
 
 
 def _counters(program: Schedule | Sequence[Tensor], config: HardwareConfig) -> Counters:
-    """What a program does on a machine, by its schedule or the default one. Raises what ``build`` does."""
+    """The counters of a program on a machine, with its own or the default schedule. Raises what ``build`` does."""
     outputs = list(program.program) if isinstance(program, Schedule) else list(program)
-    made = build_compiled(program, [*placeholders(outputs), *outputs], config)
-    return simulate(made.program, timing_only=True).counters
+    compiled = build_compiled(program, [*placeholders(outputs), *outputs], config)
+    return simulate(compiled.program, timing_only=True).counters
 
 
 def _busy(counters: Counters) -> Shares:
-    """The parts of the cycles that the compute unit spends on products, on resets, and on the rest of its work."""
+    """The fractions of the cycles that the compute unit spends on GEMM, on resets, and on its other work."""
     core = counters.gemm_operations + counters.reset_operations
-    parts = {
+    work = {
         "GEMM": counters.gemm_operations,
         "resets": counters.reset_operations,
         "ALU and loads of compute": counters.units["compute"].busy - core,
     }
-    return tuple((what, count / counters.cycles) for what, count in parts.items() if count > 0)
+    return tuple((what, count / counters.cycles) for what, count in work.items() if count > 0)
 
 
 @dataclass(frozen=True)
 class _Resource:
-    """What a machine may have more of: ``feeds`` the compute unit, or is part of it."""
+    """A resource that a machine may have more of: it ``feeds`` the compute unit, or belongs to it."""
 
     name: str
     more: str

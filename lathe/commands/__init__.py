@@ -1,1 +1,1 @@
-"""The subcommands of `lathe`, one per file; command_line.py gathers them."""
+"""The subcommands of `lathe`, one per file; command_line.py registers them."""

@@ -1,4 +1,4 @@
-"""`lathe asm`: assembly text to a stream, or into a program."""
+"""`lathe asm`: assemble text to an instruction stream, or into a program."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,24 +23,24 @@ EDITED_LABEL = "assembly"
 
 
 class PlacementError(LatheError):
-    """Assembled instructions or micro-ops that have no place in memory."""
+    """Assembled instructions or micro-ops that cannot be put into memory."""
 
 
 @click.command()
 @click.argument("text", type=FILE)
 @stream_config_option
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
-@click.option("--into", type=FILE, help="Take everything but instructions and micro-ops from this program or stream.")
+@click.option("--into", type=FILE, help="Replace the instructions and micro-ops of this program or stream.")
 @click.option(
     "--address", type=int, help="Byte address of the instructions of a stream.  [default: 0, or as in --into]"
 )
 def asm(text: Path, config_name: str | None, output: Path, into: Path | None, address: int | None) -> None:
-    """Assemble text to a stream, or into a program.
+    """Assemble text to an instruction stream, or into a program.
 
-    The text is what `lathe disasm` prints. A table of micro-ops belongs to the memory segment, or for streams to the
-    byte address, that it is named after. Without --into the stream's memory holds only the instructions and the
-    micro-ops, and no tokens are in the queues. With it, what else the stream's file holds is kept, such as the memory
-    that `lathe replay --check` expects afterwards.
+    The text has the format that `lathe disasm` prints. The name of a micro-op table is that of its memory segment, or
+    in a stream its byte address. Without --into, the stream's memory holds only the instructions and the micro-ops,
+    and the token queues are empty. With --into, all other arrays of the stream's file are copied, such as the memory
+    that `lathe replay --check` compares with.
     """
     if into is None:
         base: Program | RawStream = blank_stream()
@@ -51,12 +51,12 @@ def asm(text: Path, config_name: str | None, output: Path, into: Path | None, ad
     if not assembly.instructions:
         raise PlacementError(
             f"The assembly text {str(text)!r} must have at least one instruction, and has none. A stream ends with "
-            "finish; `lathe disasm` shows how a text looks."
+            "finish; `lathe disasm` prints examples."
         )
     if isinstance(base, Program):
         if address is not None:
             raise PlacementError(
-                f"--address must be left out for the program {str(into)!r}, whose instructions have their place."
+                f"--address must be left out for the program {str(into)!r}, which has a fixed instruction address."
             )
         edited_program(base, assembly).save(output)
     else:
@@ -81,32 +81,32 @@ def read_text(path: Path) -> str:
 
 
 def blank_stream() -> RawStream:
-    """No instruction, no page, no token."""
+    """A stream without instructions, memory pages and tokens."""
     empty = np.zeros((0, INSTRUCTION_BYTES), np.uint8)
     return RawStream(empty, 0, np.zeros(0, np.uint64), np.zeros((0, PAGE_BYTES), np.uint8), (0, 0, 0, 0))
 
 
 def edited_program(program: Program, assembly: Assembly) -> Program:
-    """The program with other instructions and micro-ops in the same segments."""
+    """The program with its instructions and micro-ops replaced, in the same segments."""
     images = dict(program.images)
     for name, words in assembly.uops.items():
         segment = program.segment(name)
         content = words.astype("<u4").view(np.uint8)
         if segment.role != UOPS or len(content) > segment.nbytes:
             raise PlacementError(
-                f"The micro-op table {name!r} must fit a uop segment of the program, which has {segment.nbytes} bytes "
-                f"there with the role {segment.role!r}, not be {len(content)} bytes long. Name the right segment, or "
-                "leave out micro-ops."
+                f"Cannot store the {len(content)} bytes of micro-op table {name!r}: segment {name!r} has "
+                f"{segment.nbytes} bytes and the role {segment.role!r}. Name a large enough segment of role {UOPS!r}, "
+                "or leave out micro-ops."
             )
         image = images[name].copy()
         image[: len(content)] = content
         images[name] = image
     count = len(assembly.encoded)
-    room = next(segment.nbytes for segment in program.segments if segment.role == "instructions") // INSTRUCTION_BYTES
-    if count > room:
+    size = next(segment.nbytes for segment in program.segments if segment.role == "instructions")
+    if count > (capacity := size // INSTRUCTION_BYTES):
         raise PlacementError(
-            f"The instructions for the program must be at most {room}, for which its segment has room, not {count}. "
-            "Leave out instructions, or write a stream without --into."
+            f"The program's instructions must be at most {capacity}, the capacity of its segment, not {count}. "
+            "Remove instructions, or leave out --into to write a stream."
         )
     same = count == len(program.instructions)
     return dataclasses.replace(
@@ -119,7 +119,7 @@ def edited_program(program: Program, assembly: Assembly) -> Program:
 
 
 def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly, address: int | None) -> RawStream:
-    """The stream with other instructions and micro-ops on the same memory."""
+    """The stream with its instructions and micro-ops replaced, on the same memory."""
     memory = PagedMemory.of(stream.page_addrs, stream.pages)
     insn_addr = stream.insn_addr if address is None else address
     code = assembly.encoded.reshape(-1)
@@ -127,18 +127,18 @@ def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly
         raise PlacementError(
             f"The address of the instructions must be a multiple of {INSTRUCTION_BYTES}, not {insn_addr}."
         )
-    check_reach(machine, "the instructions", insn_addr, len(code))
+    check_addressable(machine, "the instructions", insn_addr, len(code))
     taken = [("the instructions", insn_addr, insn_addr + len(code))]
     memory.write(insn_addr, code)
     for name, words in assembly.uops.items():
         content = words.astype("<u4").view(np.uint8)
         begin = table_address(machine, name)
-        check_reach(machine, f"the micro-ops {name!r}", begin, len(content))
+        check_addressable(machine, f"the micro-ops {name!r}", begin, len(content))
         for other, start, end in taken:
             if begin < end and start < begin + len(content):
                 raise PlacementError(
-                    f"The micro-op table {name!r} must lie beside {other} in memory, not over them: they take the "
-                    f"bytes from {start:#x} to {end:#x}. Name another address, or move the instructions with --address."
+                    f"The micro-op table {name!r} must not overlap {other}, which take the bytes from {start:#x} to "
+                    f"{end:#x}. Name another address, or move the instructions with --address."
                 )
         taken.append((f"the micro-ops {name!r}", begin, begin + len(content)))
         memory.write(begin, content)
@@ -147,18 +147,18 @@ def edited_stream(machine: HardwareConfig, stream: RawStream, assembly: Assembly
     return RawStream(assembly.encoded, insn_addr, np.array(addresses, np.uint64), pages, stream.tokens)
 
 
-def check_reach(machine: HardwareConfig, what: str, begin: int, count: int) -> None:
-    """Raises :class:`PlacementError` for bytes beyond the machine's addresses."""
+def check_addressable(machine: HardwareConfig, what: str, begin: int, count: int) -> None:
+    """Raise :class:`PlacementError` if bytes are outside the machine's address space."""
     end = 1 << machine.address_bits
     if begin + count > end:
         raise PlacementError(
-            f"The place of {what} must end below byte {end:#x}, where the addresses of machine {machine.name!r} end, "
-            f"not be {count} bytes from {begin:#x} on. Name an earlier address."
+            f"Cannot store {what} ({count} bytes) at {begin:#x}: the addresses of machine {machine.name!r} end at "
+            f"{end:#x}. Choose a lower address."
         )
 
 
 def table_address(machine: HardwareConfig, name: str) -> int:
-    """The byte address that a table of micro-ops is named after."""
+    """The byte address that is the name of a stream's micro-op table."""
     try:
         address = int(name, 0)
     except ValueError:
@@ -166,13 +166,13 @@ def table_address(machine: HardwareConfig, name: str) -> int:
     if address < 0 or address % machine.uop_element_bytes:
         raise PlacementError(
             f"The name of a micro-op table of a stream must be its byte address, a multiple of "
-            f"{machine.uop_element_bytes} such as 0x1000, not {name!r}. Segments' names need --into with a program."
+            f"{machine.uop_element_bytes} such as 0x1000, not {name!r}. Segment names require --into with a program."
         )
     return address
 
 
 def save_stream(stream: RawStream, path: Path, further: Mapping[str, Any]) -> None:
-    """Write a stream in the form that `lathe replay` reads, and further arrays beside it."""
+    """Write a stream in the format that `lathe replay` reads, with further arrays."""
     own: dict[str, Any] = {
         "insns": stream.insns,
         "insn_addr": np.uint64(stream.insn_addr),

@@ -1,4 +1,4 @@
-"""What commands say of several engines that ran the same launch."""
+"""Output of commands that compare several engines on the same launch."""
 
 import sys
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ DIFFERENT = 1
 
 
 def engines_of(names: str) -> tuple[str, ...]:
-    """The engines that `--engine` names: one, several with commas between them, or "all". Raises EngineError."""
+    """The engines that `--engine` names: one, a comma-separated list, or "all". Raises EngineError."""
     named = [name.strip() for name in names.split(",")]
     for name in named:
         if name != ALL:
@@ -25,17 +25,17 @@ def engines_of(names: str) -> tuple[str, ...]:
     engines = tuple(each for name in named for each in (COSIMULATED if name == ALL else (name,)))
     if len(set(engines)) < len(engines):
         raise EngineError(
-            f"The engines of --engine must be different ones, which are compared, not {', '.join(engines)}. "
+            f"The engines of --engine must be distinct, because they are compared, not {', '.join(engines)}. "
             "Name each once."
         )
     return engines
 
 
 def prepare(names: tuple[str, ...], machine: HardwareConfig, wave: Path | None) -> None:
-    """Build what the engines need for a machine, and the last one for its waveform.
+    """Build the engines for a machine, the last one with the waveform writer if ``wave`` is given.
 
-    Says so on a terminal, because a new machine takes a minute. Raises RtlError, and EngineError for a waveform that
-    the engine does not write.
+    Shows a status on a terminal, because a new machine takes a minute. Raises RtlError, and EngineError for a waveform
+    format that the engine does not write.
     """
     if wave is not None:
         check_wave(names[-1], wave)
@@ -55,7 +55,7 @@ def agreement_dict(ran: Cosimulation[Any]) -> dict[str, Any]:
 
 
 def print_agreement(ran: Cosimulation[Any]) -> None:
-    """One sentence when the engines agree, and otherwise one for each difference."""
+    """Print one line if the engines agree, and otherwise one for each difference."""
     if ran.agree:
         *others, last = ran.results
         trace = ran.first.trace

@@ -1,4 +1,4 @@
-"""`lathe compile`: a script's program, a model, or the digits network, to a file."""
+"""`lathe compile`: compile a script's program, a model, or the digits network to a file."""
 
 import sys
 from collections import Counter
@@ -32,7 +32,7 @@ from lathe.scripts import ScriptError, check_machine_of, run_script
 @click.argument("script", metavar="[SCRIPT|MODEL.onnx]", required=False, type=FILE)
 @config_option
 @shape_option
-@click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images of one launch (digits network).")
+@click.option("--batch", default=DEFAULT_BATCH, show_default=True, help="Images per launch (digits network).")
 @click.option("--check", is_flag=True, help="Validate the instructions: see docs/translation-validation.md.")
 @click.option("-o", "--output", type=FILE, required=True, help="The .npz file to write.")
 @json_option
@@ -49,21 +49,21 @@ def compile(
 ) -> None:
     """Compile a script's program, or an ONNX model, to a file.
 
-    The file is for `lathe simulate`, `lathe disasm` and `lathe verify`.
+    The file can be passed to `lathe simulate`, `lathe disasm` and `lathe verify`.
 
-    SCRIPT is a Python file. If it defines build(cfg), that is called with the machine of -c and returns what lt.build
-    returned; otherwise the script runs as Python would run it, with the machine's name as its first argument, and
-    leaves the program in a variable "program". A script that names another machine than a given -c is refused. Without
-    SCRIPT it is the digits network.
+    SCRIPT is a Python file. If it defines build(cfg), that function is called with the machine of -c and must return
+    the result of lt.build; otherwise the script runs like a Python program, with the machine's name as its first
+    argument, and must leave the program in a variable "program". It is an error if the script builds for another
+    machine than a given -c. Without SCRIPT the digits network is compiled.
 
-    Of MODEL.onnx, layers between QuantizeLinear and DequantizeLinear become streams of instructions, where the machine
-    has the extensions for them (lathe16 has), and the host computes all other nodes.
+    In MODEL.onnx, layers between QuantizeLinear and DequantizeLinear are compiled to instruction streams if the machine
+    has the extensions that they require (lathe16 has); all other nodes run on the host CPU.
     """
     machine = load_config(config_name)
     check_of_network_only(ctx, script, "batch")
     check_writable(output)
     if script is not None and output.exists() and output.samefile(script):
-        raise ScriptError(f"output of lathe compile must be another file than {str(script)!r}, which it reads.")
+        raise ScriptError(f"The output of `lathe compile` must not be its input file {str(script)!r}.")
     if script is not None and is_model(script):
         with validate_builds(check):
             compile_model(script, shapes, machine, output, as_json)
@@ -86,22 +86,22 @@ def compile(
     out = console()
     rows = [(each.name, each.role, f"{each.address:#x}", grouped(each.nbytes)) for each in program.segments]
     out.print(table(f"{output} for {program.config.name}", ["segment", "role", "address", "bytes"], rows, left=2))
-    told = ", ".join(f"{grouped(count)} {name}" for name, count in sorted(counts.items()))
-    out.print(f"\n{grouped(len(program.instructions))} instructions: {told}")
+    summary = ", ".join(f"{grouped(count)} {name}" for name, count in sorted(counts.items()))
+    out.print(f"\n{grouped(len(program.instructions))} instructions: {summary}")
 
 
 def digits_program(machine: HardwareConfig, batch: int) -> Program:
-    """The digits network for a machine."""
+    """The digits network, compiled for a machine."""
     network = digits_network(batch)
     return lt.build(network.logits, network.tensors, machine, constants=network.constants)
 
 
 def script_program(path: Path, config_name: str) -> Program:
-    """What the script makes."""
+    """The program that a script builds. Raises ScriptError if it has none."""
     program = run_script(path, ("build",), "program", config_name)
     if not isinstance(program, Program):
         raise ScriptError(
             f"The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "
-            f"not {program!r}. It is what lt.build returns."
+            f"not {program!r}. Use the result of lt.build."
         )
     return program

@@ -1,4 +1,4 @@
-"""`lathe configs`: the shipped machines, or everything that is known about one machine."""
+"""`lathe configs`: list the shipped machines, or all parameters of one machine."""
 
 import click
 
@@ -15,10 +15,10 @@ SCRATCHPADS = ("uop", "inp", "wgt", "acc")
 @click.argument("name", required=False)
 @json_option
 def configs(name: str | None, as_json: bool) -> None:
-    """List the shipped machines, or show all numbers of one.
+    """List the shipped machines, or show all parameters of one.
 
-    NAME is a shipped configuration or a YAML file. Given numbers can be changed in a YAML file; derived numbers follow
-    from them.
+    NAME is a shipped configuration or a YAML file. "Given" parameters can be set in a YAML file; "derived" values are
+    computed from them.
     """
     if name is None:
         machines = [load_config(shipped) for shipped in shipped_configs()]
@@ -35,7 +35,7 @@ def configs(name: str | None, as_json: bool) -> None:
 
 
 def extensions_of(machine: HardwareConfig) -> str:
-    """What a machine has beyond VTA, in short."""
+    """The extensions of a machine to VTA, in short."""
     missing = [each for each in EXTENSIONS if each not in machine.extensions]
     if missing and len(missing) < len(machine.extensions):
         return f"all but {', '.join(missing)}"
@@ -43,7 +43,7 @@ def extensions_of(machine: HardwareConfig) -> str:
 
 
 def print_list(machines: list[HardwareConfig]) -> None:
-    """One line per machine, which fits a terminal of 80 columns, and how to read on."""
+    """Print one line per machine, at most 80 columns wide, and a hint on further output."""
     columns = ["name", "batch", "in × out", "MACs", *SCRATCHPADS, "bus", "latency", "extensions"]
     rows = [
         [
@@ -60,11 +60,11 @@ def print_list(machines: list[HardwareConfig]) -> None:
     ]
     out = console()
     out.print(table("Shipped machines: scratchpads in KiB, the bus in bits, latency in cycles", columns, rows))
-    out.print("\n`lathe configs NAME` shows all numbers of a machine.")
+    out.print("\n`lathe configs NAME` shows all parameters of a machine.")
 
 
 def print_machine(machine: HardwareConfig) -> None:
-    """Given and derived numbers of a machine."""
+    """Print the given parameters and the derived values of a machine."""
     out = console()
     rows = [
         (key, ", ".join(value) if isinstance(value, list) else value) for key, value in given_values(machine).items()

@@ -1,4 +1,4 @@
-"""`lathe disasm`: a program, a stream, or the streams of a network as assembly text."""
+"""`lathe disasm`: print a program, a stream, or the streams of a network as assembly text."""
 
 from pathlib import Path
 
@@ -23,23 +23,24 @@ from lathe.sim import RawStream
 @click.command()
 @click.argument("file", type=FILE)
 @stream_config_option
-@click.option("--stream", type=int, metavar="N", help="Print only this stream of a network, from 1 on.")
-@click.option("-o", "--output", type=FILE, help="Write the text there instead of to standard output.")
+@click.option("--stream", type=int, metavar="N", help="Print only this stream of a network (the first is 1).")
+@click.option("-o", "--output", type=FILE, help="Write the text to this file instead of standard output.")
 def disasm(file: Path, config_name: str | None, stream: int | None, output: Path | None) -> None:
     """Print a program or stream, or the streams of a network, as assembly text.
 
-    `lathe asm` reads the text of one program or stream back to the same bytes.
+    `lathe asm` assembles the text of one program or stream to the same bytes.
 
-    FILE is what `lathe compile` wrote, or a stream for `lathe replay`; of a stream the micro-ops that its instructions
-    load are shown too, under their address in memory. Of a network, what the host computes is told between its streams.
+    FILE is the output of `lathe compile`, or a stream for `lathe replay`. For a stream, the micro-ops that its
+    instructions load are printed, too, named by their address in memory. For a network, comments between the streams
+    list the nodes that run on the host CPU.
     """
     if holds_network(file):
         text = network_text(load_network(file, config_name), stream)
     elif stream is not None:
-        raise ProgramError(f"--stream must be left out for a file that is no network, {str(file)!r}, not {stream}.")
+        raise ProgramError(f"--stream must be left out for {str(file)!r}, which is not a network, not {stream}.")
     else:
-        found, machine = load_archive(file, config_name)
-        text = disassemble_program(found) if isinstance(found, Program) else stream_text(machine, found)
+        loaded, machine = load_archive(file, config_name)
+        text = disassemble_program(loaded) if isinstance(loaded, Program) else stream_text(machine, loaded)
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
     else:
@@ -47,35 +48,35 @@ def disasm(file: Path, config_name: str | None, stream: int | None, output: Path
 
 
 def network_text(program: NetworkProgram, number: int | None) -> str:
-    """The text of one stream of a network, or of all in their order, with the nodes of the host as comments between."""
+    """The text of one stream of a network, or of all in order, with the nodes of the host CPU as comments between."""
     if number is not None:
         if not 1 <= number <= len(program.parts):
             raise ProgramError(
-                f"--stream must be from 1 to {len(program.parts)}, the streams of network {program.name!r}, not "
-                f"{number}."
+                f"--stream must be from 1 to {len(program.parts)}, the number of streams of network {program.name!r}, "
+                f"not {number}."
             )
         return disassemble_program(program.parts[number - 1])
-    told = [f"; network {program.name!r} for machine {program.config.name!r}"]
+    lines = [f"; network {program.name!r} for machine {program.config.name!r}"]
     types = {name: f"{each.dtype} {list(each.shape)}" if each else "no tensor" for name, each in program.inputs.items()}
-    told += [f"; input {name}: {what}" for name, what in types.items()]
+    lines += [f"; input {name}: {what}" for name, what in types.items()]
     streams = 0
     for step in program.steps:
         if isinstance(step, HostStep):
-            told += ["", *(f"; on the host: {each.name}; {each.why}" for each in step.nodes)]
+            lines += ["", *(f"; on the host: {each.name}; {each.why}" for each in step.nodes)]
             continue
         streams += 1
         layers = ", ".join(each.name for each in step.layers)
-        told += ["", f"; stream {streams}: {layers}", disassemble_program(step.program).rstrip()]
-    return "\n".join(told) + "\n"
+        lines += ["", f"; stream {streams}: {layers}", disassemble_program(step.program).rstrip()]
+    return "\n".join(lines) + "\n"
 
 
 def stream_text(machine: HardwareConfig, stream: RawStream) -> str:
-    """The text of a stream, with its micro-ops."""
+    """The assembly text of a stream, with its micro-ops."""
     return disassemble(machine, stream.insns, uop_tables(machine, stream))
 
 
 def uop_tables(machine: HardwareConfig, stream: RawStream) -> dict[str, NDArray[np.uint32]]:
-    """The micro-op words that the stream loads from its pages, by the hexadecimal address of the first one."""
+    """The micro-op words that the stream loads from its pages, by the hexadecimal address of the first word."""
     memory = PagedMemory.of(stream.page_addrs, stream.pages)
     tables: dict[str, NDArray[np.uint32]] = {}
     for begin, end in merged(uop_ranges(machine, stream)):
@@ -85,7 +86,7 @@ def uop_tables(machine: HardwareConfig, stream: RawStream) -> dict[str, NDArray[
 
 
 def uop_ranges(machine: HardwareConfig, stream: RawStream) -> list[tuple[int, int]]:
-    """The byte ranges that LOADs of micro-ops read, row by row where rows are apart."""
+    """The byte ranges that LOADs of micro-ops read: one per row if rows are not contiguous, otherwise one per LOAD."""
     columns = extract_columns(machine, stream.insns)
     loads = (columns.opcode == Opcode.LOAD) & (columns["memory_type"] == MemoryType.UOP)
     names = ("dram_base", "y_size", "x_size", "x_stride")
@@ -100,7 +101,7 @@ def uop_ranges(machine: HardwareConfig, stream: RawStream) -> list[tuple[int, in
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of ranges as ranges that do not touch, ascending."""
+    """The union of ranges as disjoint, non-adjacent ranges in ascending order."""
     union: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if union and begin <= union[-1][1]:
@@ -111,6 +112,6 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def within_pages(begin: int, end: int, memory: PagedMemory) -> list[tuple[int, int]]:
-    """The parts of a range for which the memory has pages; elsewhere it is zero."""
+    """The subranges for which the memory has pages; all other bytes are zero."""
     pages = sorted(address for address in memory.pages if begin - PAGE_BYTES < address < end)
     return merged([(max(begin, address), min(end, address + PAGE_BYTES)) for address in pages])

@@ -1,4 +1,4 @@
-"""`lathe compile MODEL.onnx`: a network to a file, and what it consists of."""
+"""`lathe compile MODEL.onnx`: compile a network to a file, and list its layers and streams."""
 
 from collections import Counter
 from pathlib import Path
@@ -39,14 +39,14 @@ def compile_model(path: Path, shapes: tuple[str, ...], machine: HardwareConfig, 
     out.print(table(f"{output} for {machine.name}", columns, rows, left=2))
     out.print()
     streams_of = [
-        [str(number), *(grouped(_bytes(part)[role]) for role in ROLES), _told(part)]
+        [str(number), *(grouped(_bytes(part)[role]) for role in ROLES), _instruction_counts(part)]
         for number, part in enumerate(program.parts, 1)
     ]
     out.print(table("Streams, and the bytes of their segments", ["stream", *ROLES, ""], streams_of))
 
 
 def _bytes(program: Program) -> dict[str, int]:
-    """Bytes of all segments of each role; those that temporaries share count once."""
+    """Bytes of the segments of each role; memory that several temporaries share counts once."""
     found = {}
     for role in ROLES:
         covered = Ranges.of_pairs([(each.address, each.end) for each in program.segments if each.role == role])
@@ -55,7 +55,7 @@ def _bytes(program: Program) -> dict[str, int]:
 
 
 def _layers(program: NetworkProgram) -> list[dict[str, Any]]:
-    """Layers and nodes of the host in their order; ``stream``: from 1 on, 0 for the host."""
+    """NPU layers and host nodes in order; ``stream`` is 1 for the first stream, 0 for the host CPU."""
     found: list[dict[str, Any]] = []
     stream = 0
     for step in program.steps:
@@ -77,5 +77,5 @@ def _instructions(program: Program) -> dict[str, int]:
     return dict(Counter(instruction.opcode.name.lower() for instruction in program.instructions))
 
 
-def _told(program: Program) -> str:
+def _instruction_counts(program: Program) -> str:
     return ", ".join(f"{grouped(count)} {name}" for name, count in sorted(_instructions(program).items()))

@@ -1,4 +1,4 @@
-"""`lathe run MODEL.onnx`: a network on a machine, layer by layer, beside onnxruntime."""
+"""`lathe run MODEL.onnx`: run a network on a machine, and compare its outputs with onnxruntime's."""
 
 import time
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lathe.commands.models import arrays_of, check_seed, layers_table, random_arrays, shapes_of, told_cycles
-from lathe.commands.quantize import random_samples, tell_of, warn, warn_of_random
+from lathe.commands.models import arrays_of, check_seed, cycle_rows, layers_table, random_arrays, shapes_of
+from lathe.commands.quantize import print_quantiser_notes, random_samples, warn, warn_of_random
 from lathe.commands.terminal import console, notes, percent, print_json, table
 from lathe.configs import HardwareConfig
 from lathe.frontend.onnx.errors import ModelError
@@ -32,7 +32,7 @@ def run_model(
     result_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Compile and run a model, and print its table."""
+    """Compile and run a model, and print its table of layers."""
     check_seed(seed)
     model = read_model(path, shapes_of(shapes))
     types = inputs_of(model)
@@ -46,7 +46,7 @@ def run_model(
     program = network.build(machine)
     built = time.perf_counter() - start
     if inputs is None and not as_json:
-        notes().print(f"Inputs are random numbers, of seed {seed}.")
+        notes().print(f"Inputs are random numbers with seed {seed}.")
     start = time.perf_counter()
     result = simulate(program, arrays, engine=engine)
     took = time.perf_counter() - start
@@ -63,26 +63,26 @@ def run_model(
 def _quantised(
     path: Path, model: Model, inputs: Path | None, arrays: Mapping[str, NDArray[Any]], seed: int
 ) -> tuple[Model, str]:
-    """A float model in 8 bits, and whether its samples are the "inputs" or "random"; said loudly on standard error.
+    """A float model, quantised to 8 bits, and the source of its calibration samples: "inputs" or "random".
 
-    One that onnxruntime's quantiser refuses stays in float, and samples are "none".
+    Warns on standard error. If onnxruntime's quantiser fails, returns the float model and "none".
     """
     samples = random_samples(model, seed) if inputs is None else samples_of(arrays, inputs_of(model))
     try:
         made = quantised(model, samples)
         found = read_model(made.proto)
     except ModelError as error:
-        warn(f"{path.name} is in float, and stays so, because it cannot be quantised: {error}")
+        warn(f"{path.name} is a float model and remains so, because it cannot be quantised: {error}")
         return model, "none"
     found = replace(found, name=model.name)
     if inputs is None:
         warn_of_random(path, seed)
     else:
         warn(
-            f"{path.name} is in float, and is quantised for this run with the arrays of {inputs.name} as samples. "
-            "`lathe quantize` keeps a model in 8 bits."
+            f"{path.name} is a float model, and is quantised for this run with the arrays of {inputs.name} as samples. "
+            "`lathe quantize` writes a quantised model to a file."
         )
-    tell_of(made)
+    print_quantiser_notes(made)
     return found, "random" if inputs is None else "inputs"
 
 
@@ -112,8 +112,8 @@ def _print(
 ) -> None:
     out = console()
     out.print(layers_table(path, machine, result))
-    told = [*told_cycles(machine, result), ("built in", f"{built:.2f} s"), ("simulated in", f"{took:.2f} s")]
-    told += [
+    rows = [*cycle_rows(machine, result), ("built in", f"{built:.2f} s"), ("simulated in", f"{took:.2f} s")]
+    rows += [
         (
             f"{each.name} against onnxruntime",
             f"cosine {each.cosine:.6f}, {percent(each.equal)} equal, largest difference {each.largest:.6g}",
@@ -121,4 +121,4 @@ def _print(
         for each in found
     ]
     out.print()
-    out.print(table("", ["", ""], told, left=2))
+    out.print(table("", ["", ""], rows, left=2))

@@ -1,4 +1,4 @@
-"""`lathe simulate` of a network: its layers, and where the cycles of its streams went."""
+"""`lathe simulate` of a network: its layers, and an attribution of the cycles of its streams."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 from numpy.typing import NDArray
 
 from lathe.commands.comparison import prepare
-from lathe.commands.models import check_seed, layers_table, note_float, random_arrays, shapes_of, told_cycles
+from lathe.commands.models import check_seed, cycle_rows, layers_table, note_float, random_arrays, shapes_of
 from lathe.commands.summaries import bytes_table, counters_dict, counters_table, units_table
 from lathe.commands.terminal import console, grouped, print_json, table
 from lathe.configs import HardwareConfig
@@ -22,22 +22,22 @@ from lathe.reports.result_file import write_result
 
 
 def network_of(path: Path, shapes: tuple[str, ...], machine: HardwareConfig) -> NetworkProgram:
-    """A model, compiled."""
+    """Compile a model for a machine."""
     network = from_onnx(path, shapes_of(shapes))
-    made = network.build(machine)
+    program = network.build(machine)
     note_float(path, network.model)
-    return made
+    return program
 
 
 def network_inputs(program: NetworkProgram, inputs: Path | None, seed: int | None) -> dict[str, NDArray[Any]]:
-    """The arrays of INPUTS or of --random. Raises InputsFileError where neither is given."""
+    """The arrays of INPUTS or of --random. Raises InputsFileError if neither is given."""
     if inputs is not None:
         return read_inputs(inputs)
     check_seed(seed or 0)
     if seed is None and program.inputs:
         raise InputsFileError(
-            f"The inputs of network {program.name!r} ({', '.join(program.inputs)}) must come from INPUTS.npz or from "
-            "--random, or be left out with --timing-only, and none of these is given. Choose one."
+            f"The inputs of network {program.name!r} ({', '.join(program.inputs)}) are missing. Give INPUTS.npz, "
+            "--random SEED or --timing-only."
         )
     return random_arrays(program.inputs, seed or 0)
 
@@ -52,9 +52,9 @@ def run_network_program(
     result_path: Path | None,
     as_json: bool,
 ) -> bool:
-    """Run a network on arrays, or without any for its time alone, and print its table.
+    """Run a network on arrays, or timing-only if ``inputs`` is None, and print its table of layers.
 
-    Returns whether the engines agree, if there are several.
+    Returns whether the engines agree; True for a single engine.
     """
     prepare(engines, program.config, None)
     timing_only = inputs is None
@@ -103,8 +103,8 @@ def _print(path: Path, program: NetworkProgram, result: NetworkResult) -> None:
     out = console()
     out.print(layers_table(path, program.config, result))
     out.print()
-    told = [*told_cycles(program.config, result), ("streams", grouped(len(result.results)))]
-    out.print(table("", ["", ""], told, left=2))
+    rows = [*cycle_rows(program.config, result), ("streams", grouped(len(result.results)))]
+    out.print(table("", ["", ""], rows, left=2))
     if not result.results:
         return
     counters = result.counters
@@ -114,7 +114,7 @@ def _print(path: Path, program: NetworkProgram, result: NetworkResult) -> None:
 
 
 def _print_agreement(ran: NetworkCosimulation) -> None:
-    """One sentence when the engines agree, and otherwise one for each difference."""
+    """Print one line if the engines agree, and otherwise one for each difference."""
     if not ran.agree:
         click.echo("The engines DIFFER.")
         for difference in ran.differences:

@@ -28,43 +28,43 @@ def config_option(command: Decorated) -> Decorated:
 
 
 def required_config_option(command: Decorated) -> Decorated:
-    """`-c` for commands that take minutes, and for which no machine is the usual one."""
+    """`-c` without a default, for commands that take minutes."""
     return click.option("-c", "--config", "config_name", metavar="CONFIG", required=True, help=CONFIG_HELP)(command)
 
 
 def given(ctx: click.Context, name: str) -> bool:
-    """Whether the command line gives an option, in contrast to its default."""
+    """Whether an option is on the command line, rather than at its default."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def check_of_network_only(ctx: click.Context, script: Path | None, *names: str) -> None:
-    """Raise ScriptError if the command line gives one of these options of the digits network beside a script."""
+    """Raise ScriptError if the command line has a script and one of these options of the digits network."""
     for name in names:
         if script is not None and given(ctx, name):
             option = f"--{name.replace('_', '-')}"
-            what, why = ("model", "has its shapes") if is_model(script) else ("script", "decides for itself")
+            what, why = ("model", "has fixed shapes") if is_model(script) else ("script", "sets its own")
             raise ScriptError(
-                f"{option} must be left out for the {what} {str(script)!r}, not {ctx.params[name]!r}. It is an option "
-                f"of the digits network; a {what} {why}."
+                f"{option} must be left out for the {what} {str(script)!r}, not {ctx.params[name]!r}. It applies to "
+                f"the digits network only; a {what} {why}."
             )
 
 
 def is_model(path: Path | None) -> bool:
-    """Whether a file is to be read as a model of ONNX: by its suffix."""
+    """Whether a file is an ONNX model, by its suffix."""
     return path is not None and path.suffix == ".onnx"
 
 
 def check_of_models_only(**values: object) -> None:
-    """Raise ScriptError if one of these is given, by the words that the command line has for it."""
+    """Raise ScriptError if one of these options or arguments, which apply to models only, has a value."""
     for name, value in values.items():
         if value:
-            raise ScriptError(f"{name} must be left out without a model, MODEL.onnx, not {value!r}.")
+            raise ScriptError(f"{name} must be left out unless MODEL.onnx is given, not {value!r}.")
 
 
 def shape_option(command: Decorated) -> Decorated:
-    """`--shape`: what open dimensions of a model are."""
+    """`--shape`: the shape of a model's input with symbolic dimensions."""
     return click.option(
-        "--shape", "shapes", multiple=True, metavar="x=1,3,48,192", help="The shape of an input of a model."
+        "--shape", "shapes", multiple=True, metavar="x=1,3,48,192", help="The shape of a model's input."
     )(command)
 
 
@@ -74,46 +74,48 @@ def json_option(command: Decorated) -> Decorated:
 
 
 def engine_option(command: Decorated) -> Decorated:
-    """`--engine`: what runs the program, or which engines run it and are compared."""
+    """`--engine`: the engine that runs the program, or several to compare."""
     return click.option(
         "--engine",
         metavar="ENGINE",
         default=CYCLE_MODEL,
         show_default=True,
-        help="What runs it: sim (the cycle model), verilator or pysim (the RTL); or all, which is sim,verilator: "
-        "engines with commas between them are compared in every bit and cycle.",
+        help="The engine: sim (the cycle model), verilator or pysim (the RTL). Of a comma-separated list, all results "
+        "and cycles are compared; all is sim,verilator.",
     )(command)
 
 
 def wave_option(command: Decorated) -> Decorated:
-    """`--wave`: where the waveform of the RTL goes."""
+    """`--wave`: the file for the waveform of the RTL."""
     return click.option(
         "--wave",
         "wave_path",
         type=FILE,
-        help="Write the RTL's waveform there: a .vcd file, or .fst with verilator, which needs the headers of lz4 and "
-        "zlib (of several engines the last).",
+        help="Write the RTL's waveform to this file: .vcd, or .fst with verilator, which requires the headers of lz4 "
+        "and zlib. With several engines it is the last one's.",
     )(command)
 
 
 def stream_config_option(command: Decorated) -> Decorated:
-    """`-c` for commands whose file may be a program, which carries its machine."""
+    """`-c` for commands whose file may be a program, which includes its machine."""
     return click.option(
         "-c",
         "--config",
         "config_name",
         metavar="CONFIG",
-        help=f"The machine of a raw stream; a program carries its own.  [default: {DEFAULT_CONFIG}]",
+        help=f"The machine of a raw stream; a program includes its own.  [default: {DEFAULT_CONFIG}]",
     )(command)
 
 
 def result_option(command: Decorated) -> Decorated:
-    """`--result`: where the result goes, to be read again."""
+    """`--result`: the file for the result, which `lathe report` reads."""
     return click.option(
-        "--result", "result_path", type=FILE, help="Write the result there, an .npz file for `lathe report`."
+        "--result", "result_path", type=FILE, help="Write the result to this .npz file, for `lathe report`."
     )(command)
 
 
 def trace_option(command: Decorated) -> Decorated:
-    """`--trace`: where the picture of the time goes."""
-    return click.option("--trace", "trace_path", type=FILE, help="Write a trace there, for ui.perfetto.dev.")(command)
+    """`--trace`: the file for the trace of the instructions."""
+    return click.option("--trace", "trace_path", type=FILE, help="Write a trace to this file, for ui.perfetto.dev.")(
+        command
+    )

@@ -1,4 +1,4 @@
-"""`lathe quantize`: a float model in 8 bits, by onnxruntime's quantiser."""
+"""`lathe quantize`: quantise a float model to 8 bits with onnxruntime's quantiser."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,18 +14,20 @@ from lathe.frontend.onnx.reading import Model, read_model
 from lathe.networks.quantize import Quantised, Sample, inputs_of, quantised, samples_of
 
 RANDOM_SAMPLES = 8
-"""So many samples where none are given."""
+"""The number of random calibration samples if none are given."""
 
 
 @click.command()
 @click.argument("model", metavar="MODEL.onnx", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="The .onnx file to write.")
-@click.option("--calibration", type=FILE, metavar="DATA.npz", help="Samples of the inputs, by name.")
-@click.option("--random", "seed", type=int, metavar="SEED", help="Make samples of random numbers instead of DATA.")
+@click.option(
+    "--calibration", type=FILE, metavar="DATA.npz", help="Calibration samples: an array for each input, by name."
+)
+@click.option("--random", "seed", type=int, metavar="SEED", help="Generate random samples instead of DATA.")
 @shape_option
-@click.option("--per-channel/--no-per-channel", default=True, help="Scales for each filter (default), or for all.")
-@click.option("--symmetric", is_flag=True, help="Zero points of 0 also for the values between layers.")
-@click.option("--only", metavar="KINDS", help="Quantise only these kinds of nodes, such as Conv,Gemm,MatMul.")
+@click.option("--per-channel/--no-per-channel", default=True, help="One scale per filter (default), or per tensor.")
+@click.option("--symmetric", is_flag=True, help="Zero points of 0 for activations, too.")
+@click.option("--only", metavar="KINDS", help="Quantise only nodes of these types, such as Conv,Gemm,MatMul.")
 def quantize(
     model: Path,
     output: Path,
@@ -36,17 +38,16 @@ def quantize(
     symmetric: bool,
     only: str | None,
 ) -> None:
-    """Bring a float ONNX model to 8 bits.
+    """Quantise a float ONNX model to 8 bits.
 
-    onnxruntime's quantiser puts QuantizeLinear and DequantizeLinear around the layers, whose ranges are those that the
-    samples of DATA.npz make: an array for each input, by name, in its shape, or with one more dimension in front for
-    several samples. Without DATA the samples are random numbers, which are no pictures or texts: the model is as quick,
-    but less exact.
+    onnxruntime's quantiser puts QuantizeLinear and DequantizeLinear around the layers. Their value ranges are measured
+    on the samples of DATA.npz: an array for each input, by name, in its shape, or with a leading dimension for several
+    samples. Without DATA the samples are random numbers: the model is as fast, but less accurate.
 
-    LSTM, GRU and RNN of fixed length are unrolled first, so that their products are quantised.
+    LSTM, GRU and RNN of fixed length are unrolled first, so that their matmuls are quantised.
     """
     if calibration is not None and seed is not None:
-        raise ModelError(f"--random must be left out beside --calibration, not {seed}. Choose one.")
+        raise ModelError(f"--random must be left out with --calibration, not {seed}. Choose one.")
     check_writable(output)
     kinds = None if only is None else [kind.strip() for kind in only.split(",")]
     read = read_model(model, shapes_of(shapes))
@@ -61,38 +62,38 @@ def quantize(
         file.write(made.proto.SerializeToString())
     if calibration is None:
         warn_of_random(model, seed or 0)
-    tell_of(made)
+    print_quantiser_notes(made)
     print_quantised(output, made, len(samples), source)
 
 
 def random_samples(model: Model, seed: int) -> list[Sample]:
-    """Samples of random numbers, the first of which are those of `lathe run`."""
+    """Random calibration samples; the first equals the random inputs of `lathe run`."""
     return [random_arrays(inputs_of(model), seed + number) for number in range(RANDOM_SAMPLES)]
 
 
 def warn(text: str) -> None:
-    """A warning on standard error."""
+    """Print a warning on standard error."""
     notes().print(f"WARNING: {text}", style="bold", soft_wrap=True, markup=False)
 
 
 def warn_of_random(path: Path, seed: int) -> None:
-    """Say loudly that nobody has given samples."""
+    """Warn that the model was calibrated with random samples."""
     warn(
-        f"{path.name} is quantised with {RANDOM_SAMPLES} samples of random numbers, of seed {seed}, because none are "
+        f"{path.name} is quantised with {RANDOM_SAMPLES} samples of random numbers with seed {seed}, because none are "
         "given. Real data may have other ranges: give samples with --calibration of `lathe quantize`."
     )
 
 
-def tell_of(made: Quantised) -> None:
-    """What went otherwise than one may expect, on standard error."""
+def print_quantiser_notes(made: Quantised) -> None:
+    """Note on standard error which preparations were skipped or failed."""
     if made.unprepared:
-        notes().print(f"Without onnxruntime's quant_pre_process: {made.unprepared}.", soft_wrap=True, markup=False)
+        notes().print(f"onnxruntime's quant_pre_process is skipped: {made.unprepared}.", soft_wrap=True, markup=False)
     for name, reason in made.stayed.items():
-        notes().print(f"{name} is not unrolled, and stays in float: {reason}.", soft_wrap=True, markup=False)
+        notes().print(f"{name} is not unrolled, and remains in float: {reason}.", soft_wrap=True, markup=False)
 
 
 def print_quantised(output: Path, made: Quantised, samples: int, source: str) -> None:
-    """What the model consists of now."""
+    """Print the node types of the quantised model."""
     nodes = made.proto.graph.node
     of_bytes = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
     kinds = Counter(node.op_type for node in nodes if node.op_type not in ("QuantizeLinear", "DequantizeLinear"))

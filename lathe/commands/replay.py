@@ -1,4 +1,4 @@
-"""`lathe replay`: a raw instruction stream on a raw memory image."""
+"""`lathe replay`: run a raw instruction stream on a raw memory image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays, str
 
 
 class ExpectationError(LatheError):
-    """A stream file without the memory that its run must leave."""
+    """A stream file without the memory and tokens that are expected after the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """The pages that a run must change, by address, and the tokens that it must leave."""
+    """The pages that a run must change, by address, and the tokens that must remain."""
 
     pages: Mapping[int, NDArray[np.uint8]]
     tokens: tuple[int, int, int, int]
@@ -38,9 +38,7 @@ class Expectation:
 @click.argument("stream", type=FILE)
 @config_option
 @engine_option
-@click.option(
-    "-o", "--output", type=FILE, help="Write memory, tokens, cycles and counters afterwards to this .npz file."
-)
+@click.option("-o", "--output", type=FILE, help="Write final memory, tokens, cycles and counters to this .npz file.")
 @click.option("--check", is_flag=True, help="Compare with after_addrs, after_pages and after_tokens of STREAM.")
 @trace_option
 @wave_option
@@ -60,11 +58,11 @@ def replay(
     """Run a raw instruction stream on a raw memory image.
 
     STREAM is an .npz file with insns (N, 16) uint8, insn_addr (their byte address), page_addrs (P,) and pages (P, 4096)
-    uint8 (memory before; zero elsewhere), and tokens (4,): load->compute, compute->load, compute->store,
-    store->compute. What -o writes has the same form and can be launched again.
+    uint8 (initial memory; all other bytes are zero), and tokens (4,): load->compute, compute->load, compute->store,
+    store->compute. The output of -o has the same format and can be replayed.
 
     With several engines, memory, tokens, counters, and start and end of each instruction in each unit are compared. The
-    exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
+    exit status is 1 if any differ; all other output is that of the first engine.
     """
     machine = load_config(config_name)
     for path in (output, trace_path, wave_path):
@@ -72,11 +70,11 @@ def replay(
             check_writable(path)
     expected = expectation(stream) if check else None
     names = engines_of(engine)
-    given = stream_for(machine, stream)  # what is wrong is told before a machine is built, which takes a minute
+    given = stream_for(machine, stream)  # reports errors before a machine is built, which takes a minute
     for found in unused_bits(machine, given.insns):
         warn(
-            f"{found.field} of instruction {found.instruction} must {found.contract}. The machine does not look at it; "
-            "`lathe verify` tells all such bits. Name the stream's own machine with -c."
+            f"{found.field} of instruction {found.instruction} must {found.contract}. The machine ignores it; "
+            "`lathe verify` lists all such bits. Name the stream's machine with -c."
         )
         break
     prepare(names, machine, wave_path)
@@ -110,24 +108,24 @@ def replay(
 
 
 def expectation(path: Path) -> Expectation:
-    """What the stream file says about memory and tokens afterwards.
+    """The final memory and tokens that a stream file expects.
 
     Raises :class:`ExpectationError` and StreamError.
     """
-    read_stream(path)  # what is wrong with the stream itself is told first
+    read_stream(path)  # errors of the stream itself are reported first
     found = read_stream_arrays(path, AFTER_KEYS)
     missing = [name for name in AFTER_KEYS if name not in found]
     if missing:
         raise ExpectationError(
             f"The stream file {str(path)!r} must have {', '.join(AFTER_KEYS)} for --check, and lacks {missing[0]}. "
-            "Leave out --check."
+            "Add the array, or leave out --check."
         )
     addresses, pages, tokens = checked_memory(found, AFTER_KEYS, f"stream file {str(path)!r}")
     return Expectation(dict(zip(addresses.tolist(), pages, strict=True)), tokens)
 
 
 def agrees(result: ReplayResult, expected: Expectation) -> bool:
-    """Whether the pages that the run changed, and the tokens, are the expected ones."""
+    """Whether the pages that the run changed, and the remaining tokens, are as expected."""
     changed = dict(zip(result.page_addrs[result.changed].tolist(), result.pages[result.changed], strict=True))
     return (
         set(changed) == set(expected.pages)
@@ -137,11 +135,11 @@ def agrees(result: ReplayResult, expected: Expectation) -> bool:
 
 
 def print_result(result: ReplayResult) -> None:
-    """The result as tables."""
+    """Print the result as tables."""
     out = console()
     for each in (counters_table(result.counters), bytes_table(result.counters), units_table(result.counters)):
         out.print(each)
         out.print()
     names = ("load->compute", "compute->load", "compute->store", "store->compute")
     tokens = ", ".join(f"{name} {count}" for name, count in zip(names, result.tokens, strict=True))
-    out.print(f"Pages changed: {int(result.changed.sum())}    tokens left: {tokens}")
+    out.print(f"Pages changed: {int(result.changed.sum())}    tokens remaining: {tokens}")

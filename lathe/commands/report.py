@@ -1,4 +1,4 @@
-"""`lathe report`: a run, a network, a schedule or a sweep as one page to look at."""
+"""`lathe report`: write an HTML page about a run, a network, a schedule or a sweep."""
 
 import sys
 from collections.abc import Sequence
@@ -57,28 +57,26 @@ CHROME_TRACE = b'{"displayTimeUni'
 def report(
     ctx: click.Context, subjects: tuple[Path, ...], config_name: str, shapes: tuple[str, ...], output: Path
 ) -> None:
-    """Write a page to look at: one file of HTML, which needs no network (extra `reports`).
+    """Write a self-contained HTML page, which works offline (extra `reports`).
 
-    RESULT.npz is what `lathe run` and `lathe simulate` write with --result, PROGRAM.npz a program or network of `lathe
-    compile`, which is simulated first. The page has a timeline, a roofline, where cycles went, and the instructions.
-    MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages have the schedules, too, level by
-    level. SCRIPT.py is called or run as `lathe compile` and `lathe run` do it; what it gives to lt.build is shown.
-    RESULTS.db is the store of a sweep.
+    RESULT.npz is the output of `lathe run` or `lathe simulate` with --result; PROGRAM.npz is a program or network of
+    `lathe compile`, which is simulated first. The page has a timeline, a roofline, an attribution of cycles, and the
+    instructions. MODEL.onnx and SCRIPT.py are compiled for the machine of -c, and their pages also have the schedules
+    at every lowering level. SCRIPT.py is called or run as by `lathe compile` and `lathe run`; the page shows what it
+    passes to lt.build. RESULTS.db is the store of a sweep.
 
-    Two of them, but for stores, stand side by side: A and B with the same axes, and what differs, layer by layer. They
-    may be for other machines.
+    Two files, except stores, are compared: A and B with the same axes, and differences by layer. They may be for
+    different machines.
     """
     if len(subjects) > PAIR:
-        raise ReportError(
-            f"The files of a page must be one, or two to stand side by side, not {len(subjects)}. Give two of them."
-        )
+        raise ReportError(f"A page must have one file, or two to compare, not {len(subjects)}. Give at most two.")
     if output.suffix.lower() not in PAGES:
         raise ReportError(
             f"The page of a report must be a file with one of the suffixes {', '.join(PAGES)}, not {str(output)!r}. "
-            "Correct the name behind -o."
+            "Correct the name after -o."
         )
     check_writable(output)
-    plotting_library()  # before long work: without it there is no page
+    plotting_library()  # fails early if it is not installed
     kinds = [kind_of(subject) for subject in subjects]
     _check_options(ctx, subjects, kinds, config_name, shapes)
     if kinds == ["store"]:
@@ -87,18 +85,18 @@ def report(
     if "store" in kinds:
         store = str(subjects[kinds.index("store")])
         raise ReportError(
-            f"The files of a page of two runs must be runs, and {store!r} is the store of a sweep. Give it alone: its "
-            "page puts points side by side."
+            f"Cannot compare {store!r} with another file: it is the store of a sweep. Give it alone; its page compares "
+            "points."
         )
     runs = [run_of(ctx, *each, config_name, shapes) for each in zip(subjects, kinds, strict=True)]
     if len(runs) == PAIR and runs[0].name == runs[1].name:
         runs = [replace(run, name=str(subject)) for run, subject in zip(runs, subjects, strict=True)]
-    made = pair_page(*runs) if len(runs) == PAIR else run_page(*runs)
-    made.write(output)
+    page = pair_page(*runs) if len(runs) == PAIR else run_page(*runs)
+    page.write(output)
 
 
 def kind_of(subject: Path) -> Kind:
-    """What a file is, by its name or what it begins with. Raises ReportError for one that is none of these."""
+    """The kind of a file, by its name or first bytes. Raises ReportError for an unknown one."""
     begins = first_bytes(subject)
     if is_model(subject):
         return "model"
@@ -110,41 +108,41 @@ def kind_of(subject: Path) -> Kind:
         return "archive"
     if begins == CHROME_TRACE:
         raise ReportError(
-            f"The file {str(subject)!r} must be a result, not a trace for Perfetto, which does not have the program. "
-            "Write one with --result of `lathe run` or `lathe simulate`."
+            f"The file {str(subject)!r} must be a result, not a trace for Perfetto, which lacks the program. "
+            "Write a result with --result of `lathe run` or `lathe simulate`."
         )
     raise ReportError(
-        f"The file {str(subject)!r} must be a result, a program, a network, a model, a script or the store of a sweep, "
-        "and is none of these. Correct the path."
+        f"The file {str(subject)!r} must be a result, program, network, model, script or store of a sweep, and is none "
+        "of these. Correct the path."
     )
 
 
 def _check_options(
     ctx: click.Context, subjects: Sequence[Path], kinds: Sequence[Kind], config_name: str, shapes: tuple[str, ...]
 ) -> None:
-    """Raise an error for a machine or shapes that no file takes."""
+    """Raise an error for -c or --shape if they apply to none of the files."""
     if "model" not in kinds:
         check_of_models_only(**{"--shape": shapes})
     if given(ctx, "config_name") and not {"model", "script"} & {*kinds}:
         which = " and ".join(repr(str(subject)) for subject in subjects)
-        has = "each has its own machine" if len(subjects) > 1 else "it has its own machine"
+        has = "each includes its machine" if len(subjects) > 1 else "it includes its machine"
         raise ReportError(
-            f"-c must be left out for {which}, not {config_name!r}: {has}. Give a script or a model for another one."
+            f"-c must be left out for {which}, not {config_name!r}: {has}. Give a script or model to choose another."
         )
 
 
 def run_of(ctx: click.Context, subject: Path, kind: Kind, config_name: str, shapes: tuple[str, ...]) -> Run:
-    """The run that a file holds or makes; models and scripts are compiled for the machine of -c."""
+    """The run of a result file, or the simulated run of a program, model or script."""
     if kind == "model":
         network = from_onnx(subject, shapes_of(shapes))
         note_float(subject, network.model)
         return run_of_model(subject.name, network, load_config(config_name))
     if kind == "script":
         machine = load_config(config_name)
-        wanted = given(ctx, "config_name")
+        explicit = given(ctx, "config_name")
 
         def check(machines: Sequence[HardwareConfig]) -> None:
-            if wanted:
+            if explicit:
                 check_machine_of(subject, machine, machines, "build")
 
         with redirect_stdout(sys.stderr):
@@ -157,11 +155,9 @@ def run_of(ctx: click.Context, subject: Path, kind: Kind, config_name: str, shap
 
 
 def first_bytes(path: Path) -> bytes:
-    """What a file begins with. Raises ReportError for one that cannot be read."""
+    """The first bytes of a file. Raises ReportError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(len(SQLITE))
     except OSError as error:
-        raise ReportError(
-            f"The file {str(path)!r} must be one that can be read, and is not: {error.strerror}. Correct the path."
-        ) from None
+        raise ReportError(f"Cannot read the file {str(path)!r}: {error.strerror}. Correct the path.") from None

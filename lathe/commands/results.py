@@ -1,4 +1,4 @@
-"""`lathe results`: what a store of a sweep holds, as a table, CSV, JSON or Parquet, and the best of it."""
+"""`lathe results`: the rows of a sweep's store, or their Pareto front, as a table, CSV, JSON or Parquet."""
 
 import json
 import sys
@@ -23,21 +23,21 @@ from lathe.sweeps.tables import SECONDS, csv_lines, workload_of
 
 WIDTH = 200
 SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
-"""The numbers of the table, where no others are asked for."""
+"""The default metrics of the table."""
 
 
 @click.command()
 @click.argument("store", metavar="RESULTS.db", type=FILE)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--parquet", "as_parquet", is_flag=True, help="Write Parquet (extra `sweep`).")
-@click.option("-o", "--output", type=FILE, help="Write there instead of printing.")
+@click.option("-o", "--output", type=FILE, help="Write to this file instead of printing.")
 @click.option(
-    "--pareto", metavar="A,B", help="Only rows that none beats in these metrics; -A where great is better than small."
+    "--pareto", metavar="A,B", help="Only the Pareto front in these metrics, which are minimised; -A is maximised."
 )
 @click.option(
-    "--metrics", metavar="A,B", help="The numbers of the table.  [default: those of --pareto, or the main ones]"
+    "--metrics", metavar="A,B", help="The metrics of the table.  [default: those of --pareto, or the main ones]"
 )
-@click.option("--all", "every", is_flag=True, help="Also rows of files and options as they were before.")
+@click.option("--all", "every", is_flag=True, help="Also rows of earlier versions of files and options.")
 @json_option
 def results(
     store: Path,
@@ -49,24 +49,24 @@ def results(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Show what a sweep has measured so far.
+    """Show the points that a sweep has measured so far.
 
-    RESULTS.db is a store that `lathe sweep -o RESULTS.db` writes, also while it does. JSON is a list of flat rows;
-    values that depend on the run have keys with "second" in them. --pareto keeps the rows for which no other of the
+    RESULTS.db is the store of `lathe sweep -o RESULTS.db`, which may still be running. JSON is a list of flat rows;
+    values that vary between runs have keys with "second" in them. --pareto shows the rows for which no other of the
     same workload is at least as good in all of the metrics and better in one. A store has all metrics, of which the
-    table shows some. A point that was measured with a file or an option as it was before counts as the last sweep has
-    named it, unless --all is given.
+    table shows some. If a point was measured with several versions of a file or option, the last one is shown, unless
+    --all is given.
     """
     if as_csv + as_json + as_parquet > 1:
-        raise SweepError("The form of results must be one of --csv, --json and --parquet, not several. Choose one.")
+        raise SweepError("The format of results must be one of --csv, --json and --parquet, not several. Choose one.")
     if as_parquet and output is None and sys.stdout.isatty():
         raise SweepError(
-            "--parquet must come with -o FILE where a terminal would get its bytes, and does not. Give one."
+            "Cannot write --parquet to a terminal: it is a binary format. Give -o FILE, or redirect standard output."
         )
     if output is not None and not (as_csv or as_json or as_parquet):
-        raise SweepError("-o must come with --csv, --json or --parquet, and does not. Choose one.")
+        raise SweepError("-o requires one of --csv, --json and --parquet, and none is given. Choose one.")
     if metrics is not None and (as_csv or as_json or as_parquet):
-        raise SweepError("--metrics must come without --csv, --json and --parquet, which have all. Leave it out.")
+        raise SweepError("--metrics must be left out with --csv, --json and --parquet, which write all. Leave it out.")
     if output is not None:
         check_writable(output)
     with reading_store(store) as opened:
@@ -95,7 +95,7 @@ def results(
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A list of flat rows."""
+    """Flat rows as JSON text."""
     return json.dumps([dict(row) for row in rows], indent=2) + "\n"
 
 
@@ -105,8 +105,8 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise SweepError(
-            f"package 'pyarrow' must be there to write Parquet, and cannot be imported: {error}. Install it with: pip "
-            "install 'lathe-npu[sweep]'."
+            f"Cannot write Parquet: package 'pyarrow' cannot be imported: {error}. Install it with: pip install "
+            "'lathe-npu[sweep]'."
         ) from None
     columns = {key: _of_one_type([row[key] for row in rows]) for key in (rows[0] if rows else ())}
     sink = arrow.BufferOutputStream()
@@ -115,7 +115,7 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _of_one_type(values: list[Any]) -> list[Any]:
-    """Values as one type: numbers, or texts where an axis mixes both."""
+    """Values as one type: numbers, or strings if an axis mixes both."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return [float(value) if value is not None and float in kinds else value for value in values]
@@ -132,34 +132,34 @@ def _print_or_write(text: str, output: Path | None) -> None:
 def print_table(
     rows: Sequence[Mapping[str, Any]], objectives: Sequence[str], metrics: Sequence[str] = (), without: str = ""
 ) -> None:
-    """The rows with chosen numbers, or those that matter; what all have in common stands above them.
+    """Print a table of rows with their metrics; columns that are equal in all rows are in its title.
 
-    ``without``: what is said of rows that are not among them.
+    ``without``: a description of rows that are left out.
     """
     names = [key for key in (rows[0] if rows else ()) if key not in (*NUMBERS, "status", "reason", SECONDS)]
     varying = [name for name in names if len({str(row[name]) for row in rows}) > 1]
     fixed = ", ".join(f"{name} {rows[0][name]}" for name in names if name not in varying and rows[0][name] is not None)
-    wanted = metrics or [name.removeprefix("-") for name in objectives] or SHOWN
-    numbers = [name for name in wanted if any(row.get(name) is not None for row in rows)]
+    chosen = metrics or [name.removeprefix("-") for name in objectives] or SHOWN
+    numbers = [name for name in chosen if any(row.get(name) is not None for row in rows)]
     cells = []
     for row in rows:
-        places = ["" if row[name] is None else row[name] for name in varying]
-        cells.append((*places, *(number_told(name, row[name]) for name in numbers), row["status"]))
+        point = ["" if row[name] is None else row[name] for name in varying]
+        cells.append((*point, *(number_text(name, row[name]) for name in numbers), row["status"]))
     out = console(WIDTH)
     out.print(table(fixed, [*varying, *numbers, "status"], cells, left=0))
-    told = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
-    which = f" that none beats in {', '.join(objectives)}" if objectives else ""
-    which += ", each among those of its workload" if objectives and len({workload_of(row) for row in rows}) > 1 else ""
-    out.print(f"\n{len(rows)} rows{which}: {told}" if rows else "no rows", soft_wrap=True)
+    statuses = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
+    which = f" of the Pareto front in {', '.join(objectives)}" if objectives else ""
+    which += ", separately for each workload" if objectives and len({workload_of(row) for row in rows}) > 1 else ""
+    out.print(f"\n{len(rows)} rows{which}: {statuses}" if rows else "no rows", soft_wrap=True)
     if without:
-        out.print(f"without {without}: --all lists them, too", soft_wrap=True)
+        out.print(f"without {without}: use --all to include them", soft_wrap=True)
 
 
-def number_told(name: str, value: object) -> str:
-    """A number of a table; "" where there is none."""
+def number_text(name: str, value: object) -> str:
+    """A number as text for a table; "" if there is none."""
     if name in ("utilisation", "efficiency") and isinstance(value, int | float):
         return percent(value)
     if isinstance(value, float):
         return grouped(int(value)) if value.is_integer() else f"{value:.4g}"
-    told = grouped(value) if isinstance(value, int) else ""
-    return f"{told} B" if told and name in ("bytes_read", "bytes_written") else told
+    text = grouped(value) if isinstance(value, int) else ""
+    return f"{text} B" if text and name in ("bytes_read", "bytes_written") else text

@@ -1,4 +1,4 @@
-"""`lathe rtl`: the accelerator's hardware, as Verilog, in numbers, and on an FPGA."""
+"""`lathe rtl`: export the accelerator's RTL as Verilog, count its cells, and fit it on an FPGA."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def rtl() -> None:
-    """Export the accelerator's hardware, count what it is made of, or fit it on an FPGA.
+    """Export the accelerator's RTL as Verilog, count its cells, or fit it on an FPGA.
 
     docs/rtl.md describes the hardware and how to attach it to a SoC, docs/rtl-registers.md its registers.
     """
@@ -33,14 +33,14 @@ def rtl() -> None:
 def verilog(config_name: str, output: Path) -> None:
     """Write a machine as one Verilog file, with the top module "lathe".
 
-    Machines that cannot be built are refused with the reason.
+    It is an error if the machine cannot be built as RTL.
     """
     from lathe.rtl.verilog import TOP
     from lathe.rtl.verilog import verilog as text_of
 
     machine = load_config(config_name)
     check_writable(output)
-    Geometry(machine)  # refuses machines that cannot be built, before modules are made
+    Geometry(machine)  # raises for machines that cannot be built, before elaboration
     text = text_of(machine)
     write_text(output, text)
     lines, modules = len(text.splitlines()), text.count("\nendmodule")
@@ -53,9 +53,9 @@ def verilog(config_name: str, output: Path) -> None:
 def stats(config_name: str, as_json: bool) -> None:
     """Count cells, flip-flops, memory bits and multipliers of each module, with Yosys.
 
-    Cells are those of words, before they are mapped to a technology: an adder of any width is one. Flip-flops and
-    memory are in bits. A line of the table counts all that is inside its module; --json tells also what each module
-    has of its own.
+    Cells are word-level cells before technology mapping: an adder of any width is one cell. Flip-flops and memory are
+    in bits. A line of the table includes all submodules of its module; --json also has the counts of each module
+    without its submodules.
     """
     from lathe.rtl.statistics import statistics
 
@@ -68,7 +68,7 @@ def stats(config_name: str, as_json: bool) -> None:
 
 
 def stats_dict(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> dict[str, Any]:
-    """The counts as plain values: of the whole machine, and of each module on its own and with all inside it."""
+    """The counts as plain values: of the machine, and of each module with and without its submodules."""
     from lathe.rtl.statistics import within
 
     modules = [{"path": each.path, **counts(within(entries, each.path)), "own": counts(each)} for each in entries]
@@ -87,7 +87,7 @@ def counts(entry: "ModuleStatistics") -> dict[str, Any]:
 
 
 def print_stats(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> None:
-    """A line for each module that stands in the machine or one level below, and one for all."""
+    """Print a table with a line for the machine, and for each module of the two levels below it."""
     from lathe.rtl.statistics import within
 
     top = entries[0].path
@@ -96,16 +96,16 @@ def print_stats(machine: HardwareConfig, entries: list["ModuleStatistics"]) -> N
         depth = entry.path.count(".")
         if depth > 2:
             continue
-        all_of_it = within(entries, entry.path)
-        widths = ", ".join(f"{count} of {a}×{b}" for (a, b), count in all_of_it.multipliers.items())
+        total = within(entries, entry.path)
+        widths = ", ".join(f"{count} of {a}×{b}" for (a, b), count in total.multipliers.items())
         name = "  " * (depth - 1) + entry.path.rpartition(".")[2] if depth else top
-        rows.append((name, widths, *map(grouped, numbers(all_of_it))))
+        rows.append((name, widths, *map(grouped, numbers(total))))
     columns = ["module", "factors", "cells", "flip-flops", "memory bits", "multipliers"]
     console().print(table(f"Hardware of {machine.name}", columns, rows, left=2))
 
 
 def numbers(entry: "ModuleStatistics") -> tuple[int, int, int, int]:
-    """The columns of the table."""
+    """The numeric columns of the table."""
     return entry.cells, entry.flip_flops, entry.memory_bits, entry.multiplier_count
 
 
@@ -113,14 +113,14 @@ def numbers(entry: "ModuleStatistics") -> tuple[int, int, int, int]:
 @required_config_option
 @click.option("--device", default="ecp5-45k", show_default=True, help="ecp5-25k, ecp5-45k or ecp5-85k.")
 @click.option("--speed", type=int, default=6, show_default=True, help="The speed grade: 6, 7 or 8.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Where placement begins.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The seed of the placement.")
 @json_option
 def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> None:
-    """Place and route a machine on a Lattice ECP5: resources, clock, and the path that limits it.
+    """Place and route a machine on a Lattice ECP5: resources, clock, and the critical path.
 
     Out of context: ports are not placed, and the clock is that of paths between registers. Takes minutes the first
-    time, or hours where the device is nearly full; results are kept by content. A machine whose memories are larger
-    than the device's block RAMs, as those of `vta` are, is refused at once. Needs the extra "fit".
+    time, or hours if the device is nearly full; results are cached by content. It is an error if the machine's memories
+    are larger than the device's block RAMs, as those of `vta` are. Needs the extra "fit".
     """
     from lathe.rtl.fit import fit as fitted
 
@@ -128,7 +128,7 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
 
     def announce() -> None:
         click.echo(
-            f"Placing {machine.name} on {device}: this takes minutes, and hours where the device is nearly full.",
+            f"Placing {machine.name} on {device}: this takes minutes, or hours if the device is nearly full.",
             err=True,
         )
 
@@ -140,7 +140,7 @@ def fit(config_name: str, device: str, speed: int, seed: int, as_json: bool) -> 
 
 
 def print_fit(found: "Fit") -> None:
-    """The clock, a table of resources, and one of the longest path."""
+    """Print the clock, a table of resources, and one of the critical path."""
     path = [(part.module or "(top)", f"{part.nanoseconds:.2f}") for part in found.path]
     used = [
         (
@@ -154,4 +154,4 @@ def print_fit(found: "Fit") -> None:
     where = f"{found.device}, speed grade {found.speed}, seed {found.seed}"
     click.echo(f"{found.machine} on {where}: {found.megahertz:.1f} MHz")
     console().print(table("Resources", ["resource", "used", "of", "share"], used, left=1))
-    console().print(table("The longest path, in nanoseconds", ["module", "delay"], path, left=1))
+    console().print(table("The critical path, in nanoseconds", ["module", "delay"], path, left=1))

@@ -1,4 +1,4 @@
-"""`lathe run`: the digits network, or a user's script, on a machine."""
+"""`lathe run`: run the digits network, a script or a model on a machine."""
 
 import sys
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ from lathe.commands.options import (
 )
 from lathe.commands.summaries import (
     bytes_table,
+    efficiency_text,
     labels_dict,
     labels_table,
     print_result,
     result_dict,
-    told_efficiency,
     units_table,
 )
 from lathe.commands.terminal import console, grouped, notes, percent, print_json, table
@@ -56,23 +56,23 @@ OUTPUTS_DIFFER = 1
 @click.option(
     "--batch",
     type=int,
-    help="Images of one launch (digits network); blank ones fill up the last launch, and its cycles count.  "
+    help="Images per launch (digits network); blank ones pad the last launch.  "
     f"[default: {DEFAULT_BATCH}, or all images if there are fewer]",
 )
 @click.option(
     "--engine",
     metavar="ENGINE",
-    help="What runs it: sim (the cycle model), or verilator or pysim (the RTL), which for the digits network are "
+    help="The engine: sim (the cycle model), or verilator or pysim (the RTL), which for the digits network are "
     "compared with sim.  "
     f"[default: {CYCLE_MODEL}]",
 )
-@click.option("--images", type=int, help="Run only the first so many of the 360 images (digits network).")
+@click.option("--images", type=int, help="The number of images to run, of 360 (digits network).")
 @click.option(
     "-o",
     "--output",
     "trace_path",
     type=FILE,
-    help=f"Where the trace goes, for ui.perfetto.dev.  [default: {DEFAULT_TRACE} for the digits network]",
+    help=f"Write the trace to this file, for ui.perfetto.dev.  [default: {DEFAULT_TRACE} for the digits network]",
 )
 @result_option
 @json_option
@@ -93,18 +93,18 @@ def run(
 ) -> None:
     """Run the digits network, a script, or an ONNX model.
 
-    Without SCRIPT it is the digits network that comes with Lathe: two convolutions, pooling and a dense layer in int8,
-    on images that were held out from its training. Every output is compared with NumPy's.
+    Without SCRIPT the digits network of Lathe runs: two convolutions, pooling and a dense layer in int8, on images that
+    were held out from its training. Every output is compared with NumPy's.
 
-    SCRIPT is a Python file. If it defines main(cfg), that is called with the machine of -c; otherwise the script runs
-    as Python would run it, with the machine's name as its first argument (sys.argv[1]). If main returns what
-    lt.simulate returned, or the script has it in a variable "result", its cycles, where they went by layer, and bytes
-    are printed, -o writes its trace, and --result itself. A script that builds only for other machines than a given -c
-    is refused.
+    SCRIPT is a Python file. If it defines main(cfg), that function is called with the machine of -c; otherwise the
+    script runs like a Python program, with the machine's name as its first argument (sys.argv[1]). If main returns the
+    result of lt.simulate, or the script has it in a variable "result", its cycles by layer and its bytes are printed,
+    -o writes its trace, and --result writes the result. It is an error if the script builds only for other machines
+    than a given -c.
 
     MODEL.onnx is compiled for the machine, run with the arrays of INPUTS.npz, by name, or with random ones, and
-    compared with onnxruntime. Layers between QuantizeLinear and DequantizeLinear run on the NPU, where the machine has
-    the extensions for them (lathe16 has), all other nodes on the host.
+    compared with onnxruntime. Layers between QuantizeLinear and DequantizeLinear run on the NPU if the machine has the
+    extensions that they require (lathe16 has); all other nodes run on the host CPU.
     """
     machine = load_config(config_name)
     if result_path is not None:
@@ -113,13 +113,11 @@ def run(
         check_of_network_only(ctx, script, "batch", "images")
         if trace_path is not None:
             raise ScriptError(
-                "-o must be left out for a model, whose streams have traces of their own. Keep them with --result, "
-                "which `lathe report` shows."
+                "-o must be left out for a model: each of its streams has a trace. Use --result, which "
+                "`lathe report` shows."
             )
         if inputs is not None and given(ctx, "seed"):
-            raise ScriptError(
-                f"--random must be left out where {str(inputs)!r} gives the inputs, not {seed}. Choose one of both."
-            )
+            raise ScriptError(f"--random must be left out with the inputs {str(inputs)!r}, not {seed}. Choose one.")
         run_model(script, inputs, seed, shapes, machine, engine or CYCLE_MODEL, result_path, as_json)
         return
     check_of_models_only(**{"INPUTS.npz": inputs, "--shape": shapes})
@@ -129,11 +127,11 @@ def run(
     if script is not None:
         if engine is not None:
             raise ScriptError(
-                f"--engine must be left out for the script {str(script)!r}, not {engine!r}. A script names the engine "
-                "itself, in lt.simulate."
+                f"--engine must be left out for the script {str(script)!r}, not {engine!r}. A script sets the engine "
+                "in its call of lt.simulate."
             )
-        wanted = machine if given(ctx, "config_name") else None
-        show_script(script, config_name, wanted, trace_path, result_path, as_json)
+        required = machine if given(ctx, "config_name") else None
+        show_script(script, config_name, required, trace_path, result_path, as_json)
         return
     written = trace_path or DEFAULT_TRACE
     check_writable(written)
@@ -152,7 +150,7 @@ def run(
 
 @contextmanager
 def progress_on_terminal() -> Iterator[Progress]:
-    """A bar on standard error while the job runs, if that is a terminal."""
+    """Show a progress bar on standard error while the job runs, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with ProgressBar(*columns, console=notes(), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("starting", total=None)
@@ -166,12 +164,12 @@ def progress_on_terminal() -> Iterator[Progress]:
 def show_script(
     path: Path,
     config_name: str,
-    wanted: HardwareConfig | None,
+    required: HardwareConfig | None,
     trace_path: Path | None,
     result_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the script, and show its result if there is one. ``wanted``: the machine that it must run on, if any."""
+    """Run a script, and show its result, if any. ``required``: the machine that it must build for, if any."""
     machines: list[HardwareConfig] = []
     # With --json, standard output is for the JSON alone.
     with (
@@ -181,8 +179,8 @@ def show_script(
         result = run_script(path, ("main",), "result", config_name)
     if isinstance(result, Result):
         machines.append(result.program.config)
-    if wanted is not None:
-        check_machine_of(path, wanted, machines, "main")
+    if required is not None:
+        check_machine_of(path, required, machines, "main")
     if isinstance(result, Result):
         if trace_path is not None:
             result.write_chrome_trace(trace_path)
@@ -191,12 +189,12 @@ def show_script(
         if as_json:
             print_json(result_dict(result))
             return
-        console().print()  # apart from what the script has printed
+        console().print()  # a blank line after the output of the script
         print_result(result)
     elif as_json or trace_path is not None or result_path is not None:
         raise ScriptError(
             f"The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
-            f"'result', for --json, -o and --result, not {result!r}. Return it, or leave out these options."
+            f"'result', for --json, -o and --result, not {result!r}. Return a result, or leave out these options."
         )
 
 
@@ -227,15 +225,15 @@ def job_dict(job: Job, trace_path: Path) -> dict[str, Any]:
 
 
 def compared_row(job: Job) -> list[tuple[str, str]]:
-    """What is said of an engine that was compared with the cycle model."""
+    """The row on the comparison of an engine with the cycle model, if there was one."""
     if job.differences is None:
         return []
-    what = f"{grouped(job.outputs.size)} outputs, {grouped(job.first.cycles)} cycles of a launch, every instruction's"
+    what = f"{grouped(job.outputs.size)} outputs, {grouped(job.first.cycles)} cycles of a launch, each instruction"
     return [(f"compared with {CYCLE_MODEL}", f"{'DIFFERENT, see below' if job.differences else 'all equal'}  ({what})")]
 
 
 def print_job(job: Job, trace_path: Path) -> None:
-    """The job as tables."""
+    """Print the job as tables."""
     counters = job.first.counters
     equal = "all equal" if job.wrong_outputs == 0 else f"{grouped(job.wrong_outputs)} DIFFER"
     what = engine_named(job.engine).what
@@ -245,7 +243,7 @@ def print_job(job: Job, trace_path: Path) -> None:
         *compared_row(job),
         ("cycles per image", f"{grouped(round(job.cycles / job.images))}  (launches of {job.batch} images)"),
         ("utilisation", f"{percent(job.utilisation)}  (GEMM operations / cycles)"),
-        ("efficiency", told_efficiency(job.efficiency)),
+        ("efficiency", efficiency_text(job.efficiency)),
         ("program", f"{grouped(len(job.first.program.instructions))} instructions, built in {job.build_seconds:.2f} s"),
         ("simulation", f"{grouped(job.cycles)} cycles in {job.simulate_seconds:.2f} s  ({what})"),
     ]

@@ -1,4 +1,4 @@
-"""`lathe simulate`: a compiled program or network, or a model, on its machine."""
+"""`lathe simulate`: run a compiled program or network, or a model, on its machine."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from lathe.networks.files import holds_network
 from lathe.networks.program import NetworkProgram
 from lathe.reports.result_file import write_result
 
-MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {DEFAULT_CONFIG}]"
+MACHINE_HELP = f"The machine of a model; a program includes its own.  [default: {DEFAULT_CONFIG}]"
 
 
 @click.command()
@@ -41,8 +41,10 @@ MACHINE_HELP = f"The machine of a model; a program carries its own.  [default: {
 @click.option("-c", "--config", "config_name", metavar="CONFIG", help=MACHINE_HELP)
 @shape_option
 @engine_option
-@click.option("--random", "seed", type=int, metavar="SEED", help="Make inputs of random values instead of INPUTS.")
-@click.option("--timing-only", is_flag=True, help="Count cycles without data; needs no inputs and has no outputs.")
+@click.option("--random", "seed", type=int, metavar="SEED", help="Generate random inputs instead of INPUTS.")
+@click.option(
+    "--timing-only", is_flag=True, help="Count cycles without computing data; requires no inputs and has no outputs."
+)
 @click.option("-o", "--output", type=FILE, help="Write the outputs to this .npz file, by name.")
 @trace_option
 @result_option
@@ -64,13 +66,13 @@ def simulate(
     wave_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Run a compiled program, or a network, and say where its cycles went.
+    """Run a compiled program, or a network, and attribute its cycles to layers and units.
 
-    PROGRAM is what `lathe compile` wrote; MODEL.onnx is compiled first. INPUTS is an .npz file with an array for each
-    input, by name, in its logical shape and dtype; `lathe disasm` lists the inputs.
+    PROGRAM is the output of `lathe compile`; MODEL.onnx is compiled first. INPUTS is an .npz file with an array for
+    each input, by name, in its logical shape and dtype; `lathe disasm` lists the inputs.
 
     With several engines, outputs, memory, counters, and start and end of each instruction in each unit are compared.
-    The exit status is 1 when something differs; what is printed and written otherwise is of the first engine.
+    The exit status is 1 if any differ; all other output is that of the first engine.
     """
     for path in (output, trace_path, result_path, wave_path):
         if path is not None:
@@ -78,16 +80,16 @@ def simulate(
     sources = [inputs is not None, seed is not None, timing_only]
     if sum(sources) > 1 or (timing_only and output is not None):
         raise InputsFileError(
-            "The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no outputs "
-            "for -o, not several of these. Choose one."
+            "The inputs must be one of INPUTS, --random and --timing-only, not several; --timing-only has no outputs "
+            "for -o. Choose one."
         )
     if not is_model(program):
         check_of_models_only(**{"-c": config_name, "--shape": shapes})
     if is_model(program) or holds_network(program):
         if wave_path is not None:
             raise EngineError(
-                f"--wave must be left out for a network, which has several streams, not {str(wave_path)!r}. Run one of "
-                "them in Python: program.parts has them."
+                f"--wave must be left out for a network, which has several streams, not {str(wave_path)!r}. In Python, "
+                "simulate one of program.parts."
             )
         machine = load_config(config_name or DEFAULT_CONFIG)
         network = network_of(program, shapes, machine) if is_model(program) else NetworkProgram.load(program)
@@ -101,10 +103,9 @@ def simulate(
         raise InputsFileError(f"The seed of --random must be an integer of at least 0, not {seed}.")
     names = engines_of(engine)
     if not any(sources) and loaded.inputs:
-        told = ", ".join(dict.fromkeys(segment.tensor for segment in loaded.inputs))
+        missing = ", ".join(dict.fromkeys(segment.tensor for segment in loaded.inputs))
         raise InputsFileError(
-            f"The inputs of {str(program)!r}, {told}, must come from INPUTS or from --random SEED, and are missing. "
-            "Give one of both, or --timing-only."
+            f"The inputs of {str(program)!r} ({missing}) are missing. Give INPUTS, --random SEED or --timing-only."
         )
     values = read_inputs(inputs) if inputs is not None else {} if seed is None else random_inputs(loaded, seed)
     prepare(names, loaded.config, wave_path)
@@ -112,7 +113,7 @@ def simulate(
         ran = None
         result = engines.simulate(loaded, values, engine=names[0], timing_only=timing_only, wave=wave_path)
     else:
-        # The time of a program does not depend on data, so without any it is compared on zeros.
+        # The cycles of a program do not depend on its data, so --timing-only compares the engines on zeros.
         ran = cosimulate(loaded, blank_inputs(loaded) if timing_only else values, engines=names, wave=wave_path)
         result = ran.first
     if output is not None:

@@ -1,4 +1,4 @@
-"""Tables and plain values that several commands make from the counters of a launch."""
+"""Tables and plain values from the counters of a launch, shared by several commands."""
 
 from collections import Counter
 from typing import Any
@@ -25,22 +25,22 @@ MEMORY_NAMES = {
 
 
 LEGEND = (
-    "load, gemm, alu, transfer, store: cycles in which a unit was busy with the layer's instructions; transfer are the "
-    "LOADs of compute (micro-ops, accumulators, parameters, tables). compute waits: cycles in which compute waited "
-    "before or in one of them, mostly for: an instruction (empty), a token (load->compute, store->compute), the memory "
-    "or the end of what runs (drain). share of compute: gemm + alu + transfer + compute waits, of all cycles of the "
-    "launch. See docs/timing-model.md."
+    "load, gemm, alu, transfer, store: cycles in which a unit was busy with the layer's instructions; transfer: the "
+    "LOADs of the compute unit (micro-ops, accumulators, parameters, tables). compute waits: cycles in which that unit "
+    "stalled before or in one of them; mostly for: the main cause, an instruction (empty), a token (load->compute, "
+    "store->compute), the memory, or the end of running instructions (drain). share of compute: gemm + alu + transfer "
+    "+ compute waits, of all cycles of the launch. See docs/timing-model.md."
 )
-"""What the columns of the table of layers mean."""
+"""The caption of the table of layers, which explains its columns."""
 
-NO_MAP = "Where the cycles of the launch went is not known: simulate with trace=True, and a table of layers says so."
+NO_MAP = "Cycles by layer require a trace: simulate with trace=True."
 
 
-def told_efficiency(efficiency: float | None) -> str:
-    """The efficiency of a launch for people."""
+def efficiency_text(efficiency: float | None) -> str:
+    """The efficiency of a launch as text."""
     if efficiency is None:
-        return "not known of this program"
-    return f"{percent(efficiency)}  (products of the algorithm / what the multipliers could make)"
+        return "unknown for this program"
+    return f"{percent(efficiency)}  (MACs of the algorithm / peak MACs of the machine)"
 
 
 def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]:
@@ -49,14 +49,14 @@ def counters_dict(machine: HardwareConfig, counters: Counters) -> dict[str, Any]
 
 
 def result_dict(result: Result) -> dict[str, Any]:
-    """The same of a program, with its efficiency and the map of its cycles, which is None without a recorded trace."""
+    """The counters of a program, its efficiency, and its cycles by layer (None without a recorded trace)."""
     counters = counters_dict(result.program.config, result.counters)
     layers = None if result.trace is None else labels_dict(cycles_by_label(result))
     return {**counters, "efficiency": result.efficiency, "layers": layers}
 
 
 def print_result(result: Result) -> None:
-    """A launch of a program as tables; without a recorded trace it says why there is no map of the cycles."""
+    """Print a launch of a program as tables; without a recorded trace a note replaces the cycles by layer."""
     out, counters = console(), result.counters
     out.print(counters_table(counters, result.program))
     out.print()
@@ -70,12 +70,12 @@ def print_result(result: Result) -> None:
 
 
 def counters_table(counters: Counters, program: Program | None = None) -> Table:
-    """Cycles and operations of a launch; of a program its efficiency, too."""
+    """Cycles and operations of a launch; with ``program`` its efficiency, too."""
     operations = [(f"ALU {name}", count) for name, count in counters.alu_operations_of.items() if count]
     rows = [
         ("cycles", grouped(counters.cycles)),
         ("GEMM operations", f"{grouped(counters.gemm_operations)}  ({percent(counters.utilisation)} of the cycles)"),
-        *([("efficiency", told_efficiency(program.efficiency(counters.cycles)))] if program is not None else []),
+        *([("efficiency", efficiency_text(program.efficiency(counters.cycles)))] if program is not None else []),
         ("GEMM resets", grouped(counters.reset_operations)),
         ("ALU operations", grouped(counters.alu_operations)),
         *((f"  {name}", grouped(count)) for name, count in operations),
@@ -84,39 +84,39 @@ def counters_table(counters: Counters, program: Program | None = None) -> Table:
 
 
 def bytes_table(counters: Counters, launches: int = 1) -> Table:
-    """Bytes moved for each memory and direction, and what the bus carried for them."""
+    """Bytes moved for each memory and direction, and the bus beats for them."""
     rows = [(MEMORY_NAMES[name], "read", grouped(count * launches)) for name, count in counters.bytes_read.items()]
     rows += [
         (MEMORY_NAMES[name], "written", grouped(count * launches)) for name, count in counters.bytes_written.items()
     ]
     beats = counters.read_beats + counters.write_beats
-    rows.append(("beats of the bus", "both", grouped(beats * launches)))
-    return table("Bytes moved between DRAM and the machine", ["memory", "direction", "bytes"], rows, left=2)
+    rows.append(("bus beats", "both", grouped(beats * launches)))
+    return table("Bytes transferred between DRAM and the machine", ["memory", "direction", "bytes"], rows, left=2)
 
 
 def units_table(counters: Counters) -> Table:
-    """What each unit did in the cycles of a launch."""
+    """Busy cycles and stalls of each unit in a launch."""
     rows = []
     for name, unit in counters.units.items():
         waits = sorted(unit.stalls.items(), key=lambda item: -item[1])
-        told = ", ".join(f"{cause} {percent(cycles / counters.cycles)}" for cause, cycles in waits if cycles)
-        rows.append((name, told, grouped(unit.instructions), percent(unit.busy / counters.cycles)))
+        stalls = ", ".join(f"{cause} {percent(cycles / counters.cycles)}" for cause, cycles in waits if cycles)
+        rows.append((name, stalls, grouped(unit.instructions), percent(unit.busy / counters.cycles)))
     return table("Units", ["unit", "waited for", "instructions", "busy"], rows, left=2)
 
 
 def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
-    """Cycles for each label and unit, per image when there are several."""
+    """Cycles by label and unit, per image if there are several."""
     columns = ["layer", "instructions", "load", "gemm", "alu", "transfer", "store", "compute waits", "mostly for"]
     columns.append("share of compute")
     per = f"per image, mean of {images}" if images > 1 else "per launch"
-    found = table(f"Where the {grouped(cycles)} cycles of a launch went ({per})", columns, ())
-    found.caption, found.caption_justify = LEGEND, "left"
+    made = table(f"The {grouped(cycles)} cycles of a launch by layer ({per})", columns, ())
+    made.caption, made.caption_justify = LEGEND, "left"
 
     def row(name: str, parts: list[LabelCycles], style: str | None = None) -> None:
         busy = {activity: sum(part.busy[activity] for part in parts) for activity in ACTIVITIES}
         waits = sum(part.waiting["compute"] for part in parts)
         compute = busy["gemm"] + busy["alu"] + busy["transfer"] + waits
-        found.add_row(
+        made.add_row(
             name,
             grouped(sum(part.instructions for part in parts)),
             *(grouped(round(busy[activity] / images)) for activity in ACTIVITIES),
@@ -129,11 +129,11 @@ def labels_table(costs: list[LabelCycles], cycles: int, images: int) -> Table:
     for cost in costs:
         row(cost.label, [cost])
     row("all", costs, style="bold")
-    return found
+    return made
 
 
 def _main_reason(parts: list[LabelCycles], waits: int) -> str:
-    """What compute waited for longest, and which part of its waiting that is."""
+    """The main cause of the compute unit's stalls, and its share of them."""
     cycles: Counter[str] = Counter()
     for part in parts:
         cycles.update(part.reasons["compute"])
@@ -141,7 +141,7 @@ def _main_reason(parts: list[LabelCycles], waits: int) -> str:
 
 
 def labels_dict(costs: list[LabelCycles]) -> list[dict[str, Any]]:
-    """The same as plain values, in cycles of one launch."""
+    """Cycles by label and unit as plain values, for one launch."""
     return [
         {
             "label": cost.label,

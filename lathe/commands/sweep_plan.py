@@ -1,4 +1,4 @@
-"""`lathe sweep --dry-run`: the points, those without numbers and why, and about how long all of them take."""
+"""`lathe sweep --dry-run`: the points, why some have no metrics, and an estimate of the time."""
 
 from collections import Counter
 from itertools import islice
@@ -11,18 +11,18 @@ from lathe.sweeps.specification import Sweep
 from lathe.sweeps.tables import point_columns, values_of_point
 
 SHOWN = 1000
-"""Points that are printed."""
+"""Points that are printed, at most."""
 WIDTH = 200
 
 
-def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> None:
-    """Print all that is known without measuring every point."""
-    points = list(islice(planned(found), COUNTED))
-    expected = estimate(found, running, check)
+def print_plan(spec: Sweep, running: Running, check: bool, as_json: bool) -> None:
+    """Print the points and an estimate of the time, measuring only a few of them."""
+    points = list(islice(planned(spec), COUNTED))
+    expected = estimate(spec, running, check)
     if as_json:
         print_json(
             {
-                "points": found.count,
+                "points": spec.count,
                 "looked_at": len(points),
                 "rows": [_dict(each) for each in points],
                 "estimated_seconds": expected.seconds,
@@ -32,30 +32,30 @@ def print_plan(found: Sweep, running: Running, check: bool, as_json: bool) -> No
             }
         )
         return
-    names = point_columns(found)
+    names = point_columns(spec)
     lines = [values_of_point(each.point) for each in points[:SHOWN]]
     rows = [
         (each.place, *(line.get(name, "") for name in names), each.status if each.status == OK else each.reason)
         for each, line in zip(points, lines, strict=False)
     ]
     out = console(WIDTH)
-    out.print(table("", ["point", *names, "what of it"], rows, left=0), soft_wrap=True)
+    out.print(table("", ["point", *names, "status"], rows, left=0), soft_wrap=True)
     if len(points) > SHOWN:
         out.print(f"... and {len(points) - SHOWN} more of these")
-    told = ", ".join(f"{count} {status}" for status, count in Counter(each.status for each in points).items())
-    out.print(f"\n{len(points)} points looked at: {told}; the grid has {found.count}", soft_wrap=True)
-    if found.search is not None:
-        out.print(f"Optuna chooses {min(found.search.points, found.count)} of them.")
+    summary = ", ".join(f"{count} {status}" for status, count in Counter(each.status for each in points).items())
+    out.print(f"\n{len(points)} points checked: {summary}; the grid has {spec.count}", soft_wrap=True)
+    if spec.search is not None:
+        out.print(f"Optuna chooses {min(spec.search.points, spec.count)} of them.")
     if expected.seconds is not None:
         out.print(
-            f"About {_time(expected.seconds)} on {expected.processes} processes, by measuring {expected.measured} of "
-            "them now.", soft_wrap=True,
+            f"About {_time(expected.seconds)} on {expected.processes} processes, estimated from {expected.measured} "
+            "points measured now.", soft_wrap=True,
         )  # fmt: skip
     for reason in expected.unknown:
         out.print(f"Not in the estimate: {reason}", soft_wrap=True)
-    if expected.machines and found.hardware is not None:
-        each = "seconds, by Yosys" if found.hardware.device is None else "minutes, to be placed and routed"
-        out.print(f"Beside that the hardware of {expected.machines} machines takes {each}, each.", soft_wrap=True)
+    if expected.machines and spec.hardware is not None:
+        each = "seconds, by Yosys" if spec.hardware.device is None else "minutes, for place and route"
+        out.print(f"In addition, the hardware of each of {expected.machines} machines takes {each}.", soft_wrap=True)
 
 
 def _dict(each: Planned) -> dict[str, object]:

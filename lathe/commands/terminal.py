@@ -1,4 +1,4 @@
-"""What commands print: tables on standard output, notes on standard error, or one JSON object."""
+"""Output of commands: tables on standard output, notes on standard error, or one JSON object."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-WIDTH_OF_FILES = 120  # a pipe or a file has no width of its own, and 80 columns would fold the tables
+WIDTH_OF_FILES = 120  # for pipes and files, which have no width; 80 columns would wrap the tables
 
 
 def console(width_of_files: int = WIDTH_OF_FILES) -> Console:
@@ -25,12 +25,12 @@ def notes() -> Console:
 
 
 def print_json(value: Mapping[str, Any] | list[Any]) -> None:
-    """One JSON value on standard output."""
+    """Print one JSON value on standard output."""
     click.echo(json.dumps(value, indent=2))
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, left: int = 1) -> Table:
-    """A table whose first `left` columns are aligned to the left and whose others, numbers, to the right."""
+    """A table whose first `left` columns are left-aligned, and whose other columns are right-aligned."""
     names = list(columns)
     result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     result.show_header = any(names)
@@ -42,10 +42,10 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]], *, 
 
 
 def grouped(number: int) -> str:
-    """A whole number with its thousands apart: 12 345 678."""
+    """An integer with spaces between thousands: 12 345 678."""
     return f"{number:,}".replace(",", " ")
 
 
 def percent(share: float) -> str:
-    """A share in percent with one digit."""
+    """A fraction in percent with one decimal."""
     return f"{100 * share:.1f} %"

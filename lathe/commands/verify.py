@@ -1,4 +1,4 @@
-"""`lathe verify`: what the static verifier finds in a program, a stream, or the streams of a network."""
+"""`lathe verify`: run the static verifier on a program, a stream, or the streams of a network."""
 
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ FINDINGS = 1
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: bool) -> None:
-    """Find mistakes in a program or stream, or in each stream of a network.
+    """Find errors in a program or stream, or in each stream of a network, without running it.
 
-    Nothing is run. Mistakes are accesses out of range, reads of what nothing has written, micro-ops that are never
-    loaded, tokens that do not balance, that deadlock or that a counter may not hold, stores into the stream itself,
-    races between units, and, in a raw stream, bits that no field of the machine has: it was made for another machine,
-    which `-c` names. The exit status is 1 when there are any.
+    The verifier reports accesses out of range, reads of uninitialised memory, micro-ops that are never loaded, tokens
+    that do not balance, deadlock or may overflow a counter, stores into the stream itself, races between units, and, in
+    a raw stream, bits that are in no field of the machine's encoding: the stream is for another machine, to be named
+    with `-c`. The exit status is 1 if there are any.
     """
     if holds_network(file):
         if not verify_network(load_network(file, config_name), as_json):
@@ -51,18 +51,18 @@ def verify(ctx: click.Context, file: Path, config_name: str | None, as_json: boo
     else:
         for finding in findings:
             click.echo(str(finding))
-        click.echo(f"{told(len(findings))} in {count} instructions")
+        click.echo(f"{findings_text(len(findings))} in {count} instructions")
     if findings:
         ctx.exit(FINDINGS)
 
 
-def told(findings: int) -> str:
-    """How many findings there are."""
-    return f"{findings} finding{'s' * (findings != 1)}" if findings else "nothing wrong"
+def findings_text(findings: int) -> str:
+    """The number of findings as text."""
+    return f"{findings} finding{'s' * (findings != 1)}" if findings else "no findings"
 
 
 def verify_network(program: NetworkProgram, as_json: bool) -> bool:
-    """Print the findings of each stream; returns whether there are none."""
+    """Print the findings of each stream; True if there are none."""
     found = [(number, finding) for number, part in enumerate(program.parts, 1) for finding in verify_program(part)]
     count = sum(len(part.instructions) for part in program.parts)
     if as_json:
@@ -72,7 +72,7 @@ def verify_network(program: NetworkProgram, as_json: bool) -> bool:
         for number, finding in found:
             click.echo(f"stream {number}: {finding}")
         streams = f"{len(program.parts)} stream{'s' * (len(program.parts) != 1)}"
-        click.echo(f"{told(len(found))} in {count} instructions of {streams}")
+        click.echo(f"{findings_text(len(found))} in {count} instructions of {streams}")
     return not found
 
 

@@ -1,1 +1,1 @@
-"""Networks that come with Lathe, each with its weights and the script that made them."""
+"""Quantised networks: partitioning between NPU and host CPU, lowering, and execution."""

@@ -1,9 +1,9 @@
-"""Lathe as a backend of ONNX (``onnx.backend.base``): what ONNX's own suite of tests runs.
+"""Lathe as an ONNX backend (``onnx.backend.base``), for ONNX's own test suite.
 
     >>> import lathe.networks.backend as backend
     >>> backend.prepare(model).run([x])  # doctest: +SKIP
 
-Models are compiled when their inputs are known, for dimensions may be open, and run on the simulator.
+Models run on the simulator, and are compiled on each run, since the inputs determine dynamic dimensions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from lathe.networks.overloads import simulate
 from lathe.networks.run import NetworkResult
 
 MACHINE = "lathe16"
-"""The machine that models are compiled for, unless ``config`` names another."""
+"""The default machine."""
 
 
 class Prepared:
-    """A model that runs as often as it is wanted (``onnx.backend.base.BackendRep``).
+    """A model that can be run (``onnx.backend.base.BackendRep``).
 
-    ``constants`` are inputs that the model has as constants: those values that it is run with are compiled in.
+    ``constants``: inputs whose values are compiled in as constants.
     """
 
     def __init__(self, model: Any, config: HardwareConfig, constants: Sequence[str] = ()) -> None:
@@ -34,7 +34,7 @@ class Prepared:
         self.result: NetworkResult | None = None
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """The outputs in their order, of inputs in theirs, or by name. ``result`` then says what ran where."""
+        """The outputs in order, for inputs in order or by name. ``result`` has the rows of the layers."""
         given = dict(inputs if isinstance(inputs, Mapping) else zip(self.names, inputs, strict=False))
         model = self._with_constants({name: given.pop(name) for name in self.constants & {*given}})
         open_ones = {
@@ -47,7 +47,7 @@ class Prepared:
         return tuple(self.result.outputs[each.name] for each in self.model.graph.output)
 
     def _with_constants(self, held: Mapping[str, Any]) -> Any:
-        """The model with initializers in place of some of its inputs."""
+        """The model with initializers instead of some inputs."""
         if not held:
             return self.model
         model = type(self.model).FromString(self.model.SerializeToString())
@@ -64,36 +64,36 @@ def _is_open(tensor: Any) -> bool:
 
 
 def is_compatible(model: Any, device: str = "CPU", **_: Any) -> bool:
-    """Whether a model is worth trying: any is."""
+    """Whether a model can be tried: any can."""
     del model
     return supports_device(device)
 
 
 def supports_device(device: str) -> bool:
-    """Whether models run on a device: the simulator is the host's."""
+    """Whether models run on a device: the simulator runs on the CPU."""
     return device.partition(":")[0] == "CPU"
 
 
 def prepare(
     model: Any, device: str = "CPU", config: HardwareConfig | None = None, constants: Sequence[str] = (), **_: Any
 ) -> Prepared:
-    """A model that can be run. ``config``: the machine, `lathe16` unless given.
+    """Prepare a model for runs. ``config``: the machine, `lathe16` by default.
 
-    ``constants`` names inputs that are constants, as weights and scales are in networks.
+    ``constants``: names of inputs to compile in as constants, such as weights and scales.
     """
     del device
     return Prepared(model, config or load_config(MACHINE), constants)
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
-    """The outputs of a model, run once."""
+    """Run a model once."""
     return prepare(model, device, **options).run(inputs)
 
 
 def run_node(
     node: Any, inputs: Any, device: str = "CPU", outputs_info: Sequence[Any] | None = None, **options: Any
 ) -> tuple[Any, ...]:
-    """The outputs of one node; ``opset_version`` says by which operators, the newest unless given."""
+    """Run one node of opset ``opset_version``, the newest by default."""
     del outputs_info
     helper = extra("onnx.helper")
     version = options.pop("opset_version", extra("onnx.defs").onnx_opset_version())

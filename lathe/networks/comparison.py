@@ -1,4 +1,4 @@
-"""A network's outputs beside onnxruntime's, which computes the same model without its graph optimisations."""
+"""Comparison of a network's outputs with onnxruntime's for the same model, without graph optimisations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Compared:
-    """One output: the cosine of the angle between both, the share of equal values, the largest difference."""
+    """Comparison of one output: the cosine similarity, the share of equal values, the largest difference."""
 
     name: str
     shape: tuple[int, ...]
@@ -25,15 +25,15 @@ class Compared:
 
 
 def compared_with_onnxruntime(model: Model, inputs: Arrays, outputs: Arrays) -> list[Compared]:
-    """Each output against onnxruntime's. Raises ModelError where that does not run the model."""
-    wanted = run_on_host(model.original.SerializeToString(), inputs, model.outputs)
-    return [compared(name, outputs[name], wanted[name]) for name in model.outputs]
+    """Compare each output with onnxruntime's. Raises ModelError if onnxruntime cannot run the model."""
+    expected = run_on_host(model.original.SerializeToString(), inputs, model.outputs)
+    return [compared(name, outputs[name], expected[name]) for name in model.outputs]
 
 
-def compared(name: str, made: Any, wanted: Any) -> Compared:
-    """Two arrays of one shape, or what is none: sequences, element behind element, and nothing, as none of them."""
+def compared(name: str, made: Any, expected: Any) -> Compared:
+    """Compare two arrays of the same shape; sequences are concatenated, and None is an empty array."""
     shape = (len(made),) if isinstance(made, list) else np.shape(made) if made is not None else (0,)
-    a, b = _flat(made), _flat(wanted)
+    a, b = _flat(made), _flat(expected)
     if a.dtype.kind in "OSU" or b.dtype.kind in "OSU":  # texts
         same = np.array_equal(a, b)
         return Compared(name, shape, float(same), float(np.mean(a == b)) if a.size else 1.0, float(not same))
@@ -53,7 +53,7 @@ def _flat(values: Any) -> NDArray[Any]:
 
 
 def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Complex numbers as two each."""
+    """Values as float64; complex numbers become two each."""
     if values.dtype.kind == "c":
         return np.stack([values.real, values.imag], -1).astype(np.float64).reshape(-1)
     return values.astype(np.float64)

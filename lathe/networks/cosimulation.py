@@ -1,4 +1,4 @@
-"""Networks on several engines, stream by stream: each is compared in every bit and every cycle."""
+"""Cosimulation of networks: instruction streams run on several engines, which must agree in all bits and cycles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,9 @@ from lathe.sim import Result
 
 @dataclass(frozen=True, eq=False)
 class NetworkCosimulation:
-    """What several engines made of a network: ``result`` is the first one's, ``streams`` compares them in each stream.
+    """The results of several engines: ``result`` is that of the first, ``streams`` compares them for each stream.
 
-    Every stream is fed with what the first engine has made of those before, so that a difference is told where it
-    begins.
+    All engines get a stream's inputs from the first engine, so that a difference is reported where it occurs.
     """
 
     result: NetworkResult
@@ -28,9 +27,9 @@ class NetworkCosimulation:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Sentences, with the number of the stream before each; empty when the engines agree in everything."""
+        """Sentences that begin with the number of the stream; empty if the engines agree in everything."""
         return tuple(
-            f"Stream {number}: {told}" for number, each in enumerate(self.streams, 1) for told in each.differences
+            f"Stream {number}: {text}" for number, each in enumerate(self.streams, 1) for text in each.differences
         )
 
     @property
@@ -40,7 +39,7 @@ class NetworkCosimulation:
 
     @property
     def cycles(self) -> dict[str, int | None]:
-        """Cycles of all streams by engine; None for one that has stopped with a fault in a stream."""
+        """Cycles of all streams by engine; None for an engine that stopped with a fault."""
         found: dict[str, int | None] = {}
         for name in self.engines:
             ran = [each.results.get(name) for each in self.streams]
@@ -55,9 +54,9 @@ def cosimulate_network(
     *,
     timing_only: bool = False,
 ) -> NetworkCosimulation:
-    """Run a network on several engines. Raises what ``cosimulate`` and ``simulate`` of a network raise.
+    """Run a network on several engines. Raises the errors of ``cosimulate``, and of ``simulate`` of a network.
 
-    The time of a stream does not depend on data, so with ``timing_only`` streams are compared on zeros.
+    With ``timing_only``, streams run on zeros: timing does not depend on data.
     """
     ran: list[Cosimulation[Result]] = []
 

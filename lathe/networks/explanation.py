@@ -1,4 +1,4 @@
-"""How the layers of a network meet a machine: where each runs and why, its bound, the rules that take its chunks."""
+"""``explain`` of a network: where each layer runs and why, its lower bound, and the rules that select its chunks."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,10 +18,10 @@ from lathe.scheduler.inspect.explanation import purpose_of
 
 @dataclass(frozen=True)
 class LayerExplained:
-    """A layer of stream number ``stream``, from 1 on, or a node of the host, which has 0, and ``why``.
+    """A layer of stream number ``stream``, from 1 on, or a host node with stream 0 and the reason ``why``.
 
-    ``bound``: cycles that the layer takes at least, alone; ``limit`` says what makes it so, "compute" or "memory".
-    ``stages``: those of the stream's explanation that are the layer's.
+    ``bound``: lower bound on the cycles of the layer alone; ``limit``: the limiting resource, "compute" or "memory".
+    ``stages``: the layer's stages in the stream's explanation.
     """
 
     name: str
@@ -35,7 +35,7 @@ class LayerExplained:
 
 @dataclass(frozen=True)
 class NetworkExplanation:
-    """Layers in the order in which they run, and the explanation of each stream."""
+    """Layers in execution order, and the explanation of each stream."""
 
     network: str
     machine: str
@@ -46,7 +46,7 @@ class NetworkExplanation:
 
     @property
     def maps(self) -> bool:
-        """Whether all streams become instructions."""
+        """Whether all streams can be compiled to instructions."""
         return all(each.maps for each in self.streams)
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,14 +68,14 @@ class NetworkExplanation:
             f"{self.network} on {self.machine}: {_many(own, 'layer')} on the NPU in "
             f"{_many(len(self.streams), 'stream')}, {_many(len(self.layers) - own, 'node')} on the host"
         )
-        told: set[int] = set()
+        shown: set[int] = set()
         for layer in self.layers:
             if not layer.stream:
                 yield f"{layer.name}: on the host; {layer.why}"
                 continue
             stream = self.streams[layer.stream - 1]
-            if layer.stream not in told:
-                told.add(layer.stream)
+            if layer.stream not in shown:
+                shown.add(layer.stream)
                 yield from _of_stream(stream, layer.stream)
             yield f"{layer.name}: stream {layer.stream}; at least {layer.bound:,} cycles, bound by {layer.limit}"
             for stage in layer.stages:
@@ -89,7 +89,7 @@ class NetworkExplanation:
                 yield purpose_of(extension, users)
 
     def users_of(self, extension: str) -> tuple[str, ...]:
-        """The layers whose instructions make use of an extension."""
+        """The layers whose instructions use an extension."""
         used = [frozenset(each.users_of(extension)) for each in self.streams]
         return tuple(each.name for each in self.layers if each.stream and used[each.stream - 1] & {*each.stages})
 
@@ -99,7 +99,7 @@ def _of_stream(stream: Explanation, number: int) -> Iterator[str]:
     verdict = "maps" if stream.maps else f"does not map ({len(stream.refused)} refused)"
     yield f"stream {number}: {verdict}; {chunks} chunks of {len(stream.classes)} classes"
     yield from (f"  {refusal}" for refusal in stream.refusals)
-    yield f"  with {', '.join(f'{depth} elements of {scope}' for scope, depth in stream.depths)}"
+    yield f"  with {', '.join(f'{depth} vectors of {scope}' for scope, depth in stream.depths)}"
     if stream.outlook is not None:
         yield from (f"  {line}" for line in stream.outlook.lines())
 
@@ -109,37 +109,37 @@ def _many(count: int, what: str) -> str:
 
 
 def explain_network(network: Network, config: HardwareConfig, budget: int = 0) -> NetworkExplanation:
-    """Where each layer of a network runs on a machine and why, and what ``lathe.explain`` says of each stream.
+    """Where each layer of a network runs on a machine and why, and ``lathe.explain`` of each stream.
 
-    With a ``budget`` of 1 or more, that looks around for each stream besides. Raises what it raises.
+    ``budget`` is passed on to ``lathe.explain``, whose errors are raised.
     """
     layers: list[LayerExplained] = []
     streams: list[Explanation] = []
-    for part in network.parts(config):
-        if isinstance(part, HostPart):
-            layers += [LayerExplained(each.name, "host", 0, each.why) for each in network.reasons(part, config)]
+    for partition in network.parts(config):
+        if isinstance(partition, HostPart):
+            layers += [LayerExplained(each.name, "host", 0, each.why) for each in network.reasons(partition, config)]
             continue
-        program = network.lowered(part, config)
+        program = network.lowered(partition, config)
         streams.append(explain(program.results, config, budget=budget))
-        owned = _stages_of(part, program, streams[-1])
-        for layer, label in zip(part.layers, program.names, strict=True):
+        owned = _stages_of(partition, program, streams[-1])
+        for layer, label in zip(partition.layers, program.names, strict=True):
             least, stages = network.bound(layer, config), owned.get(label, ())
             layers.append(LayerExplained(layer.name, "npu", len(streams), "", least.cycles, least.limit, tuple(stages)))
     return NetworkExplanation(network.model.name, config.name, tuple(layers), tuple(streams))
 
 
-def _stages_of(part: NpuPart, program: Lowered, stream: Explanation) -> dict[str, list[str]]:
-    """The stages of each layer by its label; loads of the stream's inputs belong to the first layer that reads them."""
+def _stages_of(partition: NpuPart, program: Lowered, stream: Explanation) -> dict[str, list[str]]:
+    """The stages of each layer, by label; loads of a stream's inputs belong to the first layer that reads them."""
     stages = list(dict.fromkeys(each.stage for each in stream.classes))
-    labelled = list(zip(part.layers, program.names, strict=True))
-    readers = {
-        port.name: next(label for layer, label in labelled if port.tensor in layer.inputs) for port in program.inputs
+    labelled = list(zip(partition.layers, program.names, strict=True))
+    consumers = {
+        io.name: next(label for layer, label in labelled if io.tensor in layer.inputs) for io in program.inputs
     }
-    inputs = owners(stages, list(readers)) if readers else {}
+    inputs = owners(stages, list(consumers)) if consumers else {}
     found: dict[str, list[str]] = {}
     for stage, label in owners(stages, list(program.names)).items():
         source = inputs.get(stage)
         if source is not None and (stage == source or stage.startswith(f"{source}.")):
-            label = readers[source]
+            label = consumers[source]
         found.setdefault(label, []).append(stage)
     return found

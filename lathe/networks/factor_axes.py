@@ -1,8 +1,8 @@
-"""Which tensors are made in digits, so that what reshapes and transposes them moves nothing.
+"""Splitting of dimensions into factors (digits), so that Reshape and Transpose become views without data movement.
 
-A product that makes 256 columns of which a Reshape makes 4 heads of 64 computes (rows, 4, 64) itself: each axis then is
-one of whatever a Transpose does with it, and whoever reads the heads has indices that are linear in its own. Dimensions
-are cut only as far as somebody asks for it. Heads that leave lanes empty are cheaper than moves that fill them.
+A matmul with 256 columns, which a Reshape splits into 4 heads of 64, computes (rows, 4, 64) directly. Then a Transpose
+only permutes axes, and consumers of the heads have indices that are linear in their own. Dimensions are split only as
+far as a consumer needs. Heads that leave lanes empty are cheaper than data movement that fills them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from lathe.networks.mixed_radix import Shape, regrouped
 
 @dataclass(eq=False)
 class _Digit:
-    """A digit of a dimension, perhaps cut into several."""
+    """A factor of a dimension, which may be split into ``parts``."""
 
     extent: int
     parts: "list[_Digit]" = field(default_factory=list)
@@ -29,7 +29,7 @@ class _Digit:
 
 @dataclass(eq=False)
 class _Source:
-    """A tensor that is made, and what is read in lanes of it and of what is moved from it."""
+    """A computed tensor; ``in_lanes``: its dimensions that matmuls reduce along; ``views``: views of it."""
 
     shape: Shape
     digits: list[list[_Digit]]
@@ -39,14 +39,14 @@ class _Source:
 
 @dataclass(frozen=True)
 class AxisFactors:
-    """Of tensors that are made in digits their extents, for each dimension; moves, by result, that move nothing."""
+    """The extents of the factors of each dimension of split tensors, and the results that become views."""
 
     of: Mapping[str, tuple[Shape, ...]]
     views: frozenset[str]
 
 
 def digits_of(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> AxisFactors:
-    """The digits of what some layers read and make."""
+    """Choose the factors of the tensors that layers read and compute."""
     sources: dict[str, _Source] = {}
     seen: dict[str, tuple[_Source, list[list[_Digit]]]] = {}
     for layer in layers:
@@ -55,10 +55,10 @@ def digits_of(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> AxisF
                 shape = types[tensor].shape
                 source = _Source(shape, [[_Digit(size)] if size > 1 else [] for size in shape])
                 sources[tensor], seen[tensor] = source, (source, source.digits)
-        for place, tensor in enumerate(layer.inputs):
+        for index, tensor in enumerate(layer.inputs):
             source, dimensions = seen[tensor]
             last = len(dimensions) - 1
-            source.in_lanes += [dimensions[last - min(n, last)] for n in _dimensions_in_lanes(layer, place)]
+            source.in_lanes += [dimensions[last - min(n, last)] for n in _dimensions_in_lanes(layer, index)]
         source, dimensions = seen[layer.inputs[0]]
         moved = _moved(layer, dimensions, types[layer.output].shape)
         if moved is not None:
@@ -71,17 +71,17 @@ def digits_of(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> AxisF
     )
 
 
-def _dimensions_in_lanes(layer: Layer, place: int) -> tuple[int, ...]:
-    """Dimensions of an operand that a product sums over, counted from the last."""
+def _dimensions_in_lanes(layer: Layer, index: int) -> tuple[int, ...]:
+    """The reduction dimensions of a matmul's operand, counted from the last."""
     if isinstance(layer, Product):
-        return (0,) if place == 0 else ()
+        return (0,) if index == 0 else ()
     if isinstance(layer, TensorProduct):
-        return (place,)
+        return (index,)
     return ()
 
 
 def _moved(layer: Layer, dimensions: list[list[_Digit]], shape: Shape) -> list[list[_Digit]] | None:
-    """The digits of what a layer makes, if these are its data's."""
+    """The factors of a layer's result, if the layer can be a view; None otherwise."""
     if isinstance(layer, Transpose):
         return [dimensions[n] for n in layer.order]
     if isinstance(layer, Lookup) and layer.table.ndim == 1:
@@ -89,48 +89,48 @@ def _moved(layer: Layer, dimensions: list[list[_Digit]], shape: Shape) -> list[l
     if not isinstance(layer, Reshape):
         return None
     leaves = [leaf for dimension in dimensions for digit in dimension for leaf in digit.leaves()]
-    cuts = _cuts([leaf.extent for leaf in leaves], shape)
-    if cuts is None:
+    splits = _splits([leaf.extent for leaf in leaves], shape)
+    if splits is None:
         return None
-    for leaf, extents in zip(leaves, cuts, strict=True):
+    for leaf, extents in zip(leaves, splits, strict=True):
         if len(extents) > 1:
             leaf.parts = [_Digit(extent) for extent in extents]
     finer = [part for leaf in leaves for part in leaf.leaves()]
     groups = regrouped([leaf.extent for leaf in finer], shape)
-    assert groups is not None, "digits are cut where dimensions begin"
+    assert groups is not None, "factors are split at the boundaries of dimensions"
     return [[finer[n] for n in group] for group in groups]
 
 
-def _cuts(extents: Sequence[int], shape: Shape) -> list[list[int]] | None:
-    """How digits have to be cut for the dimensions of a shape to begin with one; None where they cannot be.
+def _splits(extents: Sequence[int], shape: Shape) -> list[list[int]] | None:
+    """How to split factors so that each dimension of a shape begins with one; None if that is impossible.
 
-    >>> _cuts([128, 256], (1, 128, 4, 64)), _cuts([6, 4], (8, 3))
+    >>> _splits([128, 256], (1, 128, 4, 64)), _splits([6, 4], (8, 3))
     ([[128], [4, 64]], None)
     """
     found: list[list[int]] = [[] for _ in extents]
-    at, left = 0, extents[0] if extents else 1
+    at, rest = 0, extents[0] if extents else 1
     for size in shape:
         need = size
         while need > 1:
-            part = min(need, left)
-            if need % part or left % part:
+            part = min(need, rest)
+            if need % part or rest % part:
                 return None
             found[at].append(part)
-            need, left = need // part, left // part
-            if left == 1:
+            need, rest = need // part, rest // part
+            if rest == 1:
                 at += 1
-                left = extents[at] if at < len(extents) else 1
+                rest = extents[at] if at < len(extents) else 1
     return found
 
 
 def _fits(source: _Source) -> bool:
-    """Whether all that is read in lanes is one and the same digit."""
+    """Whether all reductions are along the same innermost factor, which is then in lanes."""
     last = [[leaf for digit in dimension for leaf in digit.leaves()][-1:] for dimension in source.in_lanes]
     return len({id(leaf) for leaves in last for leaf in leaves}) < 2
 
 
 def _extents(source: _Source) -> tuple[Shape, ...] | None:
-    """The digits of a tensor that has others than its dimensions."""
+    """The factors of a tensor; None if no dimension is split."""
     found = tuple(tuple(leaf.extent for digit in dimension for leaf in digit.leaves()) for dimension in source.digits)
     usual = tuple((size,) if size > 1 else () for size in source.shape)
     return None if found == usual or not any(found) else found

@@ -1,4 +1,4 @@
-"""Compiled networks in files: one .npz archive, in which each stream is a program file of its own."""
+"""Files of compiled networks: an .npz archive that contains each stream as a program file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 
 
 def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    """Write a network's plain values and steps to a file, whole or not at all."""
+    """Write a network's header and steps to a file, atomically."""
     arrays: dict[str, Any] = {}
     plain: list[dict[str, Any]] = []
     for number, step in enumerate(steps):
@@ -37,8 +37,8 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
         arrays[f"layers{number}"] = step.layer_of
         plain.append(
             {
-                "inputs": [_plain(port) for port in step.inputs],
-                "outputs": [_plain(port) for port in step.outputs],
+                "inputs": [_plain(binding) for binding in step.inputs],
+                "outputs": [_plain(binding) for binding in step.outputs],
                 "layers": [[each.name, each.label, each.macs, each.bound] for each in step.layers],
             }
         )
@@ -47,18 +47,18 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
 
 
 def holds_network(path: str | PathLike[str]) -> bool:
-    """Whether a file is an archive as networks are saved in; whoever reads another file says what is wrong with it."""
+    """Whether a file is an archive of a network, without checks of its content."""
     return FORM.is_form_of(path)
 
 
 def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], tuple[Step, ...]], Made]) -> Made:
-    """What ``made_of`` makes of a network's plain values and steps.
+    """Read a network's header and steps from a file, and pass them to ``made_of``.
 
     Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
     """
     source = Path(path)
     foreign = ProgramError(
-        f"The file {source} must be a network that Lathe has saved, and is not, or it is truncated. Compile it again."
+        f"The file {source} is not a network that Lathe has saved, or it is truncated. Compile it again."
     )
     try:
         arrays = read_arrays(source)
@@ -66,7 +66,7 @@ def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], t
     except UnreadableArchiveError as error:
         if error.no_file:
             raise ProgramError(
-                f"The network file {source} must be readable, and is not: {error}. Correct the path or its rights."
+                f"Cannot read network file {source}: {error}. Correct the path or its permissions."
             ) from None
         raise foreign from None
     except OtherVersionError as error:
@@ -80,30 +80,30 @@ def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], t
         raise foreign from None
 
 
-def _plain(port: IOBinding) -> list[Any]:
-    return [*astuple(port)]
+def _plain(binding: IOBinding) -> list[Any]:
+    return [*astuple(binding)]
 
 
-def _port(plain: list[Any]) -> IOBinding:
-    tensor, name, dtype, shape, width, places, more, zero_point, extra, digits, axes, windows, numbers, single = plain
-    known = None
+def _binding(plain: list[Any]) -> IOBinding:
+    tensor, name, dtype, shape, width, channels, more, zero_point, extra, digits, axes, windows, numbers, single = plain
+    im2col = None
     if windows is not None:
-        kernel, strides, dilations, pads, border = windows
-        known = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), border)
-    placed = None if places is None else tuple(places)
+        kernel, strides, dilations, pads, pad_value = windows
+        im2col = Windows(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), pad_value)
+    channel_positions = None if channels is None else tuple(channels)
     return IOBinding(
         tensor,
         name,
         dtype,
         tuple(shape),
         width,
-        placed,
+        channel_positions,
         tuple(more),
         zero_point,
         extra,
         tuple(digits),
         tuple(axes),
-        known,
+        im2col,
         None if numbers is None else FloatSums(tuple(numbers[0]), tuple(numbers[1]), numbers[2]),
         single,
     )
@@ -115,8 +115,8 @@ def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int
         return HostStep(arrays[f"model{number}"].tobytes(), tuple(plain["inputs"]), tuple(plain["outputs"]), nodes)
     return NpuStep(
         loaded_from_bytes(arrays[f"program{number}"].tobytes(), Program.load),
-        tuple(map(_port, plain["inputs"])),
-        tuple(map(_port, plain["outputs"])),
+        tuple(map(_binding, plain["inputs"])),
+        tuple(map(_binding, plain["outputs"])),
         tuple(LayerOfProgram(*each) for each in plain["layers"]),
         arrays[f"layers{number}"],
     )

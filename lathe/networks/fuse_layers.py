@@ -1,8 +1,8 @@
-"""Layers that another layer does with its own: clips, functions of functions, and parts of a product's filters.
+"""Layer fusion: successive Lookups, Relu into the producer, and slices of output channels into the producer.
 
-Two tables one behind the other are one, whatever else reads the first. A rectifier behind a convolution is its own
-layer where the quantiser has put 8 bits between them. Where both read their 8 bits alike, rescaling saturates at the
-zero point, and one pass does both. A part of the filters of a product that nobody else reads has fewer weights.
+Two successive Lookups become one table, whatever else reads the first. A Relu whose input is quantised as its result
+becomes saturation at the zero point in the rescaling of its producer. If only a slice of the output channels of a
+convolution or matmul is read, the other weights are dropped.
 """
 
 from collections.abc import Container, Mapping
@@ -31,13 +31,13 @@ _RESCALES = (AveragePool, Conv, ConvTranspose, Mean, Product, Sum, TensorProduct
 
 
 def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
-    """The layers by what they make, in their order, functions of functions as one; the inner ones are left, too."""
+    """The layers by output, with successive Lookups fused; the inner ones remain for other consumers."""
     found: dict[str, Layer] = {}
     for name, layer in layers.items():
         inner = found.get(layer.inputs[0])
         if isinstance(layer, Lookup) and isinstance(inner, Lookup) and _joins(inner, layer):
             nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
-            table = _behind(inner.table, layer.table)
+            table = _composed(inner.table, layer.table)
             axis = inner.axis if inner.table.ndim > 1 else layer.axis
             layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, axis=axis, nodes=nodes)
         found[name] = layer
@@ -45,78 +45,78 @@ def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
 
 
 def _joins(inner: Lookup, outer: Lookup) -> bool:
-    """Whether two functions are one: with a function for each index of a dimension, of the same one."""
+    """Whether two Lookups can be fused: if both have per-index tables, these must be along the same axis."""
     return 1 in (inner.table.ndim, outer.table.ndim) or inner.axis == outer.axis
 
 
-def _behind(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:
-    """The table of one function after another, either perhaps with one for each channel."""
-    places = inner.astype(np.int64) - np.iinfo(inner.dtype).min
+def _composed(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:
+    """The table of ``outer`` after ``inner``; each is (256,) or (256, C)."""
+    rows = inner.astype(np.int64) - np.iinfo(inner.dtype).min
     if outer.ndim == 1:
-        return outer[places]
-    along = places if places.ndim == 2 else places[:, np.newaxis]
+        return outer[rows]
+    along = rows if rows.ndim == 2 else rows[:, np.newaxis]
     return outer[along, np.arange(outer.shape[1])]
 
 
 def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str], named: Container[str]) -> dict[str, Layer]:
-    """The layers by what they make, with rectifiers folded; tensors ``read_elsewhere`` are made as they are.
+    """The layers by output, with Relu fused into its producer unless the tensor in between is ``read_elsewhere``.
 
-    What becomes part of a layer whose result is not ``named``, and so nothing that the host can read, is left, too.
+    ``named``: the tensors of the original model. Producers of other outputs stay: the host CPU cannot compute these.
     """
     found = dict(layers)
     for layer in layers.values():
         if not isinstance(layer, Lookup) or not _rectifies(layer):
             continue
-        maker = _made_for(layer, found, read_elsewhere)
-        if isinstance(maker, _RESCALES):
-            _fold(found, maker, layer, replace(maker, relu=True), named)
+        producer = _only_producer(layer, found, read_elsewhere)
+        if isinstance(producer, _RESCALES):
+            _fuse(found, producer, layer, replace(producer, relu=True), named)
     return found
 
 
 def with_parts_folded(
     layers: dict[str, Layer], types: Mapping[str, TensorType], read_elsewhere: set[str], named: Container[str]
 ) -> dict[str, Layer]:
-    """The layers by what they make, where parts of filters are all that is read of a product with these filters alone.
+    """The layers by output, with slices of output channels fused into convolutions and matmuls.
 
-    ``read_elsewhere`` and ``named`` as for clips.
+    ``read_elsewhere`` and ``named`` as in ``with_clips_folded``.
     """
     found = dict(layers)
     for layer in layers.values():
-        maker = _made_for(layer, found, read_elsewhere) if isinstance(layer, Slice) else None
-        if not isinstance(layer, Slice) or not isinstance(maker, Conv | Product):
+        producer = _only_producer(layer, found, read_elsewhere) if isinstance(layer, Slice) else None
+        if not isinstance(layer, Slice) or not isinstance(producer, Conv | Product):
             continue
-        before, after = types[maker.output].shape, types[layer.output].shape
-        axis = len(before) - 1 if isinstance(maker, Product) else 1
+        before, after = types[producer.output].shape, types[layer.output].shape
+        axis = len(before) - 1 if isinstance(producer, Product) else 1
         if any(n != axis and sizes[0] != sizes[1] for n, sizes in enumerate(zip(before, after, strict=True))):
             continue
-        if isinstance(maker, Conv) and maker.groups > 1:
+        if isinstance(producer, Conv) and producer.groups > 1:
             continue
         chosen = layer.starts[axis] + layer.steps[axis] * np.arange(after[axis])
         part = replace(
-            maker, weights=maker.weights[chosen], weight_scale=maker.weight_scale[chosen],
-            bias=maker.bias[..., chosen], rest=None if maker.rest is None else maker.rest[..., chosen],
+            producer, weights=producer.weights[chosen], weight_scale=producer.weight_scale[chosen],
+            bias=producer.bias[..., chosen], rest=None if producer.rest is None else producer.rest[..., chosen],
         )  # fmt: skip
-        _fold(found, maker, layer, part, named)
+        _fuse(found, producer, layer, part, named)
     return found
 
 
-def _made_for(layer: Layer, layers: Mapping[str, Layer], read_elsewhere: set[str]) -> Layer | None:
-    """The layer that makes what another one reads, if nobody else does."""
+def _only_producer(layer: Layer, layers: Mapping[str, Layer], read_elsewhere: set[str]) -> Layer | None:
+    """The producer of a layer's input, if the layer is the only consumer."""
     source = layer.inputs[0]
     users = [each for each in layers.values() if source in each.inputs]
     return None if source in read_elsewhere or users != [layer] else layers.get(source)
 
 
-def _fold(found: dict[str, Layer], maker: Layer, layer: Layer, made: Layer, named: Container[str]) -> None:
-    """Have what one layer makes of another's result made at once."""
+def _fuse(found: dict[str, Layer], producer: Layer, layer: Layer, made: Layer, named: Container[str]) -> None:
+    """Replace a layer, and its producer, by the fused layer ``made``."""
     if layer.output in named:
-        del found[maker.output]
-    nodes = tuple(sorted({*maker.nodes, *layer.nodes}))
+        del found[producer.output]
+    nodes = tuple(sorted({*producer.nodes, *layer.nodes}))
     found[layer.output] = replace(made, output=layer.output, nodes=nodes)
 
 
 def _rectifies(layer: Lookup) -> bool:
-    """Whether a function is its argument from the zero point on, and the zero point below."""
+    """Whether a Lookup is a Relu: the maximum of its input and the zero point."""
     (before,), after = layer.of_inputs, layer.of_output
     if before != after:
         return False

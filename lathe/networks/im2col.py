@@ -1,4 +1,4 @@
-"""Windows of images laid side by side: what the host sends to a first convolution."""
+"""im2col on the host CPU, for the input of a first convolution."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ from lathe.networks.lowered_values import Array
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of images (N, C, H, W) that lie in the channels, (N, C · KH · KW, HO, WO); borders hold ``border``."""
+    """im2col of images (N, C, H, W) to (N, C · KH · KW, HO, WO); padding has the value ``pad_value``."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int, int, int]
-    border: int
+    pad_value: int
 
     def laid(self, values: Array) -> Array:
-        """The windows of some images, int8."""
+        """The windows of int8 images."""
         top, left, bottom, right = self.pads
-        wide = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=self.border)
+        wide = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=self.pad_value)
         reach = [(taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilations, strict=True)]
         windows = np.lib.stride_tricks.sliding_window_view(wide, reach, axis=(2, 3))
         (down, along), (apart_y, apart_x) = self.strides, self.dilations

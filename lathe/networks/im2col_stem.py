@@ -1,13 +1,12 @@
-"""First convolutions, of few channels: their windows are laid side by side by the host, which packs inputs anyway.
+"""im2col of first convolutions by the host CPU, which packs inputs anyway.
 
-An image of 3 channels fills 3 of 16 lanes, and each tap of a window is a step of its own. Where windows lie side by
-side in the channels, a step takes as many values as there are lanes. The host can lay rows of windows so, or whole
-windows; values that windows share are sent several times then, so that what takes longer, steps or bytes, decides. Of
-7×7 taps by 2 in 224×224×3 to 64 filters, 16 lanes::
+An image of 3 channels fills 3 of 16 lanes, with a micro-op for each tap. With im2col, the taps are in the channels and
+fill the lanes. The host CPU can do im2col along rows only or for whole windows; overlapping windows then duplicate
+data, so the longer of GEMM and load cycles decides. For 7×7 taps with stride 2 on 224×224×3, 64 filters, 16 lanes::
 
-    as it is        49 steps a pixel    2,458,624 cycles
-    rows            14                    702,464
-    whole windows   10                    501,760, while 250,880 beats of 64 bits bring the data
+    direct                 49 micro-ops a pixel    2,458,624 cycles
+    im2col along rows      14                        702,464
+    im2col of windows      10                        501,760, while 250,880 beats of 64 bits load the data
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +18,12 @@ from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.im2col import Windows
 
 WORTH = 0.9
-"""What windows side by side take at most, as a part of what the convolution takes as it is."""
+"""im2col is used if it takes at most this share of the cycles of the direct convolution."""
 
 
 @dataclass(frozen=True, eq=False)
 class Im2colStem:
-    """A first convolution of what the host sends as ``windows``, of shape ``shape``."""
+    """A first convolution ``layer`` of data that the host CPU sends as ``windows`` with shape ``shape``."""
 
     layer: Conv
     windows: Windows
@@ -34,7 +33,7 @@ class Im2colStem:
 def stems_of(
     layers: Sequence[Layer], types: Mapping[str, TensorType], config: HardwareConfig, given: Callable[[str], bool]
 ) -> dict[str, Im2colStem]:
-    """By the tensors that the host sends, of which ``given`` tells, those that had better be windows."""
+    """The first convolutions for which im2col pays off, by input; ``given``: whether the host CPU sends a tensor."""
     found: dict[str, Im2colStem] = {}
     for layer in layers:
         if not isinstance(layer, Conv) or len(layer.inputs) != 1 or layer.groups != 1:
@@ -50,32 +49,32 @@ def stems_of(
 
 
 def _forms(layer: Conv, types: Mapping[str, TensorType]) -> list[Im2colStem]:
-    """The convolution of rows of windows, and of whole ones."""
+    """The convolution with im2col along rows, and with im2col of whole windows."""
     batch, channels, height, _ = types[layer.inputs[0]].shape
     _, _, rows, columns = types[layer.output].shape
-    filters, _, high, wide = layer.weights.shape
+    filters, _, height_taps, width_taps = layer.weights.shape
     (down, along), (apart_y, apart_x), (top, left, bottom, right) = layer.strides, layer.dilations, layer.pads
-    border = layer.of_inputs[0].own_zero
-    across = Windows((1, wide), (1, along), (1, apart_x), (0, left, 0, right), border)
+    pad_value = layer.of_inputs[0].own_zero
+    along_rows = Windows((1, width_taps), (1, along), (1, apart_x), (0, left, 0, right), pad_value)
     by_row = replace(
         layer,
-        weights=layer.weights.transpose(0, 1, 3, 2).reshape(filters, channels * wide, high, 1),
+        weights=layer.weights.transpose(0, 1, 3, 2).reshape(filters, channels * width_taps, height_taps, 1),
         strides=(down, 1),
         dilations=(apart_y, 1),
         pads=(top, 0, bottom, 0),
     )
-    both = Windows((high, wide), layer.strides, layer.dilations, layer.pads, border)
+    both = Windows((height_taps, width_taps), layer.strides, layer.dilations, layer.pads, pad_value)
     whole = replace(
         layer, weights=layer.weights.reshape(filters, -1, 1, 1), strides=(1, 1), dilations=(1, 1), pads=(0, 0, 0, 0)
     )
     return [
-        Im2colStem(by_row, across, (batch, channels * wide, height, columns)),
-        Im2colStem(whole, both, (batch, channels * high * wide, rows, columns)),
+        Im2colStem(by_row, along_rows, (batch, channels * width_taps, height, columns)),
+        Im2colStem(whole, both, (batch, channels * height_taps * width_taps, rows, columns)),
     ]
 
 
 def _cycles(layer: Conv, shape: tuple[int, ...], types: Mapping[str, TensorType], config: HardwareConfig) -> int:
-    """What products and data take at least, the longer of both."""
+    """A lower bound on the cycles: the longer of GEMM and load."""
     batch, channels, height, width = shape
     blocks = -(-channels // config.block_in)
     made = types[layer.output].shape

@@ -1,4 +1,4 @@
-"""What goes into a program and comes out of it: arrays as models have them, and as machines do."""
+"""Conversion of a program's inputs and outputs between the model's arrays and the machine's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from lathe.networks.lowered_values import Array, Shape, image_shape
 
 @dataclass(frozen=True)
 class IOBinding:
-    """A tensor of a model as a program has it: under another name, images with channels last, less 128 if uint8.
+    """A model's ``tensor`` as input or output ``name`` of a program: images are NHWC, uint8 values are minus 128.
 
-    ``width``: of an image the channels that the program has; 0 of what is none. ``more``: of a result of 32 bits the
-    names of its bytes behind the lowest, which ``name`` is; the last of them has the sign. ``zero_point``: a tensor
-    whose one value stands in the last ``extra`` channels, or columns, of ``shape``. ``digits``: the shape of a tensor
-    whose dimensions are taken apart, and ``axes`` the axes of the program's tensor in their order. ``windows`` of the
-    tensor lie in the channels, if any. ``numbers``: what sums of 32 bits stand for, if not for themselves. Of
-    a ``single`` number, which the model may have without dimensions, the program has copies, one or more.
+    ``width``: padded channels of an image; 0 for other tensors. ``positions``: those of the model's channels, if not in
+    order. ``more``: names of the byte planes of an int32 result above the lowest, which is ``name``; the last one
+    is signed. ``zero_point``: a tensor whose single value fills the last ``extra`` channels, or columns, of ``shape``.
+    ``digits``: the shape after splitting dimensions, and ``axes`` the program's axis of each. ``windows``: im2col
+    windows in the channels. ``numbers``: conversion of int32 sums to floats. A ``single`` value, which may be a scalar
+    in the model, is broadcast to ``shape``.
     """
 
     tensor: str
@@ -29,7 +29,7 @@ class IOBinding:
     dtype: str
     shape: Shape
     width: int = 0
-    places: Shape | None = None
+    positions: Shape | None = None
     more: tuple[str, ...] = ()
     zero_point: str = ""
     extra: int = 0
@@ -40,9 +40,9 @@ class IOBinding:
     single: bool = False
 
     def to_machine(self, arrays: Mapping[str, Array]) -> Array:
-        """The array that the program takes, of the model's arrays by name.
+        """The program's input, from the model's arrays by name.
 
-        Raises ModelError where the host has made another shape than the one that the program was built for.
+        Raises ModelError if the host CPU has computed another shape than the program was built for.
         """
         signed = self._signed(arrays[self.tensor])
         self._check_size(signed)
@@ -65,22 +65,22 @@ class IOBinding:
         return made
 
     def _check_size(self, values: Array) -> None:
-        wanted = list(self.shape)
+        expected = list(self.shape)
         if self.extra:
-            wanted[1 if self.width else -1] -= self.extra
-        if self.single or self.windows is not None or values.size == prod(wanted):
+            expected[1 if self.width else -1] -= self.extra
+        if self.single or self.windows is not None or values.size == prod(expected):
             return
         raise ModelError(
-            f"tensor {self.tensor!r} must have the shape {tuple(wanted)} that ONNX's inference of shapes gives it, for "
-            f"which the network was built, not {values.shape}, as the host computes it. Write the node that makes it "
-            "in a way that both read alike, such as a pool with borders instead of ceil_mode or auto_pad."
+            f"tensor {self.tensor!r} must have the shape {tuple(expected)} of ONNX's shape inference, which the "
+            f"network was built for, not {values.shape}, as the host CPU computes it. Rewrite its node so that both "
+            "agree: a pool, for example, with explicit pads instead of ceil_mode or auto_pad."
         )
 
     def _signed(self, values: Array) -> Array:
         return (values ^ np.uint8(128)).view(np.int8) if self.dtype == "uint8" else values
 
     def from_machine(self, results: Mapping[str, Array]) -> Array:
-        """The model's tensor of what the program made, by name."""
+        """The model's tensor, from the program's outputs by name."""
         made = self._made(results)
         return made.reshape(()) if self.single else made
 
@@ -93,14 +93,14 @@ class IOBinding:
 
     def _in_order(self, values: Array) -> Array:
         if self.width:
-            chosen = values[..., : self.shape[1]] if self.places is None else values[..., list(self.places)]
+            chosen = values[..., : self.shape[1]] if self.positions is None else values[..., list(self.positions)]
             values = np.moveaxis(chosen, -1, 1).reshape(self.shape)
         elif self.digits:
             values = values.transpose(self.axes).reshape(self.shape)
         return np.ascontiguousarray(values)
 
     def _joined(self, planes: list[Array]) -> Array:
-        """Numbers of 32 bits, of their bytes from the lowest on."""
+        """int32 values from their byte planes, lowest first."""
         found = planes[-1].astype(np.int32)
         for plane in reversed(planes[:-1]):
             found = (found << 8) | plane.view(np.uint8)

@@ -1,8 +1,8 @@
-"""Each layer of the NPU beside onnxruntime's nodes for it, both fed with onnxruntime's own values of its inputs.
+"""Comparison of each NPU layer with onnxruntime's nodes for it, both on onnxruntime's values of its inputs.
 
-Onnxruntime computes QDQ layers in float32. Of a result that is a half, which happens where one scale is twice another,
-float32 comes to lie on either side by chance, while a layer of whole numbers rounds it to the even number. Such values
-are counted apart. Of results in floating point a unit is 2⁻¹⁸ of the greatest.
+onnxruntime computes QDQ layers in float32. An exact result can be a half, for example if one scale is twice another;
+float32 rounds it either way, an integer layer to even. Such values are counted separately. For float results, the unit
+of a difference is 2⁻¹⁸ of the largest value.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LayerCompared:
-    """A layer, its number of values, the share of them that is onnxruntime's, the largest difference in units.
+    """A layer, its number of values, the share that equals onnxruntime's, and the largest difference in units.
 
-    ``halves``: the share that is not, but as close to a half as float32 tells.
+    ``halves``: the share that differs, but is a half before rounding within the accuracy of float32.
     """
 
     name: str
@@ -39,19 +39,19 @@ class LayerCompared:
 
 
 def layers_compared(network: Network, inputs: Mapping[str, Array]) -> list[LayerCompared]:
-    """All layers of a network, in their order.
+    """Compare all layers of a network, in order.
 
-    Values are what layers mean (``reference``), which simulator and RTL equal. Raises ModelError where onnxruntime
-    does not run the model.
+    Their values are those of ``reference``, which simulator and RTL equal. Raises ModelError if onnxruntime cannot run
+    the model.
     """
     model, layers = network.model, network.found.layers
     named = {*model.inputs, *(name for node in model.nodes for name in node.output)}
-    wanted = {name for layer in layers.values() for name in (*layer.inputs, layer.output) if name in named}
-    arrays = values_inside(model, inputs, tuple(sorted(wanted)))
+    names = {name for layer in layers.values() for name in (*layer.inputs, layer.output) if name in named}
+    arrays = values_inside(model, inputs, tuple(sorted(names)))
     found = []
     for layer in layers.values():
         for name in layer.inputs:
-            if name not in arrays:  # a tensor brought to another scale before, which stands in no model
+            if name not in arrays:  # a requantised tensor that is not in the model
                 arrays[name] = _made(model, layers[name], arrays)
         if layer.output in named:
             found.append(_compared(model, layer, arrays))
@@ -59,7 +59,7 @@ def layers_compared(network: Network, inputs: Mapping[str, Array]) -> list[Layer
 
 
 def values_inside(model: Model, inputs: Mapping[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
-    """What onnxruntime makes of any tensors of a model, its graph optimisations off."""
+    """onnxruntime's values of any tensors of a model, without graph optimisations."""
     onnx = extra("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
@@ -70,33 +70,33 @@ def values_inside(model: Model, inputs: Mapping[str, Array], names: tuple[str, .
 
 def _made(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> Array:
     program = lowered((layer,), tuple(dict.fromkeys(layer.inputs)), (layer.output,), model.types)
-    given = {port.name: port.to_machine(arrays) for port in program.inputs}
-    (port,) = program.outputs
-    return port.from_machine(reference(program.results, {**given, **program.constants}))
+    given = {binding.name: binding.to_machine(arrays) for binding in program.inputs}
+    (binding,) = program.outputs
+    return binding.from_machine(reference(program.results, {**given, **program.constants}))
 
 
 def _compared(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> LayerCompared:
-    made, wanted = _made(model, layer, arrays), arrays[layer.output]
+    made, expected = _made(model, layer, arrays), arrays[layer.output]
     if layer.in_float is None:
-        apart = np.abs(made.astype(np.int64) - wanted.astype(np.int64))
+        error = np.abs(made.astype(np.int64) - expected.astype(np.int64))
     else:
-        unit = float(np.abs(wanted).max(initial=0)) * FLOAT_UNIT or 1.0
-        apart = np.rint(np.abs(made.astype(np.float64) - wanted) / unit).astype(np.int64)
-    off = apart > 0
-    # Results come to lie on one side of a half and on the other, when the scale is a little smaller and larger.
+        unit = float(np.abs(expected).max(initial=0)) * FLOAT_UNIT or 1.0
+        error = np.rint(np.abs(made.astype(np.float64) - expected) / unit).astype(np.int64)
+    off = error > 0
+    # A half is rounded differently with a slightly smaller and a slightly larger scale.
     rounded = layer.in_float is None and np.any(off)
     either = [_made(model, _scaled(layer, by), arrays) for by in (1 - NEAR, 1 + NEAR)] if rounded else [made, made]
     halves = off & (either[0] != either[1])
     return LayerCompared(
-        layer.name, type(layer).__name__, apart.size, _share(~off, 1.0), _share(halves, 0.0), int(apart.max(initial=0))
+        layer.name, type(layer).__name__, error.size, _share(~off, 1.0), _share(halves, 0.0), int(error.max(initial=0))
     )
 
 
 NEAR = 2.0**-20
-"""How far float32 may be from the sum of some products, relative to it."""
+"""The relative error of float32 sums."""
 
 FLOAT_UNIT = 2.0**-18
-"""What a difference of one is of results in floating point, relative to their greatest: sums are added in any order."""
+"""The unit of differences of float results, relative to their largest value: sums are added in any order."""
 
 
 def _scaled(layer: Layer, by: float) -> Layer:

@@ -1,4 +1,4 @@
-"""Which layer a stage of a program belongs to, by its name."""
+"""Assignment of stages and instructions to layers, by stage names."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def owners(stages: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
-    """The layer that each stage belongs to: stages of a layer begin with its name; others belong to the last."""
+    """The layer of each stage: names of a layer's stages begin with its name; other stages belong to the last layer."""
     found: dict[str, str] = {}
     for stage in stages:
         owner = _owner(stage, layers)
@@ -16,7 +16,7 @@ def owners(stages: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
 
 
 def layers_of_stages(stages: Sequence[str], labels: Sequence[str], layers: Sequence[str]) -> NDArray[np.int32]:
-    """For each instruction the number of its layer, by its stage, or else by the label of what it is for."""
+    """The number of each instruction's layer, by its stage, or else by its label."""
     number = {layer: n for n, layer in enumerate(layers)}
     of_label = owners(list(dict.fromkeys(labels)), layers)
     of_stage = {stage: _owner(stage, layers) for stage in dict.fromkeys(stages)}

@@ -1,4 +1,4 @@
-"""Which tensors programs have as images, with channels last: those that are read so."""
+"""Choice of the layout of activations, NHWC (image) or row-major (plain), by their consumers."""
 
 from collections.abc import Iterable
 
@@ -27,9 +27,9 @@ _EITHER = (Concat, Extreme, Lookup, Pad, Slice, Sum, Times)
 
 
 def read_as_image(tensor: str, shape: Shape, layers: Iterable[Layer]) -> bool:
-    """Whether the first of the layers, in their order, that must have a tensor as an image or plain has it as an image.
+    """Whether a tensor is an NHWC image: the first consumer among ``layers`` that requires a layout decides.
 
-    Layers that take it as it lies want what their readers do. Where nobody wants anything, four dimensions are one.
+    For a layer that takes either layout, its consumers decide. If none requires one, tensors of rank 4 are images.
     """
     if len(shape) not in IMAGE_RANKS:
         return False

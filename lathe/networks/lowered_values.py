@@ -1,11 +1,11 @@
-"""Tensors of a model as a program has them: plain, or as images with channels last, which fill whole blocks of lanes.
+"""Lowered tensors: a model's tensors in the layouts of tensor programs, row-major (plain) or NHWC (image).
 
-Elements hold a block of channels, whether there are as many or not. Where a program has them all, the last ones being
-nobody's, no block has an end of its own: tensors lie behind each other in whole elements, and no instruction is cut at
-the last channel. Weights for channels of nobody are zeros, and so are their factors. An image of one row, (N, C, L), is
-(N, 1, L, C) in a program. Whether a tensor of three or four dimensions is one, its makers and readers say.
+A vector holds a block of channels. Images have padding channels up to whole blocks, so that tensors are contiguous
+vectors, and no chunk of instructions has a remainder at the last channel. Weights and rescale factors of padding
+channels are zero. An image of one row, (N, C, L), is (N, 1, L, C) in a program. ``layouts.py`` decides which tensors of
+three or four dimensions are images.
 
-A plain tensor may be another one, read otherwise (``axes``): reshaped or transposed without anything being moved.
+A plain tensor may be a view (``axes``) of another one: reshaped or transposed without data movement.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,29 +26,29 @@ IMAGE_RANKS = (3, 4)
 
 
 def filled(channels: int, lanes: int) -> int:
-    """Channels that fill whole blocks; so few that they would fill less than half of one stay alone."""
+    """The number of channels rounded up to whole blocks; less than half a block is not padded."""
     return channels if 2 * channels < lanes else -(-channels // lanes) * lanes
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of a program, the shape that the model gives it, whether it is an image, and its channels' places.
+    """A lowered tensor with the model's ``shape``.
 
-    ``places`` None: in their order, from 0 on. ``more``: of 32 bits the bytes behind the lowest, which ``tensor`` is.
-    ``axes``: of each dimension of a plain tensor the axes of ``tensor`` that are its digits, the last moving fastest;
-    None: each its own.
+    ``positions``: those of the model's channels in an image; None: in order, from 0 on. ``more``: byte planes of an
+    int32 tensor above the lowest, which is ``tensor``. ``axes``: for each dimension of a plain tensor the axes of
+    ``tensor`` that it is split into, the last one varying fastest; None: one axis for each dimension.
     """
 
     tensor: Tensor
     shape: Shape
     is_image: bool
-    places: Shape | None = None
+    positions: Shape | None = None
     more: tuple[Tensor, ...] = ()
     axes: tuple[Shape, ...] | None = None
 
     @property
     def own_axes(self) -> tuple[Shape, ...]:
-        """Of each dimension of a plain tensor the axes."""
+        """The axes of each dimension of a plain tensor."""
         return tuple((n,) for n in range(len(self.shape))) if self.axes is None else self.axes
 
     def digits(self, dimension: int) -> Shape:
@@ -57,7 +57,7 @@ class Value:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of it."""
+        """All byte planes."""
         return self.tensor, *self.more
 
     @property
@@ -67,34 +67,34 @@ class Value:
 
     @property
     def width(self) -> int:
-        """Channels that the program has, with those of nobody."""
+        """The number of channels with padding."""
         return self.tensor.shape[-1]
 
     def is_usual(self, lanes: int) -> bool:
-        """Whether its channels lie in order, and are as many as tensors have that are computed as they are."""
+        """Whether it has the layout of a newly computed tensor: channels in order, with the usual padding."""
         if not self.is_image:
             return self.axes is None
-        return self.places is None and self.width == filled(self.shape[1], lanes)
+        return self.positions is None and self.width == filled(self.shape[1], lanes)
 
     def at(self, indices: tuple[Expr, ...]) -> Expr:
-        """The element at the model's indices; of channels that lie apart, one of several reads."""
+        """The element at the model's indices; a select of several reads if channels are not contiguous."""
         if self.axes is not None:
             return self.read([Index((size,), (index,)) for size, index in zip(self.shape, indices, strict=True)])
         if not self.is_image:
             return self.tensor[indices]
         n, c, *rest = indices
         pixel: list[Expr | int] = [n, *rest] if len(rest) == 2 else [n, 0, *rest]
-        if self.places is None:
+        if self.positions is None:
             return self.tensor[(*pixel, c)]
         value: Expr | None = None
-        for first, end, place in reversed(self.runs()):
-            read = self.tensor[(*pixel, c + (place - first) if place != first else c)]
+        for first, end, position in reversed(self.runs()):
+            read = self.tensor[(*pixel, c + (position - first) if position != first else c)]
             value = read if value is None else select(c < end, read, value)
         assert value is not None, "a tensor has channels"
         return value
 
     def read(self, indices: Sequence[Index]) -> Expr:
-        """The element of a plain tensor at the model's indices, each given by its digits."""
+        """The element of a plain tensor at the model's indices, each given as digits."""
         found: list[Expr | Axis | int] = [0] * self.tensor.ndim
         for index, axes in zip(indices, self.own_axes, strict=True):
             for axis, digit in zip(axes, in_digits(index, [self.tensor.shape[axis] for axis in axes]), strict=True):
@@ -102,7 +102,7 @@ class Value:
         return self.tensor[tuple(found)]
 
     def reshaped(self, shape: Shape) -> "Value | None":
-        """A plain tensor under another shape, nothing being moved; None where an axis would have to be taken apart."""
+        """A view of a plain tensor with another shape; None if an axis would have to be split."""
         axes = [axis for dimension in self.own_axes for axis in dimension if self.tensor.shape[axis] > 1]
         groups = regrouped([self.tensor.shape[axis] for axis in axes], shape)
         if groups is None or self.more:
@@ -110,55 +110,55 @@ class Value:
         return self.seen_as(shape, tuple(tuple(axes[n] for n in group) for group in groups))
 
     def transposed(self, order: Shape) -> "Value":
-        """A plain tensor with its dimensions in another order, nothing being moved."""
+        """A transposed view of a plain tensor."""
         return self.seen_as(tuple(self.shape[n] for n in order), tuple(self.own_axes[n] for n in order))
 
     def seen_as(self, shape: Shape, axes: tuple[Shape, ...]) -> "Value":
-        """The same tensor of the program as a plain one of the model, with these axes."""
+        """A view of the tensor as a plain one with these axes."""
         usual = shape == self.tensor.shape and axes == tuple((n,) for n in range(len(shape)))
         return Value(self.tensor, shape, is_image=False, axes=None if usual else axes)
 
     def runs(self) -> list[tuple[int, int, int]]:
-        """Channels that lie beside each other: the first, one past the last, the place of the first."""
-        places = self.places or tuple(range(self.shape[1]))
-        begins = [n for n, place in enumerate(places) if n == 0 or place != places[n - 1] + 1]
-        ends = [*begins[1:], len(places)]
-        return [(first, end, places[first]) for first, end in zip(begins, ends, strict=True)]
+        """Runs of contiguous channels: the first, one past the last, the position of the first."""
+        positions = self.positions or tuple(range(self.shape[1]))
+        begins = [n for n, position in enumerate(positions) if n == 0 or position != positions[n - 1] + 1]
+        ends = [*begins[1:], len(positions)]
+        return [(first, end, positions[first]) for first, end in zip(begins, ends, strict=True)]
 
     def spread(self, per_channel: Array, axis: int) -> Array:
-        """What the model has for each channel, zeros for channels of nobody."""
-        if not self.is_image or (self.places is None and self.width == per_channel.shape[axis]):
+        """Per-channel values along ``axis`` at the positions of the channels, with zeros for padding channels."""
+        if not self.is_image or (self.positions is None and self.width == per_channel.shape[axis]):
             return per_channel
         shape = list(per_channel.shape)
         shape[axis] = self.width
         made = np.zeros(shape, per_channel.dtype)
         where: list[Any] = [slice(None)] * made.ndim
-        where[axis] = list(self.places) if self.places is not None else slice(0, per_channel.shape[axis])
+        where[axis] = list(self.positions) if self.positions is not None else slice(0, per_channel.shape[axis])
         made[tuple(where)] = per_channel
         return made
 
     def dense(self, name: str) -> "Value":
-        """The same with the model's channels alone, in their order."""
-        if not self.is_image or (self.places is None and self.width == self.shape[1]):
+        """The same with channels in order and without padding."""
+        if not self.is_image or (self.positions is None and self.width == self.shape[1]):
             return self
         return computed(self.shape, lambda *i: self.at(i), name, 1, is_image=True)
 
     def laid_out(self, name: str, lanes: int, *, is_image: bool) -> "Value":
-        """The same as an image, or plain, in either case with axes of its own."""
+        """The same in image or plain layout, not as a view."""
         if self.is_image == is_image and self.axes is None:
             return self
         return computed(self.shape, lambda *i: self.at(i), name, lanes, is_image=is_image)
 
 
 def image_shape(shape: Shape) -> tuple[int, int, int, int]:
-    """The shape of an image as (N, C, H, W): of one row, if the model has (N, C, L)."""
+    """The shape (N, C, H, W) of an image; (N, C, L) has one row."""
     batch, channels, *rest = shape
     height, width = (1, *rest)[-2:]
     return batch, channels, height, width
 
 
 def own_shape(shape: Shape, lanes: int, *, is_image: bool) -> Shape:
-    """The shape that programs give a tensor."""
+    """The shape of a tensor in a program."""
     if not is_image:
         return shape
     batch, channels, height, width = image_shape(shape)
@@ -166,7 +166,7 @@ def own_shape(shape: Shape, lanes: int, *, is_image: bool) -> Shape:
 
 
 def computed(shape: Shape, element: Callable[..., Expr], name: str, lanes: int, *, is_image: bool) -> Value:
-    """The tensor of a model's shape whose elements at the model's indices are these, 0 for channels of nobody."""
+    """The tensor with these elements at the model's indices, and 0 in padding channels."""
     if not is_image:
         return Value(compute(shape, element, name), shape, is_image=False)
     whole = own_shape(shape, lanes, is_image=True)

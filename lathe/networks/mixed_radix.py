@@ -1,4 +1,4 @@
-"""Indices of a tensor's dimensions, given digit by digit: 256 as 4 heads of 64 values has an index of two digits."""
+"""Mixed-radix indices: a dimension of 256 that is split into 4 heads of 64 has an index of two digits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,44 +12,44 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Index:
-    """An index by its digits, of which the last moves fastest; ``extents`` are how many values each has."""
+    """An index of a dimension as digits, the last one varying fastest; ``extents``: the extent of each digit."""
 
     extents: Shape
     digits: tuple[Expr | Axis, ...]
 
 
 def indices_of(expressions: Sequence[Expr], digits: Sequence[Shape]) -> list[Index]:
-    """Expressions for the digits of several dimensions, one behind the other, as an index for each dimension."""
-    ahead = iter(expressions)
-    return [Index(extents, tuple(next(ahead) for _ in extents)) for extents in digits]
+    """The index of each dimension, from the concatenated digits of all dimensions."""
+    remaining = iter(expressions)
+    return [Index(extents, tuple(next(remaining) for _ in extents)) for extents in digits]
 
 
 def in_digits(index: Index, extents: Sequence[int]) -> list[Expr | Axis | int]:
-    """An index in digits of other extents, of as large a product; that of a dimension of one value is 0.
+    """An index in digits of other extents with the same product; 0 for a dimension of extent 1.
 
-    Where digits are the same, or lie within one, they stay expressions of few indices.
+    Digits are combined no more than necessary, so that the expressions stay simple.
     """
     found: list[Expr | Axis | int] = [0] * len(extents)
     if prod(extents) == 1:
         return found
     own = [(extent, digit) for extent, digit in zip(index.extents, index.digits, strict=True) if extent > 1]
-    wanted = [place for place, extent in enumerate(extents) if extent > 1]
-    for these, those in _runs([extent for extent, _ in own], [extents[place] for place in wanted]):
+    targets = [position for position, extent in enumerate(extents) if extent > 1]
+    for these, those in _runs([extent for extent, _ in own], [extents[position] for position in targets]):
         (_, value), *rest = own[these]
         for extent, digit in rest:
             value = value * extent + digit
-        within = prod(extents[place] for place in wanted[those])
-        for number, place in enumerate(wanted[those]):
-            within //= extents[place]
+        within = prod(extents[position] for position in targets[those])
+        for number, position in enumerate(targets[those]):
+            within //= extents[position]
             digit = value // within if within > 1 else value
-            found[place] = digit % extents[place] if number else digit
+            found[position] = digit % extents[position] if number else digit
     return found
 
 
 def regrouped(extents: Sequence[int], shape: Sequence[int]) -> list[list[int]] | None:
-    """Which axes, in row-major order, are the digits of each dimension of a shape; None where they aren't.
+    """The axes that are the digits of each dimension of a row-major reshape; None if an axis would have to be split.
 
-    Axes have extents of 2 and more.
+    Axes have extents of at least 2.
     """
     groups: list[list[int]] = []
     at = 0
@@ -65,14 +65,14 @@ def regrouped(extents: Sequence[int], shape: Sequence[int]) -> list[list[int]] |
     return groups
 
 
-def _runs(own: Sequence[int], wanted: Sequence[int]) -> Iterator[tuple[slice, slice]]:
-    """The fewest digits on either side that have the same product, from the first on; all have 2 values and more."""
+def _runs(own: Sequence[int], other: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Pairs of shortest runs of digits with the same product of extents; all extents are at least 2."""
     first = second = at = 0
     left = right = 1
     for number, extent in enumerate(own, 1):
         left *= extent
         while right < left:
-            right *= wanted[at]
+            right *= other[at]
             at += 1
         if left == right:
             yield slice(first, number), slice(second, at)

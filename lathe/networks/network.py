@@ -1,4 +1,4 @@
-"""Networks of ONNX: read, taken apart, built for a machine."""
+"""Networks imported from ONNX: partitioning and compilation for a machine."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,12 +52,12 @@ from lathe.scheduler.target.machine import check_machine
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MOST_BOUNDS = 1 << 12
-"""Bounds of layers that a network holds, the first given up first."""
+"""The number of layers' lower bounds that a network caches, first in, first out."""
 
 
 @dataclass(eq=False, repr=False)
 class Network:
-    """A model of ONNX, its shapes known. ``build`` compiles it for a machine."""
+    """An ONNX model with static shapes. ``build`` compiles it for a machine."""
 
     model: Model
     _bounds: dict[tuple[Layer, HardwareConfig], Bound] = field(default_factory=dict, init=False, repr=False)
@@ -70,13 +70,13 @@ class Network:
 
     @cached_property
     def _named(self) -> frozenset[str]:
-        """The tensors that stand in the model itself."""
+        """The tensors of the model itself, not introduced by matching."""
         made = (name for node in self.model.nodes for name in node.output)
         return frozenset((*made, *self.model.inputs, *self.model.initializers))
 
     @cached_property
     def found(self) -> Recognised:
-        """What of the model are layers of whole numbers."""
+        """The quantised layers of the model, after fusion."""
         found = recognise(self.model)
         found.layers = with_tables_joined(found.layers)
         inside = {number for layer in found.layers.values() for number in layer.nodes}
@@ -89,29 +89,29 @@ class Network:
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
         """Compile the network for a machine.
 
-        Layers of 8 bits that the machine takes become streams of instructions; the host computes all other nodes, and
-        layers for which there is no mapping, as what does not fit the machine's memory. What has been compiled is kept
-        in ``cache`` (True: the user's; False: not), by the content of all that it depends on.
+        Quantised layers that the machine supports become instruction streams; the host CPU computes all other nodes,
+        and layers that the scheduler cannot map, for example because they do not fit the scratchpads. Compiled networks
+        are cached in ``cache`` (True: the user's cache; False: none), by the content of all that they depend on.
         """
         check_machine(config, "build")
-        kept = cache_for(self, cache, "build")
-        if kept is None or are_builds_looked_at() or any(map(is_own, RULES)):
-            return self._compiled(config)  # somebody looks at every build, or the key does not know the user's rules
+        store = cache_for(self, cache, "build")
+        if store is None or are_builds_looked_at() or any(map(is_own, RULES)):
+            return self._compiled(config)  # builds are observed, or the key lacks the user's rules
         key = network_key(self.model, config)
-        found = read_kept(kept, key)
+        found = read_kept(store, key)
         if found is None:
             found = self._compiled(config)
-            keep(kept, key, found)
+            keep(store, key, found)
         return found
 
     def _compiled(self, config: HardwareConfig) -> NetworkProgram:
         unmapped: dict[str, str] = {}
         made: dict[tuple[object, ...], NpuStep] = {}
 
-        def compiled(part: NpuPart) -> NpuStep:
-            key = part.layers, part.inputs, part.outputs
+        def compiled(partition: NpuPart) -> NpuStep:
+            key = partition.layers, partition.inputs, partition.outputs
             if key not in made:
-                made[key] = self._npu_step(part, config)
+                made[key] = self._npu_step(partition, config)
             return made[key]
 
         steps: list[Step] | None = None
@@ -130,18 +130,18 @@ class Network:
         )
 
     def parts(self, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING) -> list[Part]:
-        """What runs on a machine and what on the host, in the order in which it does.
+        """The partitions for the NPU and the host CPU, in execution order.
 
-        Layers ``unmapped``, by what they make, are on the host, and why.
+        ``unmapped``: layers that must run on the host CPU, by output, with the reason.
         """
         found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config, unmapped) is None)
         return with_long_parts_cut(found)
 
     def reasons(
-        self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
+        self, partition: HostPart, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
     ) -> tuple[HostNode, ...]:
-        """Of each node of the host its name, why it is there, and its multiply-accumulates."""
-        nodes = [(number, self.model.nodes[number]) for number in part.nodes]
+        """The nodes of a host partition, with the reason and the multiply-accumulates of each."""
+        nodes = [(number, self.model.nodes[number]) for number in partition.nodes]
         return tuple(
             HostNode(
                 node.name or node.output[0], self._why(number, node, config, unmapped), macs_of(self.model, node)
@@ -149,16 +149,16 @@ class Network:
             for number, node in nodes
         )  # fmt: skip
 
-    def lowered(self, part: NpuPart, config: HardwareConfig) -> Lowered:
-        """A part as the tensor program that is built for a machine."""
-        lanes, stems = max(config.block_in, config.block_out), self._stems(part.layers, config)
-        return lowered(part.layers, part.inputs, part.outputs, self.model.types, lanes, stems)
+    def lowered(self, partition: NpuPart, config: HardwareConfig) -> Lowered:
+        """The tensor program of a partition for a machine."""
+        lanes, stems = max(config.block_in, config.block_out), self._stems(partition.layers, config)
+        return lowered(partition.layers, partition.inputs, partition.outputs, self.model.types, lanes, stems)
 
     def _stems(self, layers: Sequence[Layer], config: HardwareConfig) -> Mapping[str, Im2colStem]:
         return stems_of(layers, self.model.types, config, lambda tensor: tensor not in self.found.layers)
 
     def bound(self, layer: Layer, config: HardwareConfig) -> Bound:
-        """What a layer takes at least, alone: the same for all machines that differ in when their memory answers."""
+        """The lower bound on the cycles of a layer alone; it does not depend on the memory's latency."""
         key = layer, replace(config, memory=replace(config.memory, latency=0, outstanding_reads=1))
         if key not in self._bounds:
             inputs, stems = tuple(dict.fromkeys(layer.read)), self._stems((layer,), config)
@@ -171,13 +171,13 @@ class Network:
     def _steps(
         self, config: HardwareConfig, compiled: Callable[[NpuPart], NpuStep], unmapped: Mapping[str, str]
     ) -> list[Step]:
-        """The steps with ``unmapped`` layers on the host. Raises UnmappedLayer for another one."""
+        """The steps with ``unmapped`` layers on the host CPU. Raises UnmappedLayer for a further one."""
         steps: list[Step] = []
-        for part in self.parts(config, unmapped):
-            if isinstance(part, HostPart):
-                steps.append(self._host_step(part, config, unmapped))
+        for partition in self.parts(config, unmapped):
+            if isinstance(partition, HostPart):
+                steps.append(self._host_step(partition, config, unmapped))
             else:
-                steps += streams_of(part, compiled)
+                steps += streams_of(partition, compiled)
         return steps
 
     def _host_step(self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str]) -> HostStep:
@@ -189,37 +189,37 @@ class Network:
             if number in layer.nodes and (reason := self._why_not(layer, config, unmapped)) is not None:
                 return reason
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            return "between float and 8 bits"
+            return "it converts between float and 8 bits"
         return self.found.reasons.get(number) or self._why_of(node)
 
     def _why_of(self, node: Any) -> str:
-        """Why no layer was looked for behind a node: of what its operands and results are."""
+        """Why a node outside of QDQ groups is no layer: from the types of its operands and results."""
         known = [self.model.types.get(name) for name in (*node.input, *node.output) if name]
         dtypes = dict.fromkeys(each.dtype for each in known if each is not None)
         if any("float" in each for each in dtypes):
             return "it is computed in float"
-        return f"no layer computes {node.op_type}" + (f" of {' and '.join(dtypes)}" if dtypes else "")
+        return f"no NPU layer implements {node.op_type}" + (f" of {' and '.join(dtypes)}" if dtypes else "")
 
     def _why_not(self, layer: Layer, config: HardwareConfig, unmapped: Mapping[str, str]) -> str | None:
-        """Why a machine does not take a layer, or one that only it wants and no node stands for."""
+        """Why a layer, or a producer of it that is no node of the model, cannot run on a machine; None if it can."""
         reason = unmapped.get(layer.output) or why_not(layer, config)
         inner = iter(self.found.layers[name] for name in layer.read if name not in self._named)
         while reason is None and (each := next(inner, None)) is not None:
             reason = self._why_not(each, config, unmapped)
         return reason
 
-    def _npu_step(self, part: NpuPart, config: HardwareConfig) -> NpuStep:
-        check_sizes(part.layers, self.model.types, config)
-        program = self.lowered(part, config)
-        made, stages = build_with_stages(program.results, program.tensors, config, program.constants)
-        # In their order: several layers may have one name.
+    def _npu_step(self, partition: NpuPart, config: HardwareConfig) -> NpuStep:
+        check_sizes(partition.layers, self.model.types, config)
+        program = self.lowered(partition, config)
+        compiled, stages = build_with_stages(program.results, program.tensors, config, program.constants)
+        # By position: several layers may have the same name.
         rows = tuple(
             LayerOfProgram(layer.name, label, self._macs(layer), self.bound(layer, config).cycles)
-            for layer, label in zip(part.layers, program.names, strict=True)
+            for layer, label in zip(partition.layers, program.names, strict=True)
         )
-        labels = [made.labels[label] for label in made.label_of.tolist()]
+        labels = [compiled.labels[label] for label in compiled.label_of.tolist()]
         layer_of = layers_of_stages(stages, labels, list(program.names))
-        return NpuStep(made, tuple(program.inputs), tuple(program.outputs), rows, layer_of)
+        return NpuStep(compiled, tuple(program.inputs), tuple(program.outputs), rows, layer_of)
 
     def _macs(self, layer: Layer) -> int:
         if isinstance(layer, Conv | Product):
@@ -232,33 +232,33 @@ class Network:
         return 0
 
 
-def program_of(network: Network, part: NpuPart) -> Lowered:
-    """A part as a tensor program."""
-    return lowered(part.layers, part.inputs, part.outputs, network.model.types)
+def program_of(network: Network, partition: NpuPart) -> Lowered:
+    """The tensor program of a partition, independent of a machine."""
+    return lowered(partition.layers, partition.inputs, partition.outputs, network.model.types)
 
 
 MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
-"""Layers that compute nothing that a machine could lack."""
+"""Layers that need no extension of the machine."""
 
 
 def why_not(layer: Layer, config: HardwareConfig) -> str | None:
-    """What a machine lacks for a layer; None where it takes it."""
-    wanted = [] if isinstance(layer, MOVES) or layer.of_output.dtype == "int32" else [RESCALE]
+    """The extensions that a machine lacks for a layer, as a reason; None if it supports the layer."""
+    needed = [] if isinstance(layer, MOVES) or layer.of_output.dtype == "int32" else [RESCALE]
     if isinstance(layer, Sum) or layer.rest is not None:
-        wanted = [RESCALE, RESCALE_ADD]
+        needed = [RESCALE, RESCALE_ADD]
     if isinstance(layer, Lookup):
-        wanted = [RESCALE, LOOKUP]
-    missing = [each for each in wanted if each not in config.extensions]
+        needed = [RESCALE, LOOKUP]
+    missing = [each for each in needed if each not in config.extensions]
     if missing:
         return f"machine {config.name!r} has no extension{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))}"
     return None
 
 
 def from_onnx(source: object, shapes: Mapping[str, Sequence[int]] | None = None) -> Network:
-    """The network of an ONNX model: a path or a ModelProto.
+    """Import an ONNX model: a path or a ModelProto.
 
-    ``shapes`` says what open shapes of inputs are, by name. Raises ModelError for a model that cannot be read or has
-    inputs of open shapes that are not bound.
+    ``shapes`` binds dynamic shapes of inputs, by name. Raises ModelError for a model that cannot be read or has inputs
+    with dynamic shapes that are not bound.
 
     >>> network = from_onnx("model.onnx", shapes={"x": [1, 3, 48, 192]})  # doctest: +SKIP
     >>> program = network.build(load_config("lathe16"))  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Compiled networks kept in the cache of schedules, by the content of model, machine and compiler."""
+"""Cache of compiled networks, in the schedule cache, by the content of model, machine and compiler."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ MOST_BYTES = 512 << 20
 
 
 def network_key(model: Model, config: HardwareConfig) -> str:
-    """What a compiled network depends on, as one number."""
+    """The cache key of a compiled network: a hash of all that it depends on."""
     machine = json.dumps(asdict(config), sort_keys=True, default=str)
     content = hashlib.sha256(model.proto.SerializeToString(deterministic=True))
     content.update("\0".join(["", model.name, machine, sources_of((*ROOMS, "networks"))]).encode())
@@ -22,11 +22,11 @@ def network_key(model: Model, config: HardwareConfig) -> str:
 
 
 def read_kept(cache: ScheduleCache, key: str) -> NetworkProgram | None:
-    """The network that is kept under a key; None if none is, or none that is whole."""
+    """The cached network of a key; None if there is none, or it is damaged."""
     return cache.read_file(key, NetworkProgram.load)
 
 
 def keep(cache: ScheduleCache, key: str, program: NetworkProgram) -> None:
-    """Keep a network; the oldest are forgotten where all of them take more than ``MOST_BYTES``."""
+    """Cache a network; evicts the oldest if all take more than ``MOST_BYTES``."""
     cache.write_file(key, program.save)
     cache.forget_oldest(KIND, MOST_BYTES)

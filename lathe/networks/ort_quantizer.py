@@ -1,7 +1,7 @@
-"""onnxruntime's quantiser as the host's process runs it: models come and go serialised.
+"""onnxruntime's quantiser, as the host worker process runs it on serialised models.
 
-It computes what a model's file tells it to, for constants are folded and samples run through. So it runs where memory
-and time have limits, and this file has nothing of Lathe: the process loads it alone.
+It executes the model, to fold constants and to measure ranges of values, so it runs within the worker's memory and time
+limits. The worker loads this file alone, so it must not import Lathe.
 """
 
 import logging
@@ -14,33 +14,33 @@ from typing import Any
 
 ERRORS = 3  # onnxruntime's severity
 MOST_THREADS = 4
-"""Each thread takes address space of its own, of which there is a limit."""
+"""Each thread takes address space, which the memory limit includes."""
 
 
 class _Reader:
-    """Samples one by one, as onnxruntime's quantiser asks for them."""
+    """Calibration samples, in the interface of onnxruntime's quantiser."""
 
     def __init__(self, samples: Sequence[Mapping[str, Any]]) -> None:
-        self.left = iter(samples)
+        self.samples_left = iter(samples)
 
     def get_next(self) -> dict[str, Any] | None:
-        """The next sample; None behind the last."""
-        sample = next(self.left, None)
+        """The next sample; None after the last one."""
+        sample = next(self.samples_left, None)
         return None if sample is None else dict(sample)
 
 
 class _Listener(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what an error says."""
-        self.heard.append(record.getMessage())
+        """Store the message of an error."""
+        self.messages.append(record.getMessage())
 
 
 def prepared(model: bytes) -> bytes:
-    """The model as ``quant_pre_process`` leaves it. Raises what that raises, or RuntimeError with what it logs."""
+    """The model after ``quant_pre_process``. Raises its exceptions, or RuntimeError with an error that it logs."""
     preparing: Any = import_module("onnxruntime.quantization.shape_inference")
     _quietly()
     listener, root = _Listener(), logging.getLogger()
@@ -48,17 +48,17 @@ def prepared(model: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder) / "before.onnx", Path(folder) / "after.onnx"
         before.write_bytes(model)
-        # All shapes are known; its symbolic inference would need a package more.
+        # All shapes are known; its symbolic inference would need another package.
         preparing.quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
-        if listener.heard:
-            raise RuntimeError(listener.heard[-1].strip().splitlines()[-1])
+        if listener.messages:
+            raise RuntimeError(listener.messages[-1].strip().splitlines()[-1])
         return _whole(after)
 
 
 def quantised(
     model: bytes, samples: Sequence[Mapping[str, Any]], kinds: Sequence[str], per_channel: bool, symmetric: bool
 ) -> bytes:
-    """The model in 8 bits, by the ranges that its values have with the samples. Raises what the quantiser raises."""
+    """The model quantised to 8 bits, calibrated with the samples. Raises the quantiser's exceptions."""
     quantization: Any = import_module("onnxruntime.quantization")
     _quietly()
     with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +79,14 @@ def quantised(
 
 
 def _whole(path: Path) -> bytes:
-    """A model with its data, of a file that may have them beside it."""
+    """A model from a file, with its external data."""
     onnx: Any = import_module("onnx")
     whole: bytes = onnx.load(str(path)).SerializeToString()
     return whole
 
 
 def _quietly() -> None:
-    """Have onnxruntime log errors alone, and take a few threads for each session that does not say otherwise."""
+    """Make onnxruntime log only errors, and use few threads for sessions by default."""
     onnxruntime: Any = import_module("onnxruntime")
     onnxruntime.set_default_logger_severity(ERRORS)
     if onnxruntime.SessionOptions.__name__ == "FewThreads":

@@ -1,4 +1,4 @@
-"""``simulate`` and ``reference`` of programs and of networks, under one name each."""
+"""The overloads of ``simulate`` and ``reference`` for programs and networks."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -51,20 +51,19 @@ def simulate(
     tokens: Sequence[int] | None = None,
     wave: str | PathLike[str] | None = None,
 ) -> Result | NetworkResult:
-    """Run a program, or a network, on an engine: arrays in, arrays and cycles out.
+    """Run a program or a network on an engine.
 
-    ``inputs`` holds an array for each input, by name, in its logical shape and dtype. With ``timing_only`` they are not
-    needed, nothing is computed, and the result has cycles, counters and trace but no outputs. Of programs, ``tokens``
-    are the four counts before the launch (load→compute, compute→load, compute→store, store→compute), the program's own
-    unless given, and ``wave`` is a file for the waveform of the RTL: .vcd, or with "verilator" also .fst.
+    ``inputs`` has an array for each input, by name, in its logical shape and dtype. With ``timing_only`` they are not
+    needed, nothing is computed, and the result has cycles, counters and trace but no outputs. For programs only:
+    ``tokens`` are the four counts before the launch (load→compute, compute→load, compute→store, store→compute), by
+    default the program's own, and ``wave`` is a file for the waveform of the RTL: .vcd, or with "verilator" also .fst.
 
     Engines: "sim", the cycle model; "pysim", the RTL in Python; "verilator", the RTL as compiled C++,
-    which needs the extra `rtl` and a C++ compiler and builds a machine when it is first used.
+    which needs the extra `rtl` and a C++ compiler and builds a machine on its first use.
 
-    Raises :class:`EngineError` for an unknown engine or a waveform that it does not write, FileError for a waveform
-    that cannot be written, InputError for inputs that do not fit, MachineFault for a program that the machine does not
-    carry out, RtlError for a machine that cannot be built, or not here, and ModelError for nodes of a network that the
-    host cannot compute.
+    Raises :class:`EngineError` for an unknown engine or a waveform that the engine does not write, FileError for a
+    waveform that cannot be written, InputError for inputs that do not match, MachineFault for a program that faults,
+    RtlError for a machine that cannot be built, and ModelError for nodes of a network that the host CPU cannot compute.
     """
     if not isinstance(program, NetworkProgram):
         return engines.simulate(
@@ -73,7 +72,7 @@ def simulate(
     for name, value in (("tokens", tokens), ("wave", wave)):
         if value is not None:
             raise EngineError(
-                f"{name} of simulate must be left out for a network, not {shown(value)}. Simulate one of its parts."
+                f"{name} of simulate must be omitted for a network, not {shown(value)}. Simulate one of its parts."
             )
     return simulate_network(program, inputs, engine=engine, timing_only=timing_only)
 
@@ -91,13 +90,13 @@ def reference(
 def reference(
     outputs: Tensor | Sequence[Tensor] | Network, inputs: Mapping[str, NDArray[Any]], **options: Any
 ) -> NDArray[Any] | dict[str, NDArray[Any]]:
-    """What a program yields: an array for one tensor, a dictionary by name for several, or for a network.
+    """Compute a program's reference results: an array for one tensor, a dictionary by name for several or a network.
 
-    ``inputs`` holds one array per input, by name, of exactly its shape and dtype. Arithmetic is on integers and wraps
-    around at the width of each dtype; the result is exact. Of a network, layers of 8 bits are meant so, and the host
-    computes the other nodes. ``parameters`` gives numbers for those of a program.
+    ``inputs`` has an array for each input, by name, of exactly its shape and dtype. Arithmetic is on integers and wraps
+    around at the width of each dtype; the result is exact. For a network this holds for its quantised layers, and the
+    host CPU computes the other nodes. ``parameters`` binds the parameters of a program.
 
-    Raises InputError when an input is missing, unknown or of another shape or dtype, MemoryLimitError when arrays do
+    Raises InputError if an input is missing, unknown or of another shape or dtype, and MemoryLimitError if arrays do
     not fit into memory.
     """
     if isinstance(outputs, Network):

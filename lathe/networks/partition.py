@@ -1,7 +1,7 @@
-"""Which layers make one stream of instructions, and which nodes between them the host computes.
+"""Partitioning of a model between the NPU and the host CPU.
 
-Parts run one after the other, by turns on the host and on the NPU. A node is in the earliest part of its kind behind
-all that it reads, so that a part takes all that can be computed without waiting for the other side.
+Partitions run one after the other, alternately on the host CPU and the NPU. Each layer and node is in the earliest
+partition of its kind after all its operands, so that a partition has all that can be computed without the other side.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from lathe.frontend.onnx.reading import Model
 
 @dataclass(frozen=True, eq=False)
 class NpuPart:
-    """Layers in their order; tensors that come from outside, and those that others want."""
+    """A partition of layers for the NPU, in topological order, with its inputs and outputs."""
 
     layers: tuple[Layer, ...]
     inputs: tuple[str, ...]
@@ -24,7 +24,7 @@ class NpuPart:
 
 @dataclass(frozen=True, eq=False)
 class HostPart:
-    """Numbers of nodes in their order; tensors that come from outside, and those that others want."""
+    """A partition of nodes (by number) for the host CPU, in topological order, with its inputs and outputs."""
 
     nodes: tuple[int, ...]
     inputs: tuple[str, ...]
@@ -36,20 +36,20 @@ _Item = Layer | int
 
 
 def parts_of(model: Model, found: Recognised, takes: Callable[[Layer], bool]) -> list[Part]:
-    """The parts of a model in their order, with the layers that the machine takes on the NPU."""
+    """The partitions of a model in execution order; layers that the machine ``takes`` are on the NPU."""
     chosen = {name: layer for name, layer in found.layers.items() if takes(layer)}
-    maker: dict[str, _Item] = {name: number for number, node in enumerate(model.nodes) for name in node.output if name}
-    maker |= chosen
+    source: dict[str, _Item] = {name: number for number, node in enumerate(model.nodes) for name in node.output if name}
+    source |= chosen
     given = {*model.inputs, *model.initializers}
-    items = _needed(model, maker, given)
+    items = _needed(model, source, given)
     level: dict[_Item, int] = {}
     for item in items:
         own = isinstance(item, Layer)
-        before = [level[maker[name]] for name in _reads(model, item) if name not in given]
+        before = [level[source[name]] for name in _reads(model, item) if name not in given]
         least = max(before, default=0)
         level[item] = least + (least % 2 != own)
     return [
-        _part(model, [item for item in items if level[item] == number], maker, level, number, given)
+        _partition(model, [item for item in items if level[item] == number], source, level, number, given)
         for number in sorted(set(level.values()))
     ]
 
@@ -62,30 +62,30 @@ def _makes(model: Model, item: _Item) -> Sequence[str]:
     return (item.output,) if isinstance(item, Layer) else [name for name in model.nodes[item].output if name]
 
 
-def _needed(model: Model, maker: dict[str, _Item], given: set[str]) -> list[_Item]:
-    """What the outputs take, each behind what it reads."""
+def _needed(model: Model, source: dict[str, _Item], given: set[str]) -> list[_Item]:
+    """The layers and nodes that the outputs depend on, in topological order."""
     found: dict[_Item, None] = {}
-    open_items: list[tuple[_Item, Iterator[str]]] = []
+    stack: list[tuple[_Item, Iterator[str]]] = []
 
     def visit(name: str) -> None:
-        if name not in given and (item := maker[name]) not in found and all(item is not each for each, _ in open_items):
-            open_items.append((item, iter(_reads(model, item))))
+        if name not in given and (item := source[name]) not in found and all(item is not each for each, _ in stack):
+            stack.append((item, iter(_reads(model, item))))
 
     for output in model.outputs:
         visit(output)
-        while open_items:
-            item, rest = open_items[-1]
+        while stack:
+            item, rest = stack[-1]
             name = next(rest, None)
             if name is None:
                 found[item] = None
-                open_items.pop()
+                stack.pop()
             else:
                 visit(name)
     return list(found)
 
 
-def _part(
-    model: Model, items: list[_Item], maker: dict[str, _Item], level: dict[_Item, int], number: int, given: set[str]
+def _partition(
+    model: Model, items: list[_Item], source: dict[str, _Item], level: dict[_Item, int], number: int, given: set[str]
 ) -> Part:
     own = {name for item in items for name in _makes(model, item)}
     read = dict.fromkeys(name for item in items for name in _reads(model, item))
@@ -95,10 +95,10 @@ def _part(
         for item, at in level.items()
         if at != number
         for name in _reads(model, item)
-        if name not in given and maker[name] in level
+        if name not in given and source[name] in level
     }
-    wanted = {*later, *model.outputs}
-    outputs = tuple(name for item in items for name in _makes(model, item) if name in wanted)
+    needed = {*later, *model.outputs}
+    outputs = tuple(name for item in items for name in _makes(model, item) if name in needed)
     layers = tuple(item for item in items if isinstance(item, Layer))
     if layers:
         return NpuPart(layers, inputs, outputs)

@@ -1,4 +1,4 @@
-"""A network compiled for a machine: streams of instructions, and what the host does between them."""
+"""A network compiled for a machine: instruction streams for the NPU, and steps of the host CPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from lathe.networks.program_steps import NpuStep, Step
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkProgram:
-    """What ``network.build`` returns: steps in their order, and the inputs and outputs of the model."""
+    """The result of ``network.build``: steps in execution order, and the types of the model's inputs and outputs."""
 
     name: str
     config: HardwareConfig
@@ -26,16 +26,16 @@ class NetworkProgram:
     _repr_html_ = repr_html
 
     def __repr__(self) -> str:
-        told = [self.name, self.config.name, f"{len(self.parts)} streams", f"{len(self.steps)} steps"]
-        return f"NetworkProgram({', '.join(told)})"
+        items = [self.name, self.config.name, f"{len(self.parts)} streams", f"{len(self.steps)} steps"]
+        return f"NetworkProgram({', '.join(items)})"
 
     @property
     def parts(self) -> tuple[Program, ...]:
-        """The streams of instructions, for ``verify``, ``disassemble`` and every engine."""
+        """The instruction streams, for ``verify``, ``disassemble`` and every engine."""
         return tuple(step.program for step in self.steps if isinstance(step, NpuStep))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the network to a file, whole or not at all; :meth:`load` reads it back."""
+        """Write the network to a file, atomically; :meth:`load` reads it."""
         header = {
             "name": self.name,
             "config": self.config.to_dict(),
@@ -46,7 +46,7 @@ class NetworkProgram:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "NetworkProgram":
-        """The network of a file that :meth:`save` wrote.
+        """Read a network from a file that :meth:`save` wrote.
 
         Raises :class:`ProgramError` for a file that is truncated, foreign or of another version.
         """

@@ -1,4 +1,4 @@
-"""What a compiled network consists of: streams of instructions, and nodes of the host between them."""
+"""The steps of a compiled network: instruction streams for the NPU, and nodes for the host CPU."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,9 +12,9 @@ from lathe.networks.io_bindings import IOBinding
 
 @dataclass(frozen=True)
 class LayerOfProgram:
-    """A layer in a stream: its name in the model, and in the program that of the stage which makes its result.
+    """A layer of a stream: its name in the model, and as ``label`` the stage of the program that computes its result.
 
-    ``macs``: multiply-accumulates with weights, padded taps counted. ``bound``: cycles that it takes at least, alone.
+    ``macs``: multiply-accumulates, including padded taps. ``bound``: lower bound on the cycles of the layer alone.
     """
 
     name: str
@@ -25,7 +25,7 @@ class LayerOfProgram:
 
 @dataclass(frozen=True, eq=False)
 class NpuStep:
-    """One stream of instructions; ``layer_of`` is for each of them the number of its layer."""
+    """An instruction stream; ``layer_of``: the number of each instruction's layer."""
 
     program: Program
     inputs: tuple[IOBinding, ...]
@@ -36,7 +36,7 @@ class NpuStep:
 
 @dataclass(frozen=True)
 class HostNode:
-    """A node that the host computes: its name, why it is there, and its multiply-accumulates, padded taps counted."""
+    """A node on the host CPU: its name, the reason, and its multiply-accumulates, including padded taps."""
 
     name: str
     why: str
@@ -45,7 +45,7 @@ class HostNode:
 
 @dataclass(frozen=True, eq=False)
 class HostStep:
-    """Nodes that the host computes: a serialised ModelProto, and what is told of each."""
+    """Nodes on the host CPU, as a serialised ModelProto."""
 
     model: bytes
     inputs: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Float models brought to 8 bits by onnxruntime's own quantiser, with recurrent nodes unrolled first.
+"""Quantisation of float models to 8 bits by onnxruntime's quantiser.
 
-Before, onnxruntime folds constants and BatchNormalization (``quant_pre_process``), where it can. Both run in the host's
-process (``ort_quantizer.py``), which may take so much memory and time.
+Its ``quant_pre_process`` folds constants and BatchNormalization if it can; then recurrent nodes are unrolled.
+onnxruntime runs in the host worker process (``ort_quantizer.py``), with limits of memory and time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,9 @@ QUANTISER = Path(ort_quantizer.__file__)
 
 @dataclass(frozen=True)
 class Quantised:
-    """A ModelProto in 8 bits; names of recurrent nodes that were unrolled, and of others the reason why not.
+    """A quantised ModelProto, the names of unrolled recurrent nodes, and the reasons why others are not unrolled.
 
-    ``kinds``: those of nodes that were quantised.
-    ``unprepared``: why it was quantised as it is, without ``quant_pre_process``; empty if that worked.
+    ``kinds``: operators that were quantised. ``unprepared``: why ``quant_pre_process`` failed; empty if it did not.
     """
 
     proto: Any
@@ -49,16 +48,16 @@ def quantize(
     symmetric: bool = False,
     only: Sequence[str] | None = None,
 ) -> Any:
-    """A float model (a path or a ModelProto) in 8 bits, as a ModelProto with QuantizeLinear and DequantizeLinear.
+    """Quantise a float model (a path or a ModelProto) to a ModelProto with QuantizeLinear and DequantizeLinear.
 
-    ``calibration`` holds an array for each input, by name, in its shape and dtype, or several samples, with one more
-    dimension in front; the ranges of values are those that they make. ``shapes`` says what open shapes of inputs are.
-    Weights get a scale for each filter (``per_channel``) and have zero points of 0; values between layers have, too, if
-    ``symmetric``. ``only`` names the kinds of nodes that are quantised, all that onnxruntime's quantiser takes unless
-    given. LSTM, GRU and RNN of fixed length are unrolled first, so that their products are quantised.
+    ``calibration`` has an array for each input, by name, in its shape and dtype, or several samples, with an additional
+    leading dimension; they determine the ranges of values. ``shapes`` binds dynamic shapes of inputs. ``per_channel``:
+    weights have a scale for each output channel. Zero points of weights are 0; those of activations also, if
+    ``symmetric``. ``only``: the operators to quantise, by default all that onnxruntime's quantiser supports. LSTM, GRU
+    and RNN with a static number of time steps are unrolled first, so that their matmuls are quantised.
 
-    Raises ModelError for a model that cannot be read, that has layers of 8 bits already, or that onnxruntime does not
-    quantise, and for data that do not fit it.
+    Raises ModelError for a model that cannot be read, is already quantised, or cannot be quantised by onnxruntime, and
+    for calibration data that does not match it.
     """
     read = read_model(model, shapes)
     samples = samples_of(calibration, inputs_of(read))
@@ -66,12 +65,12 @@ def quantize(
 
 
 def inputs_of(model: Model) -> dict[str, TensorType | None]:
-    """The inputs of a model by name; None for what is no tensor."""
+    """The types of a model's inputs by name; None for an input that is not a tensor."""
     return {name: model.types.get(name) for name in model.inputs}
 
 
 def is_float(model: Model) -> bool:
-    """Whether nothing of a model is of 8 bits yet, and something of it could be."""
+    """Whether a model has float nodes that can be quantised, and no quantised ones."""
     if any(_is_of_bytes(node.op_type) for node in model.nodes):
         return False
     known = {*quantisable(), *RECURRENT}
@@ -80,7 +79,7 @@ def is_float(model: Model) -> bool:
 
 
 def quantisable() -> tuple[str, ...]:
-    """The kinds of nodes that onnxruntime's quantiser takes."""
+    """The operators that onnxruntime's quantiser supports."""
     registry = extra("onnxruntime.quantization.registry")
     return tuple(sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry}))
 
@@ -90,33 +89,33 @@ def _is_of_bytes(kind: str) -> bool:
 
 
 def samples_of(calibration: object, types: Mapping[str, TensorType | None]) -> list[Sample]:
-    """Calibration data as one dictionary for each sample. Raises ModelError for what does not fit the inputs."""
+    """Calibration data as a dictionary for each sample. Raises ModelError unless it matches the inputs."""
     if not isinstance(calibration, Mapping):
         raise ModelError(f"calibration data must be arrays by name ({', '.join(types)}), not {shown(calibration)}.")
     if {*calibration} != {*types}:
         given = ", ".join(sorted(map(str, calibration))) or "none"
-        raise ModelError(f"calibration data must be arrays of the names {', '.join(sorted(types))}, not {given}.")
-    stacks = {name: _stack(name, np.asarray(calibration[name]), wanted) for name, wanted in types.items()}
+        raise ModelError(f"calibration data must have arrays for inputs {', '.join(sorted(types))}, not {given}.")
+    stacks = {name: _stack(name, np.asarray(calibration[name]), expected) for name, expected in types.items()}
     counts = {name: len(stack) for name, stack in stacks.items()}
     if len(set(counts.values())) > 1:
-        told = " and ".join(f"{count} of {name!r}" for name, count in counts.items())
-        raise ModelError(f"calibration data must be as many samples of each input, not {told}.")
+        numbers = " and ".join(f"{count} of {name!r}" for name, count in counts.items())
+        raise ModelError(f"calibration data must have the same number of samples of each input, not {numbers}.")
     return [{name: stack[at] for name, stack in stacks.items()} for at in range(min(counts.values(), default=1))]
 
 
-def _stack(name: str, array: NDArray[Any], wanted: TensorType | None) -> NDArray[Any]:
+def _stack(name: str, array: NDArray[Any], expected: TensorType | None) -> NDArray[Any]:
     """The samples of one input."""
-    if wanted is None:
-        raise ModelError(f"input {name!r} must be a tensor for a model to be quantised, not something else.")
-    fits = array.shape == wanted.shape or array.shape[1:] == wanted.shape
-    if not fits or array.size == 0 or str(array.dtype) != wanted.dtype:
+    if expected is None:
+        raise ModelError(f"Cannot quantise a model with input {name!r}: it is not a tensor.")
+    fits = array.shape == expected.shape or array.shape[1:] == expected.shape
+    if not fits or array.size == 0 or str(array.dtype) != expected.dtype:
         raise ModelError(
-            f"calibration data of {name!r} must be an array of shape {wanted.shape} and dtype {wanted.dtype}, or "
-            f"several such with one more dimension in front, not of shape {array.shape} and dtype {array.dtype}."
+            f"calibration data of {name!r} must be an array of shape {expected.shape} and dtype {expected.dtype}, or "
+            f"several such with an additional leading dimension, not of shape {array.shape} and dtype {array.dtype}."
         )
     if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-        raise ModelError(f"calibration data of {name!r} must be finite numbers, and are not.")
-    return array[np.newaxis] if array.shape == wanted.shape else array
+        raise ModelError(f"calibration data of {name!r} must be finite, without infinity and NaN.")
+    return array[np.newaxis] if array.shape == expected.shape else array
 
 
 def quantised(
@@ -127,19 +126,19 @@ def quantised(
     symmetric: bool = False,
     only: Sequence[str] | None = None,
 ) -> Quantised:
-    """A model in 8 bits; :func:`quantize` tells of the options."""
+    """Quantise a model; for the options see :func:`quantize`."""
     own = next((node for node in model.nodes if _is_of_bytes(node.op_type)), None)
     if own is not None:
         raise ModelError(
-            f"model {model.name!r} must be in float to be quantised, and has node {own.name or own.output[0]!r} of "
-            f"{own.op_type} already. Use it as it is."
+            f"Cannot quantise model {model.name!r}: it is already quantised, as node {own.name or own.output[0]!r} is "
+            f"{own.op_type}. Use it as it is."
         )
     kinds = _kinds(only)
     prepared, unprepared = _prepared(_of_known_opset(model))
     recurrent = {node.name or node.output[0] for node in prepared.nodes if node.op_type in RECURRENT}
     apart = unrolled(prepared) if "Gemm" in kinds else None
     proto = prepared.proto if apart is None else apart.proto
-    stayed = dict.fromkeys(recurrent, "no Gemm is quantised") if apart is None else dict(apart.stayed)
+    stayed = dict.fromkeys(recurrent, "Gemm is not to be quantised") if apart is None else dict(apart.stayed)
     made = _quantised(model.name, _named(proto), samples, kinds, per_channel, symmetric)
     return Quantised(made, kinds, tuple(sorted(recurrent - {*stayed})), stayed, unprepared)
 
@@ -149,18 +148,18 @@ def _kinds(only: Sequence[str] | None) -> tuple[str, ...]:
     if only is None:
         return known
     if isinstance(only, str) or not only:
-        raise ModelError(f"kinds of nodes to quantise must be a list of one or more names, not {shown(only)}.")
+        raise ModelError(f"operators to quantise must be a list of at least one name, not {shown(only)}.")
     for kind in only:
         if kind not in known:
             raise ModelError(
-                f"kinds of nodes to quantise must be among those that onnxruntime's quantiser takes "
-                f"({', '.join(known)}), not {shown(kind)}."
+                f"operators to quantise must be among those of onnxruntime's quantiser ({', '.join(known)}), not "
+                f"{shown(kind)}."
             )
     return tuple(only)
 
 
 def _of_known_opset(model: Model) -> Model:
-    """The model in an opset in which scales of several channels can be written, and recurrent nodes unrolled."""
+    """The model in an opset that has per-channel scales and the operators of unrolled recurrent nodes."""
     opset = next((each.version for each in model.proto.opset_import if each.domain in ("", "ai.onnx")), OLDEST_OPSET)
     if opset >= OLDEST_OPSET:
         return model
@@ -168,34 +167,33 @@ def _of_known_opset(model: Model) -> Model:
         proto = extra("onnx.version_converter").convert_version(model.proto, OLDEST_OPSET)
     except Exception as error:  # the converter's own errors are RuntimeError and others
         raise ModelError(
-            f"opset of model {model.name!r} must be at least {OLDEST_OPSET} to be quantised, and it cannot be brought "
-            f"there from {opset}: {_line(error)}. Export it anew."
+            f"Cannot convert model {model.name!r} from opset {opset} to {OLDEST_OPSET}, the oldest that can be "
+            f"quantised: {_line(error)}. Export it again."
         ) from None
     return replace(model, proto=proto)
 
 
-def _again(proto: Any, model: Model) -> Model:
-    """A changed ModelProto, read under the same name."""
+def _read_again(proto: Any, model: Model) -> Model:
+    """A changed ModelProto, read again under the same name."""
     return replace(read_model(proto), name=model.name)
 
 
 def _prepared(model: Model) -> tuple[Model, str]:
-    """The model as ``quant_pre_process`` leaves it; or as it is, and why."""
+    """The model after ``quant_pre_process``; or the model itself, and why that failed."""
     try:
-        made = run_task(QUANTISER, "prepared", _doing(model.name), model=model.proto.SerializeToString())
+        made = run_task(QUANTISER, "prepared", _task(model.name), model=model.proto.SerializeToString())
     except TaskError as error:  # it fails in many ways
         return model, _line(error)
     try:
-        return _again(extra("onnx").load_model_from_string(bytes(made)), model), ""
+        return _read_again(extra("onnx").load_model_from_string(bytes(made)), model), ""
     except ModelError as error:
         return model, _line(error)
 
 
 def _named(proto: Any) -> Any:
-    """The same with a name for every node, by which its layer is known later, and with biases as they are quantised.
+    """The model with a name for every node, so that layers have one, and with 1-D biases of Gemm.
 
-    Onnxruntime leaves biases (1, N) where it makes one product of MatMul and Add, and its quantiser then takes scales
-    of filters for one.
+    When onnxruntime fuses MatMul and Add, the bias is (1, N), for which its quantiser confuses per-channel scales.
     """
     nodes = proto.graph.node
     for node in nodes:
@@ -215,17 +213,15 @@ def _quantised(
     model = proto.SerializeToString()
     try:
         made = run_task(
-            QUANTISER, "quantised", _doing(name), model=model, per_channel=per_channel, symmetric=symmetric, **options
+            QUANTISER, "quantised", _task(name), model=model, per_channel=per_channel, symmetric=symmetric, **options
         )
     except TaskError as error:
-        raise ModelError(
-            f"model {name!r} must be one that onnxruntime's quantiser takes, and is not: {_line(error)}."
-        ) from None
+        raise ModelError(f"model {name!r} is not supported by onnxruntime's quantiser: {_line(error)}.") from None
     return extra("onnx").load_model_from_string(bytes(made))
 
 
-def _doing(name: str) -> str:
-    return f"quantising of model {name!r}"
+def _task(name: str) -> str:
+    return f"quantisation of model {name!r}"
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Networks run: by turns on an engine and on the host, with a row for each layer; and what they mean, in NumPy."""
+"""Execution of networks on an engine and the host CPU, with a row for each layer; and the NumPy reference."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Where a layer ran, and what it cost: cycles, the least that it takes by itself, products, bytes of DRAM.
+    """Where a layer ran and why, its cycles, the lower bound on them, its multiply-accumulates and its DRAM bytes.
 
-    ``macs`` are multiply-accumulates, padded taps counted, wherever they are made; nodes of the host cost nothing else.
+    ``macs`` include padded taps, and are also counted for host nodes, whose other costs are 0.
     """
 
     name: str
@@ -47,9 +47,9 @@ class LayerRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkResult:
-    """``outputs`` by name, cycles of all streams together, a row for each layer, the result of each stream.
+    """``outputs`` by name, total cycles of all streams, a row for each layer, and the result of each stream.
 
-    Outputs are arrays, lists of them for sequences, and None for what is optional and not there.
+    Outputs are arrays, lists of them for sequences, and None for absent optional values.
     """
 
     outputs: Mapping[str, Any]
@@ -60,18 +60,18 @@ class NetworkResult:
     _repr_html_ = repr_html
 
     def __repr__(self) -> str:
-        told = [f"{self.cycles} cycles", f"{len(self.layers)} layers", *map(str, self.outputs)]
-        return f"NetworkResult({', '.join(told)})"
+        items = [f"{self.cycles} cycles", f"{len(self.layers)} layers", *map(str, self.outputs)]
+        return f"NetworkResult({', '.join(items)})"
 
     @property
     def counters(self) -> Counters:
-        """The counts of all streams together."""
+        """The counters summed over all streams."""
         return Counters.of_several([each.counters for each in self.results])
 
     def write_chrome_trace(self, path: str | PathLike[str]) -> None:
-        """Write the streams' traces one after the other, with the layers' labels, as ``Result`` does that of one.
+        """Write the streams' traces one after the other in Chrome's format, with the layers' labels.
 
-        What the host computes takes no time in it. Raises TraceError when no trace was recorded.
+        Host nodes take no time in it. Raises TraceError if no trace was recorded.
         """
         labels = [each.program.labels[label] for each in self.results for label in each.program.label_of.tolist()]
         launches = [(recorded_trace(each), each.cycles) for each in self.results]
@@ -79,7 +79,7 @@ class NetworkResult:
 
 
 RunStream: TypeAlias = Callable[[Program, Mapping[str, Array]], Result]
-"""Runs one stream on arrays by the names of its program, none of which are given where only time is asked for."""
+"""Runs a stream on arrays by the names of its program; there are none for ``timing_only``."""
 
 
 def simulate_network(
@@ -89,7 +89,7 @@ def simulate_network(
     engine: str = CYCLE_MODEL,
     timing_only: bool = False,
 ) -> NetworkResult:
-    """Run a network; ``simulate`` tells of the options."""
+    """Run a network; for the options see ``simulate``."""
 
     def run(stream: Program, given: Mapping[str, Array]) -> Result:
         return simulate(stream, given, engine=engine, timing_only=timing_only)
@@ -100,7 +100,7 @@ def simulate_network(
 def run_network(
     program: NetworkProgram, inputs: Mapping[str, Any] | None, run: RunStream, *, timing_only: bool
 ) -> NetworkResult:
-    """Run a network's steps in their order, its streams with ``run``."""
+    """Run a network's steps in order, its streams with ``run``."""
     arrays = {} if timing_only else checked(inputs, program.inputs)
     rows: list[LayerRow] = []
     results: list[Result] = []
@@ -111,10 +111,10 @@ def run_network(
                 given = {name: arrays[name] for name in step.inputs}
                 arrays |= run_on_host(step.model, given, step.outputs)
             continue
-        given = {} if timing_only else {port.name: port.to_machine(arrays) for port in step.inputs}
+        given = {} if timing_only else {binding.name: binding.to_machine(arrays) for binding in step.inputs}
         result = run(step.program, given)
         if not timing_only:
-            arrays |= {port.tensor: port.from_machine(result.outputs) for port in step.outputs}
+            arrays |= {binding.tensor: binding.from_machine(result.outputs) for binding in step.outputs}
         results.append(result)
         rows += layer_rows(step, result)
     outputs = {} if timing_only else {name: arrays[name] for name in program.outputs}
@@ -122,40 +122,39 @@ def run_network(
 
 
 def network_reference(network: Network, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a network means: layers of 8 bits in whole numbers, exactly, and all else as the host computes it."""
+    """The reference results of a network: quantised layers exactly in integers, other nodes on the host CPU."""
     types = network.model.types
     arrays = checked(inputs, {name: types.get(name) for name in network.model.inputs})
-    for part in parts_of(network.model, network.found, lambda _: True):
-        if isinstance(part, HostPart):
-            proto = part_of(network.model, part.nodes, part.inputs, part.outputs)
-            given = {name: arrays[name] for name in part.inputs}
-            arrays |= run_on_host(proto.SerializeToString(), given, part.outputs)
+    for partition in parts_of(network.model, network.found, lambda _: True):
+        if isinstance(partition, HostPart):
+            proto = part_of(network.model, partition.nodes, partition.inputs, partition.outputs)
+            given = {name: arrays[name] for name in partition.inputs}
+            arrays |= run_on_host(proto.SerializeToString(), given, partition.outputs)
             continue
-        made = program_of(network, part)
-        given = {port.name: port.to_machine(arrays) for port in made.inputs}
-        found = reference(made.results, {**given, **made.constants})
-        arrays |= {port.tensor: port.from_machine(found) for port in made.outputs}
+        program = program_of(network, partition)
+        given = {binding.name: binding.to_machine(arrays) for binding in program.inputs}
+        found = reference(program.results, {**given, **program.constants})
+        arrays |= {binding.tensor: binding.from_machine(found) for binding in program.outputs}
     return {name: arrays[name] for name in network.model.outputs}
 
 
 def checked(inputs: Mapping[str, Any] | None, types: Mapping[str, TensorType | None]) -> dict[str, Any]:
-    """Arrays of the shapes and dtypes that a model wants; what is no tensor, as it is. Raises InputError otherwise."""
+    """The inputs as arrays; raises InputError unless names, shapes and dtypes match. Only tensors are checked."""
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs of a network must be arrays by name ({', '.join(types)}), not {shown(inputs)}.")
     if {*inputs} != {*types}:
-        raise InputError(
-            f"inputs of a network must be {', '.join(sorted(types))}, not {', '.join(sorted(map(str, inputs)))}."
-        )
+        given = ", ".join(sorted(map(str, inputs))) or "none"
+        raise InputError(f"inputs of a network must be arrays for {', '.join(sorted(types))}, not {given}.")
     found = {}
-    for name, wanted in types.items():
-        if wanted is None:
+    for name, expected in types.items():
+        if expected is None:
             found[name] = inputs[name]
             continue
         array = np.asarray(inputs[name])
-        if array.shape != wanted.shape or not _is_of(array, wanted.dtype):
+        if array.shape != expected.shape or not _is_of(array, expected.dtype):
             raise InputError(
-                f"input {name!r} of a network must be an array of shape {wanted.shape} and dtype {wanted.dtype}, not "
-                f"of shape {array.shape} and dtype {array.dtype}."
+                f"input {name!r} of a network must be an array of shape {expected.shape} and dtype {expected.dtype}, "
+                f"not of shape {array.shape} and dtype {array.dtype}."
             )
         found[name] = array
     return found
@@ -166,7 +165,7 @@ def _is_of(array: Array, dtype: str) -> bool:
 
 
 def layer_rows(step: NpuStep, result: Result) -> list[LayerRow]:
-    """A row for each layer of a stream, whose cycles add up to the stream's. The result must have a trace."""
+    """The rows of a stream's layers, whose cycles add up to the stream's. The result must have a trace."""
     cycles, moved = shares_of(result, step.layer_of, len(step.layers))
     return [
         LayerRow(layer.name, "npu", cycles[number], layer.bound, layer.macs, moved[number], "")
@@ -175,12 +174,12 @@ def layer_rows(step: NpuStep, result: Result) -> list[LayerRow]:
 
 
 def shares_of(result: Result, owner: NDArray[np.int32], count: int) -> tuple[list[int], list[int]]:
-    """The cycles of a launch and the bytes that it moves, shared out to ``count`` owners of its instructions."""
+    """The cycles and DRAM bytes of a launch, attributed to ``count`` owners of its instructions."""
     moved = np.bincount(owner, _bytes_of(result.program), count).astype(np.int64)
     return divided_cycles(result, owner, count).tolist(), moved.tolist()
 
 
 def _bytes_of(program: Program) -> NDArray[np.int64]:
-    """Bytes of DRAM that each instruction moves."""
+    """The DRAM bytes that each instruction transfers."""
     columns = program.columns
     return elements(columns) * element_bytes(program.config)[columns["memory_type"]]

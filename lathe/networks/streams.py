@@ -1,4 +1,4 @@
-"""Layers as one stream of instructions, as several where the scheduler maps them only apart, or none."""
+"""Compilation of a partition to instruction streams; it is split if the scheduler cannot map it as a whole."""
 
 from collections.abc import Callable
 
@@ -9,43 +9,43 @@ from lathe.networks.partition import NpuPart
 from lathe.networks.program_steps import NpuStep
 
 
-class UnmappedLayer(Exception):  # noqa: N818 - what to do next, which never leaves this room
-    """A layer that has no mapping even alone, and why."""
+class UnmappedLayer(Exception):  # noqa: N818 - always caught in this package
+    """A layer that the scheduler cannot map even alone, and the reason."""
 
     def __init__(self, layer: Layer, reason: str) -> None:
         super().__init__(reason)
         self.layer, self.reason = layer, reason
 
 
-def streams_of(part: NpuPart, compiled: Callable[[NpuPart], NpuStep]) -> list[NpuStep]:
-    """The part as few streams as halving it finds. Raises UnmappedLayer for a layer that cannot be one either.
+def streams_of(partition: NpuPart, compiled: Callable[[NpuPart], NpuStep]) -> list[NpuStep]:
+    """The streams of a partition, which is halved recursively until each half can be mapped.
 
-    Raises ModelError for what no machine of this kind holds.
+    Raises UnmappedLayer for a layer that cannot be mapped alone, and ModelError for tensors that exceed the machine.
     """
     try:
-        return [compiled(part)]
+        return [compiled(partition)]
     except ModelError:
         raise
     except LatheError as error:
-        if len(part.layers) == 1:
-            told = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
-            raise UnmappedLayer(part.layers[0], f"it has no mapping: {told}") from None
-    return [step for half in halves_of(part) for step in streams_of(half, compiled)]
+        if len(partition.layers) == 1:
+            reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+            raise UnmappedLayer(partition.layers[0], f"the scheduler cannot map it: {reason}") from None
+    return [step for half in halves_of(partition) for step in streams_of(half, compiled)]
 
 
-def halves_of(part: NpuPart) -> tuple[NpuPart, NpuPart]:
-    """The first half of the layers and the second, with what goes from the one to the other."""
-    middle = len(part.layers) // 2
-    first, second = part.layers[:middle], part.layers[middle:]
-    made = {layer.output for layer in first}
-    read_before, read_behind = ({name for layer in layers for name in layer.inputs} for layers in (first, second))
-    between = tuple(layer.output for layer in first if layer.output in read_behind or layer.output in part.outputs)
-    own = {layer.output for layer in second}
+def halves_of(partition: NpuPart) -> tuple[NpuPart, NpuPart]:
+    """The two halves of a partition's layers; tensors that the second reads are outputs of the first."""
+    middle = len(partition.layers) // 2
+    first, second = partition.layers[:middle], partition.layers[middle:]
+    first_outputs = {layer.output for layer in first}
+    read_first, read_second = ({name for layer in layers for name in layer.inputs} for layers in (first, second))
+    between = tuple(layer.output for layer in first if layer.output in read_second or layer.output in partition.outputs)
+    second_outputs = {layer.output for layer in second}
     return (
-        NpuPart(first, tuple(name for name in part.inputs if name in read_before), between),
+        NpuPart(first, tuple(name for name in partition.inputs if name in read_first), between),
         NpuPart(
             second,
-            tuple(dict.fromkeys(name for name in (*part.inputs, *between) if name in read_behind)),
-            tuple(name for name in part.outputs if name in own and name not in made),
+            tuple(dict.fromkeys(name for name in (*partition.inputs, *between) if name in read_second)),
+            tuple(name for name in partition.outputs if name in second_outputs and name not in first_outputs),
         ),
     )

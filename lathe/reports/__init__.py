@@ -1,1 +1,1 @@
-"""Pages to look at, one file of HTML each, which needs no network; and what notebooks show of values."""
+"""Self-contained HTML pages about runs and sweeps, and HTML representations of values for notebooks."""

@@ -1,4 +1,4 @@
-"""The page of two runs: their numbers, timelines, cycles and rooflines on the same axes, and what differs by layer."""
+"""The page that compares two runs: totals, timelines, cycles and rooflines on the same axes, and layer differences."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,24 +16,24 @@ NO_NUMBER = "–"
 
 
 def pair_page(first: Run, second: Run) -> Page:
-    """The page of two runs, A and B, of the same machine or of others; all of their results have traces.
+    """The page that compares two runs, A and B, on equal or different machines; all results must have traces.
 
-    Layers are compared by their names. Raises ReportError where no layer is in both.
+    Layers are matched by name. Raises ReportError if the runs have no layer in common.
     """
     pairs = paired_layers(first, second)
-    told = f"A on {first.config.name}, B on {second.config.name}"
+    subtitle = f"A on {first.config.name}, B on {second.config.name}"
     ran = bool(first.streams and second.streams)
     sections = [_summary(first, second), _machines(first, second)]
     if ran:
         sections += [
             _timelines(first, second),
-            selected("Click an instruction or a layer; what is known of it in both runs is shown here."),
+            selected("Click an instruction or a layer to see its details in both runs here."),
             _cycles(),
             _roofline(),
         ]
     sections += [_layers()]
     data = {"a": run_data(first), "b": run_data(second), "pair": _plain(first, second, pairs)}
-    return Page(f"{first.name} and {second.name}", told, sections, data, SCRIPTS)
+    return Page(f"{first.name} and {second.name}", subtitle, sections, data, SCRIPTS)
 
 
 def _plain(first: Run, second: Run, pairs: Sequence[LayerPair]) -> dict[str, object]:
@@ -54,12 +54,12 @@ def _summary(first: Run, second: Run) -> Markup:
     rows.append(["layers", *_compared(Total("layers", layers[0]), Total("layers", layers[1]))])
     hosts = [len(run.layers) - own for run, own in zip((first, second), layers, strict=True)]
     if any(hosts):
-        rows.append(["nodes on the host", *_compared(Total("hosts", hosts[0]), Total("hosts", hosts[1]))])
+        rows.append(["nodes on the host CPU", *_compared(Total("hosts", hosts[0]), Total("hosts", hosts[1]))])
     return section("Summary", _table("Summary", rows), id_="summary")
 
 
 def _compared(first: Total, second: Total) -> list[str]:
-    """Two numbers, their difference, and what the second is of the first."""
+    """Two numbers, their difference, and the ratio of the second to the first."""
     difference = second.value - first.value
     written = f"{100 * difference:+.1f}\u202fpoints" if first.written is percent else f"{difference:+,}"
     ratio = f"{second.value / first.value:.3f}" if first.value else NO_NUMBER
@@ -75,7 +75,7 @@ def _machines(first: Run, second: Run) -> Markup:
     if not differing:
         return section("Machines", element("p", "Both ran on the same machine."), id_="machines-part")
     rows = [["parameter", "A", "B"], *([name, *(each.get(name, NO_NUMBER) for each in values)] for name in differing)]
-    note = "Parameters in which the machines differ; cycles are those of each machine's own clock."
+    note = "Parameters that differ between the machines; cycles are clock cycles of the respective machine."
     return section("Machines", _table("Machines", rows), id_="machines-part", note=note)
 
 
@@ -89,7 +89,7 @@ def _parameters(run: Run) -> Mapping[str, str]:
 
 
 def _table(name: str, rows: Sequence[Sequence[str]]) -> Markup:
-    """A table whose first row is its head, and whose first column are names. Lists wrap, numbers do not."""
+    """A table with a header row and a column of names. Lists wrap, numbers do not."""
     head = element("tr", *(element("th", cell, class_="number" if at else None) for at, cell in enumerate(rows[0])))
     body = [
         element("tr", element("th", name, scope="row"), *(element("td", cell, class_=_kind(cell)) for cell in cells))
@@ -106,9 +106,9 @@ def _kind(cell: str) -> str:
 def _timelines(first: Run, second: Run) -> Markup:
     zoom = zoom_buttons("Whole runs")
     note = (
-        "Both over the same cycles, with the same axes: what is zoomed in one is zoomed in the other. Each row is a "
-        "unit; below are tokens in queues, the share of each scratchpad that is in use, and bytes that units take from "
-        "DRAM and give to it. Near enough, each box is an instruction: click one."
+        "Both timelines have the same axes, and zoom together. Each row is a unit; below are tokens in queues, the "
+        "share of each scratchpad that is in use, and bytes that units read from DRAM and write to it. Zoomed in, "
+        "each box is an instruction: click one."
     )
     drawn = [
         figure(name, height=460, controls=joined(element("strong", f"{mark}: {run.name}"), *zoom))
@@ -119,23 +119,24 @@ def _timelines(first: Run, second: Run) -> Markup:
 
 def _cycles() -> Markup:
     note = (
-        "For each layer two bars, A above B: the cycles in which the unit was busy with its instructions, and those in "
-        "which it waited on their behalf, by cause."
+        "For each layer two bars, A above B: the cycles in which the unit was busy with its instructions, and those "
+        "for which it stalled before or in them, by cause."
     )
     return cycles_by_cause(note)
 
 
 def _roofline() -> Markup:
     note = (
-        "Full marks: multiply-accumulates in a cycle that each layer reached, against those for each byte of DRAM that "
-        "its instructions move. Open marks: the most by its bound. Dotted lines join a layer of A with the same of B."
+        "Filled marks: MACs per cycle that each layer achieved, over MACs per byte of DRAM traffic of its "
+        "instructions. Open marks: the maximum by its lower bound on cycles. Dotted lines join a layer of A with the "
+        "same layer of B."
     )
     return roofline("Rooflines", note)
 
 
 def _layers() -> Markup:
     note = (
-        "Layers by name; cycles of all layers of a run add up to its own. B − A is below zero where B takes less. "
-        "bound: cycles that a layer takes at least, alone. Click a row, or a column's head to sort by it."
+        "Layers by name; the cycles of all layers add up to the run's. B − A is negative if B takes less. bound: a "
+        "lower bound on the cycles of the layer alone. Click a row, or a column's header to sort by it."
     )
     return layer_table(note)

@@ -4,4 +4,4 @@ from lathe.configs.errors import LatheError
 
 
 class ReportError(LatheError):
-    """What no page can be made of, or a package that pages need and that is not there."""
+    """Input that no page can be made from, or a missing package that pages require."""

@@ -1,4 +1,4 @@
-"""The schedule explorer: the levels of each schedule beside each other, and the statement that each line is of."""
+"""The schedule explorer: the lowering levels of each schedule side by side, with the statement of each line."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from lathe.scheduler.loop_ir.printer import Line
 
 
 def explorer_section(run: Run) -> list[Markup]:
-    """The place of the explorer, where schedules of the run are known."""
+    """The section of the explorer, if schedules of the run are known."""
     if not any(each.compiled for each in run.streams):
         return []
     note = (
-        "A schedule on its way to instructions, as it is completed for the machine. Click a line, or choose a "
-        "statement: what became of it is marked on every level, and its cycles on the timeline."
+        "The lowering of a schedule to instructions for the machine. Click a line, or choose a statement: its lines "
+        "are highlighted at every level, and its cycles on the timeline."
     )
     launch = element("select", id="explorer-launch", aria_label="Launch")
     statement = element("select", id="explorer-statement", aria_label="Statement")
@@ -29,9 +29,9 @@ def explorer_section(run: Run) -> list[Markup]:
 
 
 def levels_data(run: Run) -> dict[str, Any]:
-    """As "levels", those of all launches whose schedules are known, and of each instruction where it comes from.
+    """The explorer's data: the levels of all launches with known schedules, and each instruction's provenance.
 
-    ``stage`` of an instruction is a place in ``stages``, -1 for none; so is that of a line.
+    ``stage_of`` an instruction and ``stage`` of a line are indices in ``stages``, or -1 for none.
     """
     if not any(each.compiled for each in run.streams):
         return {}
@@ -45,15 +45,15 @@ def levels_data(run: Run) -> dict[str, Any]:
             origins += [""] * count
             chunk_of += [-1] * count
             continue
-        places = _stages(stream, number, stages)
+        indices = _stages(stream, number, stages)
         levels = marked_levels(stream.compiled)
         launches.append(
             {
                 "launch": number,
-                "levels": [_level(name, lines, places) for name, lines in levels.items()],
+                "levels": [_level(name, lines, indices) for name, lines in levels.items()],
             }
         )
-        stage_of += [places.get(origin.stage, -1) for origin in stream.compiled.origins]
+        stage_of += [indices.get(origin.stage, -1) for origin in stream.compiled.origins]
         origins += [str(origin) for origin in stream.compiled.origins]
         chunk_of += [origin.chunk + len(chunks) if origin.chunk >= 0 else -1 for origin in stream.compiled.origins]
         chunks += [each.text for each in stream.compiled.chunks]
@@ -70,21 +70,21 @@ def levels_data(run: Run) -> dict[str, Any]:
 
 
 def _stages(stream: Stream, launch: int, stages: list[dict[str, Any]]) -> dict[str, int]:
-    """Put the stages of a launch, and what its algorithm has beside them, into ``stages``; returns their places."""
+    """Append the stages of a launch, and other tensors of its algorithm, to ``stages``; returns their indices."""
     assert stream.compiled is not None
     statements = statements_of(stream.compiled)
     names = dict.fromkeys([*statements.values(), *statements])
-    places = {}
+    indices = {}
     for name in names:
-        places[name] = len(stages)
+        indices[name] = len(stages)
         stages.append({"name": name, "launch": launch, "statement": statements.get(name, name)})
-    return places
+    return indices
 
 
-def _level(name: str, lines: Sequence[Line], places: dict[str, int]) -> dict[str, Any]:
+def _level(name: str, lines: Sequence[Line], indices: dict[str, int]) -> dict[str, Any]:
     return {
         "name": name,
         "text": packed_lines([line.text for line in lines]),
-        "stage": packed(np.array([places.get(line.stage, -1) for line in lines], np.int64)),
+        "stage": packed(np.array([indices.get(line.stage, -1) for line in lines], np.int64)),
         "instruction": packed(np.array([line.instruction for line in lines], np.int64)),
     }

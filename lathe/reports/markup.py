@@ -1,4 +1,4 @@
-"""HTML made of elements: all text is escaped, and so are the JSON values that stand in a page."""
+"""Construction of HTML: all text, attributes and embedded JSON are escaped."""
 
 import html
 import json
@@ -10,20 +10,20 @@ from lathe.reports.columns import column
 
 
 class Markup(str):
-    """Text that is HTML already, and stands in a page as it is."""
+    """A string of HTML, which is not escaped again."""
 
     __slots__ = ()
 
 
 VOID = frozenset({"br", "hr", "input", "meta"})
-"""Elements that have no end."""
+"""Elements without an end tag."""
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. Children that are no Markup are text, and escaped; None is left out.
+    """An HTML element. Children that are not Markup are escaped as text; None is omitted.
 
-    Attributes are escaped, too; ``class_`` is written ``class``, ``data_row`` is written ``data-row``. One that is
-    True stands without a value, one that is None or False is left out.
+    Attributes are escaped, too; ``class_`` is written ``class``, ``data_row`` is written ``data-row``. True is written
+    as an attribute without value; None and False are omitted.
 
     >>> element("b", "a < b", class_="x")
     '<b class="x">a &lt; b</b>'
@@ -41,17 +41,17 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def joined(*parts: Markup) -> Markup:
-    """Elements one after the other."""
+    """The concatenation of elements."""
     return Markup("".join(parts))
 
 
 def json_in_script(value: object) -> Markup:
-    """A value as JSON that may stand in a <script>: whatever its texts hold, it cannot end the element.
+    """A value as JSON inside a <script>, escaped so that no string in it can end the element.
 
     NumPy arrays become columns (``columns.py``).
     """
     text = json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
-    # Within JSON these characters stand in strings only, where an escape means the same.
+    # In JSON these characters occur in strings only, where an escape is equivalent.
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
@@ -62,4 +62,4 @@ def _plain(value: object) -> Any:
         return column(value)
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a page cannot hold {type(value).__name__}")
+    raise TypeError(f"Cannot serialise {type(value).__name__} for a page.")

@@ -1,4 +1,4 @@
-"""Two runs beside each other: which layer of one is which of the other."""
+"""Matching of the layers of two runs by name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ SHOWN_NAMES = 4
 
 @dataclass(frozen=True)
 class LayerPair:
-    """A layer of both runs, by its places among their layers; None where a run has no such layer."""
+    """A layer of one or both runs: its index in each run's layers, or None if the run does not have it."""
 
     name: str
     first: int | None
@@ -20,33 +20,33 @@ class LayerPair:
 
 
 def paired_layers(first: Run, second: Run) -> tuple[LayerPair, ...]:
-    """The layers of two runs: those of one name are one, the first with the first where several share it.
+    """The layers of two runs, matched by name; layers of the same name are matched in order.
 
-    They stand as in the first run; what only the second has follows the layer behind which it runs there.
-    Raises ReportError where no layer is in both.
+    The order is that of the first run; a layer of the second run only comes after its predecessor there.
+    Raises ReportError if the runs have no layer in common.
     """
     own, others = _numbered(first.layers), _numbered(second.layers)
     pairs = {key: LayerPair(key[0], at, others.get(key)) for key, at in own.items()}
     if not any(each.second is not None for each in pairs.values()):
         raise ReportError(
-            f"Two runs that are compared must have a layer of the same name, and have none: {first.name} has "
-            f"{_names(first.layers)}, {second.name} has {_names(second.layers)}. Give runs of the same program or "
-            "network, or give tensors the same names."
+            f"Cannot compare two runs without a layer of the same name: {first.name} has {_names(first.layers)}, "
+            f"{second.name} has {_names(second.layers)}. Give runs of the same program or network, or give tensors the "
+            "same names."
         )
     order = list(pairs)
-    behind = 0
+    position = 0
     for key, at in others.items():
         if key in pairs:
-            behind = order.index(key) + 1
+            position = order.index(key) + 1
             continue
         pairs[key] = LayerPair(key[0], None, at)
-        order.insert(behind, key)
-        behind += 1
+        order.insert(position, key)
+        position += 1
     return tuple(pairs[key] for key in order)
 
 
 def _numbered(layers: Sequence[Layer]) -> dict[tuple[str, int], int]:
-    """The places of layers by name, and by how many of the same name run before."""
+    """The indices of layers by name and by the number of preceding layers of that name."""
     counts: dict[str, count[int]] = {}
     return {(each.name, next(counts.setdefault(each.name, count()))): at for at, each in enumerate(layers)}
 

@@ -1,4 +1,4 @@
-"""How much of each scratchpad holds values that will still be read, over the cycles of a launch."""
+"""How many vectors of each scratchpad are live over the cycles of a launch."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 NEVER = -1
 
 
-class _Lifetimes:
-    """The cells of one scratchpad: when each got its value, and when that was read last."""
+class _LiveRanges:
+    """The live ranges of one scratchpad's vectors: from each write to the last read of its value."""
 
     def __init__(self, depth: int) -> None:
         self.written = np.full(depth, NEVER, np.int64)
@@ -34,34 +34,34 @@ class _Lifetimes:
 
     def _close(self, cells: Cells) -> None:
         written, read = self.written[cells], self.read[cells]
-        lived = (written != NEVER) & (read != NEVER)
-        self.begins.append(written[lived])
-        self.ends.append(read[lived])
+        was_read = (written != NEVER) & (read != NEVER)
+        self.begins.append(written[was_read])
+        self.ends.append(read[was_read])
 
     def curve(self) -> tuple[Ints, Ints]:
-        """Cycles in which the number of cells in use changes, ascending, and how many it is from then on."""
+        """Cycles in which the number of live vectors changes, ascending, and the number from each of them on."""
         self._close(slice(0, len(self.written)))
         begins, ends = np.concatenate(self.begins), np.concatenate(self.ends)
         times = np.concatenate((begins, ends + 1))
         changes = np.concatenate((np.ones(len(begins), np.int64), np.full(len(ends), -1)))
-        cycles, place = np.unique(times, return_inverse=True)
-        sums = np.bincount(place, changes, len(cycles)).astype(np.int64)
-        kept = sums != 0
-        return cycles[kept], np.cumsum(sums[kept])
+        cycles, index = np.unique(times, return_inverse=True)
+        sums = np.bincount(index, changes, len(cycles)).astype(np.int64)
+        nonzero = sums != 0
+        return cycles[nonzero], np.cumsum(sums[nonzero])
 
 
 def memory_use(program: Program, occupancy: Occupancy) -> dict[str, tuple[Ints, Ints]]:
-    """By scratchpad, (cycles, elements in use from each of them on): a value is, from its write to its last read.
+    """By scratchpad, (cycles, live vectors from each of them on): a vector is live from a write to its last read.
 
-    An instruction that accumulates reads and writes, and so keeps the element. Micro-ops are left out. Scratchpads
-    that a program does not touch are not there.
+    An instruction that accumulates does not end a live range. Excludes micro-ops and scratchpads that the program does
+    not access.
     """
     config = program.config
     segment = next((each for each in program.segments if each.name == UOPS), None)
     words = np.zeros(0, np.uint32) if segment is None else program.images[UOPS].view("<u4")
     base = 0 if segment is None else segment.address // config.uop_element_bytes
     footprints = Footprints(config, words, config.out_element_bytes, (0, 0))
-    found: dict[str, _Lifetimes] = {}
+    found: dict[str, _LiveRanges] = {}
     depths: Mapping[str, int] = {memory.scratchpad: memory.depth(config) for memory in MEMORIES.values()}
     starts, ends = occupancy.begin.tolist(), occupancy.end.tolist()
     for instruction, start, end in zip(program.instructions, starts, ends, strict=True):
@@ -73,11 +73,11 @@ def memory_use(program: Program, occupancy: Occupancy) -> dict[str, tuple[Ints, 
         footprint = footprints.of(instruction)
         for name, cells in footprint.reads:
             if name in depths:
-                found.setdefault(name, _Lifetimes(depths[name])).reads(cells, end)
-        kept = dict(footprint.reads)
+                found.setdefault(name, _LiveRanges(depths[name])).reads(cells, end)
+        read = dict(footprint.reads)
         for name, cells in footprint.writes:
-            if name in depths and not (name in kept and _same(kept[name], cells)):
-                found.setdefault(name, _Lifetimes(depths[name])).writes(cells, start)
+            if name in depths and not (name in read and _same(read[name], cells)):
+                found.setdefault(name, _LiveRanges(depths[name])).writes(cells, start)
     return {name: lifetimes.curve() for name, lifetimes in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""From when to when each unit is occupied by each instruction, so that a picture and the tables say the same."""
+"""The cycles in which each instruction occupies its unit, consistent with the tables of cycles by layer."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Occupancy:
-    """A launch by instruction, arrays (N,) int64, all in cycles from the launch's begin but for codes.
+    """The occupancy of units by instruction: arrays (N,) int64, in cycles since the launch or as codes.
 
-    ``unit`` is a place in ``TRACK_NAMES``, ``activity`` one in ``ACTIVITIES``, ``cause`` a StallCause. The unit has an
-    instruction from ``begin`` to ``boundary``, in which ``waited`` cycles go by for the memory; before, ``stalled``
-    cycles go by for ``cause``. ``start`` and ``end`` are when tokens are taken and given. ``dispatch``: when fetch has
-    handed it over, ``fetch_stalled`` cycles after the one before, mostly for ``fetch_cause``.
+    ``unit`` is an index in ``TRACK_NAMES``, ``activity`` one in ``ACTIVITIES``, ``cause`` a StallCause. An instruction
+    occupies its unit from ``begin`` to ``boundary``, including ``waited`` cycles for the memory; before that, the unit
+    stalls for ``stalled`` cycles due to ``cause``. Tokens are popped at ``start`` and pushed at ``end``. ``dispatch``:
+    when fetch issues the instruction, after ``fetch_stalled`` stall cycles, mainly due to ``fetch_cause``.
     """
 
     unit: Ints
@@ -37,7 +37,7 @@ class Occupancy:
 
 
 def occupancy_of(result: Result) -> Occupancy:
-    """The occupancy of a launch, whose trace must have been recorded; raises TraceError otherwise."""
+    """The occupancy of a launch. Raises TraceError if no trace was recorded."""
     trace = recorded_trace(result)
     count = len(result.program.instructions)
     names = ("unit", "activity", "start", "end", "begin", "boundary", "stalled", "waited", "cause")
@@ -52,7 +52,7 @@ def occupancy_of(result: Result) -> Occupancy:
         arrays["unit"][own] = number
         instructions = (result.program.instructions[index] for index in own.tolist())
         arrays["activity"][own] = [ACTIVITIES.index(activity_of(each, unit)) for each in instructions]
-        # Of load, whose address side runs ahead, an instruction has the data side from the one before on.
+        # In load, whose address stage runs ahead, an instruction occupies the data stage from its predecessor's end on.
         taken = busy_cycles(result, unit) + part.waited
         begin = part.start
         if unit == "load":

@@ -1,4 +1,4 @@
-"""A page put together: one file of HTML with its looks, its data and the plotting library in it."""
+"""A self-contained HTML page, with its style sheet, data, scripts and the plotting library."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from lathe.reports.extra import plotting_library
 from lathe.reports.markup import Markup, element, json_in_script
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
-"""What a browser lets a page do: nothing goes out. The library makes functions of text for its figures on the GPU."""
+"""The security policy: no network access. plotly.js needs eval for its WebGL figures."""
 LOOKS = "page.css"
 FIRST = "page.js"
-"""The script that every page has: it reads the data, draws figures in light and dark, saves them, and sorts tables."""
+"""The script of every page, which decodes data, draws figures in light and dark themes, and sorts tables."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, a line below it, its sections, its data by name, and the scripts that fill it.
+    """A page: its title and subtitle, its sections, its data by name, and its scripts.
 
     ``data`` are plain values and NumPy arrays, which scripts get from ``lathe.data(name)``; ``scripts`` are names of
-    files in ``assets``, run in their order when all of the page is there.
+    files in ``assets``, which run in order after the page is parsed.
     """
 
     title: str
@@ -51,20 +51,20 @@ class Page:
         return f"<!DOCTYPE html>\n{element('html', element('head', *head), body, lang='en')}\n"
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the page, whole or not at all. Raises ReportError, and FileError."""
+        """Write the page atomically. Raises ReportError, and FileError."""
         write_text(path, self.html())
 
 
 def section(title: str, *children: object, id_: str, note: str = "") -> Markup:
-    """A part of a page with a heading, which `#id` leads to, and a sentence that says what is seen."""
+    """A section of a page with a heading, the anchor `#id_`, and an explanatory note."""
     told = element("p", note, class_="note") if note else None
     return element("section", element("h2", title), told, *children, id=id_)
 
 
 def figure(name: str, *, height: int, controls: Markup | None = None, caption: str = "") -> Markup:
-    """The place of a figure, which a script draws with ``lathe.draw(name, ...)``; ``height`` in pixels.
+    """The container of a figure, which a script draws with ``lathe.draw(name, ...)``; ``height`` in pixels.
 
-    Above it are ``controls`` and the buttons that save it as SVG and as PNG.
+    Above it are ``controls``, and buttons that save the figure as SVG and PNG.
     """
     save = [
         element("button", kind.upper(), type="button", class_="save", data_figure=name, data_format=kind,
@@ -77,7 +77,7 @@ def figure(name: str, *, height: int, controls: Markup | None = None, caption: s
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> Markup:
-    """Names and values beside each other."""
+    """A list of names with values."""
     pairs = (element("div", element("dt", name), element("dd", value), class_="fact") for name, value in rows)
     return element("dl", *pairs, class_="facts")
 

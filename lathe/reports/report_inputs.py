@@ -1,4 +1,4 @@
-"""What a page is made of, by what is given: a program or a network in a file, a model, or a script."""
+"""The run that a page shows, from a program, a compiled network, a result file, a model, or a script."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,21 +20,21 @@ from lathe.scripts import ScriptError, run_script
 from lathe.sim import Result
 
 FUNCTIONS = ("build", "main", "schedule")
-"""Of a script; the first that it defines is called."""
+"""The first of these functions that a script defines is called."""
 
 
 def run_of_program(name: str, program: Program) -> Run:
-    """A program, simulated for its time."""
+    """A timing-only simulation of a program."""
     return run_of_results(name, [simulate(program, timing_only=True)])
 
 
 def run_of_network_program(name: str, program: NetworkProgram, made: Mapping[int, Compiled] | None = None) -> Run:
-    """A compiled network, simulated for its time."""
+    """A timing-only simulation of a compiled network."""
     return run_of_network(name, program, simulate_network(program, timing_only=True).results, made)
 
 
 def run_of_result_file(path: Path) -> Run:
-    """A result as it was. Raises ReportError for a file that holds none."""
+    """The stored result of a file. Raises ReportError if the file has none."""
     ran, results = read_result(path)
     if isinstance(ran, NetworkProgram):
         return run_of_network(path.name, ran, results)
@@ -42,17 +42,17 @@ def run_of_result_file(path: Path) -> Run:
 
 
 def run_of_model(name: str, network: Network, machine: HardwareConfig) -> Run:
-    """A network, compiled for a machine and simulated for its time, with its schedules."""
+    """A timing-only simulation of a network, compiled for a machine, with its schedules."""
     with _collected() as made:
         program = network.build(machine)
     return run_of_network_program(name, program, {id(each.program): each for each in made})
 
 
 def run_of_script(path: Path, config_name: str, check: Callable[[Sequence[HardwareConfig]], None]) -> Run:
-    """What a script builds, simulated for its time, with its schedules; its own results where it has some.
+    """The results of a script, or else timing-only simulations of what it builds, with its schedules.
 
-    A schedule that it returns is built. Of builds for several machines those for the last one are taken. ``check`` is
-    given the machines of all. Raises ScriptError for a script that builds nothing.
+    A schedule that it returns is built. Of builds for several machines, the run has those for the last one. ``check``
+    is called with all machines. Raises ScriptError for a script that builds nothing.
     """
     with _collected() as made:
         try:
@@ -60,7 +60,7 @@ def run_of_script(path: Path, config_name: str, check: Callable[[Sequence[Hardwa
         except SystemExit as end:
             if end.code:
                 raise
-            found = None  # sys.exit() at the end of a script is an end like any other
+            found = None  # sys.exit() at the end of a script is no error
         if isinstance(found, Schedule):
             build(found, [*placeholders(found.program), *found.program], load_config(config_name))
     compiled = {id(each.program): each for each in made}
@@ -72,7 +72,7 @@ def run_of_script(path: Path, config_name: str, check: Callable[[Sequence[Hardwa
     if not made:
         raise ScriptError(
             f"The script {str(path)!r} must build a program with lt.build, or return a schedule or the result of "
-            "lt.simulate, and does none of these. Call lt.build."
+            "lt.simulate, but does none of these. Call lt.build."
         )
     check([each.program.config for each in made])
     machine = made[-1].program.config

@@ -1,4 +1,4 @@
-"""Results in files: what ran, and when each instruction was in each unit, for `lathe report` and for later."""
+"""Result files: the program or network that ran, with the trace of its instructions, for `lathe report`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -27,7 +27,7 @@ Ran = Program | NetworkProgram
 
 
 def write_result(path: str | PathLike[str], ran: Ran, results: Sequence[Result]) -> None:
-    """Write what ran, and the result of each of its launches without outputs, to a file; whole or not at all.
+    """Write a program or network and the results of its launches, without outputs, to a file atomically.
 
     Raises TraceError for a result without a trace, and FileError.
     """
@@ -43,19 +43,19 @@ def write_result(path: str | PathLike[str], ran: Ran, results: Sequence[Result])
 
 
 def holds_result(path: str | PathLike[str]) -> bool:
-    """Whether a file is an archive as results are saved in; whoever reads another file says what is wrong with it."""
+    """Whether a file is a result archive; errors of other files are reported when they are read."""
     return FORM.is_form_of(path)
 
 
 def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
-    """What :func:`write_result` has written.
+    """Read a file of :func:`write_result`.
 
-    Raises ReportError for a file that is foreign, damaged or of a later version.
+    Raises ReportError for a file of another format or version, or a damaged one.
     """
     source = Path(path)
     foreign = ReportError(
-        f"The file {str(source)!r} must be a result that `lathe simulate --result` has written, and is not, or it is "
-        "damaged. Write it again."
+        f"The file {str(source)!r} must be a result written by `lathe simulate --result`, and is not, or is damaged. "
+        "Write it again."
     )
     try:
         arrays = read_arrays(source)
@@ -71,7 +71,7 @@ def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
         ran = _ran(arrays["program"].tobytes(), header["kind"])
         programs = ran.parts if isinstance(ran, NetworkProgram) else (ran,)
         pairs = zip(programs, header["launches"], strict=True)
-        return ran, tuple(_result(program, told, arrays, number) for number, (program, told) in enumerate(pairs))
+        return ran, tuple(_result(program, launch, arrays, number) for number, (program, launch) in enumerate(pairs))
     except (LatheError, KeyError, ValueError, TypeError, AttributeError, IndexError):
         raise foreign from None
 
@@ -82,18 +82,18 @@ def _ran(content: bytes, kind: str) -> Ran:
     return loaded_from_bytes(content, Program.load)
 
 
-def _result(program: Program, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Result:
-    """A launch's result. Raises ValueError where the trace is not the program's."""
+def _result(program: Program, launch: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Result:
+    """The result of a launch. Raises ValueError if the trace does not match the program."""
     columns = {name: np.asarray(arrays[f"{name}{number}"], np.int64) for name in COLUMNS}
     count = len(program.instructions)
     if any(each.shape != (2 * count,) for each in columns.values()):
-        raise ValueError("the trace is not of this program")
+        raise ValueError("the trace does not match the program")
     if {*columns["instruction"].tolist()} != {*range(count)}:
-        raise ValueError("the trace is not of this program")
-    counts = dict(told["counters"])
+        raise ValueError("the trace does not match the program")
+    counts = dict(launch["counters"])
     counts["units"] = {name: UnitCounters(**unit) for name, unit in counts["units"].items()}
-    first, second, third, fourth = told["tokens"]
+    first, second, third, fourth = launch["tokens"]
     return Result(
-        program, {}, int(told["cycles"]), (first, second, third, fourth), Counters(**counts),
+        program, {}, int(launch["cycles"]), (first, second, third, fourth), Counters(**counts),
         Trace(**columns, stream=program.instructions),
     )  # fmt: skip

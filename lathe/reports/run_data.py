@@ -1,4 +1,4 @@
-"""The data of a run's page: columns with an entry for each instruction, curves over cycles, and the layers."""
+"""The data of a run's page: columns with an entry per instruction, curves over cycles, and the layers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 def run_data(run: Run) -> dict[str, Any]:
-    """What the scripts of a run's page read: plain values, arrays and lines packed."""
+    """The data for the scripts of a run's page: plain values, with arrays and lines packed."""
     offsets = np.cumsum([0, *(each.result.cycles for each in run.streams)]).tolist()
     occupied = [occupancy_of(each.result) for each in run.streams]
     programs = [each.result.program for each in run.streams]
@@ -31,7 +31,7 @@ def run_data(run: Run) -> dict[str, Any]:
         "activities": [*ACTIVITIES, TRACK_NAMES[-1]],
         "causes": [str(cause) for cause in StallCause],
         "queues": [queue.arrow for queue in TokenQueue],
-        # By unit and field, the queue that is meant, or -1.
+        # By unit and token field, the number of the queue, or -1.
         "token_fields": [[int(QUEUE_OF.get((unit, name), -1)) for name in TOKEN_FIELDS] for unit in Unit],
         "streams": [
             {"first": first, "begin": begin, "tokens": list(program.tokens_in)}
@@ -50,7 +50,7 @@ def run_data(run: Run) -> dict[str, Any]:
 
 
 def _columns(run: Run, occupied: Sequence[Occupancy], offsets: Sequence[int]) -> dict[str, Any]:
-    """The columns. Times are told by what is small: gaps to the instruction before in the same unit, and lengths."""
+    """The columns. Times are stored as small numbers: the gap to the unit's previous instruction, and the length."""
 
     def joined(name: str) -> Ints:
         return np.concatenate([np.zeros(0, np.int64), *(getattr(each, name) for each in occupied)])
@@ -87,13 +87,13 @@ def _columns(run: Run, occupied: Sequence[Occupancy], offsets: Sequence[int]) ->
 def _tokens(columns: Columns) -> Ints:
     """The token fields of each instruction as bits, in the order of ``TOKEN_FIELDS``."""
     bits: Ints = np.zeros(len(columns), np.int64)
-    for place, name in enumerate(TOKEN_FIELDS):
-        bits |= (columns[name] != 0).astype(np.int64) << place
+    for bit, name in enumerate(TOKEN_FIELDS):
+        bits |= (columns[name] != 0).astype(np.int64) << bit
     return bits
 
 
 def _memories(run: Run, occupied: Sequence[Occupancy], offsets: Sequence[int]) -> list[dict[str, Any]]:
-    """The use of each scratchpad that is touched, over all launches."""
+    """The number of live vectors of each scratchpad in use, over all launches."""
     uses = [memory_use(each.result.program, own) for each, own in zip(run.streams, occupied, strict=True)]
     depths = {memory.scratchpad: memory.depth(run.config) for memory in MEMORIES.values()}
     found = []

@@ -1,4 +1,4 @@
-"""What a page of a run shows: launches one after the other on one machine, and the layers that they are for."""
+"""The model of a run for pages: consecutive launches on one machine, and their layers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer and what it cost, in cycles unless said otherwise; of one of the host the name, why, and ``macs``.
+    """The costs of a layer, in cycles unless noted; a layer on the host CPU has only ``name``, ``why`` and ``macs``.
 
-    ``cycles`` of all layers add up to those of the launches. ``bound``: what it takes at least; ``compute`` and
-    ``memory``: the cycles of the steps of its instructions in the compute unit, and of its bytes on the bus. ``macs``:
-    multiply-accumulates of the algorithm, or where nobody has counted them, those that the matrix core made room for.
-    ``busy``, ``waiting`` and ``reasons`` as :class:`~lathe.cycle_attribution.LabelCycles` has them.
+    ``cycles`` of all layers add up to those of the launches. ``bound``: the lower bound on cycles; ``compute``: issue
+    cycles of its instructions in the compute unit; ``memory``: cycles of its bytes on the bus. ``macs``: MACs of the
+    algorithm, or if unknown, of the GEMM instructions including padding. ``busy``, ``waiting`` and ``reasons``: as in
+    :class:`~lathe.cycle_attribution.LabelCycles`.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A launch, and for each of its instructions the number of its layer among all layers of the run.
+    """A launch, with the index of each instruction's layer among all layers of the run.
 
-    ``compiled`` is how the program was made, where that is known.
+    ``compiled``: the compiled program with its schedule, if known.
     """
 
     result: Result
@@ -57,7 +57,7 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A name, the machine, launches in their order, and layers in the order in which they run."""
+    """A run: its name, its machine, and its launches and layers in execution order."""
 
     name: str
     config: HardwareConfig
@@ -81,16 +81,16 @@ class Run:
 
 
 def run_of_results(name: str, results: Sequence[Result], made: Mapping[int, Compiled] | None = None) -> Run:
-    """The run of programs whose layers are their labels. ``made``: how they were made, by the ``id`` of a program.
+    """The run of programs whose layers are their labels. ``made``: compiled programs by the ``id`` of the program.
 
-    There is at least one result, all have traces, and are for one machine.
+    There must be at least one result; all must have traces, and be for the same machine.
     """
     streams: list[Stream] = []
     layers: list[Layer] = []
     for number, result in enumerate(results):
         program = result.program
         prefix = f"{number}: " if len(results) > 1 else ""
-        streams.append(Stream(result, _behind(program.label_of, layers), (made or {}).get(id(program))))
+        streams.append(Stream(result, _with_offset(program.label_of, layers), (made or {}).get(id(program))))
         layers += _layers(result, program.labels, program.label_of, prefix)
     return Run(name, results[0].program.config, tuple(streams), tuple(layers))
 
@@ -98,7 +98,7 @@ def run_of_results(name: str, results: Sequence[Result], made: Mapping[int, Comp
 def run_of_network(
     name: str, program: NetworkProgram, streams_ran: Sequence[Result], made: Mapping[int, Compiled] | None = None
 ) -> Run:
-    """The run of a network by the results of its streams, with its own layers, those of the host between them."""
+    """The run of a network from the results of its streams, with all NPU and host layers in order."""
     streams: list[Stream] = []
     layers: list[Layer] = []
     results = iter(streams_ran)
@@ -108,15 +108,15 @@ def run_of_network(
             continue
         assert isinstance(step, NpuStep)
         own = next(results)
-        streams.append(Stream(own, _behind(step.layer_of, layers), (made or {}).get(id(step.program))))
+        streams.append(Stream(own, _with_offset(step.layer_of, layers), (made or {}).get(id(step.program))))
         names = [layer.name for layer in step.layers]
         known = [(layer.macs, layer.bound) for layer in step.layers]
         layers += _layers(own, names, step.layer_of, "", known)
     return Run(name, program.config, tuple(streams), tuple(layers))
 
 
-def _behind(layer_of: NDArray[np.int32], layers: Sequence[Layer]) -> Ints:
-    """The places of a launch's layers behind those that are there already."""
+def _with_offset(layer_of: NDArray[np.int32], layers: Sequence[Layer]) -> Ints:
+    """The indices of a launch's layers, offset by the number of preceding layers."""
     return layer_of.astype(np.int64) + len(layers)
 
 
@@ -127,14 +127,14 @@ def _layers(
     prefix: str,
     known: Sequence[tuple[int, int]] | None = None,
 ) -> list[Layer]:
-    """The layers of a launch; ``known`` are their multiply-accumulates and bounds, where somebody knows them."""
+    """The layers of a launch; ``known``: their MACs and lower bounds, if known."""
     config, columns = result.program.config, result.program.columns
     costs = cycles_by_group(result, names, layer_of)
     cycles = divided_cycles(result, layer_of, len(names)).tolist()
     moved = np.bincount(layer_of, dram_bytes(result), len(names)).astype(np.int64).tolist()
-    room = config.batch * config.block_in * config.block_out
+    macs_per_micro_op = config.batch * config.block_in * config.block_out
     gemm = np.where(columns.opcode == Opcode.GEMM, micro_ops(columns), 0) * (columns["reset"] == 0)
-    macs = (np.bincount(layer_of, gemm, len(names)).astype(np.int64) * room).tolist()
+    macs = (np.bincount(layer_of, gemm, len(names)).astype(np.int64) * macs_per_micro_op).tolist()
     found = []
     for number, cost in enumerate(costs):
         compute = cost.busy["gemm"] + cost.busy["alu"]
@@ -150,14 +150,14 @@ def _layers(
 
 
 def bytes_per_cycle(config: HardwareConfig) -> float:
-    """What the bus carries in a cycle at most, in one direction."""
+    """The peak bandwidth of the bus in one direction."""
     return config.memory.bus_bits / 8 / config.memory.cycles_per_beat
 
 
 def dram_bytes(result: Result) -> Ints:
-    """The bytes of DRAM that each instruction moves, (N,), without those of the instruction itself."""
+    """The bytes of DRAM that each instruction transfers, (N,), without its own encoding."""
     columns = result.program.columns
-    of_element = element_bytes(result.program.config)[columns["memory_type"]]
-    of_element = np.where(columns.stores, result.program.config.out_element_bytes, of_element)
-    moved: Ints = np.where(columns.kind == Kind.TRANSFER, elements(columns) * of_element, 0)
+    vector_bytes = element_bytes(result.program.config)[columns["memory_type"]]
+    vector_bytes = np.where(columns.stores, result.program.config.out_element_bytes, vector_bytes)
+    moved: Ints = np.where(columns.kind == Kind.TRANSFER, elements(columns) * vector_bytes, 0)
     return moved

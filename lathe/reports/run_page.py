@@ -1,4 +1,4 @@
-"""The page of a run: what it took, when each unit did what, where cycles went, and what bounds each layer."""
+"""The page of a run: totals, the timeline of units, the attribution of cycles, and a roofline of layers."""
 
 from collections.abc import Sequence
 
@@ -17,22 +17,22 @@ SCRIPTS = (
 
 
 def run_page(run: Run) -> Page:
-    """The page of a run, all of whose results have traces."""
+    """The page of a run; all of its results must have traces."""
     many = len(run.streams)
-    told = f"on {run.config.name}" + (f", {many} launches one after the other" if many > 1 else "")
+    subtitle = f"on {run.config.name}" + (f", {many} consecutive launches" if many > 1 else "")
     sections = [_summary(run)]
     if run.streams:
         sections += [
             *explorer_section(run),
             _timeline(),
-            selected("Click an instruction, a layer or a statement; what is known of it is shown here."),
+            selected("Click an instruction, a layer or a statement to see its details here."),
             _cycles(),
             _roofline(),
         ]
     sections += [_layers()]
     if run.streams:
         sections += [_segments(run), _instructions()]
-    return Page(run.name, told, sections, {"run": run_data(run), **levels_data(run)}, SCRIPTS)
+    return Page(run.name, subtitle, sections, {"run": run_data(run), **levels_data(run)}, SCRIPTS)
 
 
 def _summary(run: Run) -> Markup:
@@ -40,7 +40,7 @@ def _summary(run: Run) -> Markup:
     rows += [(each.name, each.text) for each in totals(run)]
     hosts = sum(each.where == "host" for each in run.layers)
     own = grouped(len(run.layers) - hosts)
-    rows.append(("layers", f"{own}, and {hosts} nodes on the host" if hosts else own))
+    rows.append(("layers", f"{own}, and {hosts} nodes on the host CPU" if hosts else own))
     return section("Summary", facts(rows), id_="summary")
 
 
@@ -48,11 +48,11 @@ def _timeline() -> Markup:
     zoom = zoom_buttons("Whole run")
     layers = element("select", element("option", "Go to layer …", value=""), id="go-to-layer", aria_label="Go to layer")
     note = (
-        "What each unit does in each cycle, and why it waits. From afar each column shows shares of its cycles; near, "
-        "each box is an instruction: click one, and dotted lines are its tokens. Drag to zoom, turn the wheel over the "
-        "figure, or use buttons. Below: tokens that wait in each queue, the share of each scratchpad that holds values "
-        "still to be read, and bytes that units take from DRAM and give to it (through FIFOs, so for a while more than "
-        "the bus carries)."
+        "The activity of each unit in each cycle, and why it stalls. Zoomed out, each column shows shares of its "
+        "cycles; zoomed in, each box is an instruction: click one to see its tokens as dotted lines. Zoom by "
+        "dragging, with the wheel, or with the buttons. Below: tokens in each queue, the share of each scratchpad "
+        "that is live, and bytes that units read from DRAM and write to it (through FIFOs, so bursts may exceed the "
+        "bandwidth of the bus)."
     )
     drawn = figure("timeline", height=540, controls=joined(*zoom, layers))
     return section("Timeline", drawn, id_="timeline-part", note=note)
@@ -60,26 +60,27 @@ def _timeline() -> Markup:
 
 def _cycles() -> Markup:
     note = (
-        "For each layer the cycles in which the unit was busy with its instructions, and those in which it waited on "
-        "their behalf, by cause: for an instruction (empty), a token, the memory, or the end of what runs (drain)."
+        "For each layer the cycles in which the unit was busy with its instructions, and those for which it stalled "
+        "before or in them, by cause: an instruction (empty), a token, the memory, or the end of running instructions "
+        "(drain)."
     )
     return cycles_by_cause(note)
 
 
 def _roofline() -> Markup:
     note = (
-        "Full marks: multiply-accumulates in a cycle that each layer reached, against those for each byte of DRAM that "
-        "its instructions move. Open marks: the most that it could reach alone, by its bound. The roof is the bus on "
-        "the left, the multipliers on the right. Layers without products or bytes are in the table only; loads that "
-        "come while another layer runs let a layer do better than alone."
+        "Filled marks: MACs per cycle that each layer achieved, over MACs per byte of DRAM traffic of its "
+        "instructions. Open marks: the maximum for the layer alone, by its lower bound on cycles. The roof is the bus "
+        "on the left, the multipliers on the right. Layers without MACs or bytes are in the table only. A layer whose "
+        "loads overlap with another layer may exceed its maximum."
     )
     return roofline("Roofline", note)
 
 
 def _layers() -> Markup:
     note = (
-        "Cycles of all layers add up to the run's. bound: what a layer takes at least, alone; compute: steps of its "
-        "instructions in the compute unit; memory: the cycles of its bytes on the bus. Click a row."
+        "The cycles of all layers add up to the run's. bound: a lower bound on the cycles of the layer alone; compute: "
+        "issue cycles of its instructions in the compute unit; memory: cycles of its bytes on the bus. Click a row."
     )
     return layer_table(note)
 
@@ -91,11 +92,11 @@ def _segments(run: Run) -> Markup:
             cells = [f"{number}"] if len(run.streams) > 1 else []
             rows.append([*cells, each.name, each.role, f"{each.address:#x}", grouped(each.nbytes)])
     names = (["launch"] if len(run.streams) > 1 else []) + ["segment", "role", "address", "bytes"]
-    return section("DRAM", plain_table(names, rows), id_="dram-part", note="What lies where in the memory outside.")
+    return section("DRAM", plain_table(names, rows), id_="dram-part", note="The segments of the program in DRAM.")
 
 
 def plain_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """A table of texts; the last column are numbers."""
+    """A table of texts whose last column is numeric."""
     kinds = [None] * (len(names) - 1) + ["number"]
     head = element("tr", *(element("th", name, class_=kind) for name, kind in zip(names, kinds, strict=True)))
 
@@ -113,6 +114,6 @@ def _instructions() -> Markup:
     clear = element("button", "Show all", type="button", id="all-instructions")
     told = element("span", id="instructions-told", class_="told")
     bar = element("div", find, clear, *pages, told, class_="bar")
-    note = "All instructions in their order; those of a layer or a statement when one is selected. Click a row."
+    note = "All instructions in order, or those of the selected layer or statement. Click a row."
     listed = element("div", id="instructions", class_="scroll")
     return section("Instructions", bar, listed, id_="instructions-part", note=note)

@@ -1,4 +1,4 @@
-"""What a whole run took: the numbers that stand in a summary, one run alone or two beside each other."""
+"""The totals of a run, for the summaries of pages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from lathe.reports.run_model import Run
 
 
 def grouped(number: int) -> str:
-    """A whole number with narrow spaces between thousands."""
+    """An integer with narrow spaces between thousands."""
     return f"{number:,}".replace(",", "\u202f")
 
 
 def percent(share: float) -> str:
-    """A share in percent with one digit."""
+    """A fraction in percent with one decimal."""
     return f"{100 * share:.1f}\u202f%"
 
 
 @dataclass(frozen=True)
 class Total:
-    """A number of a run: its name, its value, and how it is written. Shares are fractions of 1."""
+    """A total of a run: its name, its value, and its format. Shares are fractions of 1."""
 
     name: str
     value: float
@@ -26,12 +26,12 @@ class Total:
 
     @property
     def text(self) -> str:
-        """The value as it stands on a page."""
+        """The formatted value."""
         return self.written(self.value)
 
 
 def totals(run: Run) -> list[Total]:
-    """The numbers of a run, cycles first; of a run without launches only these. Efficiency is left out if not known."""
+    """The totals of a run, cycles first; only cycles if it has no launches. Unknown efficiency is left out."""
     found = [Total("cycles", run.cycles)]
     if not run.streams:
         return found
@@ -48,5 +48,5 @@ def totals(run: Run) -> list[Total]:
     known = [each for each in products if each is not None]
     if len(known) == len(products):
         share = sum(known) / (run.cycles * run.config.multipliers)
-        found.append(Total("efficiency (products / multipliers' most)", share, percent))
+        found.append(Total("efficiency (MACs / peak MACs)", share, percent))
     return found

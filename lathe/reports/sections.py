@@ -1,23 +1,23 @@
-"""Sections that the pages of one run and of two have in common; each page says in its own words what is drawn there."""
+"""Sections shared by the pages of one run and of two runs; each page passes its explanatory notes."""
 
 from lathe.reports.markup import Markup, element
 from lathe.reports.page import figure, section
 
 
 def zoom_buttons(whole: str) -> list[Markup]:
-    """Buttons to zoom a timeline; ``whole`` names the one that shows all of it."""
+    """Buttons to zoom a timeline; ``whole`` is the label of the one that resets the zoom."""
     named = (("all", whole), ("in", "Zoom in"), ("out", "Zoom out"))
     return [element("button", text, type="button", data_zoom=how) for how, text in named]
 
 
 def selected(hint: str) -> Markup:
-    """Where what is known of something clicked stands; before, the hint."""
+    """The section for details of the selected item, with a hint until one is selected."""
     told = element("div", element("p", hint, class_="note"), id="selected")
     return element("section", element("h2", "Selected"), told, id="selected-part")
 
 
 def cycles_by_cause(note: str) -> Markup:
-    """Where cycles of a unit went, which a reader chooses."""
+    """The figure of cycles by layer and cause, for a unit that the reader chooses."""
     names = (element("option", name, value=name) for name in ("compute", "load", "store"))
     unit = element("select", *names, id="cycles-unit", aria_label="Unit")
     drawn = figure("cycles", height=180, controls=element("label", "Unit ", unit))
@@ -25,7 +25,7 @@ def cycles_by_cause(note: str) -> Markup:
 
 
 def roofline(title: str, note: str) -> Markup:
-    """A mark for each layer under its roof."""
+    """The roofline figure."""
     return section(title, figure("roofline", height=440), id_="roofline-part", note=note)
 
 

@@ -1,6 +1,6 @@
-"""The rows of a store as a page has them: columns of numbers, or of few texts, and the layers of all points in a row.
+"""The data of a sweep's page: columns of numbers or dictionary-encoded texts, and the layers of all points.
 
-Ten thousand points with their layers are millions of values, which lists of JSON would take ten times the room of.
+Ten thousand points with their layers are millions of values; JSON lists of them would be ten times as large.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ from lathe.sweeps.tables import SECONDS
 
 LAYER_COLUMNS = ("cycles", "bytes", "bound", "macs")
 ROLES = ("workload", "shape", "base", "machine", "status", "metric", "reason")
-"""What a column says of a point: in this order they stand in the table."""
+"""The roles of columns, in the order of the table."""
 
 
 def sweep_data(rows: Sequence[StoredRow]) -> dict[str, Any]:
-    """Plain values and packed arrays of all rows: what the scripts of the page read."""
+    """The data for the scripts of the page: plain values and packed arrays of all rows."""
     roles = roles_of(rows)
     columns = [_column(name, role, [row.columns.get(name) for row in rows]) for name, role in roles.items()]
     columns.append(_column(SECONDS, "metric", [row.seconds for row in rows]))
@@ -37,7 +37,7 @@ def sweep_data(rows: Sequence[StoredRow]) -> dict[str, Any]:
 
 
 def roles_of(rows: Iterable[StoredRow]) -> dict[str, str]:
-    """The columns of rows, each with what it says. A row has its shapes before its base, and its machine behind it."""
+    """The columns of rows with their roles. A row has its shapes before its base, and machine parameters after it."""
     found: dict[str, str] = {}
     for row in rows:
         role = "shape"
@@ -51,26 +51,26 @@ def roles_of(rows: Iterable[StoredRow]) -> dict[str, str]:
 
 
 def _column(name: str, role: str, values: Sequence[Any]) -> dict[str, Any]:
-    """One column: numbers with NaN where there is none, or numbers of texts with -1 there."""
+    """One column: numbers with NaN for missing ones, or texts as codes with -1 for missing ones."""
     made: dict[str, Any] = {"name": name, "role": role, "unit": unit_of(name), "great": is_better_great(name)}
     known = [value for value in values if value is not None]
     if role in ("shape", "machine", "metric") and all(type(value) in (int, float) for value in known):
         return {**made, "values": packed(_numbers(values))}
     texts = [None if value is None else str(value) for value in values]
-    kept = {text: number for number, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
-    codes = np.array([-1 if text is None else kept[text] for text in texts], np.int32)
-    return {**made, "texts": list(kept), "codes": packed(codes)}
+    code_of = {text: number for number, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
+    codes = np.array([-1 if text is None else code_of[text] for text in texts], np.int32)
+    return {**made, "texts": list(code_of), "codes": packed(codes)}
 
 
 def _numbers(values: Sequence[Any]) -> NDArray[Any]:
-    """Whole numbers stay whole where all are there, since they take less room."""
+    """Numbers as an array: int64 if all are integers of 32 bits, which packs smaller, otherwise float64."""
     if all(type(value) is int and abs(value) < 1 << 31 for value in values):
         return np.array(values, np.int64)
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def _layers(rows: Sequence[StoredRow]) -> dict[str, Any]:
-    """Names of layers once for all points that share them; numbers of all points behind each other."""
+    """Layer names, stored once for all points that share them, and the concatenated metrics of all points' layers."""
     families: dict[tuple[str, ...], int] = {}
     family = [families.setdefault(tuple(map(str, row.layers.get("layer", ()))), len(families)) for row in rows]
     columns: dict[str, list[float]] = {name: [] for name in LAYER_COLUMNS}
@@ -86,14 +86,14 @@ def _layers(rows: Sequence[StoredRow]) -> dict[str, Any]:
 
 
 def _whole(values: Sequence[float]) -> NDArray[Any]:
-    """Whole numbers as such; -1 where there is none."""
+    """Integers, with -1 for missing values."""
     return np.nan_to_num(np.array(values, np.float64), nan=-1).astype(np.int64)
 
 
 def _machines(rows: Sequence[StoredRow]) -> dict[str, Any]:
-    """Every parameter of the machines of all points: those that all share, and columns of the others.
+    """Every parameter of the machines of all points: values that all share, and columns of the others.
 
-    Of a base that is no longer there only what the sweep has changed is known.
+    If the file of a base no longer exists, only the parameters that the sweep changed are known.
     """
     bases: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     known = []
@@ -112,7 +112,7 @@ def _machines(rows: Sequence[StoredRow]) -> dict[str, Any]:
 
 
 def _changes(row: StoredRow) -> dict[str, Any]:
-    """What the sweep has changed of the base: the columns between that and the status."""
+    """The parameters that the sweep changed: the columns between the base and the status."""
     names = list(row.columns)
     if "base" not in names:
         return {}
@@ -122,7 +122,7 @@ def _changes(row: StoredRow) -> dict[str, Any]:
 
 
 def _parameters(base: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A machine's parameters; none where it is not to be had."""
+    """A machine's parameters; empty if it cannot be loaded."""
     try:
         values = given_values(changed(base, changes).config)
     except LatheError:

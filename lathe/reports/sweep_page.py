@@ -1,4 +1,4 @@
-"""The page of a sweep's store: fronts of two metrics, parallel coordinates, a table, and points side by side."""
+"""The page of a sweep's store: Pareto fronts, parallel coordinates, a table, and a comparison of points."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ SCRIPTS = ("table.js", "sweep.js", "points.js", "front.js", "parallel.js")
 
 
 def sweep_page(path: Path) -> Page:
-    """The page of a store that `lathe sweep -o` writes, also while it does. Raises SweepError for a file that is none.
+    """The page of a store of `lathe sweep -o`, which may still be running. Raises SweepError for any other file.
 
-    Nothing of the store is changed.
+    The store is opened read-only.
     """
     with reading_store(path) as store:
         stored = store.rows()
     rows = present_rows(stored)
     measured = sum(row.status == OK for row in rows)
-    told = f"{grouped(len(rows))} points of a sweep, of which {grouped(measured)} have numbers"
+    told = f"{grouped(len(rows))} points of a sweep, of which {grouped(measured)} have metrics"
     sections = [_summary(rows, left_out(stored, rows))]
     if rows:
         sections += [_filter()]
@@ -40,7 +40,7 @@ def _summary(rows: Sequence[StoredRow], without: str) -> Markup:
     told: list[tuple[str, object]] = [("points", grouped(len(rows)))]
     told += [(status, grouped(count)) for status, count in statuses.most_common()]
     told += [("workloads", _listed(workloads)), ("base machines", _listed(bases))] if rows else []
-    told += [("time of measuring", f"{grouped(round(sum(row.seconds for row in rows)))} s")]
+    told += [("measuring time", f"{grouped(round(sum(row.seconds for row in rows)))} s")]
     told += [("left out", without)] if without else []
     return section("Summary", facts(told), id_="summary")
 
@@ -57,8 +57,8 @@ def _filter() -> Markup:
     told = element("span", id="filter-told", class_="told", role="status")
     clear = element("button", "Show all", type="button", id="filter-clear")
     note = (
-        "For all figures and the table. A word must stand in a point's texts; a comparison is a column's name, one of "
-        "< <= > >= = !=, and a value. Ranges that are marked on the axes of the parallel coordinates count, too."
+        "Applies to all figures and the table. A word must occur in a point's texts; a comparison is a column's name, "
+        "one of < <= > >= = !=, and a value. Ranges marked on the axes of the parallel coordinates apply, too."
     )
     return section("Filter", element("div", find, clear, told, class_="bar"), id_="filter-part", note=note)
 
@@ -77,8 +77,8 @@ def _front() -> Markup:
         _choice("front-y-best", "best is"), _switch("front-x-log", "log across"), _switch("front-y-log", "log up"),
     )  # fmt: skip
     note = (
-        "Each point is a machine with a workload. The line joins those of a workload that no other beats in both "
-        "metrics: the Pareto front. Click a point to see its configuration and its layers below."
+        "Each point is a machine with a workload. The line is the Pareto front of a workload in both metrics. Click a "
+        "point to see its configuration and its layers below."
     )
     drawn = figure("front", height=460, controls=controls)
     return section("Pareto front", drawn, element("p", id="front-told", class_="told"), id_="front-part", note=note)
@@ -89,8 +89,8 @@ def _parallel() -> Markup:
     axes = element("details", element("summary", "Choose axes"), names)
     controls = joined(_choice("parallel-colour", "Colour by"))
     note = (
-        "Each line is a point. Drag along an axis to mark a range, which the table and the front follow; click there "
-        "to take it away; drag a name to move its axis."
+        "Each line is a point. Drag along an axis to mark a range, which filters the table and the front; click the "
+        "axis to remove it; drag a name to move its axis."
     )
     return section(
         "Parallel coordinates", axes, figure("parallel", height=440, controls=controls), id_="parallel-part", note=note
@@ -101,7 +101,7 @@ def _table() -> Markup:
     shown = element(
         "details", element("summary", "Choose columns"), element("div", id="table-columns", class_="checks")
     )
-    note = "Click a column's head to sort by it, a row to see its configuration and its layers below."
+    note = "Click a column's header to sort by it, a row to see its configuration and its layers below."
     return section("Points", shown, element("div", id="points-table"), id_="table-part", note=note)
 
 
@@ -113,8 +113,8 @@ def _points() -> Markup:
     )
     hint = "Click a point of the front or a row of the table."
     note = (
-        "One point, or two side by side: press the button, then click the other one. Cycles of all layers add up to "
-        "the point's. bound: what a layer takes at least, alone."
+        "One point, or two side by side: press the button, then click the other point. The cycles of all layers add up "
+        "to the point's. bound: a lower bound on the cycles of the layer alone."
     )
     bar = element("div", buttons, class_="bar", id="points-bar", hidden=True)
     shown = element("div", element("p", hint, class_="note"), id="points")

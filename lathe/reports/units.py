@@ -1,4 +1,4 @@
-"""Units of the numbers of a sweep, by their names, and which of them are the better the greater they are."""
+"""The unit of each metric of a sweep, and whether it is to be maximised."""
 
 from lathe.sweeps.measurement import UNITS, WAITS
 
@@ -11,7 +11,7 @@ _WHOLE = {
     "instructions": "instructions",
     "gemm_operations": "operations",
     "alu_operations": "operations",
-    "macs": "products",
+    "macs": "MACs",
     "host_nodes": "nodes",
     **dict.fromkeys((f"{unit}_busy" for unit in UNITS), "cycles"),
     **dict.fromkeys(WAITS, "cycles"),
@@ -38,7 +38,7 @@ _ENDS = {
 
 
 def unit_of(name: str) -> str:
-    """The unit of a column; nothing for what has none, as shares and counts of a machine."""
+    """The unit of a column; "" for dimensionless ones."""
     if name in _WHOLE:
         return _WHOLE[name]
     if name.startswith(("bytes_", "read_")):
@@ -47,5 +47,5 @@ def unit_of(name: str) -> str:
 
 
 def is_better_great(name: str) -> bool:
-    """Whether a sweep wants much of a metric; of most it wants little."""
+    """Whether a metric is to be maximised; most are to be minimised."""
     return name in ("efficiency", "utilisation") or name.endswith("_mhz")

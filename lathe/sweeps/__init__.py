@@ -1,1 +1,1 @@
-"""Sweeps: every machine of a grid with every workload of a grid, measured on all cores."""
+"""Design-space exploration: simulates every workload of a grid on every machine of a grid, on all cores."""

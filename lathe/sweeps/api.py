@@ -1,4 +1,4 @@
-"""``lt.sweep``: a sweep from Python, its rows as dictionaries."""
+"""``lt.sweep``: runs a sweep from Python, and returns its rows as dictionaries."""
 
 import os
 from collections.abc import Mapping
@@ -31,32 +31,32 @@ def sweep(
     any_size: bool = False,
     cluster: str | None = None,
 ) -> SweepRows:
-    """Measure workloads on a grid of machines; a row for each point, in the order of the grid.
+    """Measure workloads on a grid of machines; returns a row for each point, in grid order.
 
-    ``source`` is the path of a sweep file, the name of a shipped one, or what such a file says, as a dictionary
-    (docs/design-space-exploration.md). A row is a dictionary: "workload" with its parameters, "base" with the
-    machine's changes, "status" ("ok", or why there are no numbers, with a "reason"), and the numbers ("cycles",
-    "energy_pj" and others). What depends on the run has "second" in its key.
+    ``source``: the path of a sweep file, the name of a shipped one, or the content of one as a dictionary
+    (docs/design-space-exploration.md). A row is a dictionary: "workload" with its parameters, "base" with the changed
+    parameters of the machine, "status" ("ok", or why there are no metrics, with a "reason"), and the metrics ("cycles",
+    "energy_pj" and others). Keys of values that differ from run to run contain "second".
 
-    ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: processes, one for each
-    core unless given; points are measured in these, never in the one that calls. ``timeout``: seconds that a point may
-    take. ``retries``: how often a point is begun anew whose process has ended. ``check``: compare outputs with NumPy's.
-    ``any_size``: grids of more than 100,000 points, too. ``cluster``: the address of a Dask scheduler whose workers
-    measure, instead of ``jobs``.
+    ``output``: a store, ``.db``, whose rows are not measured again, or a CSV file. ``jobs``: the number of processes,
+    by default one per core; points are never measured in the calling process. ``timeout``: the time limit of a point,
+    in seconds. ``retries``: how often a point is retried if its process dies. ``check``: compare outputs with NumPy's.
+    ``any_size``: allow grids of more than 100,000 points. ``cluster``: the address of a Dask scheduler, whose workers
+    measure the points instead.
 
         >>> rows = lt.sweep({"machine": {"memory.latency": [0, 32]},
         ...                  "workloads": [{"matmul": {"m": 64, "n": 64, "k": 64}}]})  # doctest: +SKIP
         >>> [row["cycles"] for row in rows]  # doctest: +SKIP
 
-    Raises SweepError and ConfigError for what no row could be right with, FileError for an output that cannot be
+    Raises SweepError and ConfigError for errors that would affect every row, FileError for an output that cannot be
     written.
     """
     running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
     if cluster is not None:
         check_of_one_place("jobs", jobs)
-    found = _read(source, any_size)
-    rows = run_whole(found, None if output is None else Path(output), running, check=check)
-    return SweepRows({**values_of(row, found.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())
+    spec = _read(source, any_size)
+    rows = run_whole(spec, None if output is None else Path(output), running, check=check)
+    return SweepRows({**values_of(row, spec.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())
 
 
 def _read(source: object, any_size: bool) -> Sweep:
@@ -64,8 +64,8 @@ def _read(source: object, any_size: bool) -> Sweep:
         try:
             text = yaml.safe_dump(_plain(source, any_size), sort_keys=False)
         except yaml.YAMLError as error:
-            told = " ".join(str(error).split())
-            raise SweepError(f"The dictionary of a sweep must have plain values, and has not: {told}.") from None
+            reason = " ".join(str(error).split())
+            raise SweepError(f"The dictionary of a sweep must have plain values only: {reason}.") from None
         return SweepFile(Path("sweep"), text, known_workloads(), make, any_size).sweep()
     if not isinstance(source, str | os.PathLike):
         raise SweepError(f"The source of a sweep must be a path, a name or a dictionary, not {shown(source)}.")
@@ -73,9 +73,9 @@ def _read(source: object, any_size: bool) -> Sweep:
 
 
 def _plain(value: object, any_size: bool) -> object:
-    """Dictionaries and lists in place of what is like them, and the text of paths; a range stays one.
+    """Convert mappings to dictionaries, sequences to lists, paths to texts, and ranges to mappings from, to, step.
 
-    Raises SweepError for lists that no grid is large enough for, which are not gone through.
+    Raises SweepError for sequences of more values than a grid may have points.
     """
     if isinstance(value, Mapping):
         return {str(key): _plain(each, any_size) for key, each in value.items()}
@@ -84,8 +84,8 @@ def _plain(value: object, any_size: bool) -> object:
     if isinstance(value, list | tuple | range):
         if len(value) > MOST_POINTS and not any_size:
             raise SweepError(
-                f"A list of a sweep must be one of at most {MOST_POINTS} values without any_size, not of {len(value)}. "
-                "Give fewer values, or a range that rises with a sample or a search."
+                f"A list of a sweep must have at most {MOST_POINTS} values without any_size, not {len(value)}. Give "
+                "fewer values, or a rising range with a sample or a search."
             )
         return [_plain(each, any_size) for each in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value

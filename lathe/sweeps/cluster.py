@@ -1,7 +1,7 @@
-"""Points on a cluster: tasks of an existing Dask scheduler, whose workers have processes measure, as a driver does.
+"""Measures points on a cluster: as tasks of an existing Dask scheduler, each measured in a subprocess of a worker.
 
-Dask moves tasks of a worker that is gone to another one; a task that ends workers by itself is a row that says so. The
-driver writes the rows, here as everywhere. docs/design-space-exploration.md says how a cluster is started.
+Dask moves the tasks of a lost worker to another one; a task that kills its workers becomes a row that says so. The
+driver writes the rows. docs/design-space-exploration.md explains how to start a cluster.
 """
 
 import re
@@ -15,40 +15,40 @@ from uuid import uuid4
 
 from lathe.configs import LatheError
 from lathe.configs.errors import shown
-from lathe.sweeps.dask_worker import REMEDY, dismiss, measure_there
+from lathe.sweeps.dask_worker import REMEDY, dismiss, measure_on_worker
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.keys import measuring_sources
 from lathe.sweeps.measurement import LOST, Options, Row
 from lathe.sweeps.specification import Point
 
 SECONDS = 10
-"""How long a scheduler has to answer."""
+"""Timeout for the scheduler's answer."""
 ADDRESS = re.compile(r"(?:tcp|tls|ws|wss|ucx)://[^\s/]+:[0-9]{1,5}|inproc://\S+")
 ENCRYPTED = "tls://"
 CERTIFICATES = ("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT")
-"""What Dask is told by of its certificates."""
+"""The variables that tell Dask where its certificates are."""
 AHEAD = 2
-"""Tasks that wait for each thread of the cluster, so that none of them rests."""
+"""Tasks submitted for each thread of the cluster, so that no thread is idle."""
 
 
 def distributed() -> Any:
-    """The package. Raises SweepError that says what to install."""
+    """The package. Raises SweepError that names the extra to install."""
     try:
         return import_module("distributed")
     except ImportError as error:
         raise SweepError(
-            f"package 'distributed' must be there for --cluster, and cannot be imported: {error}. Install it with: pip "
-            "install 'lathe-npu[cluster]'."
+            f"Cannot import package 'distributed', which --cluster requires: {error}. Install it with: pip install "
+            "'lathe-npu[cluster]'."
         ) from None
 
 
 def measured_on_cluster(
     address: str, points: Iterator[tuple[int, Point]], options: Options, timeout: float | None, retries: int
 ) -> Generator[tuple[int, Row], None, None]:
-    """Places and rows of points as they come, with the time-out and the retries of local processes.
+    """Yield grid indices and rows as points complete, with the same timeout and retries as local processes.
 
-    Closing it takes back what has not begun, and ends what has. Raises SweepError where no scheduler answers, or it
-    goes away before all is measured.
+    Closing the generator cancels points that have not started and kills those that have. Raises SweepError if no
+    scheduler answers, or the connection is lost.
     """
     package = distributed()
     cluster = _Cluster(package, connected(package, address), (options, timeout, retries))
@@ -56,20 +56,19 @@ def measured_on_cluster(
         yield from cluster.rows(points)
     except package.CancelledError as error:
         raise SweepError(
-            f"The cluster {address!r} must stay until all is measured, and does not: {' '.join(str(error).split())} "
-            "What was measured before is kept; with a store the same command goes on."
+            f"Cannot finish the sweep on cluster {address!r}: {' '.join(str(error).split())} Rows measured before are "
+            "kept; with a store the same command resumes."
         ) from None
     finally:
         cluster.end()
 
 
 class _Cluster:
-    """The points of one sweep that its workers have, and those that must be measured alone.
+    """The points of one sweep on a cluster: those submitted, and those that are retried one at a time.
 
-    A worker that dies takes all points that it has with it, and Dask gives them to others, until so many workers have
-    died with a point that it gives it up: the point that ends workers, and perhaps others that always were beside it.
-    So points that it has given up wait until all others have their rows, and are then measured one at a time. The
-    workers that die then are this point's.
+    If a worker dies, Dask resubmits all its points to other workers. After several deaths it gives a point up: the one
+    that kills workers, and perhaps others that were always on the same worker. Points given up are therefore deferred
+    until all others have their rows, and then measured one at a time, so that a death is caused by that point.
     """
 
     def __init__(self, package: Any, client: Any, how: tuple[Options, float | None, int]) -> None:
@@ -83,45 +82,43 @@ class _Cluster:
         self.died: Counter[int] = Counter()
 
     def rows(self, points: Iterator[tuple[int, Point]]) -> Iterator[tuple[int, Row]]:
-        """Places and rows as they come."""
-        for place, point in islice(points, AHEAD * max(sum(self.client.nthreads().values()), 1)):
-            self.submit(place, point)
+        """Yield grid indices and rows as points complete."""
+        for index, point in islice(points, AHEAD * max(sum(self.client.nthreads().values()), 1)):
+            self.submit(index, point)
         while self.waiting:
             future = next(self.done)
-            place, point = self.waiting.pop(future)
+            index, point = self.waiting.pop(future)
             try:
                 row = future.result()
             except self.package.KilledWorker as error:
-                row = self.killed(place, point, future is self.alone, error.allowed_failures + 1)
+                row = self.killed(index, point, future is self.alone, error.allowed_failures + 1)
             for more in islice(points, 1):
                 self.submit(*more)
             if not self.waiting and self.given_up:
                 self.alone = self.submit(*self.given_up.popleft())
             if row is not None:
-                yield place, row
+                yield index, row
 
-    def submit(self, place: int, point: Point) -> Any:
-        """Give a point to the scheduler."""
+    def submit(self, index: int, point: Point) -> Any:
+        """Submit a point to the scheduler."""
         content = point, self.options
-        future = self.client.submit(measure_there, self.name, content, self.timeout, self.retries, pure=False)
-        self.waiting[future] = place, point
+        future = self.client.submit(measure_on_worker, self.name, content, self.timeout, self.retries, pure=False)
+        self.waiting[future] = index, point
         self.done.add(future)
         return future
 
-    def killed(self, place: int, point: Point, alone: bool, workers: int) -> Row | None:
-        """What becomes of a point that so many workers have died with; None where it is measured again."""
+    def killed(self, index: int, point: Point, alone: bool, workers: int) -> Row | None:
+        """Handle a point with which ``workers`` workers have died: its row, or None if it is retried alone."""
         if alone:
-            self.died[place] += workers
-            if self.died[place] > self.retries:
-                reason = (
-                    f"The point's worker of the cluster died {self.died[place]} times, with no other point beside it"
-                )
+            self.died[index] += workers
+            if self.died[index] > self.retries:
+                reason = f"The point's cluster worker died {self.died[index]} times while it measured this point alone"
                 return Row(point, LOST, f"{reason}. {REMEDY}")
-        self.given_up.append((place, point))
+        self.given_up.append((index, point))
         return None
 
     def end(self) -> None:
-        """Take back what has not begun, end what has, and leave."""
+        """Cancel submitted points, kill those being measured, and disconnect."""
         with suppress(self.package.CancelledError):
             self.client.cancel(list(self.waiting))
         if self.client.status == "running":
@@ -131,7 +128,7 @@ class _Cluster:
 
 
 def check_cluster(address: str, options: Options) -> None:
-    """Raise SweepError where no scheduler answers, it has no workers, or these have other sources of Lathe."""
+    """Raise SweepError if no scheduler answers, or it has no workers, or their sources of Lathe differ."""
     client = connected(distributed(), address)
     try:
         _check_workers(client, address, options)
@@ -140,51 +137,50 @@ def check_cluster(address: str, options: Options) -> None:
 
 
 def connected(package: Any, address: str) -> Any:
-    """A client of a scheduler. Raises SweepError where none answers, or certificates are missing."""
-    if not ADDRESS.fullmatch(address):  # a client that cannot begin waits for long before it ends
+    """A client of a scheduler. Raises SweepError if none answers, or certificates are missing."""
+    if not ADDRESS.fullmatch(address):  # for an invalid address the client would wait for long
         raise SweepError(f"The cluster must be an address such as tcp://10.0.0.1:8786, not {shown(address)}.")
     if address.startswith(ENCRYPTED):
         _check_certificates(package, address)
     try:
         return package.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
-        told = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise SweepError(
-            f"The cluster {address!r} must be a Dask scheduler that answers, such as tcp://10.0.0.1:8786, and does "
-            f"not: {told}. Start one with `dask scheduler`."
+            f"Cannot connect to a Dask scheduler at cluster {address!r}: {reason}. Start one with `dask scheduler`, "
+            "and give its address, such as tcp://10.0.0.1:8786."
         ) from None
 
 
 def _check_certificates(package: Any, address: str) -> None:
     """Raise SweepError unless there are certificates, without which Dask's client would wait for long."""
-    named = f"{CERTIFICATES[0]} and {CERTIFICATES[1]}"
+    variables = f"{CERTIFICATES[0]} and {CERTIFICATES[1]}"
     try:
-        found = package.Security().get_connection_args("client")["ssl_context"]
+        context = package.Security().get_connection_args("client")["ssl_context"]
     except (OSError, ValueError) as error:
-        told = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise SweepError(
-            f"The certificates for the cluster {address!r} must be files that can be read, and are not: {told}. "
-            f"{named} name them."
+            f"Cannot read the certificates for cluster {address!r}: {reason}. Correct {variables}."
         ) from None
-    if found is None:
+    if context is None:
         raise SweepError(
-            f"The cluster {address!r} must be reached with certificates, and none are named. Set {named} to those that "
-            "it was started with."
+            f"Cannot connect to cluster {address!r} without certificates. Set {variables} to those that the cluster "
+            "was started with."
         )
 
 
 def _check_workers(client: Any, address: str, options: Options) -> None:
-    """Raise SweepError unless there are workers that measure with the sources, and the tools, that are here."""
+    """Raise SweepError unless there are workers, and their sources and tools are those of this process."""
     try:
         sources = set(client.run(measuring_sources, options.hardware).values())
     except ImportError as error:
-        raise SweepError(f"Workers of the cluster {address!r} must have Lathe, and have not: {error}.") from None
+        raise SweepError(f"Workers of cluster {address!r} cannot import Lathe: {error}. Install it there.") from None
     except LatheError as error:
-        raise SweepError(f"Workers of the cluster {address!r} must have the tools that are here. {error}") from None
+        raise SweepError(f"Workers of cluster {address!r} must have the same tools as this computer. {error}") from None
     if not sources:
-        raise SweepError(f"The cluster {address!r} must have workers, and has none. Start some with `dask worker`.")
+        raise SweepError(f"Cannot measure on cluster {address!r}: it has no workers. Start some with `dask worker`.")
     if sources != {measuring_sources(options.hardware)}:
         raise SweepError(
-            f"Workers of the cluster {address!r} must have the sources of Lathe that are here, and have others. "
-            "Install the same version everywhere."
+            f"Workers of cluster {address!r} must have the same sources of Lathe as this computer. Install the same "
+            "version everywhere."
         )

@@ -1,9 +1,8 @@
-"""What must hold of a machine in a sweep: expressions over its numbers, worked out by simpleeval.
+"""Constraints on the machines of a sweep: Boolean expressions over machine parameters, evaluated by simpleeval.
 
-Names are the keys of a machine ("block_in", "memory.latency"), the numbers that follow from them ("inp_depth",
-"multipliers"), and the sweep's own "clock_mhz". An expression is never Python to be run: simpleeval knows operators,
-and the functions named here. It speaks of numbers alone, none of which grows beyond ``MOST_BITS``, so that whatever
-stands in a file takes little time and room.
+Names are the keys of a machine ("block_in", "memory.latency"), the parameters derived from them ("inp_depth",
+"multipliers"), and the sweep's "clock_mhz". Expressions are not executed as Python: only operators, numbers and the
+functions listed here are allowed, and integers have at most ``MOST_BITS`` bits, which bounds time and memory.
 """
 
 import ast
@@ -23,14 +22,14 @@ from lathe.sweeps.machines import CLOCK, Machine
 
 FUNCTIONS = {"min": min, "max": max, "abs": abs}
 LONGEST = 1000
-"""Characters of an expression."""
+"""The maximum number of characters of an expression."""
 MOST_BITS = 1024
-"""Whole numbers are no longer, as floating-point ones are not."""
-SPOKEN = (
+"""The maximum length of an integer, as of a float's exponent range."""
+ALLOWED = (
     ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Call, ast.Name, ast.Attribute, ast.Constant,
     ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context,
 )  # fmt: skip
-"""What expressions are made of: no texts, lists, indices, assignments or functions of their own."""
+"""The node types of expressions: no strings, lists, subscripts, assignments or lambdas."""
 DERIVED = tuple(name for name, value in vars(MachineParameters).items() if isinstance(value, property))
 OWN = tuple(each.name for each in fields(HardwareConfig) if each.type in ("int", int))
 SECTIONS = {"memory": MemoryConfig, "timing": TimingConfig}
@@ -43,7 +42,7 @@ NAMES = (
 
 
 class NoConstraintError(Exception):
-    """What is wrong with a text that should be a constraint; ``name`` is the name in it that nothing has."""
+    """Why a text is no valid constraint; ``name``: the unknown name in it, if that is the reason."""
 
     def __init__(self, reason: str, name: str | None = None) -> None:
         super().__init__(reason)
@@ -52,13 +51,13 @@ class NoConstraintError(Exception):
 
 @dataclass(frozen=True)
 class Constraint:
-    """An expression that is true or false of a machine."""
+    """A Boolean expression over the parameters of a machine."""
 
     text: str
 
     @classmethod
     def of(cls, text: object) -> "Constraint":
-        """Raises NoConstraintError for what is no expression of numbers, or one with other names."""
+        """Parse a constraint. Raises NoConstraintError if it is no numeric expression, or has unknown names."""
         if not isinstance(text, str) or not text.strip():
             raise NoConstraintError(f"it is {shown(text)}")
         if len(text) > LONGEST:
@@ -67,22 +66,22 @@ class Constraint:
             tree = ast.parse(text.strip(), mode="eval")
             for name in _names(tree.body):
                 if name not in NAMES and name not in FUNCTIONS:
-                    raise NoConstraintError(f"nothing is named {name!r}", name)
+                    raise NoConstraintError(f"the name {name!r} is unknown", name)
             _check_numbers(tree.body)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise NoConstraintError(error.msg if isinstance(error, SyntaxError) else "it cannot be read") from None
+            raise NoConstraintError(error.msg if isinstance(error, SyntaxError) else "it cannot be parsed") from None
         return cls(text.strip())
 
     def holds(self, machine: Machine) -> bool:
-        """Whether it does. Raises NoConstraintError where the expression has no truth on this machine."""
+        """Whether the machine satisfies it. Raises NoConstraintError if it has no Boolean value on the machine."""
         evaluator = SimpleEval(operators=OPERATORS, names=_values(machine), functions=FUNCTIONS)
         try:
-            found = evaluator.eval(self.text, previously_parsed=self._parsed)
+            value = evaluator.eval(self.text, previously_parsed=self._parsed)
         except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise NoConstraintError(" ".join(str(error).split()).rstrip(".") or type(error).__name__) from None
-        if not isinstance(found, bool):
-            raise NoConstraintError(f"it is {found!r} on machine {machine.config.name!r}, neither true nor false")
-        return found
+        if not isinstance(value, bool):
+            raise NoConstraintError(f"it is {value!r} on machine {machine.config.name!r}, neither true nor false")
+        return value
 
     @cached_property
     def _parsed(self) -> Any:
@@ -90,16 +89,13 @@ class Constraint:
 
 
 def first_broken(constraints: tuple[Constraint, ...], machine: Machine) -> str | None:
-    """The first constraint that does not hold of a machine; None where all do.
-
-    Raises SweepError for one that is neither true nor false.
-    """
+    """The first constraint that a machine violates, or None. Raises SweepError for one without a Boolean value."""
     for each in constraints:
         try:
             if not each.holds(machine):
                 return each.text
         except NoConstraintError as error:
-            raise SweepError(f"The constraint {each.text!r} must be true or false of every machine; {error}.") from None
+            raise SweepError(f"Cannot evaluate the constraint {each.text!r}: {error}.") from None
     return None
 
 
@@ -112,13 +108,13 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def _check_numbers(tree: ast.AST) -> None:
-    """Raise NoConstraintError for what is more than numbers, names, operators and the functions named here."""
+    """Raise NoConstraintError for anything but numbers, names, operators and calls of ``FUNCTIONS``."""
     for node in ast.walk(tree):
-        if not isinstance(node, SPOKEN) or (isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)):
-            raise NoConstraintError(f"it has {shown(ast.unparse(node))}, which is no number")
+        if not isinstance(node, ALLOWED) or (isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)):
+            raise NoConstraintError(f"it contains {shown(ast.unparse(node))}, which is no number")
         if isinstance(node, ast.Constant):
             if not isinstance(node.value, bool | int | float):
-                raise NoConstraintError(f"it has {shown(node.value)}, which is no number")
+                raise NoConstraintError(f"it contains {shown(node.value)}, which is no number")
             _bounded(node.value)
         if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS):
             raise NoConstraintError(
@@ -127,28 +123,28 @@ def _check_numbers(tree: ast.AST) -> None:
 
 
 def _bounded(value: Any) -> Any:
-    """A number that is none too large. Raises NoConstraintError."""
+    """The value itself. Raises NoConstraintError for an integer of more than ``MOST_BITS`` bits."""
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
-        raise NoConstraintError(f"it has a whole number of more than {MOST_BITS} bits")
+        raise NoConstraintError(f"it has an integer of more than {MOST_BITS} bits")
     return value
 
 
-def _within(work: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose result is bounded; of numbers that are, all but powers and shifts take hardly any time."""
-    return lambda *operands: _bounded(work(*operands))
+def _within(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator with a bounded result; on bounded operands only powers and shifts could take long."""
+    return lambda *operands: _bounded(function(*operands))
 
 
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and exponent > 0 and abs(base) > 1:
-        # A number of n bits is at least 2 to the power of n - 1.
+        # An integer of n bits is at least 2 to the power of n - 1.
         _bounded(1 << min((abs(base).bit_length() - 1) * exponent, MOST_BITS))
     return _bounded(base**exponent)
 
 
-def _shifted(base: Any, places: Any) -> Any:
-    if isinstance(base, int) and isinstance(places, int) and base and places > MOST_BITS:
+def _shifted(base: Any, amount: Any) -> Any:
+    if isinstance(base, int) and isinstance(amount, int) and base and amount > MOST_BITS:
         _bounded(1 << MOST_BITS)
-    return _bounded(base << places)
+    return _bounded(base << amount)
 
 
 OPERATORS: dict[Any, Callable[..., Any]] = {

@@ -1,8 +1,8 @@
-"""What a worker of a Dask cluster does for a sweep: it has a process measure each point, as a driver does.
+"""The part of a sweep that runs on a Dask worker: measures each point in a subprocess, as the driver does locally.
 
-So a point that takes too long can be ended, and one that ends its process takes the worker and its other points with it
-no more than it would the driver. Each thread of the worker has one process for each sweep, which stays for the sweep's
-next point, until the driver dismisses it or is not heard of for long.
+So a point that takes too long can be killed, and a point that kills its process does not kill the worker. Each thread
+of the worker has one subprocess per sweep, reused for the next point until the driver dismisses it or it has been idle
+for long.
 """
 
 import threading
@@ -17,7 +17,7 @@ from lathe.sweeps.specification import Point
 from lathe.sweeps.workers import WorkerPool
 
 IDLE = 600.0
-"""Seconds after which a process without a task ends; the driver may have been killed."""
+"""Seconds after which an idle process ends, in case the driver was killed."""
 REMEDY = "Start fewer Dask workers on each machine."
 
 
@@ -25,63 +25,63 @@ REMEDY = "Start fewer Dask workers on each machine."
 class _WorkerState:
     """The process of one sweep on one thread."""
 
-    crew: WorkerPool
+    pool: WorkerPool
     busy: Any = field(default_factory=threading.Lock)
     timer: threading.Timer | None = None
 
     def end(self) -> None:
-        """End the process, unless it measures."""
+        """End the process, unless it is measuring."""
         if self.busy.acquire(blocking=False):
             try:
-                self.crew.end()
+                self.pool.end()
             finally:
                 self.busy.release()
 
 
 _LOCK = threading.Lock()
-_KEPT: dict[tuple[str, int], _WorkerState] = {}
+_STATES: dict[tuple[str, int], _WorkerState] = {}
 _DISMISSED: set[str] = set()
 
 
-def measure_there(sweep: str, content: tuple[Point, Options], timeout: float | None, retries: int) -> Row:
-    """The row of a point with its options, measured by this thread's process of the sweep of that name."""
-    kept = _kept(sweep, timeout, retries)
-    with kept.busy:
-        if kept.timer is not None:
-            kept.timer.cancel()
+def measure_on_worker(sweep: str, content: tuple[Point, Options], timeout: float | None, retries: int) -> Row:
+    """The row of a point with its options, measured by this thread's process for the named sweep."""
+    state = _state(sweep, timeout, retries)
+    with state.busy:
+        if state.timer is not None:
+            state.timer.cancel()
         try:
-            return row_of(content[0], kept.crew.result(content), REMEDY)
+            return row_of(content[0], state.pool.result(content), REMEDY)
         finally:
-            kept.timer = threading.Timer(IDLE, kept.end)
-            kept.timer.daemon = True
-            kept.timer.start()
+            state.timer = threading.Timer(IDLE, state.end)
+            state.timer.daemon = True
+            state.timer.start()
 
 
-def _kept(sweep: str, timeout: float | None, retries: int) -> _WorkerState:
+def _state(sweep: str, timeout: float | None, retries: int) -> _WorkerState:
     with _LOCK:
         if sweep in _DISMISSED:
-            raise SweepError("A point of a sweep must be measured before it has ended, not after.")
+            raise SweepError("Cannot measure a point: its sweep has ended.")
         key = sweep, threading.get_ident()
-        if key not in _KEPT:
-            _KEPT[key] = _WorkerState(WorkerPool(measure_content, 1, timeout, retries))
-        return _KEPT[key]
+        if key not in _STATES:
+            _STATES[key] = _WorkerState(WorkerPool(measure_content, 1, timeout, retries))
+        return _STATES[key]
 
 
 def dismiss(sweep: str) -> None:
-    """End all processes of a sweep here, those too that measure: nobody wants their rows."""
+    """End all processes of a sweep on this worker, busy ones too: their rows are no longer needed."""
     with _LOCK:
         _DISMISSED.add(sweep)
-        over = [_KEPT.pop(key) for key in list(_KEPT) if key[0] == sweep]
-    for kept in over:
-        kept.crew.stop()
-        if kept.timer is not None:
-            kept.timer.cancel()
-        kept.end()
+        dismissed = [_STATES.pop(key) for key in list(_STATES) if key[0] == sweep]
+    for state in dismissed:
+        state.pool.stop()
+        if state.timer is not None:
+            state.timer.cancel()
+        state.end()
 
 
 def _dismiss_all() -> None:
-    """Before this worker ends by itself: multiprocessing waits for all processes then, and these wait for it."""
-    for sweep in {sweep for sweep, _ in _KEPT}:
+    """End all processes before the worker exits: multiprocessing joins them at exit, and they wait for the worker."""
+    for sweep in {sweep for sweep, _ in _STATES}:
         dismiss(sweep)
 
 

@@ -1,4 +1,4 @@
-"""Memories that exist, as a machine sees them at its clock: `dram.yaml`, with the source of each."""
+"""DRAM presets (`dram.yaml`, with sources), and their memory parameters at a machine's clock."""
 
 import math
 from dataclasses import dataclass
@@ -8,15 +8,13 @@ from pathlib import Path
 from lathe.configs.yaml_file import composed, value_of
 
 DRAM_KEYS = ("memory.bus_bits", "memory.cycles_per_beat", "memory.latency")
-"""What a preset decides of a machine."""
+"""The parameters of a machine that a preset sets."""
 WIDEST_BUS = 1024
 
 
 @dataclass(frozen=True)
 class Dram:
-    """A channel of DRAM: ``width_bits`` of data at ``megatransfers`` per second, ``latency_ns`` from a row that is
-    closed to the first data, and where these numbers are from.
-    """
+    """A DRAM channel: ``width_bits`` at ``megatransfers`` per second; ``latency_ns``: first data from a closed row."""
 
     name: str
     width_bits: int
@@ -26,15 +24,15 @@ class Dram:
 
     @property
     def megabits(self) -> int:
-        """Mbit/s at the most."""
+        """Peak bandwidth in Mbit/s."""
         return self.width_bits * self.megatransfers
 
     def at(self, clock_mhz: float) -> tuple[int, int, int]:
-        """Bus width in bits, cycles of one beat and of latency, as ``DRAM_KEYS``, at a clock.
+        """Bus width in bits, cycles per beat and cycles of latency (``DRAM_KEYS``) at a clock.
 
-        The bus is the widest power of two that the channel fills in every cycle; below 8 bits in a cycle, one of 8
-        whose beats take several. So a machine never gets more than the channel gives, and at least half of it, where
-        1024 bits, AXI's widest bus, carry as much.
+        The bus width is the largest power of two that the channel fills in every cycle, at most 1024 (the widest of
+        AXI), at least 8; a slower channel takes several cycles per beat. So the bandwidth never exceeds the channel's,
+        and is at least half of it unless 1024 bits are too few.
         """
         per_cycle = self.megabits / clock_mhz
         bus = min(1 << max(math.floor(math.log2(per_cycle)), 3), WIDEST_BUS)
@@ -43,7 +41,7 @@ class Dram:
 
 @cache
 def presets() -> dict[str, Dram]:
-    """The memories by name."""
+    """The presets by name."""
     document = composed(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
     assert document is not None, "dram.yaml is empty"
     return {name: Dram(name, **values) for name, values in value_of(document).items()}

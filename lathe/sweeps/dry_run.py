@@ -1,4 +1,4 @@
-"""What a sweep would measure, and about how long it would take, without measuring all of it."""
+"""Dry run of a sweep: the points that it would measure, and an estimate of its time."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ from lathe.sweeps.workloads import make
 
 FORBIDDEN = "left out"
 COUNTED = 100_000
-"""Points that are looked at; of more only how many there are is said."""
+"""The maximum number of points that are examined."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A point that would be measured, or a status and the reason why it has no numbers."""
+    """A point of a dry run: it would be measured (status ok), or has a status and a reason why not."""
 
     place: int
     point: Point
@@ -30,33 +30,33 @@ class Planned:
 
 
 def planned(sweep: Sweep) -> Iterator[Planned]:
-    """All points of a grid or a sample, those too that a constraint forbids. Of a search, those of its grid."""
-    places = range(sweep.count) if sweep.sample is None else sweep.sample.places(sweep.count)
-    for place in places:
-        point = sweep.point(place)
+    """All points of a grid or a sample, including group that violate a constraint; of a search, group of its grid."""
+    indices = range(sweep.count) if sweep.sample is None else sweep.sample.indices(sweep.count)
+    for index in indices:
+        point = sweep.point(index)
         broken = sweep.broken(point)
         if broken is not None:
-            yield Planned(place, point, FORBIDDEN, f"The constraint {broken!r} does not hold.")
+            yield Planned(index, point, FORBIDDEN, f"The machine violates the constraint {broken!r}.")
             continue
         try:
             machine_of(point)
         except LatheError as error:
-            yield Planned(place, point, INVALID, str(error))
+            yield Planned(index, point, INVALID, str(error))
             continue
         try:
             make(point.workload, point.parameters)
         except LatheError as error:
-            yield Planned(place, point, UNMAPPABLE, str(error))
+            yield Planned(index, point, UNMAPPABLE, str(error))
             continue
-        yield Planned(place, point, OK)
+        yield Planned(index, point, OK)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``seconds`` that a sweep would take on so many processes; ``measured`` points say so, and None if none could.
+    """The ``seconds`` that a sweep would take on ``processes``, from ``measured`` points; None if none was measured.
 
-    Not among them: what takes seconds or minutes for each of ``machines``, whose hardware is not in the cache, and the
-    points of workloads whose first point was lost, by the reasons in ``unknown``.
+    Not included: synthesis for the ``machines`` whose hardware metrics are not cached (seconds to minutes each), and
+    points of workloads whose first point was lost; ``unknown`` has the reasons.
     """
 
     seconds: float | None
@@ -67,11 +67,11 @@ class Estimate:
 
 
 def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
-    """How long a sweep takes: the first point of each workload is measured, and counts for all others.
+    """Estimate the time of a sweep: measure the first point of each workload, and assume its time for all others.
 
-    In a process of its own, as in the sweep: with the same time-out, which counts for a point that takes longer, and
-    begun anew as often. Where points share programs, the first point is measured twice: the second time counts for
-    points whose programs are there.
+    Points are measured as in the sweep, in a subprocess with the same timeout and retries; one that times out counts as
+    the timeout. If points share programs, the first is measured twice: its second time, without compilation, is assumed
+    for points whose program is shared.
     """
     options = replace(options_of(sweep, check), hardware=None)
     points: dict[str, list[Planned]] = {}
@@ -81,12 +81,12 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
     processes = running.jobs or available_cores()
     share = min(1.0, sweep.search.points / sweep.count) if sweep.search is not None else 1.0
     share *= max(1.0, sweep.count / COUNTED) if sweep.sample is None else 1.0
-    times, unknown = _times({name: ones[0].point for name, ones in points.items()}, options, running)
+    times, unknown = _times({name: group[0].point for name, group in points.items()}, options, running)
     seconds = 0.0
-    for ones, (first, again) in ((points[workload], time) for workload, time in times.items()):
-        families = Counter(family_of(each.point, machine_of(each.point)) for each in ones) if options.memories else ()
-        begun = len(families) or len(ones)
-        seconds += (begun * first + (len(ones) - begun) * again) * share
+    for group, (first, again) in ((points[workload], time) for workload, time in times.items()):
+        families = Counter(family_of(each.point, machine_of(each.point)) for each in group) if options.memories else ()
+        compiled = len(families) or len(group)
+        seconds += (compiled * first + (len(group) - compiled) * again) * share
     machines = _unknown_machines(sweep, points)
     return Estimate(seconds / processes if times else None, processes, len(times), machines, unknown)
 
@@ -94,7 +94,7 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
 def _times(
     points: Mapping[str, Point], options: Options, running: Running
 ) -> tuple[dict[str, tuple[float, float]], tuple[str, ...]]:
-    """Seconds of a point of each workload, and of the same again; and why others have none."""
+    """For each workload, the seconds of its point and of the same point measured again; reasons for lost points."""
     each_time = 2 if options.memories else 1
     chosen = [point for point in points.values() for _ in range(each_time)]
     alone = replace(running, jobs=1, cluster=None)
@@ -114,8 +114,8 @@ def _times(
 
 
 def _unknown_machines(sweep: Sweep, points: Mapping[str, list[Planned]]) -> int:
-    """How many machines of different hardware have to be looked at by its tools."""
+    """The number of machines with distinct hardware whose hardware metrics are not cached."""
     if sweep.hardware is None:
         return 0
-    configs = {machine_of(each.point).config for ones in points.values() for each in ones}
+    configs = {machine_of(each.point).config for group in points.values() for each in group}
     return len({built for built in map(built_as, configs) if not is_known(built, sweep.hardware)})

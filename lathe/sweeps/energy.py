@@ -1,9 +1,9 @@
-"""What a run costs in energy: its actions by a table, `energy.yaml` or the user's.
+"""Energy model: the energy of a run from its action counts and a table of energies, `energy.yaml` or the user's.
 
-Actions are products, operations of the ALU, accesses to scratchpads by width and size, and bits of DRAM. Counted is
-what instructions make the machine do: each GEMM micro-op reads an input, a weight and a sum, and writes the sum; one of
-the ALU reads a vector of sums and writes one; each load writes its scratchpad, each store reads the accumulators.
-Clock, control and leakage are not in it: the table has what is published of single actions.
+Actions are MACs, ALU operations, accesses to scratchpads by width and size, and bits of DRAM. Each GEMM micro-op reads
+an input, a weight and an accumulator, and writes the accumulator; each ALU micro-op reads and writes an accumulator;
+each load writes its scratchpad, each store reads the accumulators. Clock, control and leakage are not included: the
+table has published energies of single actions.
 """
 
 import math
@@ -29,20 +29,20 @@ KEYS = (*NUMBERS, "sram")
 ALL_KEYS = (*KEYS, "dram")
 PJ, SOURCE = "pj", "source"
 MULTIPLYING = ("mul", "rescale", "rescale_add")
-"""Operations that are counted among the ALU's and multiply."""
+"""ALU operations that multiply."""
 MOST = 1e15
-"""No energy, width or size is greater; sums of them stay numbers."""
+"""The exclusive upper limit of energies, widths and sizes, so that sums stay finite."""
 REMEDY = "Give pJ, or bits and bytes."
 
 Line: TypeAlias = tuple[tuple[float, float], ...]
-"""Energies by what they depend on, in rising order."""
+"""Pairs of a width or size and its energy, in rising order."""
 
 
 @dataclass(frozen=True)
 class EnergyTable:
-    """pJ of each action. ``sram``: of an access, by its width in bits and then the memory's size in bytes.
+    """pJ of each action. ``sram``: an access, by its width in bits and then by the memory's size in bytes.
 
-    ``dram``: of a bit of a known DRAM, by its name; ``dram_bit`` of any other.
+    ``dram``: a bit of a DRAM preset, by its name; ``dram_bit``: a bit of any other DRAM.
     """
 
     mac: float
@@ -53,20 +53,20 @@ class EnergyTable:
     dram: Mapping[str, float] = field(default_factory=dict)
 
     def sram_bit(self, size: int, width: int) -> float:
-        """pJ of a bit of an access to so many bits of a memory of so many bytes."""
+        """pJ per bit of an access of ``width`` bits to a memory of ``size`` bytes."""
         by_width = tuple((bits, _on(sizes, size) / bits) for bits, sizes in self.sram)
         return _on(by_width, min(max(width, by_width[0][0]), by_width[-1][0]))
 
     def dram_bit_of(self, name: str | None) -> float:
-        """pJ of a bit of a DRAM."""
+        """pJ of a bit of a DRAM, by the name of its preset or None."""
         return self.dram_bit if name is None else self.dram.get(name, self.dram_bit)
 
 
 def _on(known: Line, at: float) -> float:
-    """What lies at a place of the straight lines through the logarithms of what is known; the same for all of one."""
+    """The value at ``at`` by piecewise linear interpolation of logarithms; constant for a single known value."""
     if len(known) == 1:
         return known[0][1]
-    right = next((place for place in range(1, len(known) - 1) if at <= known[place][0]), len(known) - 1)
+    right = next((index for index in range(1, len(known) - 1) if at <= known[index][0]), len(known) - 1)
     (x0, y0), (x1, y1) = known[right - 1], known[right]
     share = (math.log(at) - math.log(x0)) / (math.log(x1) - math.log(x0))
     return math.exp(math.log(y0) + share * (math.log(y1) - math.log(y0)))
@@ -75,9 +75,9 @@ def _on(known: Line, at: float) -> float:
 def energies(
     machine: HardwareConfig, counters: Counters, table: EnergyTable, dram: str | None = None
 ) -> dict[str, float]:
-    """pJ of a run, in all and by kind: ``energy_pj``, ``energy_core_pj``, ``energy_sram_pj``, ``energy_dram_pj``.
+    """The energy of a run in pJ: ``energy_pj`` in all, ``energy_core_pj``, ``energy_sram_pj``, ``energy_dram_pj``.
 
-    ``dram``: the name of the machine's DRAM, if it is a known one.
+    ``dram``: the name of the machine's DRAM preset, if it has one.
     """
     lanes = machine.batch * machine.block_out
     operations = counters.alu_operations_of
@@ -97,61 +97,61 @@ def energies(
     }
     sram = sum(8 * count * _bit(machine, name, table) for name, count in bytes_of.items())
     moved = 8 * (sum(read.values()) + written) * table.dram_bit_of(dram)
-    found = {"energy_core_pj": core, "energy_sram_pj": sram, "energy_dram_pj": moved}
-    return {name: round(value, 3) for name, value in {"energy_pj": sum(found.values()), **found}.items()}
+    parts = {"energy_core_pj": core, "energy_sram_pj": sram, "energy_dram_pj": moved}
+    return {name: round(value, 3) for name, value in {"energy_pj": sum(parts.values()), **parts}.items()}
 
 
 def _bit(machine: HardwareConfig, name: str, table: EnergyTable) -> float:
-    """pJ of a bit of a scratchpad, whose accesses are elements; 0 of one that the machine has not."""
+    """pJ per bit of a scratchpad, accessed by vectors; 0 for one that the machine does not have."""
     size, element = getattr(machine, f"{name}_buffer_bytes"), getattr(machine, f"{name}_element_bytes")
     return table.sram_bit(size, 8 * element) if size else 0.0
 
 
 def energy_table(path: str | None) -> EnergyTable:
-    """The table of a file, or Lathe's own. Raises SweepError with line and key for what is none."""
-    found = str(OWN if path is None else path)
+    """The table in a file, or Lathe's own. Raises SweepError with line and key for an invalid one."""
+    file = str(OWN if path is None else path)
     try:
-        changed = Path(found).stat().st_mtime_ns
+        changed = Path(file).stat().st_mtime_ns
     except (OSError, ValueError):
-        changed = 0  # reading it says what is wrong with it
-    return _table(found, changed)
+        changed = 0  # reading the file raises an error
+    return _table(file, changed)
 
 
 @lru_cache(maxsize=8)
-def _table(path: str, changed: int) -> EnergyTable:  # noqa: ARG001 - a file that has changed is another table
+def _table(path: str, changed: int) -> EnergyTable:  # noqa: ARG001 - part of the cache key, since files change
     text = text_of(Path(path), "table of energies", "Correct the path.", SweepError)
     return _TableFile(Path(path), text, SweepError).table()
 
 
 class _TableFile(YamlFile):
-    """A file of energies."""
+    """Parser of a table of energies."""
 
     def table(self) -> EnergyTable:
         if not isinstance(self.root, yaml.MappingNode):
             self.refuse(
                 1, Fault("", "The content", "keys with values such as 'mac: 0.3'", f"It needs {', '.join(KEYS)}.")
             )
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for key, key_node, node in self.pairs(self.root):
             line = line_of(key_node)
             if key not in ALL_KEYS:
                 self.refuse(line, unknown(key, ALL_KEYS, "A key"))
-            if key in found:
+            if key in entries:
                 self.refuse(line, Fault(key, f"Key {key}", "given once, not twice", "Remove one of the two."))
             content = self.value(node)
             if key == "sram":
-                found[key] = self._by_width(content, line)
+                entries[key] = self._by_width(content, line)
             elif key == "dram":
-                found[key] = self._by_name(content, line)
+                entries[key] = self._by_name(content, line)
             else:
-                found[key] = self._energy(key, content, line)
+                entries[key] = self._energy(key, content, line)
         for key in KEYS:
-            if key not in found:
+            if key not in entries:
                 fault = Fault(
                     key, "The table of energies", f"complete, not without {key}", f"It needs {', '.join(KEYS)}."
                 )
                 self.refuse(None, fault)
-        return EnergyTable(**found)
+        return EnergyTable(**entries)
 
     def _by_width(self, content: Any, line: int) -> tuple[tuple[float, Line], ...]:
         widths = self._without_source(content, "sram", line, "64: {8192: 10}")
@@ -165,27 +165,27 @@ class _TableFile(YamlFile):
         return tuple(sorted(lines.items()))
 
     def _by_name(self, content: Any, line: int) -> dict[str, float]:
-        found = {}
+        energies_of = {}
         for name, energy in self._without_source(content, "dram", line, "hbm2: 3.92").items():
             if name not in presets():
                 self.refuse(line, unknown(str(name), tuple(presets()), "A name in dram"))
-            found[name] = self._energy(f"dram {name}", energy, line)
-        return found
+            energies_of[name] = self._energy(f"dram {name}", energy, line)
+        return energies_of
 
     def _without_source(self, content: Any, key: str, line: int, example: str) -> dict[Any, Any]:
         if not isinstance(content, Mapping):
             self._refuse_form(key, line, example)
-        found = {name: value for name, value in content.items() if name != SOURCE}
-        if not found:
+        values = {name: value for name, value in content.items() if name != SOURCE}
+        if not values:
             self._refuse_form(key, line, example)
-        return found
+        return values
 
     def _refuse_form(self, key: str, line: int, example: str) -> NoReturn:
-        kind = "energies by bits of an access and bytes of a memory" if key == "sram" else "energies of bits by memory"
+        kind = "energies by bits of an access and bytes of a memory" if key == "sram" else "energies of a bit by memory"
         self.refuse(line, Fault(key, key, kind, f"Write '{example}' on a line for each."))
 
     def _energy(self, key: str, content: Any, line: int) -> float:
-        """A number, or one with its source."""
+        """An energy: a number, or a mapping of a number and its source."""
         if isinstance(content, Mapping):
             if not {PJ} <= set(content) <= {PJ, SOURCE}:
                 contract = f"a number, or {PJ} with a {SOURCE}, not {shown(content)}"

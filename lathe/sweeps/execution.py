@@ -1,4 +1,4 @@
-"""Running a sweep: points to processes, rows as they come, lost ones told of."""
+"""Executes a sweep: distributes points to processes or a cluster, and yields rows as they are measured."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -13,7 +13,7 @@ from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import Options, Row, core_of, family_of, row_of
 from lathe.sweeps.share_programs import memories_of
 from lathe.sweeps.specification import Point, Sweep
-from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.task_queue import TaskQueue
 from lathe.sweeps.workers import RETRIES, Task, WorkerPool
 
 
@@ -24,9 +24,9 @@ def available_cores() -> int:
 
 @dataclass(frozen=True)
 class Running:
-    """How a sweep is run: on how many processes, seconds that a point may take, how often a lost one is begun anew.
+    """How a sweep is executed: the number of processes, the time limit of a point in seconds, retries of a lost point.
 
-    ``cluster``: the address of a Dask scheduler, whose workers measure instead.
+    ``cluster``: the address of a Dask scheduler, on whose workers points are measured instead.
     """
 
     jobs: int | None = None
@@ -36,17 +36,17 @@ class Running:
 
 
 def check_of_one_place(name: str, jobs: int | None) -> None:
-    """Raise SweepError for a number of local processes, by the name of its option, that is given beside a cluster."""
+    """Raise SweepError if a number of local processes is given with a cluster; ``name``: the option's name."""
     if jobs is not None:
-        told = "--cluster" if name.startswith("--") else "cluster"
+        cluster = "--cluster" if name.startswith("--") else "cluster"
         raise SweepError(
-            f"{name} must be left out with {told}, not {jobs!r}. The cluster has as many processes as its workers have "
+            f"{name} must be omitted with {cluster}, not {jobs!r}. A cluster has as many processes as its workers have "
             "threads."
         )
 
 
 def options_of(sweep: Sweep, check: bool = False, *, keyed: bool = False) -> Options:
-    """How the points of a sweep are measured; ``keyed``: with the key of each."""
+    """The options with which the points of a sweep are measured; ``keyed``: rows get the keys of their points."""
     memories = memories_of(sweep) if sweep.shared else ()
     return Options(check, memories, sweep.energies, sweep.hardware, sweep.budget, keyed)
 
@@ -60,37 +60,37 @@ def run_sweep(
     left_out: Callable[[int, Point], bool] = lambda *_: False,
     keyed: bool = False,
 ) -> Generator[tuple[int, Row], None, None]:
-    """Measure every point but those ``left_out``; yields places and rows as they come.
+    """Measure every point except those ``left_out``; yields grid indices and rows as they are measured.
 
-    With ``keyed``, rows have the keys of their points. On `jobs` processes, one for each core unless given; also one is
-    a process of its own, which can be ended. A point whose process ends is begun anew, and is at last a row that says
-    so, as is one that takes too long. Closing the iterator ends all processes.
+    ``jobs``: the number of subprocesses, by default one per core; even a single one is a subprocess, which can be
+    killed. ``keyed``: rows get the keys of their points. A point whose process dies is retried, and finally becomes a
+    row that says so, as does one that times out. Closing the generator ends all processes.
     """
-    found = ((place, sweep.point(place)) for place in sweep.places())
-    points = ((place, point) for place, point in found if not left_out(place, point))
+    grid = ((index, sweep.point(index)) for index in sweep.places())
+    points = ((index, point) for index, point in grid if not left_out(index, point))
     yield from measured_points(points, sweep.count, options_of(sweep, check, keyed=keyed), running or Running(jobs))
 
 
 def measured_points(
     points: Iterator[tuple[int, Point]], most: int, options: Options, running: Running, ahead: int | None = None
 ) -> Generator[tuple[int, Row], None, None]:
-    """Places and rows of points, at most so many; ``ahead`` of them are taken before their turn (all that fit)."""
+    """Yield grid indices and rows of at most ``most`` points; up to ``ahead`` points are fetched in advance."""
     if running.cluster is not None:
         yield from measured_on_cluster(running.cluster, points, options, running.timeout, running.retries)
         return
     count = min(running.jobs or available_cores(), most)
-    tasks = (Task(place, (point, options), _family(point, options)) for place, point in points)
-    backlog = Backlog(tasks) if ahead is None else Backlog(tasks, ahead)
-    crew = WorkerPool(measure_content, max(count, 1), running.timeout, running.retries)
-    with closing(crew.run(backlog)) as results:
+    tasks = (Task(index, (point, options), _family(point, options)) for index, point in points)
+    queue = TaskQueue(tasks) if ahead is None else TaskQueue(tasks, ahead)
+    pool = WorkerPool(measure_content, max(count, 1), running.timeout, running.retries)
+    with closing(pool.run(queue)) as results:
         for task, result in results:
             yield task.number, row_of(task.content[0], result, "Use fewer processes with --jobs.")
 
 
 def _family(point: Point, options: Options) -> object:
-    """What a point shares work in; None where it shares none.
+    """A key of the points that this one shares work with; None if it shares none.
 
-    Where hardware is asked for, the machine's core: one process goes on with it, and none waits for another's results.
+    With hardware metrics it is the machine without its memory, so that one process synthesises it and none waits.
     """
     if not options.memories and options.hardware is None:
         return None

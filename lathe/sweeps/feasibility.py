@@ -1,7 +1,6 @@
-"""Whether a grid has anything that can be measured: the first combination that is possible, or why none is.
+"""Feasibility of a grid: searches for one combination that can be measured, or the reason why there is none.
 
-Combinations are looked at one by one, scattered over the grid: of a grid in which few are possible, neighbours are
-mostly alike.
+Combinations are tried in an order that is scattered over the grid, since neighbours mostly fail for the same reason.
 """
 
 import math
@@ -14,13 +13,13 @@ from lathe.sweeps.machines import changed
 from lathe.sweeps.specification import Sweep
 
 MOST_POINTS = 100_000
-"""More points have to be meant. So many combinations are looked at for one that is possible; of more, some are taken
-to be."""
+"""The maximum size of a grid without confirmation, and of combinations that are tried; a larger grid that has no
+feasible one among these is assumed to be feasible."""
 GOLDEN = (5**0.5 - 1) / 2
 
 
 def scattered(count: int) -> Iterator[int]:
-    """The numbers below a count, each once and 0 first, such that those in a row are far from each other."""
+    """The numbers below ``count``, each once, from 0 on, with a large distance between successive ones."""
     step = max(round(count * GOLDEN), 1)
     while math.gcd(step, count) != 1:
         step += 1
@@ -28,7 +27,7 @@ def scattered(count: int) -> Iterator[int]:
 
 
 def refusal(attempt: Callable[[int], object], count: int) -> str | None:
-    """Why the first of so many cases is refused; None where one of them is not, or where there are too many to tell."""
+    """Why the first of ``count`` cases is refused; None if one is not, or if there are too many cases to try all."""
     first = None
     for case in islice(scattered(count), MOST_POINTS):
         try:
@@ -41,19 +40,19 @@ def refusal(attempt: Callable[[int], object], count: int) -> str | None:
 
 
 def forbidding(constraints: tuple[Constraint, ...], sweep: Sweep) -> str | None:
-    """The first constraint that is broken where no machine of a sweep exists and keeps them all; else None.
+    """A violated constraint if no valid machine of a sweep satisfies them all; else None.
 
-    Raises SweepError for one that is neither true nor false.
+    Raises SweepError for a constraint without a Boolean value.
     """
     broken = None
     count = len(sweep.bases) * sweep.machine.count
-    for place in islice(scattered(count), MOST_POINTS):
-        base, machine = divmod(place, sweep.machine.count)
+    for index in islice(scattered(count), MOST_POINTS):
+        base, combination = divmod(index, sweep.machine.count)
         try:
-            found = changed(sweep.bases[base], sweep.machine.at(machine))
+            machine = changed(sweep.bases[base], sweep.machine.at(combination))
         except LatheError:
             continue
-        first = first_broken(constraints, found)
+        first = first_broken(constraints, machine)
         if first is None:
             return None
         broken = broken or first

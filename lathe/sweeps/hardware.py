@@ -1,8 +1,8 @@
-"""What the hardware of a sweep's machines is made of, and how fast its clock may be: numbers of the RTL.
+"""Hardware metrics of a sweep's machines: area and clock of the RTL.
 
-Either Yosys counts what a machine is made of, as ``lathe rtl stats`` does, or nextpnr places and routes it on a device,
-as ``lathe rtl fit`` does. Seconds and minutes: machines that differ only in the memory behind their bus have the same
-hardware, which is looked at once, whichever process comes first, and kept in the user's cache.
+Yosys counts the cells of a machine, as ``lathe rtl stats`` does (seconds), or nextpnr places and routes it on a device,
+as ``lathe rtl fit`` does (minutes). Results are cached per user; machines that differ only in their memory have
+the same hardware, which is synthesised once.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from lathe.rtl.cache import as_built, cache_folder, held, writing_to
 from lathe.rtl.derived_widths import RtlError
 
 COUNTS = ("rtl_cells", "rtl_flip_flops", "rtl_memory_bits", "rtl_multipliers")
-"""Columns of what Yosys counts in words, before anything is mapped to a technology."""
+"""Columns of Yosys's counts of word-level cells, before technology mapping."""
 FITS = ("fit_luts", "fit_flip_flops", "fit_multipliers", "fit_block_rams", "fit_mhz")
-"""Columns of what a device has to give, and the clock in MHz that the machine reaches there."""
+"""Columns of the resources used on a device, and the clock in MHz that the machine reaches there."""
 
 SOURCES = ("configs", "isa", "rtl")
-"""What the hardware of a machine depends on."""
-PURPOSE = "numbers of hardware"
+"""The packages that the hardware of a machine depends on."""
+PURPOSE = "hardware metrics"
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What is asked of the hardware: counts, without a ``device``, or a fit on one (``lathe.rtl.fit.DEVICES``)."""
+    """The hardware metrics of a sweep: counts, without a ``device``, or a fit on one (``lathe.rtl.fit.DEVICES``)."""
 
     device: str | None = None
     speed: int = 6
@@ -39,22 +39,22 @@ class Hardware:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The numbers that a row has."""
+        """The columns of the metrics."""
         return COUNTS if self.device is None else FITS
 
 
 def tools_of(hardware: Hardware) -> dict[str, str]:
-    """The versions of the tools. Raises RtlError with the extra to install where one is missing."""
+    """The versions of the tools. Raises RtlError with the extra to install if one is missing."""
     from lathe.rtl.fit.tools import versions
     from lathe.rtl.yosys import yosys
 
     if hardware.device is not None:
         return versions()
-    return {"yosys": ".".join(map(str, yosys("The hardware of a sweep").version() or ()))}
+    return {"yosys": ".".join(map(str, yosys("count the hardware of a sweep").version() or ()))}
 
 
 def check_hardware(hardware: Hardware) -> None:
-    """Raise RtlError where the tools are missing, or results cannot be kept, before long work begins."""
+    """Raise RtlError if a tool is missing or the cache cannot be written, before the sweep starts."""
     tools_of(hardware)
     cache = cache_folder(PURPOSE)
     with writing_to(cache, PURPOSE):
@@ -64,43 +64,43 @@ def check_hardware(hardware: Hardware) -> None:
 
 
 def hardware_numbers(config: HardwareConfig, hardware: Hardware) -> Mapping[str, float]:
-    """The columns of a machine. Raises RtlError for one that cannot be built, or that a device has no room for."""
-    found = _known(built_as(config).with_(name=config.name), hardware)  # its name is for refusals
-    if isinstance(found, LatheError):
-        raise found
-    return found
+    """The metrics of a machine by column. Raises RtlError for one that cannot be built, or does not fit the device."""
+    metrics = _known(built_as(config).with_(name=config.name), hardware)  # its name is for error messages
+    if isinstance(metrics, LatheError):
+        raise metrics
+    return metrics
 
 
 def built_as(config: HardwareConfig) -> HardwareConfig:
-    """The same for all machines of the same hardware."""
+    """A representative of all machines with the same hardware."""
     return as_built(config)
 
 
 def is_known(config: HardwareConfig, hardware: Hardware) -> bool:
-    """Whether a machine's numbers are in the cache."""
+    """Whether a machine's metrics are in the cache."""
     return _read(_path(config, hardware)) is not None
 
 
 @lru_cache(maxsize=1024)
 def _known(config: HardwareConfig, hardware: Hardware) -> "Mapping[str, float] | LatheError":
-    """Numbers from the cache, or else from the tools; what they refuse, too, so that it is asked once."""
+    """Metrics from the cache or the tools; also an error is returned, so that it is memoised."""
     path = _path(config, hardware)
-    found = _read(path)
-    if found is not None:
-        return found
+    metrics = _read(path)
+    if metrics is not None:
+        return metrics
     with writing_to(path.parent, PURPOSE):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("w")
     with lock, held(lock):
-        found = _read(path)  # another process may have been quicker
-        if found is None:
+        metrics = _read(path)  # another process may have written it meanwhile
+        if metrics is None:
             try:
-                found = _counted(config) if hardware.device is None else _fitted(config, hardware)
+                metrics = _counted(config) if hardware.device is None else _fitted(config, hardware)
             except RtlError as error:
                 return error
             with writing_to(path.parent, PURPOSE):
-                write_text(path, json.dumps(found))
-    return found
+                write_text(path, json.dumps(metrics))
+    return metrics
 
 
 def _path(config: HardwareConfig, hardware: Hardware) -> Path:
@@ -115,21 +115,21 @@ def _path(config: HardwareConfig, hardware: Hardware) -> Path:
 
 
 def _read(path: Path) -> dict[str, float] | None:
-    """What is kept; None where nothing is, or something damaged."""
+    """The cached metrics; None if there are none, or the file is damaged."""
     try:
-        found = json.loads(path.read_text())
+        metrics = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    whole = isinstance(found, dict) and found.keys() in (set(COUNTS), set(FITS))
-    return found if whole and all(type(value) in (int, float) for value in found.values()) else None
+    whole = isinstance(metrics, dict) and metrics.keys() in (set(COUNTS), set(FITS))
+    return metrics if whole and all(type(value) in (int, float) for value in metrics.values()) else None
 
 
 def _counted(config: HardwareConfig) -> dict[str, float]:
     from lathe.rtl.statistics import statistics, within
 
     entries = statistics(config)
-    all_of_it = within(entries, entries[0].path)
-    values = (all_of_it.cells, all_of_it.flip_flops, all_of_it.memory_bits, all_of_it.multiplier_count)
+    total = within(entries, entries[0].path)
+    values = (total.cells, total.flip_flops, total.memory_bits, total.multiplier_count)
     return dict(zip(COUNTS, values, strict=True))
 
 
@@ -137,5 +137,5 @@ def _fitted(config: HardwareConfig, hardware: Hardware) -> dict[str, float]:
     from lathe.rtl.fit import fit
 
     assert hardware.device is not None
-    found = fit(config, hardware.device, hardware.speed, hardware.seed)
-    return {**{f"fit_{name}": each.used for name, each in found.resources.items()}, "fit_mhz": found.megahertz}
+    fitted = fit(config, hardware.device, hardware.speed, hardware.seed)
+    return {**{f"fit_{name}": each.used for name, each in fitted.resources.items()}, "fit_mhz": fitted.megahertz}

@@ -1,7 +1,4 @@
-"""What a row depends on, as two numbers: the point by content, and the sources of Lathe that measure it.
-
-Processes know the first before they measure.
-"""
+"""Hashes of all that a row depends on: the key of its point by content, and the sources of Lathe that measure it."""
 
 import contextlib
 import hashlib
@@ -24,9 +21,9 @@ MEASURING = (*ROOMS, "networks", "sweeps")
 
 
 def point_key(point: Point, options: Options) -> str:
-    """The content of a point's machine, workload and options, as one number.
+    """A hash of a point's machine, workload and options.
 
-    Files count by what is in them, not by their names. A machine that does not exist counts by what describes it.
+    Files are hashed by content, not by name; an invalid machine is hashed by its base and changes.
     """
     try:
         machine = machine_of(point)
@@ -54,9 +51,9 @@ def point_key(point: Point, options: Options) -> str:
 
 
 def measure_content(content: Any) -> Row:
-    """What processes do: a point with its options.
+    """Measure a point with its options; called in subprocesses.
 
-    Where rows are kept, with the key before: files that are edited later have another one then.
+    If rows are stored, the key is computed before measuring, so that files edited meanwhile are detected.
     """
     point, options = content
     key = point_key(point, options) if options.keyed else ""
@@ -64,9 +61,9 @@ def measure_content(content: Any) -> Row:
 
 
 def measuring_sources(hardware: Hardware | None = None) -> str:
-    """All of Lathe's sources that measure, as one number; of hardware also those of the RTL, and the tools' versions.
+    """A hash of Lathe's sources that metrics depend on; hardware metrics add the RTL's sources and the tools' versions.
 
-    Raises RtlError where these are missing.
+    Raises RtlError if a tool is missing.
     """
     if hardware is None:
         return sources_of(MEASURING)
@@ -75,9 +72,9 @@ def measuring_sources(hardware: Hardware | None = None) -> str:
 
 
 def content_of(point: Point) -> str:
-    """What a workload that stands in a file holds; nothing for others, and for one that cannot be made.
+    """A hash of the files that a workload depends on; "" for one that cannot be created.
 
-    Raises SweepError where nobody can say, since too many files may count.
+    Raises SweepError if a script has too many dependencies.
     """
     try:
         work = make(point.workload, point.parameters)
@@ -87,16 +84,16 @@ def content_of(point: Point) -> str:
 
 
 def changed_meanwhile(point: Point) -> str:
-    """What is said of a row whose files were edited while it was measured."""
-    reason = "A file that it follows from has changed while it was measured{}. Run the sweep again{}."
+    """The reason of a row whose files changed while it was measured."""
+    reason = "A file that the point depends on changed while it was measured{}. Run the sweep again{}."
     with contextlib.suppress(LatheError):
         work = make(point.workload, point.parameters)
         if isinstance(work, Scripted):
-            remedy = "; if the script writes it, let it write elsewhere, or name the files that it reads with files"
+            remedy = "; if the script writes it, let it write elsewhere, or name the script's dependencies with files"
             return reason.format(f": {work.newest()!r}", remedy)
     return reason.format("", "")
 
 
 def digest_of(path: str) -> str:
-    """The content of a file as one number."""
+    """A hash of the content of a file."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

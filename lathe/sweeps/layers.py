@@ -1,4 +1,4 @@
-"""What each layer of a point cost: columns of plain values, as the store keeps them."""
+"""Per-layer results of a point, as columns of plain values for the store."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,10 +14,10 @@ Layers: TypeAlias = Mapping[str, list[Any]]
 
 
 def layers_of(program: Compiled, results: Sequence[Result]) -> Layers:
-    """The layers that the machine computes, in their order; their cycles add up to those of the point.
+    """The layers that the machine, not the host CPU, computes, in order; their cycles add up to the point's.
 
-    ``results`` of a network are those of its streams, each with its trace. What the host computes is not there. The
-    layers of a single program are its labels, of which nobody knows the bound alone.
+    ``results`` of a network are those of its streams, each with its trace. The layers of a single program are its
+    labels, which have no "bound" and "macs".
     """
     if not isinstance(program, NetworkProgram):
         (result,) = results

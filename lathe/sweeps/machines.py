@@ -1,4 +1,4 @@
-"""The machine of a point: its base with the changes, the memory of a preset, and the clock that gives its time."""
+"""The machine of a point: its base machine with changed parameters, a DRAM preset, and a clock."""
 
 import os
 from collections.abc import Mapping
@@ -14,29 +14,29 @@ from lathe.sweeps.specification import Point
 CLOCK = "clock_mhz"
 DRAM = "dram"
 OWN_KEYS = (CLOCK, DRAM)
-"""Keys of a sweep's machines that are no parameters of a machine."""
+"""Keys of a sweep's machines that are not machine parameters."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, the clock that it runs at in MHz if one is given, and its DRAM if it is a known one."""
+    """A machine, its clock in MHz if one is given, and its DRAM preset if it has one."""
 
     config: HardwareConfig
     clock_mhz: float | None = None
     dram: Dram | None = None
 
     def with_memory(self, memory: MemoryConfig) -> HardwareConfig:
-        """The same machine behind another memory, for which programs of this one run as they are."""
+        """The machine with other memory parameters, on which the same programs run."""
         return replace(self.config, memory=memory)
 
 
 def machine_of(point: Point) -> Machine:
-    """The machine of a point. Raises ConfigError for one that does not exist."""
+    """The machine of a point. Raises ConfigError for an invalid one."""
     return changed(point.base, point.changes)
 
 
 def changed(base: str, changes: Mapping[str, Any]) -> Machine:
-    """A base with changes. Raises ConfigError for a machine that does not exist."""
+    """A base machine with changes. Raises ConfigError for an invalid one."""
     own = {key: value for key, value in changes.items() if key in OWN_KEYS}
     others = {key: value for key, value in changes.items() if key not in OWN_KEYS}
     clock = _clock(own.get(CLOCK))
@@ -49,8 +49,8 @@ def changed(base: str, changes: Mapping[str, Any]) -> Machine:
         raise ConfigError(f"dram of machine {config.name!r} must be one of {', '.join(known)}, not {shown(name)}.")
     if clock is None:
         raise ConfigError(
-            f"dram of machine {config.name!r} must come with clock_mhz, which its cycles are counted with, and does "
-            "not. Give clock_mhz."
+            f"Cannot use dram {name!r} in machine {config.name!r} without clock_mhz, which converts its times to "
+            "cycles. Give clock_mhz."
         )
     memory = known[name].at(clock)
     return Machine(config.with_(**dict(zip(DRAM_KEYS, memory, strict=True))), clock, known[name])
@@ -72,5 +72,5 @@ def _stamp(base: str) -> int:
 
 
 @lru_cache(maxsize=64)
-def _base(base: str, stamp: int) -> HardwareConfig:  # noqa: ARG001 - a file that has changed is another machine
+def _base(base: str, stamp: int) -> HardwareConfig:  # noqa: ARG001 - part of the cache key, since files change
     return load_config(base)

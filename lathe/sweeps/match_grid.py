@@ -1,7 +1,7 @@
-"""Where in a sweep's grid a row of a store may lie, from what its columns say, without looking at all of the grid.
+"""Finds the grid points that a stored row may belong to, from its columns, without enumerating the grid.
 
-A grid that is searched may have 10⁸ points, and after an edit every one of them may lie elsewhere. What is found here
-may be the row's point; that it is says its key.
+The grid of a search may have 10⁸ points, and editing the sweep file changes their indices. A match is only a candidate:
+the point's key decides.
 """
 
 import itertools
@@ -16,10 +16,10 @@ from lathe.sweeps.tables import BASE, WORKLOAD, column_of
 from lathe.sweeps.workloads import known_workloads
 
 
-def places_like(sweep: Sweep, columns: Mapping[str, Any]) -> Iterator[int]:
-    """The places of a grid whose points are described as a row's columns are.
+def matching_indices(sweep: Sweep, columns: Mapping[str, Any]) -> Iterator[int]:
+    """The indices of the grid points that match a row's columns.
 
-    Files count by what is in them: any base, and any path of a workload's file, may be the row's.
+    Paths are not compared, since files count by content: every path of a workload's file matches.
     """
     machines = list(_machines_like(sweep, columns))
     size, before = len(sweep.bases) * sweep.machine.count, 0
@@ -33,39 +33,39 @@ def places_like(sweep: Sweep, columns: Mapping[str, Any]) -> Iterator[int]:
                 for axis in grid.axes
             ]
             for chosen in itertools.product(*steps):
-                yield from (before + grid.place(chosen) * size + machine for machine in machines)
+                yield from (before + grid.index_of(chosen) * size + machine for machine in machines)
         before += grid.count * size
 
 
 def _machines_like(sweep: Sweep, columns: Mapping[str, Any]) -> Iterator[int]:
-    """The machines of the grid, by number, that a row may have. What it does not name, its base decides."""
+    """The numbers of the grid's machines that match a row; parameters that it does not name are those of its base."""
     keys = (*all_keys(), *OWN_KEYS)
     changes = {key: columns[key] for key in columns if key in keys}
     bases = [at for at, base in enumerate(sweep.bases) if base == columns.get(BASE)] or range(len(sweep.bases))
     for at in bases:
         try:
             described = _described(sweep.bases[at], changes, sweep.machine.keys)
-        except LatheError:  # a machine that does not exist counts by its description alone
+        except LatheError:  # an invalid machine is compared by its changes
             described = changes
         steps = [_step(axis, [described.get(key) for key in axis.keys]) for axis in sweep.machine.axes]
         for chosen in itertools.product(*steps):
-            yield at * sweep.machine.count + sweep.machine.place(chosen)
+            yield at * sweep.machine.count + sweep.machine.index_of(chosen)
 
 
 def _described(base: str, changes: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """What keys are of a base with changes. Raises ConfigError for a machine that does not exist."""
+    """The values of some keys of a base machine with changes. Raises ConfigError for an invalid one."""
     machine = changed(base, changes)
     own = {CLOCK: machine.clock_mhz, DRAM: machine.dram and machine.dram.name}
-    found = {}
+    values = {}
     for key in keys:
         value: Any = own.get(key, machine.config)
         for name in () if key in own else key.split("."):
             value = getattr(value, name)
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _step(axis: Axis, values: list[Any]) -> list[int]:
-    """The step of an axis that has these values; none where no step has them."""
-    found = axis.step_of(tuple(values))
-    return [] if found is None else [found]
+    """The step of an axis that has these values, as a list; empty if there is none."""
+    step = axis.step_of(tuple(values))
+    return [] if step is None else [step]

@@ -1,4 +1,4 @@
-"""One row of a sweep: a machine, a workload, and what came of them."""
+"""Measures a point of a sweep, a workload on a machine: its row has a status and metrics."""
 
 import time
 import traceback
@@ -20,7 +20,7 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers
 from lathe.sweeps.layers import Layers, layers_of
 from lathe.sweeps.machines import Machine, machine_of
-from lathe.sweeps.share_programs import Shared
+from lathe.sweeps.share_programs import SharedPrograms
 from lathe.sweeps.specification import Point
 from lathe.sweeps.workers import Lost
 from lathe.sweeps.workload_types import Compiled, Measurable
@@ -28,10 +28,10 @@ from lathe.sweeps.workloads import make
 
 OK, INVALID, UNMAPPABLE, DIFFERENT, FAILED = "ok", "invalid machine", "unmappable", "outputs differ", "internal error"
 UNBUILT = "no hardware"
-"""Of a row with all numbers but those of the RTL, which cannot be built or has no room on the device."""
+"""The status of a row without hardware metrics: the RTL cannot be built or does not fit the device."""
 LATE, LOST, CHANGED = "timed out", "worker lost", "files changed"
-AGAIN = (LATE, LOST, CHANGED)
-"""Statuses of rows that are measured again when a sweep goes on."""
+RETRIED = (LATE, LOST, CHANGED)
+"""Statuses of rows that are measured again when a sweep is resumed."""
 
 UNITS = TRACK_NAMES[:3]
 WAITS = {
@@ -39,9 +39,9 @@ WAITS = {
     for unit, causes in zip(UNITS, CAUSES_OF, strict=False)
     for cause in causes
 }
-"""Cycles that a unit has waited, by cause: the columns of a row, with what the counters call them."""
+"""Columns of stall cycles by unit and cause, with the counter's unit and cause."""
 
-# The columns of numbers, after those that name the point, its status and its reason.
+# The columns of metrics.
 NUMBERS = (
     "cycles",
     "utilisation",
@@ -76,11 +76,11 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Options:
-    """How points are measured: with data and a comparison, with programs that are shared, with which energies.
+    """How points are measured. ``check``: compare outputs with NumPy's; ``energies``: the file of a table of energies.
 
-    ``memories``: those that shared programs are compiled for; none where each point has its own program. ``hardware``:
-    what is asked of the RTL, if anything is. ``budget``: how many schedules are tried for a tensor program. ``keyed``:
-    whether rows are kept, so that each has the key of what it was measured of.
+    ``memories``: those that shared programs are compiled for; () if each point has its own program. ``hardware``: the
+    hardware metrics, if requested. ``budget``: the number of candidate schedules for a tensor program. ``keyed``:
+    whether rows get the keys of their points, since they are stored.
     """
 
     check: bool = False
@@ -93,10 +93,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a point: a status, the reason unless it is ok, numbers if there are any, and how long it took.
+    """The result of a point: a status, a reason unless it is ok, and metrics (``numbers``) if there are any.
 
-    ``seconds`` are those of the process that measured it. ``layers``: what each of them cost, where there are numbers.
-    ``key``: that of the point before it was measured, of rows that are kept.
+    ``seconds``: the time that measuring took. ``layers``: per-layer results, if there are metrics. ``key``: the point's
+    key before it was measured, for rows that are stored.
     """
 
     point: Point
@@ -108,13 +108,13 @@ class Row:
     key: str = field(default="", compare=False)
 
 
-SHARED = Shared()
+SHARED = SharedPrograms()
 
 
 def measure(point: Point, check: bool = False, options: Options | None = None) -> Row:
-    """Build and simulate a point, its time only, or with data and a comparison with NumPy when `check` is set.
+    """Build and simulate a point: its timing only or, with `check`, also its outputs, compared with NumPy's.
 
-    Whatever Lathe refuses is a row with the reason. So is a fault of Lathe itself, so that one does not end the sweep.
+    An error becomes a row with the reason, an internal error of Lathe too, so that it does not end the sweep.
     """
     start = time.perf_counter()
     row = _row(point, options or Options(check=check))
@@ -130,22 +130,22 @@ def _row(point: Point, options: Options) -> Row:
         return measured(point, machine, options)
     except LatheError as error:
         return Row(point, UNMAPPABLE, str(error))
-    except (Exception, SystemExit):  # which a user's script may raise, and would end the sweep with
+    except (Exception, SystemExit):  # a user's script may raise SystemExit, which must not end the sweep
         return Row(point, FAILED, " ".join(traceback.format_exc(limit=-1).split()))
 
 
 def measured(point: Point, machine: Machine, options: Options) -> Row:
-    """The row of a point on a machine that exists; raises LatheError for what cannot be built."""
+    """The row of a point on a valid machine; raises LatheError if it cannot be built."""
     work = make(point.workload, point.parameters)
     if options.memories:
-        family = family_of(point, machine), work.content() if options.keyed else ""  # files may change meanwhile
+        family = family_of(point, machine), work.content() if options.keyed else ""  # files may change between points
         programs = SHARED.programs(family, work, machine, options.memories, options.budget)
     else:
         programs = [work.compiled(machine.config, options.budget)]
     timed = [(timing(program), program) for program in programs]
     (counters, layers), program = min(timed, key=lambda each: each[0][0].cycles)
     if not counters.cycles:
-        return Row(point, UNMAPPABLE, "No layer of the network is computed by the machine.")
+        return Row(point, UNMAPPABLE, "The machine computes no layer of the network.")
     numbers = numbers_of(machine, work, program, counters, options)
     if options.check:
         reason = _difference(point, work, program)
@@ -153,33 +153,33 @@ def measured(point: Point, machine: Machine, options: Options) -> Row:
             return Row(point, DIFFERENT, reason, numbers, layers=layers)
     if options.hardware is not None:
         try:
-            found = hardware_numbers(machine.config, options.hardware)
+            hardware = hardware_numbers(machine.config, options.hardware)
         except LatheError as error:
             return Row(point, UNBUILT, str(error), numbers, layers=layers)
-        numbers = {**timed_by(found, numbers), **found}
+        numbers = {**timed_by(hardware, numbers), **hardware}
     return Row(point, OK, "", numbers, layers=layers)
 
 
 def timed_by(hardware: Mapping[str, float], numbers: Mapping[str, float]) -> dict[str, float]:
-    """Numbers with the time at the clock that the hardware reaches, where no other clock is given."""
+    """The metrics with ``time_us`` at the clock that the hardware reaches, if no other clock is given."""
     if "fit_mhz" not in hardware or "time_us" in numbers:
         return dict(numbers)
     return {**numbers, "time_us": round(numbers["cycles"] / hardware["fit_mhz"], 6)}
 
 
 def family_of(point: Point, machine: Machine) -> Hashable:
-    """What points have in common that share programs: all but the memory."""
+    """A key of the points that share programs: everything except the memory."""
     parameters = tuple(sorted(point.parameters.items()))
     return point.workload, parameters, *core_of(machine)
 
 
 def core_of(machine: Machine) -> tuple[Hashable, ...]:
-    """A machine without its memory."""
+    """A key of a machine without its memory."""
     return tuple(getattr(machine.config, each.name) for each in fields(machine.config) if each.name != "memory")
 
 
 def timing(program: Compiled) -> tuple[Counters, Layers]:
-    """The counts of a run without data, of all streams of a network, and what each layer cost."""
+    """The counters of a timing-only run, over all streams of a network, and the per-layer results."""
     streams = program.parts if isinstance(program, NetworkProgram) else (program,)
     results = [simulate(each, timing_only=True) for each in streams]
     return Counters.of_several([each.counters for each in results]), layers_of(program, results)
@@ -188,13 +188,13 @@ def timing(program: Compiled) -> tuple[Counters, Layers]:
 def numbers_of(
     machine: Machine, work: Measurable, program: Compiled, counters: Counters, options: Options
 ) -> dict[str, float]:
-    """The numbers of a row; what nobody knows is left out."""
+    """The metrics of a row, without those that are unknown."""
     streams = program.parts if isinstance(program, NetworkProgram) else (program,)
-    products = [each.products for each in streams if each.products is not None]
-    macs = sum(products) if len(products) == len(streams) else None
+    known_macs = [each.products for each in streams if each.products is not None]
+    macs = sum(known_macs) if len(known_macs) == len(streams) else None
     hosts = [step for step in getattr(program, "steps", ()) if isinstance(step, HostStep)]
     dram = None if machine.dram is None else machine.dram.name
-    found: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         "cycles": counters.cycles,
         "utilisation": round(counters.utilisation, 6),
         "gemm_operations": counters.gemm_operations,
@@ -212,17 +212,17 @@ def numbers_of(
         **energies(machine.config, counters, energy_table(options.energies), dram),
         "host_nodes": sum(len(step.nodes) for step in hosts),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _difference(point: Point, work: Measurable, program: Compiled) -> str | None:
-    """What of the outputs differs from NumPy's on random inputs, the same whenever the point is measured."""
+    """How many outputs differ from NumPy's on random inputs, as text; None if all agree."""
     inputs = work.inputs(program, seed_of(point))
     expected = work.expected(program, inputs)
     if expected is None:
         raise SweepError(
-            f"Workload {point.workload} of a checked sweep must have a meaning in NumPy, and what its function built "
-            "has none. Return the tensor instead, or leave out --check."
+            f"Cannot check workload {point.workload}: its function returns a built program, which has no NumPy "
+            "reference. Return the tensor instead, or omit --check."
         )
     outputs = simulate_any(program, inputs).outputs
     wrong = sum(int((np.asarray(outputs[name]) != np.asarray(values)).sum()) for name, values in expected.items())
@@ -231,14 +231,14 @@ def _difference(point: Point, work: Measurable, program: Compiled) -> str | None
 
 
 def seed_of(point: Point) -> int:
-    """A number that follows from a point's workload."""
+    """A seed that depends on a point's workload only, so that its inputs are the same in every run."""
     return zlib.crc32(repr((point.workload, sorted(point.parameters.items()))).encode())
 
 
 def row_of(point: Point, result: object, remedy: str) -> Row:
-    """The row that a process has sent, or that tells of a point which every process was lost with, with a remedy."""
+    """The row that a process has returned, or the row of a lost point, with the reason and a remedy."""
     if isinstance(result, Lost):
-        told = "Allow more with --timeout." if result.late else remedy
-        return Row(point, LATE if result.late else LOST, f"{result.reason}. {told}")
+        advice = "Allow more with --timeout." if result.late else remedy
+        return Row(point, LATE if result.late else LOST, f"{result.reason}. {advice}")
     assert isinstance(result, Row)
     return result

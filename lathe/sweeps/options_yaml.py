@@ -1,4 +1,4 @@
-"""What a sweep file asks for beside machines and workloads: samples, searches, metrics, energies, hardware."""
+"""Parses the options of a sweep file: sample, search, metrics, energy and hardware."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,16 +14,16 @@ from lathe.sweeps.specification import Grid, Sample, Search
 from lathe.sweeps.sweep_yaml import SweepYaml, repeated
 
 
-class AskedYaml(SweepYaml):
-    """The keys of a file that say what is measured of the grid, and which numbers."""
+class OptionsYaml(SweepYaml):
+    """Parser of the keys that choose points of the grid, and metrics."""
 
     def sample(self, node: yaml.Node) -> Sample:
-        """How many points are drawn."""
+        """The number and seed of points that are sampled."""
         entries = self.entries(node, ("points", "seed"), "sample", "A key of sample")
         return Sample(self.points_of(node, entries, "sample"), self.seed_of(entries, "sample"))
 
     def search(self, node: yaml.Node) -> Search:
-        """What is looked for, and in how many points."""
+        """The objectives of a search, and its number of points."""
         entries = self.entries(node, ("objectives", "points", "seed"), "search", "A key of search")
         if "objectives" not in entries:
             self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
@@ -31,8 +31,7 @@ class AskedYaml(SweepYaml):
         objectives = tuple(self.words(entries["objectives"], "objectives", known))
         if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
             self.refuse_at(
-                entries["objectives"], twice, f"Objective {twice}", "as small or as great as possible, not both",
-                "Remove one.",
+                entries["objectives"], twice, f"Objective {twice}", "minimised or maximised, not both", "Remove one.",
             )  # fmt: skip
         return Search(objectives, self.points_of(node, entries, "search"), self.seed_of(entries, "search"))
 
@@ -48,12 +47,12 @@ class AskedYaml(SweepYaml):
 
     def words(self, node: yaml.Node, key: str, known: Sequence[str]) -> list[str]:
         """A list of known words, each once."""
-        found: list[str] = []
+        words: list[str] = []
         for item in self.items(node):
-            found.append(self.word(item, key, known, found))
-        if not found:
-            self.refuse_at(node, key, key, "at least one word, not an empty list", "Add one, or leave it out.")
-        return found
+            words.append(self.word(item, key, known, words))
+        if not words:
+            self.refuse_at(node, key, key, "at least one word, not an empty list", f"Add one, or omit {key}.")
+        return words
 
     def word(self, node: yaml.Node, key: str, known: Sequence[str], seen: Sequence[str] = ()) -> str:
         """A known word."""
@@ -63,7 +62,7 @@ class AskedYaml(SweepYaml):
         return value
 
     def hardware(self, node: yaml.Node) -> Hardware:
-        """What is asked of the RTL: counts by a word, or a fit on a device by its keys."""
+        """The hardware metrics: the word counts, or a mapping with the device to fit."""
         from lathe.rtl.fit import DEVICES, SPEEDS
 
         if not isinstance(node, yaml.MappingNode):
@@ -87,23 +86,23 @@ class AskedYaml(SweepYaml):
         hardware: Hardware | None,
     ) -> None:
         """Refuse metrics and objectives that no row of the sweep has."""
-        asked = [("metrics", name) for name in metrics]
+        requested = [("metrics", name) for name in metrics]
         if isinstance(search, Search):
-            asked += [("search", name.removeprefix("-")) for name in search.objectives]
+            requested += [("search", name.removeprefix("-")) for name in search.objectives]
         columns = () if hardware is None else hardware.columns
-        for key, name in asked:
+        for key, name in requested:
             if name in COUNTS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with the hardware's counts, and is "
-                               "not", "Add 'hardware: counts'.")  # fmt: skip
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with hardware counts, not without",
+                               "Add 'hardware: counts'.")  # fmt: skip
             if name in FITS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a device, and is not",
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a device, not without",
                                "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
             if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "asked for with a clock, and is not",
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a clock, not without",
                                "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
 
     def energy(self, node: yaml.Node) -> str:
-        """A table of energies beside the sweep file."""
+        """The path of a table of energies, given relative to the sweep file."""
         value = self.value(node)
         if not isinstance(value, str):
             self.refuse_at(node, "energy", "energy", f"the path of a table, not {shown(value)}", "Give a YAML file.")
@@ -111,5 +110,5 @@ class AskedYaml(SweepYaml):
         try:
             energy_table(path)
         except SweepError as error:
-            self.refuse_at(node, "energy", "energy", "a table that can be read, and is not", str(error))
+            self.refuse_at(node, "energy", "energy", "the path of a valid table", str(error))
         return path

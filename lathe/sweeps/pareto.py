@@ -1,4 +1,4 @@
-"""Which rows of a table no other row beats."""
+"""Pareto fronts: the rows of a table that no other row dominates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from lathe.sweeps.tables import workload_of
 
 
 def metrics_of(text: str, rows: Sequence[Mapping[str, Any]], option: str, *, signed: bool = False) -> tuple[str, ...]:
-    """The metrics in a text like "cycles,-efficiency"; ``signed``: a minus makes great better than small.
+    """The metrics in a text like "cycles,-efficiency"; ``signed``: a minus means that larger is better.
 
-    Raises SweepError of an option for what is no column of numbers.
+    Raises SweepError, which names ``option``, for a name that is no numeric column.
     """
-    found = tuple(word.strip() for word in text.split(","))
+    metrics = tuple(word.strip() for word in text.split(","))
     known = [key for key in (rows[0] if rows else ()) if _numeric(rows, key)]
-    for word in found:
+    for word in metrics:
         name = word.removeprefix("-") if signed else word
         if name not in known:
             raise SweepError.at(option, unknown(name, known, "A metric"))
-    return found
+    return metrics
 
 
 def _numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
@@ -33,24 +33,23 @@ def pareto_front(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -
 
 
 def fronts_of(rows: Sequence[Mapping[str, Any]], objectives: Sequence[str]) -> list[list[Mapping[str, Any]]]:
-    """The rows of status ok that no other is at least as good as in all objectives and better in one, the best first.
+    """The Pareto front of each workload: the rows of status ok that no other row of the workload dominates, best first.
 
-    Rows are compared with others of their workload, of which each has a list: a machine is not better for a smaller
-    layer. Of rows that are equal in all objectives each is there. A row without one of the numbers is not.
+    Of rows that are equal in all objectives all are included; a row without one of the metrics is not.
     """
     signs = [(name.removeprefix("-"), -1 if name.startswith("-") else 1) for name in objectives]
-    placed: dict[tuple[tuple[str, Any], ...], list[tuple[tuple[float, ...], Mapping[str, Any]]]] = {}
+    by_workload: dict[tuple[tuple[str, Any], ...], list[tuple[tuple[float, ...], Mapping[str, Any]]]] = {}
     for row in rows:
         if row.get("status") == "ok" and all(row.get(name) is not None for name, _ in signs):
             values = tuple(sign * row[name] for name, sign in signs)
-            placed.setdefault(workload_of(row), []).append((values, row))
-    return [_unbeaten(each) for each in placed.values()]
+            by_workload.setdefault(workload_of(row), []).append((values, row))
+    return [_undominated(each) for each in by_workload.values()]
 
 
-def _unbeaten(placed: list[tuple[tuple[float, ...], Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """The rows whose values, of which less is better, no other's beat."""
+def _undominated(valued: list[tuple[tuple[float, ...], Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """The rows whose values, to be minimised, no other row's dominate."""
     front: list[tuple[tuple[float, ...], Mapping[str, Any]]] = []
-    for values, row in sorted(placed, key=lambda each: each[0]):  # whoever beats a row comes before it
+    for values, row in sorted(valued, key=lambda each: each[0]):  # a dominating row comes before those it dominates
         if not any(all(a <= b for a, b in zip(other, values, strict=True)) and other != values for other, _ in front):
             front.append((values, row))
     return [row for _, row in front]

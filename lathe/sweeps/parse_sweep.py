@@ -1,4 +1,4 @@
-"""Reading sweep files, with the line of every mistake."""
+"""Parses sweep files; errors name file, line and key."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from lathe.sweeps.errors import SweepError
 from lathe.sweeps.feasibility import MOST_POINTS, forbidding, refusal
 from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
 from lathe.sweeps.measurement import NUMBERS
-from lathe.sweeps.options_yaml import AskedYaml
+from lathe.sweeps.options_yaml import OptionsYaml
 from lathe.sweeps.scalesim import layers_of
 from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sweep
 from lathe.sweeps.workloads import ANY
@@ -28,13 +28,13 @@ ROOT_KEYS = (
     "base", "machine", "workloads", "constraints", "sample", "search", "schedules", "budget", "metrics", "energy",
     "hardware",
 )  # fmt: skip
-FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not numbers to sweep over
+FIXED_KEYS = ("name", "memory", "timing", "extensions")  # of a machine; not parameters that a sweep can change
 SCHEDULES = ("each", "shared")
-LOOKED_AT = 4096
-"""Points that constraints are looked at for, whether they have a truth there."""
+EVALUATED = 4096
+"""The maximum number of points for which constraints are evaluated to check that they are Boolean."""
 
 Maker = Callable[[str, Mapping[str, Any]], object]
-"""Makes the workload of a name and parameters, or raises LatheError."""
+"""Creates the workload of a name and parameters, or raises LatheError."""
 
 SHIPPED = Path(lathe.configs.__file__).parent / "sweeps"
 
@@ -45,7 +45,7 @@ def shipped_sweeps() -> tuple[str, ...]:
 
 
 def sweep_path(source: str | os.PathLike[str]) -> Path:
-    """Where a sweep file is: the path itself, or a shipped file's when its name is given and no such file is here."""
+    """The path of a sweep file: the given path or, if there is no such file, that of the shipped file of this name."""
     path = Path(source)
     if not os.path.exists(path) and str(source) in shipped_sweeps():
         return SHIPPED / f"{path.name}.yaml"
@@ -59,23 +59,23 @@ def read_sweep(
     *,
     any_size: bool = False,
 ) -> Sweep:
-    """The sweep of a YAML file, or of a shipped one by its name.
+    """Parse a sweep file, or a shipped one by its name.
 
-    `workloads` are the known workloads with their parameters; `make` makes one. A machine or a combination of shapes
-    that is impossible becomes a row of the result; but a number or a word that no workload takes, a workload none of
-    whose combinations can be made, a grid none of whose machines exists, and one of more than 100,000 points that are
-    all measured are mistakes, the last one unless ``any_size`` is set.
+    `workloads`: the known workloads with their parameters; `make` creates one. An invalid machine or combination of
+    shapes becomes a row of the result. Errors of the file are: a value that a parameter does not accept, a workload
+    without a valid combination, a grid without a valid machine and, unless ``any_size`` is set, more than 100,000
+    points to measure.
 
     Raises :class:`SweepError` with file, line, key and the nearest known key.
     """
-    found = sweep_path(path)
+    file = sweep_path(path)
     remedy = f"Correct the path, or give the name of a shipped one: {', '.join(shipped_sweeps())}."
-    text = text_of(found, "sweep file", remedy, SweepError)
-    return SweepFile(found, text, workloads, make, any_size).sweep()
+    text = text_of(file, "sweep file", remedy, SweepError)
+    return SweepFile(file, text, workloads, make, any_size).sweep()
 
 
-class SweepFile(AskedYaml):
-    """One sweep file."""
+class SweepFile(OptionsYaml):
+    """Parser of a sweep file."""
 
     def __init__(
         self, path: Path, text: str, workloads: Mapping[str, Mapping[str, Parameter]], make: Maker, any_size: bool
@@ -87,17 +87,17 @@ class SweepFile(AskedYaml):
         self.machine_keys = (*(key for key in all_keys() if key not in FIXED_KEYS), *OWN_KEYS)
 
     def sweep(self) -> Sweep:
-        """The whole file."""
+        """Parse the whole file."""
         if self.root is None:
             message = f"The content of {self.path} must be keys with values such as 'base: vta', not empty."
             raise SweepError(f"{message} See configs/sweeps for examples.", file=self.path)
         entries = self.entries(self.root, ROOT_KEYS, "The content", "A key")
         if "workloads" not in entries:
-            message = f"The keys of {self.path} must include workloads, and do not. Name at least one operator there."
+            message = f"The keys of {self.path} must include workloads. Name at least one operator there."
             raise SweepError(message, file=self.path)
         if "sample" in entries and "search" in entries:
             self.refuse_at(
-                entries["search"], "search", "search", "left out beside sample, not given too", "Remove one."
+                entries["search"], "search", "search", "omitted if there is a sample, not given too", "Remove one."
             )
         bases = self.bases(entries["base"]) if "base" in entries else ["vta"]
         grid = self.machine(entries["machine"]) if "machine" in entries else Grid(())
@@ -108,7 +108,7 @@ class SweepFile(AskedYaml):
         for key, each in chosen.items():
             if each.points > MOST_POINTS and not self.any_size:
                 contract = f"at most {MOST_POINTS} without --yes, not {each.points}"
-                self.refuse_at(entries[key], "points", f"points of {key}", contract, "Take fewer, or say --yes.")
+                self.refuse_at(entries[key], "points", f"points of {key}", contract, "Take fewer, or give --yes.")
         if "machine" in entries:
             self.check_machines(entries["machine"], bases, grid)
         for (name, shapes), (node, entries_of_it) in zip(workloads, self.nodes_of_workloads, strict=True):
@@ -136,26 +136,26 @@ class SweepFile(AskedYaml):
         return sweep
 
     def bases(self, node: yaml.Node) -> list[str]:
-        """The base machines; files are looked for beside the sweep file."""
+        """The base machines; paths are relative to the sweep file."""
         names = []
         for item in self.items(node):
             name = self.value(item)
             if not isinstance(name, str):
                 self.refuse_at(item, "base", "base", f"a machine's name or file, not {name!r}", "See `lathe configs`.")
-            beside = self.path.parent / name
-            names.append(str(beside) if name not in shipped_configs() and os.path.exists(beside) else name)
+            relative = self.path.parent / name
+            names.append(str(relative) if name not in shipped_configs() and os.path.exists(relative) else name)
             if names[-1] in names[:-1]:
                 self.refuse_at(item, "base", f"Machine {name!r} of base", "given once, not twice", "Remove one.")
             try:
-                load_config(names[-1])  # changes of a machine may be impossible; that there is none is a mistake
+                load_config(names[-1])  # an invalid change of a machine becomes a row, an invalid base is an error
             except ConfigError as error:
-                self.refuse_at(item, "base", "base", "a machine that can be read, and is not", str(error))
+                self.refuse_at(item, "base", "base", "a valid machine", str(error))
         if not names:
             self.refuse_at(node, "base", "base", "at least one machine, not an empty list", "See `lathe configs`.")
         return names
 
     def machine(self, node: yaml.Node) -> Grid:
-        """The machine's parameters that change."""
+        """The grid of changed machine parameters."""
         axes = []
         seen: dict[str, yaml.Node] = {}
         for text, key_node, value_node in self.pairs_of(node, "machine"):
@@ -174,48 +174,47 @@ class SweepFile(AskedYaml):
         for key in DRAM_KEYS if DRAM in seen else ():
             if key in seen:
                 self.refuse_at(
-                    seen[key], key, f"Parameter {key}", "left out beside dram, which decides it", "Remove one."
+                    seen[key], key, f"Parameter {key}", "omitted if dram is given, which sets it", "Remove one."
                 )
         return Grid(tuple(axes))
 
     def check_machines(self, node: yaml.Node, bases: Sequence[str], grid: Grid) -> None:
-        """Refuse a grid none of whose machines exists."""
+        """Refuse a grid without a valid machine."""
         count = grid.count
         reason = refusal(lambda at: changed(bases[at // count], grid.at(at % count)), len(bases) * count)
         if reason is not None:
-            contract = "a grid with at least one machine that exists, and has none"
-            self.refuse_at(node, "machine", "machine", contract, reason)
+            self.refuse_at(node, "machine", "machine", "a grid with at least one valid machine, not without", reason)
 
     def check_size(self, entries: Mapping[str, yaml.Node], machines: int, workloads: int) -> None:
-        """Refuse a grid of so many points that it is hardly meant."""
+        """Refuse a grid of more points than are allowed without confirmation."""
         if machines * workloads <= MOST_POINTS or self.any_size:
             return
         key = "machine" if machines > workloads and "machine" in entries else "workloads"
         contract = f"a grid of at most {MOST_POINTS} points in all without --yes, not of {machines * workloads}"
-        self.refuse_at(entries[key], key, key, contract, "Give fewer values, take a sample, or say --yes.")
+        self.refuse_at(entries[key], key, key, contract, "Give fewer values, take a sample, or give --yes.")
 
     def workloads(self, node: yaml.Node) -> list[tuple[str, Grid]]:
         """The operators and their shapes."""
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            found = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{self.shown(node)}"
+            actual = "an empty list" if isinstance(node, yaml.SequenceNode) else f"{self.shown(node)}"
             remedy = "Begin each line with a dash: '- matmul: {m: 64, n: 64, k: 64}'."
-            self.refuse_at(node, "workloads", "workloads", f"a list of operators, not {found}", remedy)
-        found_workloads = []
+            self.refuse_at(node, "workloads", "workloads", f"a list of operators, not {actual}", remedy)
+        workloads = []
         self.nodes_of_workloads: list[tuple[yaml.Node, Mapping[str, yaml.Node]]] = []
         for item in node.value:
             for name, name_node, grid_node in self.pairs_of(item, "A workload"):
                 self.check_known(name_node, name, tuple(self.known_workloads), "A workload")
                 shapes, entries = self.shapes(name, name_node, grid_node)
-                found_workloads.append((name, shapes))
+                workloads.append((name, shapes))
                 self.nodes_of_workloads.append((name_node, entries))
-                if found_workloads[-1] in found_workloads[:-1]:
+                if workloads[-1] in workloads[:-1]:
                     self.refuse_at(name_node, name, f"Workload {name}", "given once, not twice", "Remove one.")
-        if not found_workloads:
-            self.refuse_at(node, "workloads", "workloads", "a list of operators, not of nothing", "Name one.")
-        return found_workloads
+        if not workloads:
+            self.refuse_at(node, "workloads", "workloads", "a list of operators, not an empty one", "Name one.")
+        return workloads
 
     def shapes(self, workload: str, name_node: yaml.Node, node: yaml.Node) -> tuple[Grid, Mapping[str, yaml.Node]]:
-        """The grid of one workload's parameters, and where they stand; nothing is a grid of its defaults."""
+        """The grid of one workload's parameters, and their nodes; an empty node means all defaults."""
         known, title = self.known_workloads[workload], f"Workload {workload}"
         empty = isinstance(node, yaml.ScalarNode) and self.value(node) is None
         names = () if ANY in known else tuple(known)
@@ -231,48 +230,50 @@ class SweepFile(AskedYaml):
         grid = Grid(tuple(axes))
         for parameter, expected in known.items():
             if expected.required and parameter not in grid.keys:
-                needed = ", ".join(name for name, each in known.items() if each.required)
-                self.refuse_at(name_node, parameter, title, f"complete, not without {parameter}", f"It needs {needed}.")
+                required = ", ".join(name for name, each in known.items() if each.required)
+                self.refuse_at(
+                    name_node, parameter, title, f"complete, not without {parameter}", f"It needs {required}."
+                )
         return grid, entries
 
     def checked(self, workload: str, parameter: str, axis: Axis, node: yaml.Node) -> Axis:
-        """The axis of a parameter, each of whose values it takes; files are looked for beside the sweep file."""
-        form = self.known_workloads[workload][parameter]
+        """The axis of a parameter after its values are checked; paths are made relative to the sweep file."""
+        declared = self.known_workloads[workload][parameter]
         ends = axis.steps if isinstance(axis.steps, tuple) else (axis.steps[0], axis.steps[-1])
         for (value,) in ends:
-            if not form.takes(value):
-                thing, contract = f"Parameter {parameter} of {workload}", form.contract
+            if not declared.takes(value):
+                thing, contract = f"Parameter {parameter} of {workload}", declared.contract
                 self.refuse_at(node, parameter, thing, f"{contract}, not {shown(value)}", "Correct it.")
-        if form.path:
+        if declared.path:
             return Axis(axis.keys, tuple((str(self.path.parent / value),) for (value,) in axis.steps))
         return axis
 
     def layers(self, axes: Sequence[Axis], node: yaml.Node) -> Axis:
-        """Every layer of a topology."""
+        """The axis of all layers of a topology."""
         paths = next(axis.steps for axis in axes if axis.keys == ("path",))
         if len(paths) > 1:
             self.refuse_at(
-                node, "path", "path of topology", "one file where no layer is named, not several", "Split it."
+                node, "path", "path of topology", "one file if no layer is named, not several", "Split the workload."
             )
         try:
             return Axis(("layer",), tuple((name,) for name in layers_of(paths[0][0])))
         except SweepError as error:
-            self.refuse_at(node, "path", "Workload topology", "one that can be read, and is not", str(error))
+            self.refuse_at(node, "path", "Workload topology", "a valid file of layers", str(error))
 
     def check_shapes(self, workload: str, grid: Grid, name_node: yaml.Node) -> None:
-        """Refuse a workload none of whose combinations makes one."""
+        """Refuse a workload without a valid combination of parameters."""
         reason = refusal(partial(self._made, workload, grid), grid.count)
         if reason is not None:
-            contract = f"possible with one of its {grid.count} combinations, and is with none"
+            contract = f"valid for at least one of its {grid.count} combinations of parameters, not for none"
             self.refuse_at(name_node, workload, f"Workload {workload}", contract, reason)
 
-    def _made(self, workload: str, grid: Grid, place: int) -> object:
-        return self.make(workload, grid.at(place))
+    def _made(self, workload: str, grid: Grid, index: int) -> object:
+        return self.make(workload, grid.at(index))
 
     def check_texts(self, workload: str, grid: Grid, nodes: Mapping[str, yaml.Node]) -> None:
-        """Refuse a file, or another text, with which no values of the other parameters make the workload.
+        """Refuse a path, or another text, that is invalid for all values of the other parameters.
 
-        Sizes that fit no others are rows with the reason; a name that nothing has is a mistake in the file.
+        Sizes that fit no others become rows with the reason; a name that does not exist is an error of the file.
         """
         known = self.known_workloads[workload]
         for at, axis in enumerate(grid.axes):
@@ -285,36 +286,35 @@ class SweepFile(AskedYaml):
                 reason = refusal(partial(self._made, workload, alone), alone.count)
                 if reason is not None:
                     thing, value = f"Parameter {parameter} of {workload}", shown(self.value(item))
-                    self.refuse_at(item, parameter, thing, f"one that makes a workload, not {value}", reason)
+                    contract = f"valid for some values of the other parameters, not {value}"
+                    self.refuse_at(item, parameter, thing, contract, reason)
 
     def constraints(self, node: yaml.Node) -> tuple[Constraint, ...]:
-        """Expressions that are true or false of a machine."""
-        found = []
+        """Boolean expressions over machine parameters."""
+        constraints = []
         for item in self.items(node):
             try:
-                found.append(Constraint.of(self.value(item)))
+                constraints.append(Constraint.of(self.value(item)))
             except NoConstraintError as error:
                 if error.name is not None:
                     self.check_known(item, error.name, NAMES, "A name in a constraint")
-                contract = f"an expression like 'block_in <= 32', and is not: {error}"
+                contract = f"an expression like 'block_in <= 32' (reason: {error})"
                 self.refuse_at(item, "constraints", "A constraint", contract, "Correct it.")
-        if not found:
+        if not constraints:
             self.refuse_at(node, "constraints", "constraints", "at least one expression, not an empty list", "Add one.")
-        return tuple(found)
+        return tuple(constraints)
 
     def check_constraints(self, node: yaml.Node, constraints: tuple[Constraint, ...], sweep: Sweep) -> None:
-        """Refuse constraints that have no truth, or that forbid every point."""
+        """Refuse constraints that are not Boolean, or that no point satisfies."""
         try:
-            for place in range(min(sweep.count, LOOKED_AT)):
-                sweep.broken(sweep.point(place))
+            for index in range(min(sweep.count, EVALUATED)):
+                sweep.broken(sweep.point(index))
             first = forbidding(constraints, sweep)
         except SweepError as error:
-            self.refuse_at(
-                node, "constraints", "constraints", "true or false of every machine, and are not", str(error)
-            )
+            self.refuse_at(node, "constraints", "constraints", "true or false for every machine", str(error))
         if first is not None:
-            contract = f"such that one of the {sweep.count} points is left, and leave none"
-            self.refuse_at(node, "constraints", "constraints", contract, f"The first breaks {first!r}.")
+            contract = f"satisfied by at least one of the {sweep.count} points, not by none"
+            self.refuse_at(node, "constraints", "constraints", contract, f"The first point violates {first!r}.")
 
 
 def _broken(constraints: tuple[Constraint, ...]) -> Callable[[Point], str | None]:
@@ -322,7 +322,7 @@ def _broken(constraints: tuple[Constraint, ...]) -> Callable[[Point], str | None
         try:
             machine = machine_of(point)
         except LatheError:
-            return None  # a row, with the reason
+            return None  # an invalid machine becomes a row with the reason
         return first_broken(constraints, machine)
 
     return broken if constraints else lambda _: None

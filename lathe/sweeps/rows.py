@@ -1,4 +1,4 @@
-"""What ``lt.sweep`` returns: rows as dictionaries, in a list that a notebook shows as a table."""
+"""The result of ``lt.sweep``: a list of rows as dictionaries, displayed as a table in notebooks."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ from lathe.configs.html_repr import repr_html
 
 
 class SweepRows(list[dict[str, Any]]):
-    """A list of rows; a point's columns, status and numbers each."""
+    """A list of rows; each has a point's columns, status and metrics."""
 
     _repr_html_ = repr_html

@@ -1,4 +1,4 @@
-"""A whole sweep: from its file to a store or a table, going on where an earlier one ended."""
+"""Runs a whole sweep into a store or a CSV file, and resumes from the rows of a store."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
@@ -10,15 +10,15 @@ from lathe.sweeps.cluster import check_cluster
 from lathe.sweeps.execution import Running, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import changed_meanwhile, measuring_sources, point_key
-from lathe.sweeps.match_grid import places_like
-from lathe.sweeps.measurement import AGAIN, CHANGED, NUMBERS, OK, Options, Row
-from lathe.sweeps.search import needed, run_search
+from lathe.sweeps.match_grid import matching_indices
+from lathe.sweeps.measurement import CHANGED, NUMBERS, OK, RETRIED, Options, Row
+from lathe.sweeps.search import check_packages, run_search
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.store import Store, StoredRow, is_store, writing_store
 from lathe.sweeps.tables import SECONDS, GrowingCsv, values_of, workload_of
 
 Watch: TypeAlias = Callable[[int, Row], None]
-"""Is told of every row as it comes, by its place."""
+"""Called with the grid index and row of each point as it is measured."""
 
 Rows: TypeAlias = Generator[tuple[int, Row], None, None]
 
@@ -26,94 +26,96 @@ Rows: TypeAlias = Generator[tuple[int, Row], None, None]
 def run_whole(
     sweep: Sweep, output: Path | None, running: Running, *, check: bool = False, watch: Watch = lambda *_: None
 ) -> dict[int, Row]:
-    """Measure a sweep into a store or a CSV file (``is_store``), if one is named; rows by their places.
+    """Measure a sweep, into a store or a CSV file (``is_store``) if ``output`` is given; returns rows by grid index.
 
-    A store that has rows of the sweep keeps them: only what is missing is measured, and what was lost. Rows are written
-    as they come, so that whoever ends this loses none. Raises SweepError and FileError for what cannot be written.
+    Of a store that has rows of the sweep, only missing and lost points are measured. Each row is written as soon as it
+    is measured, so that none is lost if the process is killed. Raises SweepError and FileError.
     """
-    needed(sweep)
+    check_packages(sweep)
     if sweep.hardware is not None:
         check_hardware(sweep.hardware)
     if running.cluster is not None:
         check_cluster(running.cluster, options_of(sweep, check))
     rows: dict[int, Row] = {}
     with ExitStack() as stack:
-        keep: Watch = lambda *_: None  # noqa: E731 - one of three
-        kept: dict[int, Row] = {}
-        keeper: _Keeper | None = None
+        write: Watch = lambda *_: None  # noqa: E731 - one of three
+        stored: dict[int, Row] = {}
+        store: _SweepStore | None = None
         if output is not None and is_store(output):
-            keeper = _Keeper(stack.enter_context(writing_store(output)), sweep, check)
-            keep, kept = keeper.keep, keeper.kept()
+            store = _SweepStore(stack.enter_context(writing_store(output)), sweep, check)
+            write, stored = store.write, store.stored()
         elif output is not None:
-            keep = stack.enter_context(GrowingCsv(sweep, output)).add
-        for place, row in kept.items():
-            rows[place] = row
-            watch(place, row)
-        with closing(_measured(sweep, kept, running, check, keyed=keeper is not None)) as results:
-            for place, found in results:
-                row = found if keeper is None else keeper.checked(found)
-                keep(place, row)
-                rows[place] = row
-                watch(place, row)
-    return {place: rows[place] for place in sorted(rows)}
+            write = stack.enter_context(GrowingCsv(sweep, output)).add
+        for index, row in stored.items():
+            rows[index] = row
+            watch(index, row)
+        with closing(_measured(sweep, stored, running, check, keyed=store is not None)) as results:
+            for index, measured in results:
+                row = measured if store is None else store.checked(measured)
+                write(index, row)
+                rows[index] = row
+                watch(index, row)
+    return {index: rows[index] for index in sorted(rows)}
 
 
-def _measured(sweep: Sweep, kept: Mapping[int, Row], running: Running, check: bool, *, keyed: bool) -> Rows:
+def _measured(sweep: Sweep, stored: Mapping[int, Row], running: Running, check: bool, *, keyed: bool) -> Rows:
     if sweep.search is None:
-        yield from run_sweep(sweep, check=check, running=running, left_out=lambda place, _: place in kept, keyed=keyed)
+        yield from run_sweep(sweep, check=check, running=running, left_out=lambda at, _: at in stored, keyed=keyed)
         return
-    known = {place: row.numbers if row.status == OK else None for place, row in kept.items()}
+    known = {index: row.numbers if row.status == OK else None for index, row in stored.items()}
     yield from run_search(sweep, options_of(sweep, check, keyed=keyed), running, known)
 
 
-class _Keeper:
-    """Writes rows of a sweep to a store, and finds those that it has."""
+class _SweepStore:
+    """The rows of one sweep in a store: writes new ones, and finds those that were measured before."""
 
     def __init__(self, store: Store, sweep: Sweep, check: bool) -> None:
         self.store, self.sweep = store, sweep
         self.options: Options = options_of(sweep, check)
         self.sources = measuring_sources(sweep.hardware)
         self.run = store.next_run()
-        self.places: dict[str, int] = {}
-        """The first place of each point that is there: points of several workloads may be the same."""
-        for each in range(len(sweep.workloads)):  # what has no key is told before anything is measured
-            self.key(sweep.point(sweep.first_place(each)))
+        self.first_indices: dict[str, int] = {}
+        """The first grid index of each stored point: points of several workloads may be equal."""
+        for each in range(len(sweep.workloads)):  # raises for points without a key before anything is measured
+            self.key(sweep.point(sweep.first_index(each)))
 
-    def kept(self) -> dict[int, Row]:
-        """The rows of the sweep that these sources have measured and that are not lost, by their places."""
-        found = {row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in AGAIN}
-        if not found:
+    def stored(self) -> dict[int, Row]:
+        """The rows of the sweep that were measured by the same sources and need no retry, by grid index."""
+        usable = {
+            row.point: row for row in self.store.rows() if row.sources == self.sources and row.status not in RETRIED
+        }
+        if not usable:
             return {}
-        places = self.sweep.places()
-        if self.sweep.search is not None:  # of a grid that may be large only what is there, wherever it lies now
-            alike = {place for row in found.values() for place in places_like(self.sweep, row.columns)}
-            places = iter(sorted(place for place in alike if self.sweep.broken(self.sweep.point(place)) is None))
-        chosen = ((place, self.sweep.point(place)) for place in places)
-        keyed = ((place, point, self.key(point)) for place, point in chosen)
-        kept, named = {}, list[str]()
-        for place, point, key in keyed:
-            if key not in found:
+        indices = self.sweep.places()
+        if self.sweep.search is not None:  # the grid may be too large to enumerate
+            matches = {index for row in usable.values() for index in matching_indices(self.sweep, row.columns)}
+            indices = iter(sorted(index for index in matches if self.sweep.broken(self.sweep.point(index)) is None))
+        points = ((index, self.sweep.point(index)) for index in indices)
+        keyed = ((index, point, self.key(point)) for index, point in points)
+        rows, used = {}, list[str]()
+        for index, point, key in keyed:
+            if key not in usable:
                 continue
-            kept[place] = _row_of(point, found[key])
-            named.append(key)
-            if key not in self.places and found[key].place != place:  # of another sweep, or the same point's second
-                self.store.write(replace(found[key], place=place))
-            self.places.setdefault(key, place)
-        self.store.name(named, self.run)
-        return kept
+            rows[index] = _row_of(point, usable[key])
+            used.append(key)
+            if key not in self.first_indices and usable[key].place != index:  # the grid has changed
+                self.store.write(replace(usable[key], place=index))
+            self.first_indices.setdefault(key, index)
+        self.store.mark_used(used, self.run)
+        return rows
 
     def checked(self, row: Row) -> Row:
-        """The row, or one that says that what it was measured of has changed meanwhile: it may be of either."""
+        """The row or, if the point's files changed while it was measured, a row of status "files changed"."""
         if row.key in ("", self.key(row.point)):
             return row
         return Row(row.point, CHANGED, changed_meanwhile(row.point), seconds=row.seconds)
 
-    def keep(self, place: int, row: Row) -> None:
+    def write(self, index: int, row: Row) -> None:
         """Write a row."""
         key, columns = self.key(row.point), values_of(row)
-        place = self.places[key] = min(place, self.places.get(key, place))
+        index = self.first_indices[key] = min(index, self.first_indices.get(key, index))
         seconds = round(row.seconds, 6)
-        stored = StoredRow(key, place, self.sources, row.status, seconds, columns, row.layers, self.run)
+        stored = StoredRow(key, index, self.sources, row.status, seconds, columns, row.layers, self.run)
         self.store.write(stored)
 
     def key(self, point: Point) -> str:
@@ -128,7 +130,7 @@ def _row_of(point: Point, stored: StoredRow) -> Row:
 
 
 def flat_rows(stored: Iterable[StoredRow]) -> list[dict[str, Any]]:
-    """Rows of a store as flat values, all with the same keys; what a row does not have is None."""
+    """Rows of a store as dictionaries of plain values, all with the same keys; missing values are None."""
     rows = [{**row.columns, SECONDS: row.seconds} for row in stored]
     keys = dict.fromkeys(key for row in rows for key in row)
     of_workloads = dict.fromkeys(name for row in rows for name, _ in workload_of(row))

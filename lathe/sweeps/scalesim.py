@@ -1,11 +1,10 @@
-"""SCALE-Sim's topologies: CSV files with a layer in each line (Samajdar et al., 2018).
+"""Reads topology files of SCALE-Sim: CSV with a layer in each line (Samajdar et al., 2018).
 
-Either convolutions, with the columns Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num
-Filter, Strides, or products, with the columns Layer, M, N, K (or M, K, N). Columns are known by their names; images are
-as they are given, without borders, since the format has none. In place of Strides there may be Stride Height and Stride
-Width; a whole number behind the Strides, in a column without a name, is the stride along the width, too. As there, a
-layer with DP in its name is depthwise: it has so many filters for each channel. Other columns, such as ratios of
-sparsity, are not read: products with zeros count as all others.
+A file has either convolutions (columns Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels,
+Num Filter, Strides) or matmuls (columns Layer, M, N, K, in any order). Convolutions have no padding, since the format
+has none. Instead of Strides there may be Stride Height and Stride Width; an integer after Strides, in a column without
+a name, is the stride along the width. As in SCALE-Sim, a layer with DP in its name is depthwise, with Num Filter
+filters per channel. Other columns, such as sparsity ratios, are ignored.
 """
 
 import csv
@@ -20,7 +19,7 @@ from lathe.sweeps.errors import SweepError
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of one image without a border."""
+    """A convolution of one image without padding."""
 
     height: int
     width: int
@@ -34,13 +33,13 @@ class Convolution:
 
     @property
     def groups(self) -> int:
-        """How many groups of channels have filters of their own."""
+        """The number of groups of channels."""
         return self.channels if self.depthwise else 1
 
 
 @dataclass(frozen=True)
 class Product:
-    """A (m, k) by (k, n) product."""
+    """A matmul of (m, k) by (k, n)."""
 
     m: int
     n: int
@@ -63,20 +62,20 @@ CONVOLUTION_OF_TWO = IMAGE | {"stride height": "stride_height", "stride width": 
 PRODUCT = {"m": "m", "n": "n", "k": "k"}
 DEPTHWISE = "DP"
 DIGITS = 18
-"""Whole numbers of a file have at most so many."""
+"""The maximum number of digits of an integer."""
 
 
 def layers_of(path: str) -> dict[str, Layer]:
-    """The layers of a file by their names. Raises SweepError with the line for what is no layer."""
+    """The layers of a file by name. Raises SweepError with the line of an invalid one."""
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             lines = [(number, [cell.strip() for cell in line]) for number, line in enumerate(csv.reader(file), 1)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SweepError(f"The topology {path} must be a CSV file that can be read, and is not: {reason}.") from None
+        raise SweepError(f"Cannot read topology {path} as a CSV file: {reason}.") from None
     lines = [(number, cells) for number, cells in lines if any(cells)]
     if not lines:
-        raise SweepError(f"The topology {path} must have a line of column names, and is empty.")
+        raise SweepError(f"The topology {path} must begin with a line of column names, but it is empty.")
     (_, head), *rows = lines
     columns = {" ".join(name.lower().split()): at for at, name in enumerate(head)}
     names = next((each for each in (CONVOLUTION, CONVOLUTION_OF_TWO, PRODUCT) if set(each) <= set(columns)), None)
@@ -85,22 +84,20 @@ def layers_of(path: str) -> dict[str, Layer]:
             f"The columns of topology {path} must be Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter "
             f"Width, Channels, Num Filter, Strides, or Layer, M, N, K, not {', '.join(name for name in head if name)}."
         )
-    found: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     for number, cells in rows:
-        if cells[0] in found:
-            raise SweepError(
-                f"The name of a layer of {path}, line {number}, must be there once, not again: {cells[0]!r}."
-            )
+        if cells[0] in layers:
+            raise SweepError(f"Layer {cells[0]!r} of {path}, line {number}, must have a name of its own. Rename it.")
         numbers = _numbers(path, number, cells, {names[key]: columns[key] for key in names})
         if names is PRODUCT:
-            found[cells[0]] = Product(**numbers)
+            layers[cells[0]] = Product(**numbers)
             continue
         if names is CONVOLUTION:
             numbers |= _stride_of_width(path, number, cells, columns)
-        found[cells[0]] = Convolution(**numbers, depthwise=DEPTHWISE in cells[0])
-    if not found:
-        raise SweepError(f"The topology {path} must have layers, and has only column names.")
-    return found
+        layers[cells[0]] = Convolution(**numbers, depthwise=DEPTHWISE in cells[0])
+    if not layers:
+        raise SweepError(f"The topology {path} must have at least one layer, not only column names.")
+    return layers
 
 
 def _numbers(path: str, line: int, cells: list[str], columns: Mapping[str, int]) -> dict[str, int]:
@@ -108,20 +105,20 @@ def _numbers(path: str, line: int, cells: list[str], columns: Mapping[str, int])
     for name, at in columns.items():
         text = cells[at] if at < len(cells) else ""
         if not _is_whole(text) or len(text) > DIGITS or int(text) < 1:
-            told = name.replace("_", " ")
+            title = name.replace("_", " ")
             raise SweepError(
-                f"The {told} of {path}, line {line}, must be a whole number of at least 1, not {shown(text)}."
+                f"The {title} of {path}, line {line}, must be an integer of at least 1, not {shown(text)}."
             )
         numbers[name] = int(text)
     return numbers
 
 
 def _stride_of_width(path: str, line: int, cells: list[str], columns: Mapping[str, int]) -> dict[str, int]:
-    """What stands behind the strides, if it is a number in a column without a name; else that along the height."""
+    """The integer after Strides if its column has no name, else the stride along the height."""
     strides = columns[STRIDES]
-    behind = cells[strides + 1] if strides + 1 < len(cells) else ""
+    after = cells[strides + 1] if strides + 1 < len(cells) else ""
     named = any(name and at == strides + 1 for name, at in columns.items())
-    return _numbers(path, line, cells, {"stride_width": strides + 1 if _is_whole(behind) and not named else strides})
+    return _numbers(path, line, cells, {"stride_width": strides + 1 if _is_whole(after) and not named else strides})
 
 
 def _is_whole(text: str) -> bool:
@@ -129,7 +126,7 @@ def _is_whole(text: str) -> bool:
 
 
 def layer_of(path: str, name: str) -> Layer:
-    """One layer of a file. Raises SweepError for a name that none has."""
+    """The layer of a file with this name. Raises SweepError if there is none."""
     layers = layers_of(path)
     if name not in layers:
         raise SweepError(f"The layer of topology {path} must be one of {', '.join(layers)}, not {name!r}.")

@@ -1,7 +1,7 @@
-"""What a user's script follows from: itself, the files in its folder and below, and the packages that it imports.
+"""Dependencies of a user's script: itself, the files in its folder and below, and the packages that it imports.
 
-A row of a script is known by these. Nobody can say before it runs which files a script reads, so all in its folder
-count, unless it says itself which ones do.
+The key of a script's row includes them. Which files a script reads is unknown before it runs, so all files in its
+folder count, unless the sweep file names those that do.
 """
 
 import ast
@@ -19,22 +19,22 @@ from lathe.sweeps.errors import SweepError
 
 MOST_FILES = 2000
 MOST_BYTES = 1 << 30
-"""Of all files that count."""
+"""The maximum total size of the dependencies."""
 STORES = (".db", ".db3", ".sqlite", ".sqlite3")
 LOGS = ("-wal", "-shm", "-journal")
-"""What SQLite writes beside a store."""
+"""Suffixes of the files that SQLite adds to a store."""
 SWEEPS = (".yaml", ".yml")
 SWEEP_MARK = b"workloads:"
-"""Begins a line of every sweep file."""
+"""The start of a line in every sweep file."""
 
 
 def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
-    """The content of all that a script follows from, as one number.
+    """A hash of all dependencies of a script.
 
-    ``files``: the files and folders, by paths from the script's folder, that count beside Python's; all in the folder
-    and below if None. Hidden ones, ``__pycache__``, stores and sweep files do not count unless they are named.
+    ``files``: the files and folders, relative to the script's folder, that count in addition to Python files; None: all
+    in the folder and below. Hidden files, ``__pycache__``, stores and sweep files count only if they are named.
 
-    Raises SweepError for files that are not there, and for more than 2000 of them or 1 GiB.
+    Raises SweepError for files that do not exist, and for more than 2000 files or 1 GiB.
     """
     folder = script.resolve().parent
     content, modules, size = hashlib.sha256(), set[str](), 0
@@ -42,13 +42,13 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
         try:
             state = path.stat()
         except OSError:
-            continue  # it has just gone
+            continue  # it was just deleted
         size += state.st_size
         if number >= MOST_FILES or size > MOST_BYTES:
             raise SweepError(
-                f"The files that count for script {str(script)!r} must be at most {MOST_FILES}, of {MOST_BYTES >> 20} "
-                "MiB in all, where rows are kept, and are more. Move the script to a folder of its own, or name those "
-                f"that it reads, such as files: '{script.name} weights.npz'; beside them only Python's count then."
+                f"Cannot store rows of script {str(script)!r}: it depends on more than {MOST_FILES} files or "
+                f"{MOST_BYTES >> 20} MiB. Move it to a folder of its own, or name the files that it reads, such as "
+                f"files: '{script.name} weights.npz'; besides these only Python files count then."
             )
         digest, imported = _file(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         content.update(os.path.relpath(path, folder).encode() + b"\0" + digest.encode())
@@ -58,20 +58,20 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
 
 
 def newest_file(script: Path, files: Sequence[str] | None = None) -> str:
-    """Which of the files that count has changed last: its path from the script's folder."""
+    """The dependency that has changed last, as a path relative to the script's folder."""
     last = (0, script)
     for path in _counted(script, files):
-        with contextlib.suppress(OSError):  # it has just gone
+        with contextlib.suppress(OSError):  # it was just deleted
             last = max(last, (path.stat().st_ctime_ns, path))
     return os.path.relpath(last[1], script.resolve().parent)
 
 
 def _counted(script: Path, files: Sequence[str] | None) -> set[Path]:
-    """The files that count."""
-    found = {script.resolve(), *named_files(script, files or ())}
-    for folder in {script.resolve().parent, script.absolute().parent}:  # a script behind a link has two
-        found |= {path for path in _below(folder) if files is None or _is_python(path)}
-    return found
+    """The files that a script depends on."""
+    counted = {script.resolve(), *named_files(script, files or ())}
+    for folder in {script.resolve().parent, script.absolute().parent}:  # two for a symbolic link
+        counted |= {path for path in _below(folder) if files is None or _is_python(path)}
+    return counted
 
 
 def _is_python(path: Path) -> bool:
@@ -79,17 +79,17 @@ def _is_python(path: Path) -> bool:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """All files of a folder and below that count without being named; folders behind links are not entered."""
-    for place, folders, names in os.walk(folder):
+    """All files in a folder and below that count without being named; links to folders are not followed."""
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in names:
-            path = Path(place, name)
+            path = Path(parent, name)
             if not name.startswith(".") and path.is_file() and not _is_of_sweeps(path):
                 yield path
 
 
 def _is_of_sweeps(path: Path) -> bool:
-    """Whether a file is a store, or what SQLite writes beside it, or a sweep file: an edited sweep keeps its rows."""
+    """Whether a file is a store or its log, or a sweep file: editing the sweep must not invalidate its rows."""
     name = path.name.lower()
     for log in LOGS:
         name = name.removesuffix(log)
@@ -104,9 +104,9 @@ def _is_of_sweeps(path: Path) -> bool:
 
 
 def named_files(script: Path, names: Sequence[str]) -> list[Path]:
-    """The files that names stand for, by paths from the script's folder, and those of folders.
+    """The files with these paths, relative to the script's folder, and all files in the folders among them.
 
-    Raises SweepError for one that is not there.
+    Raises SweepError for one that does not exist.
     """
     folder = script.resolve().parent
     return [path for name in names for path in _named(folder, name, script)]
@@ -120,43 +120,43 @@ def _named(folder: Path, name: str, script: Path) -> Iterator[Path]:
         yield path
     else:
         raise SweepError(
-            f"A file of script {str(script)!r} must be a file or folder, by its path from the script, and {name!r} is "
-            "none. Correct it."
+            f"files of script {str(script)!r} must be files or folders, relative to the script's folder, not {name!r}. "
+            "Correct the path."
         )
 
 
 @lru_cache(maxsize=2 * MOST_FILES)
 def _file(path: Path, _size: int, _modified: int, _changed: int) -> tuple[str, frozenset[str]]:
-    """The digest of a file as it is now, and the modules that it imports from elsewhere if it is Python's."""
+    """The hash of a file's current content and, of a Python file, the modules that it imports."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise SweepError(
-            f"File {str(path)!r}, which a script may read, must be readable, and is not: {error.strerror}. Correct its "
-            "rights, or name the files that count with files."
+            f"Cannot read {str(path)!r}, which a script may depend on: {error.strerror}. Correct its permissions, or "
+            "name the script's dependencies with files."
         ) from None
     imported = _imported(content) if _is_python(path) else frozenset[str]()
     return hashlib.sha256(content).hexdigest(), imported
 
 
 def _imported(source: bytes) -> frozenset[str]:
-    """The first names of all modules in import statements, wherever they stand."""
+    """The top-level names of all modules that are imported anywhere in a source."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return frozenset(name.partition(".")[0] for name in names) - {"lathe"}  # which counts by its sources
+    return frozenset(name.partition(".")[0] for name in names) - {"lathe"}  # Lathe's sources are hashed separately
 
 
 @lru_cache(maxsize=64)
 def _versions(modules: frozenset[str]) -> list[tuple[str, str]]:
-    """The distributions that modules are of, with their versions. Python's own count by its version."""
+    """The distributions of modules, with their versions, and Python's version."""
     installed = _distributions()
-    found = {name for module in modules for name in installed.get(module, ())}
+    names = {name for module in modules for name in installed.get(module, ())}
     versions = [("python", ".".join(map(str, sys.version_info[:2])))]
-    for name in sorted(found):
+    for name in sorted(names):
         try:
             versions.append((name, version(name)))
         except PackageNotFoundError:

@@ -1,9 +1,9 @@
-"""Programs that points of one sweep share: machines that differ only in the memory behind their bus.
+"""Shares programs between points of a sweep whose machines differ only in their memory.
 
-Bus and latency change no instruction's meaning, so that a program of one machine runs as it is on another. Under
-``schedules: shared`` a workload is compiled once for each rest of a machine, for the slowest and for the quickest
-memory of the sweep; each point runs both, and takes the quicker. Under ``schedules: each`` it is compiled for every
-point, as ``lt.build`` does.
+Bus width and latency do not change the meaning of instructions, so a program compiled for one such machine runs on the
+others. With ``schedules: shared`` a workload is compiled for a machine with the slowest and with the fastest memory of
+the sweep; each point simulates both programs and takes the faster one. With ``schedules: each`` it is compiled for
+every point, as by ``lt.build``.
 """
 
 from collections import OrderedDict
@@ -17,15 +17,15 @@ from lathe.sweeps.machines import Machine, changed
 from lathe.sweeps.specification import Axis, Grid, Sweep
 from lathe.sweeps.workload_types import Compiled, Measurable
 
-MOST_LOOKED_AT = 4096
-"""Combinations of a sweep's memories that are looked at for the slowest and the quickest."""
-KEPT = 4
-"""Families whose programs a process holds."""
+MOST_COMBINATIONS = 4096
+"""The maximum number of memories of a sweep among which the slowest and the fastest are determined."""
+MOST_FAMILIES = 4
+"""The number of families whose programs a process caches."""
 
 
 def retimed(program: Compiled, machine: HardwareConfig) -> Compiled:
-    """The same instructions on a machine that differs from the program's in its memory alone."""
-    assert replace(program.config, memory=machine.memory) == machine, "instructions fit one machine but for its memory"
+    """The program for a machine that differs from its own only in the memory; instructions are unchanged."""
+    assert replace(program.config, memory=machine.memory) == machine, "the machines differ in more than their memory"
     if not isinstance(program, NetworkProgram):
         return replace(program, config=machine)
     steps = tuple(
@@ -36,18 +36,18 @@ def retimed(program: Compiled, machine: HardwareConfig) -> Compiled:
 
 
 def memories_of(sweep: Sweep) -> tuple[MemoryConfig, ...]:
-    """The slowest and the quickest memory of a sweep, or its only one; none where no machine of it exists."""
+    """The slowest and the fastest memory of a sweep, or its only one; () if no machine is valid."""
     keys = ("memory.", "dram", "clock_mhz")
     axes = [axis if any(key.startswith(keys) for key in axis.keys) else _first(axis) for axis in sweep.machine.axes]
     grid = Grid(tuple(axes))
-    found = set()
-    for place in range(min(grid.count, MOST_LOOKED_AT)):
+    memories = set()
+    for index in range(min(grid.count, MOST_COMBINATIONS)):
         for base in sweep.bases:
             try:
-                found.add(_memory_alone(base, grid.at(place)))
+                memories.add(_memory_alone(base, grid.at(index)))
             except LatheError:
                 continue
-    ordered = sorted(found, key=_speed)
+    ordered = sorted(memories, key=_speed)
     return tuple(dict.fromkeys((ordered[0], ordered[-1]))) if ordered else ()
 
 
@@ -56,7 +56,7 @@ def _first(axis: Axis) -> Axis:
 
 
 def _memory_alone(base: str, changes: dict[str, object]) -> MemoryConfig:
-    """The memory of a point, also where the rest makes no machine."""
+    """The memory of a point, even if its other parameters are invalid."""
     keys = ("memory.", "dram", "clock_mhz")
     return changed(base, {key: value for key, value in changes.items() if key.startswith(keys)}).config.memory
 
@@ -65,33 +65,33 @@ def _speed(memory: MemoryConfig) -> tuple[float, ...]:
     return (memory.bus_bits / memory.cycles_per_beat, -memory.latency, memory.outstanding_reads, memory.burst_beats)
 
 
-class Shared:
-    """Programs by family, those used last: what a process holds between points."""
+class SharedPrograms:
+    """An LRU cache of compiled programs by family, which a process keeps between points."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[Hashable, list[Compiled]] = OrderedDict()
+        self.cached: OrderedDict[Hashable, list[Compiled]] = OrderedDict()
 
     def programs(
         self, key: Hashable, work: Measurable, machine: Machine, memories: Iterable[MemoryConfig], budget: int = 1
     ) -> list[Compiled]:
-        """The programs of a family, on the point's machine. Raises LatheError where none can be made."""
-        if key not in self.held:
-            self.held[key] = _compiled(work, machine, memories, budget)
-            while len(self.held) > KEPT:
-                self.held.popitem(last=False)
-        self.held.move_to_end(key)
-        return [retimed(program, machine.config) for program in self.held[key]]
+        """The programs of a family, for the point's machine. Raises LatheError if none can be compiled."""
+        if key not in self.cached:
+            self.cached[key] = _compiled(work, machine, memories, budget)
+            while len(self.cached) > MOST_FAMILIES:
+                self.cached.popitem(last=False)
+        self.cached.move_to_end(key)
+        return [retimed(program, machine.config) for program in self.cached[key]]
 
 
 def _compiled(work: Measurable, machine: Machine, memories: Iterable[MemoryConfig], budget: int) -> list[Compiled]:
-    found: list[Compiled] = []
+    programs: list[Compiled] = []
     refused: LatheError | None = None
     for memory in memories:
         try:
-            found.append(work.compiled(machine.with_memory(memory), budget))
+            programs.append(work.compiled(machine.with_memory(memory), budget))
         except LatheError as error:
             refused = refused or error
-    if not found:
+    if not programs:
         assert refused is not None, "a sweep has memories"
         raise refused
-    return found
+    return programs

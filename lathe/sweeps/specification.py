@@ -1,28 +1,28 @@
-"""What a sweep file says: the machines and the workloads, and the points of their grid.
+"""The specification of a sweep: its machines, its workloads, and the points of their grid.
 
-The form of the file, with every key that it may have::
+The format of the file, with every key::
 
-    base: vta                            # a shipped machine or a file beside this one, or a list of them
+    base: vta                            # a shipped machine, a file in the same folder, or a list of these
     machine:                             # parameters to change, by the keys that `lathe configs vta` shows
       memory.latency: [0, 32, 128]       # a value or a list of values; the grid has every combination
-      memory.outstanding_reads: {from: 2, to: 8, step: 2}       # a range, both ends in it
+      memory.outstanding_reads: {from: 2, to: 8, step: 2}       # a range, both ends inclusive
       uop_buffer_bytes: {powers_of_two: [8192, 65536]}          # likewise, by doubling
-      block_in, block_out: [16, 32]      # parameters that move together, with one value for all ...
+      block_in, block_out: [16, 32]      # parameters that change together, with one value for all ...
       inp_buffer_bytes, acc_buffer_bytes: [[32768, 131072], [65536, 262144]]   # ... or one value each
-      clock_mhz: 200                     # no parameter of a machine: what time and the DRAM are counted with
-      dram: [ddr3_1600, hbm2]            # a memory of `dram.yaml`: bus, rate and latency, at that clock
-    constraints:                         # what must hold of a machine; other points are left out
+      clock_mhz: 200                     # the clock, to convert cycles to time, and a DRAM's times to cycles
+      dram: [ddr3_1600, hbm2]            # a preset of `dram.yaml`: bus, rate and latency, at that clock
+    constraints:                         # points whose machine violates one are omitted
       - inp_buffer_bytes + wgt_buffer_bytes + acc_buffer_bytes <= 2**20
     workloads:                           # operators with their shapes, again a value or a list of each
       - matmul: {m: [64, 256], n: 256, k: 256}
       - digits: {batch: 8}
-      - onnx: {path: resnet18.onnx}      # and models, layers of SCALE-Sim's topologies, functions in Python
-    sample: {points: 100, seed: 0}       # so many points of the grid instead of all; or search:, see `search.py`
+      - onnx: {path: resnet18.onnx}      # also models, layers of SCALE-Sim's topologies, functions in Python
+    sample: {points: 100, seed: 0}       # random points instead of the whole grid; or search:, see `search.py`
     schedules: each                      # or shared, see `share_programs.py`
-    budget: 12                           # schedules that are tried for each operator, 1 unless given
-    metrics: [cycles, energy_pj]         # the columns of numbers, all unless given
-    energy: mine.yaml                    # energies of actions instead of Lathe's own, see `energy.py`
-    hardware: counts                     # or {device: ecp5-45k}: numbers of the RTL, see `hardware.py`
+    budget: 12                           # candidate schedules for each operator, 1 by default
+    metrics: [cycles, energy_pj]         # the columns of metrics, all by default
+    energy: mine.yaml                    # a table of energies instead of Lathe's own, see `energy.py`
+    hardware: counts                     # or {device: ecp5-45k}: area and clock of the RTL, see `hardware.py`
 """
 
 import bisect
@@ -41,7 +41,7 @@ Values = tuple[Any, ...]
 
 
 class Span(Sequence[Values]):
-    """The steps of a range of whole numbers for so many keys, none of which is held: there may be 10⁸ of them."""
+    """The steps of an integer range for one or several keys, computed on demand: there may be 10⁸ of them."""
 
     def __init__(self, numbers: range, keys: int = 1) -> None:
         self.numbers, self.keys = numbers, keys
@@ -56,11 +56,11 @@ class Span(Sequence[Values]):
     def __getitem__(self, at: slice) -> "Span": ...
 
     def __getitem__(self, at: int | slice) -> "Values | Span":
-        found = self.numbers[at]
-        return Span(found, self.keys) if isinstance(found, range) else (found,) * self.keys
+        value = self.numbers[at]
+        return Span(value, self.keys) if isinstance(value, range) else (value,) * self.keys
 
     def step_of(self, values: Values) -> int | None:
-        """Where values stand; None where they do not."""
+        """The index of the step with these values, or None."""
         if len(set(values)) > 1 or type(values[0]) is not int or values[0] not in self.numbers:
             return None
         return self.numbers.index(values[0])
@@ -68,17 +68,17 @@ class Span(Sequence[Values]):
 
 @dataclass(frozen=True)
 class Axis:
-    """Keys that move together, and the values that they take at each of its steps."""
+    """Keys that change together, and their values at each step."""
 
     keys: tuple[str, ...]
     steps: Sequence[Values]
 
     def step_of(self, values: Values) -> int | None:
-        """Where the first step with these values is; None where none has them."""
-        return self.steps.step_of(values) if isinstance(self.steps, Span) else self._places.get(values)
+        """The index of the first step with these values, or None."""
+        return self.steps.step_of(values) if isinstance(self.steps, Span) else self._indices.get(values)
 
     @cached_property
-    def _places(self) -> dict[Values, int]:
+    def _indices(self) -> dict[Values, int]:
         return {values: step for step, values in reversed(list(enumerate(self.steps)))}
 
 
@@ -90,14 +90,14 @@ class Grid:
 
     @cached_property
     def count(self) -> int:
-        """How many combinations there are; 1 without any axis."""
+        """The number of combinations; 1 without any axis."""
         return math.prod(len(axis.steps) for axis in self.axes)
 
-    def at(self, place: int) -> dict[str, Any]:
-        """Keys to values of one combination, of ``count``; the last axis is fastest."""
+    def at(self, index: int) -> dict[str, Any]:
+        """The values by key of the combination with this index, below ``count``; the last axis varies fastest."""
         chosen: list[Values] = []
         for axis in reversed(self.axes):
-            place, step = divmod(place, len(axis.steps))
+            index, step = divmod(index, len(axis.steps))
             chosen.append(axis.steps[step])
         return {
             key: value
@@ -105,15 +105,15 @@ class Grid:
             for key, value in zip(axis.keys, values, strict=True)
         }
 
-    def place(self, steps: Sequence[int]) -> int:
-        """The place of the combination that has these steps of the axes: what ``at`` takes apart."""
-        place = 0
+    def index_of(self, steps: Sequence[int]) -> int:
+        """The index of the combination with these steps of the axes; inverse of ``at``."""
+        index = 0
         for axis, step in zip(self.axes, steps, strict=True):
-            place = place * len(axis.steps) + step
-        return place
+            index = index * len(axis.steps) + step
+        return index
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """Keys to values of every combination."""
+        """The values by key of every combination."""
         return map(self.at, range(self.count))
 
     @property
@@ -124,10 +124,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a workload: whether it must be given, and what it may be.
+    """A parameter of a workload: whether it is required, and its type.
 
-    A whole number of at least ``least``, or if there are ``words`` one of these, or any ``text``; a ``path`` is one of
-    a file beside the sweep's.
+    An integer of at least ``least``; or one of ``words``, if there are any; or any ``text``, which may be a ``path``
+    relative to the sweep file.
     """
 
     required: bool
@@ -137,7 +137,7 @@ class Parameter:
     path: bool = False
 
     def takes(self, value: object) -> bool:
-        """Whether a value is one."""
+        """Whether a value is valid."""
         if self.text:
             return isinstance(value, str) and bool(value)
         if self.words:
@@ -146,10 +146,10 @@ class Parameter:
 
     @property
     def contract(self) -> str:
-        """What a value must be, for messages."""
+        """The contract of a value, for error messages."""
         if self.text:
             return "a text"
-        return " or ".join(self.words) if self.words else f"a whole number of at least {self.least}"
+        return " or ".join(self.words) if self.words else f"an integer of at least {self.least}"
 
 
 @dataclass(frozen=True)
@@ -164,25 +164,25 @@ class Point:
 
 @dataclass(frozen=True)
 class Sample:
-    """Points of a grid, drawn without repeating any; the same ones for one seed."""
+    """Random points of a grid, without repetition, determined by the seed."""
 
     points: int
     seed: int = 0
 
-    def places(self, count: int) -> list[int]:
-        """Which of ``count`` points, in rising order."""
+    def indices(self, count: int) -> list[int]:
+        """The indices of the points in a grid of ``count``, in rising order."""
         chance = random.Random(self.seed)
         if count <= sys.maxsize:
             return sorted(chance.sample(range(count), min(self.points, count)))
-        found: set[int] = set()  # more than Python's lists can number: hardly one is drawn twice
-        while len(found) < self.points:
-            found.add(chance.randrange(count))
-        return sorted(found)
+        chosen: set[int] = set()  # `sample` does not support larger ranges; repetitions are rare
+        while len(chosen) < self.points:
+            chosen.add(chance.randrange(count))
+        return sorted(chosen)
 
 
 @dataclass(frozen=True)
 class Search:
-    """What Optuna looks for: metrics to make small (or, with a minus before them, great), and in how many points."""
+    """A search by Optuna: the metrics to minimise (with a leading minus: to maximise), and the number of points."""
 
     objectives: tuple[str, ...]
     points: int
@@ -191,11 +191,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file's content. `bases` are what `load_config` takes; `workloads` are names with their grids.
+    """The content of a sweep file. `bases` are arguments of `load_config`; `workloads` are names with their grids.
 
-    ``allows`` says of a point whether the constraints hold; ``metrics`` are the columns that were asked for, none for
-    all; ``energies`` the file of a table of energies, if another than Lathe's is wanted; ``hardware`` what is asked of
-    the RTL, if anything is; ``budget`` how many schedules are tried for each tensor program.
+    ``broken`` returns a constraint that a point violates, or None; ``metrics``: the requested columns, () for all;
+    ``energies``: the file of a table of energies, None for Lathe's; ``hardware``: the requested hardware metrics;
+    ``budget``: the number of candidate schedules for each tensor program.
     """
 
     bases: Sequence[str]
@@ -218,32 +218,32 @@ class Sweep:
 
     @property
     def count(self) -> int:
-        """How many points the grid has, those among them that a constraint forbids."""
+        """The number of points of the grid, including those that violate a constraint."""
         return self._ends[-1] if self._ends else 0
 
-    def point(self, place: int) -> Point:
-        """The point at a place of the grid, of ``count``; workloads are slowest, then bases, then machines."""
-        number = bisect.bisect_right(self._ends, place)
-        inside = place - self.first_place(number)
+    def point(self, index: int) -> Point:
+        """The point with an index, below ``count``; workloads vary slowest, then their parameters, bases, machines."""
+        number = bisect.bisect_right(self._ends, index)
+        inside = index - self.first_index(number)
         workload, grid = self.workloads[number]
         inside, machine = divmod(inside, self.machine.count)
         parameters, base = divmod(inside, len(self.bases))
         return Point(self.bases[base], self.machine.at(machine), workload, grid.at(parameters))
 
-    def first_place(self, number: int) -> int:
-        """The place where the points of a workload begin, by its number in the file."""
+    def first_index(self, number: int) -> int:
+        """The index of the first point of a workload, given by its number in the file."""
         return self._ends[number - 1] if number else 0
 
     def places(self) -> Iterator[int]:
-        """The places that are measured: all of the grid, or a sample of it, without those that a constraint forbids."""
-        chosen = range(self.count) if self.sample is None else self.sample.places(self.count)
-        return (place for place in chosen if self.broken(self.point(place)) is None)
+        """The indices of the points to measure: the whole grid or a sample, without those that violate a constraint."""
+        chosen = range(self.count) if self.sample is None else self.sample.indices(self.count)
+        return (index for index in chosen if self.broken(self.point(index)) is None)
 
     def points(self) -> tuple[Point, ...]:
-        """The points at these places."""
+        """The points to measure."""
         return tuple(map(self.point, self.places()))
 
     @property
     def parameter_keys(self) -> tuple[str, ...]:
-        """The parameters of all workloads, each once, in the order of the file."""
+        """The names of all workloads' parameters, each once, in file order."""
         return tuple(dict.fromkeys(key for _, grid in self.workloads for key in grid.keys))

@@ -1,4 +1,4 @@
-"""What all parts of a sweep file are read with: keys that are known, each once, and the axes of grids."""
+"""Parsing helpers for all parts of a sweep file: mappings of known, distinct keys, and the axes of grids."""
 
 import math
 import sys
@@ -18,7 +18,7 @@ RANGE, DOUBLING = ("from", "to", "step"), "powers_of_two"
 
 
 class SweepYaml(YamlFile):
-    """A file's document as mappings of known keys and as axes."""
+    """Parser of mappings of known keys, and of axes."""
 
     def axis(self, keys: tuple[str, ...], node: yaml.Node) -> Axis:
         """A value, a list of values, or a range; with several keys a value may be a list of one for each."""
@@ -36,18 +36,18 @@ class SweepYaml(YamlFile):
                 steps.append((value,) * len(keys))
         for each in [value for step in steps for value in step]:
             if isinstance(each, float) and not math.isfinite(each):
-                contract = f"a number that there is, not {each!r}"
+                contract = f"a finite number, not {each!r}"
                 self.refuse_at(node, keys[0], f"A value of {', '.join(keys)}", contract, "Correct it.")
         if not steps:
             self.refuse_at(node, keys[0], ", ".join(keys), "at least one value, not an empty list", "Add a value.")
         if (twice := repeated(steps)) is not None:
-            told = twice if len(set(map(repr, twice))) > 1 else twice[:1]
-            contract = f"each given once, not twice: {', '.join(map(shown, told))}"
+            values_twice = twice if len(set(map(repr, twice))) > 1 else twice[:1]
+            contract = f"each given once, not twice: {', '.join(map(shown, values_twice))}"
             self.refuse_at(node, keys[0], f"The values of {', '.join(keys)}", contract, "Remove one of the two.")
         return Axis(keys, tuple(steps))
 
     def _range(self, keys: tuple[str, ...], node: yaml.MappingNode) -> Axis:
-        """Whole numbers from one to another, by steps or by doubling; both ends are in it."""
+        """An axis of a range of integers, by a step or by doubling, both ends inclusive."""
         thing = f"The range of {', '.join(keys)}"
         entries = self.entries(node, (*RANGE, DOUBLING), thing, f"A key of the range of {', '.join(keys)}")
         if DOUBLING in entries:
@@ -60,15 +60,15 @@ class SweepYaml(YamlFile):
         first, last, step = (self.value(entries[key]) if key in entries else 1 for key in RANGE)
         for key, value in zip(RANGE, (first, last, step), strict=True):
             if type(value) is not int or (key == "step" and value < 1):
-                contract = "a whole number" if key != "step" else "a whole number of at least 1"
+                contract = "an integer" if key != "step" else "an integer of at least 1"
                 self.refuse_at(entries[key], keys[0], f"{key} of {', '.join(keys)}", f"{contract}, not {shown(value)}",
                                "Correct it.")  # fmt: skip
         if last < first:
             self.refuse_at(
-                node, keys[0], thing, f"one with a number in it, not from {first} to {last}", "Turn it round."
+                node, keys[0], thing, f"a range with at least one number, not from {first} to {last}", "Swap the ends."
             )
         if (last - first) // step >= sys.maxsize:
-            contract = f"one of at most {sys.maxsize} numbers, not from {shown(first)} to {shown(last)}"
+            contract = f"a range of at most {sys.maxsize} numbers, not from {shown(first)} to {shown(last)}"
             self.refuse_at(node, keys[0], thing, contract, "Take a smaller one.")
         return Axis(keys, Span(range(first, last + 1, step), len(keys)))
 
@@ -81,30 +81,30 @@ class SweepYaml(YamlFile):
         return tuple((1 << exponent,) * len(keys) for exponent in range(first, last + 1))
 
     def entries(self, node: yaml.Node, known: Sequence[str], what: str, thing: str) -> dict[str, yaml.Node]:
-        """Known keys to their values' nodes; with none ``known``, any keys."""
-        found: dict[str, yaml.Node] = {}
+        """The nodes of a mapping's values by key, which must be ``known``; any keys if ``known`` is empty."""
+        entries: dict[str, yaml.Node] = {}
         for key, key_node, value_node in self.pairs_of(node, what):
             if known:
                 self.check_known(key_node, key, known, thing)
-            self.check_new(key_node, key, found, "Key")
-            found[key] = value_node
-        return found
+            self.check_new(key_node, key, entries, "Key")
+            entries[key] = value_node
+        return entries
 
     def pairs_of(self, node: yaml.Node, what: str) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-        """The pairs of what must be a mapping."""
+        """The pairs of a node, which must be a mapping."""
         if not isinstance(node, yaml.MappingNode):
             self.refuse_at(node, "", what, f"keys with values, not {self.shown(node)}", "Write 'key: value'.")
         return self.pairs(node)
 
     def items(self, node: yaml.Node) -> list[yaml.Node]:
-        """The items of a list; of what is none, itself."""
+        """The items of a list; any other node is its only item."""
         return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
 
     def number(self, node: yaml.Node, key: str, where: str, least: int) -> int:
-        """A whole number."""
+        """An integer of at least ``least``."""
         value = self.value(node)
         if type(value) is not int or value < least:
-            contract = f"a whole number of at least {least}, not {shown(value)}"
+            contract = f"an integer of at least {least}, not {shown(value)}"
             self.refuse_at(node, key, f"{key} of {where}", contract, "Correct it.")
         return value
 
@@ -113,25 +113,25 @@ class SweepYaml(YamlFile):
         try:
             return value_of(node)
         except NotYamlError as error:
-            self.refuse_at(node, "", "The value", f"plain YAML, and is not: {error}", "Correct it.")
+            self.refuse_at(node, "", "The value", f"plain YAML (reason: {error})", "Correct it.")
 
     def check_known(self, node: yaml.Node, key: str, known: Sequence[str], thing: str) -> None:
-        """Refuse a key that is not known."""
+        """Refuse an unknown key."""
         if key not in known:
             self.refuse(line_of(node), unknown(key, known, thing))
 
     def check_new(self, node: yaml.Node, key: str, seen: Collection[str], kind: str) -> None:
-        """Refuse a key that has been seen."""
+        """Refuse a repeated key."""
         if key in seen:
             self.refuse_at(node, key, f"{kind} {key}", "given once, not twice", "Remove one of the two.")
 
     def refuse_at(self, node: yaml.Node, key: str, thing: str, contract: str, remedy: str) -> NoReturn:
-        """Raise the error for what stands at `node`."""
+        """Raise the error for a fault at `node`."""
         self.refuse(line_of(node), Fault(key, thing, contract, remedy))
 
 
 def repeated(values: Iterable[Value]) -> Value | None:
-    """The first of some values that is there twice, as it is written."""
+    """The first value that equals an earlier one in its ``repr``, or None."""
     seen = set()
     for value in values:
         if repr(value) in seen:

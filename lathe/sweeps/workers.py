@@ -1,9 +1,9 @@
-"""Processes that measure: each has one task at a time, and none of them is missed when it dies.
+"""Process pool of a sweep: subprocesses that measure one task at a time, and that may die.
 
-A process that ends, for want of memory or by a signal, takes nothing with it but its task, which another one begins
-anew; a task that takes too long ends with its process. Each process has a pipe of its own, so that none dies with a
-lock that others wait for. All of them are ended when the driver stops, and end by themselves when it is killed; so do
-the tools that they run, since each process leads a group.
+If a process dies, from a signal or lack of memory, only its task is affected, and retried in another process; a task
+that times out is killed with its process. Each process has its own pipe, so that none can die while holding a lock that
+others wait for. The driver kills all processes when it stops, and they end by themselves when it is killed, with the
+tools that they run, since each process leads a process group.
 """
 
 import multiprocessing
@@ -24,24 +24,24 @@ from typing import Any, Protocol
 
 from lathe.sweeps.errors import SweepError
 
-# One thread of BLAS for each process: the processes already take all cores, and small products want no more.
+# One BLAS thread per process: the processes already use all cores, and small matmuls do not need more.
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 READY = "ready"
 FAILED_STARTS = 3
-"""So many processes in a row that end by themselves before they have begun are no accident."""
+"""After so many processes in a row that exit during their start, the pool gives up."""
 KILLED_STARTS = 20
-"""So many that are killed before they have begun are none either."""
+"""After so many processes in a row that are killed during their start, the pool gives up."""
 RETRIES = 2
-"""How often a task is begun anew whose process has ended, if nobody says."""
+"""How often a task is retried whose process has died, by default."""
 PATIENCE = 1.0
-"""Seconds that a process has to end by itself when all is done."""
+"""Seconds that an idle process has to exit by itself at the end."""
 STARTING = threading.Lock()
-"""Held while a process starts: it inherits what belongs to the whole of this one, which several threads may change."""
+"""Held while a process starts: it inherits process-wide state, which other threads may change."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Something to measure: its number, what it is, and the family that it shares work with."""
+    """Something to measure: its number, its content, and the family of tasks that it shares work with."""
 
     number: int
     content: Any
@@ -50,24 +50,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of a task that has no result: it took too long, or every process that tried it ended."""
+    """The result of a task that timed out (``late``), or whose processes all died."""
 
     late: bool
     reason: str
 
 
 class Source(Protocol):
-    """Where tasks come from. ``held`` of them are known to be there."""
+    """A source of tasks, such as a TaskQueue. ``held``: the number of tasks that were fetched in advance."""
 
     held: int
 
     def take(self, family: Hashable) -> Task | None:
-        """The next task for a process that had one of a family before; None where there is none now."""
+        """The next task for a process whose last task was of ``family``; None if there is none."""
         ...
 
 
-class _Nothing:
-    """No tasks but those that are to be begun anew."""
+class _NoTasks:
+    """An empty source: only retries remain."""
 
     held = 0
 
@@ -87,9 +87,9 @@ class _Worker:
 
 @dataclass(eq=False)
 class WorkerPool:
-    """So many processes that apply ``function`` to tasks' contents.
+    """A pool of ``size`` processes that apply ``function`` to the contents of tasks.
 
-    ``timeout``: seconds that one task may take. ``retries``: how often a task is begun anew whose process has ended.
+    ``timeout``: the time limit of a task in seconds. ``retries``: how often a task is retried whose process has died.
     """
 
     function: Callable[[Any], Any]
@@ -98,54 +98,54 @@ class WorkerPool:
     retries: int = RETRIES
     workers: list[_Worker] = field(default_factory=list)
     failed_starts: int = 0
-    ended: dict[int, int] = field(default_factory=dict)
-    again: deque[Task] = field(default_factory=deque)
+    deaths: dict[int, int] = field(default_factory=dict)
+    retried: deque[Task] = field(default_factory=deque)
     stopped: bool = False
 
     def run(self, source: Source) -> Generator[tuple[Task, Any], None, None]:
-        """Tasks with their results, or :class:`Lost`, as they come; closing it ends all processes.
+        """Yield tasks with their results, or :class:`Lost`, as they complete; closing it ends all processes.
 
-        Raises SweepError where no process can be started.
+        Raises SweepError if no process can be started.
         """
         try:
             first = source.take(None)
             if first is None:
                 return
-            self.again.append(first)
+            self.retried.append(first)
             self.workers += [self._started() for _ in range(min(self.size, 1 + source.held))]
             yield from self._results(source)
-            self._let_go()
+            self._release()
         finally:
             self.end()
 
     def result(self, content: Any) -> Any:
-        """The result of one task, or :class:`Lost`. Its process stays for the next one, until :meth:`end`.
+        """The result of one task, or :class:`Lost`. Its process is reused for the next one, until :meth:`end`.
 
-        Raises SweepError where no process can be started, or after :meth:`stop`.
+        Raises SweepError if no process can be started, and after :meth:`stop`.
         """
-        self.ended.clear()
-        self.again.append(Task(0, content))
+        self.deaths.clear()
+        self.retried.append(Task(0, content))
         try:
             for worker in self.workers:
-                if not worker.process.is_alive():  # it ended at rest, for which no task is blamed
+                if not worker.process.is_alive():  # it died while idle, which counts for no task
                     self._replace(worker)
             if not self.workers:
                 self.workers.append(self._started())
-            ((_, result),) = self._results(_Nothing())
+            ((_, result),) = self._results(_NoTasks())
         except BaseException:
             self.end()
             raise
         return result
 
     def stop(self) -> None:
-        """End all processes, from another thread: no others are started, and who waits for a result gets an error."""
+        """Kill all processes, from another thread; no others are started, and a pending :meth:`result` raises."""
         self.stopped = True
         for worker in list(self.workers):
             worker.process.kill()
             _end_group(worker.process.pid)
 
     def _results(self, source: Source) -> Iterator[tuple[Task, Any]]:
-        """The results of all tasks, by the processes that there are."""
+        """Yield the results of all tasks."""
         while True:
             for worker in self.workers:
                 if worker.ready and worker.task is None:
@@ -155,43 +155,43 @@ class WorkerPool:
             yield from self._settled()
 
     def _give(self, worker: _Worker, source: Source) -> None:
-        task = self.again.popleft() if self.again else source.take(worker.family)
+        task = self.retried.popleft() if self.retried else source.take(worker.family)
         if task is None:
             return
         worker.task, worker.family = task, task.family
         worker.deadline = time.monotonic() + (self.timeout or float("inf"))
-        with suppress(OSError):  # it has just ended, which is seen next
+        with suppress(OSError):  # it has just died, which is detected next
             worker.pipe.send(task.content)
 
     def _settled(self) -> Iterator[tuple[Task, Any]]:
-        """Wait until something happens, and tell what has come of tasks."""
+        """Wait for a result, a death or a timeout, and yield the tasks that are settled."""
         now = time.monotonic()
         nearest = min((worker.deadline for worker in self.workers if worker.task is not None), default=float("inf"))
         busy = [worker for worker in self.workers if worker.task is not None or not worker.ready]
-        signs: dict[Any, _Worker] = {worker.pipe: worker for worker in self.workers}
-        signs |= {worker.process.sentinel: worker for worker in busy}
-        left = None if nearest == float("inf") else max(nearest - now, 0)
-        for worker in list(dict.fromkeys(signs[each] for each in wait(list(signs), left))):
-            yield from self._heard(worker)
+        events: dict[Any, _Worker] = {worker.pipe: worker for worker in self.workers}
+        events |= {worker.process.sentinel: worker for worker in busy}
+        timeout = None if nearest == float("inf") else max(nearest - now, 0)
+        for worker in list(dict.fromkeys(events[each] for each in wait(list(events), timeout))):
+            yield from self._received(worker)
         for worker in list(self.workers):
             if worker.task is not None and time.monotonic() >= worker.deadline:
                 task = worker.task
                 self._replace(worker)
                 yield task, Lost(True, f"The point took more than {self.timeout:g} seconds")
 
-    def _heard(self, worker: _Worker) -> Iterator[tuple[Task, Any]]:
-        """What a process has said; or that it has ended, behind what it said before."""
+    def _received(self, worker: _Worker) -> Iterator[tuple[Task, Any]]:
+        """Handle the messages of a process, and then its death, if it has died."""
         try:
             while worker.pipe.poll():
-                said = worker.pipe.recv()
+                message = worker.pipe.recv()
                 if not worker.ready:
                     worker.ready, self.failed_starts = True, 0
                     continue
                 task, worker.task, worker.deadline = worker.task, None, float("inf")
                 assert task is not None
-                yield task, said
+                yield task, message
                 return
-        except (EOFError, OSError):  # it ended, perhaps while it spoke
+        except (EOFError, OSError):  # it died, perhaps while sending
             worker.process.join(PATIENCE)
         if worker.process.is_alive():
             return
@@ -201,28 +201,28 @@ class WorkerPool:
             most = KILLED_STARTS if code is not None and code < 0 else FAILED_STARTS
             if self.failed_starts >= most:
                 raise SweepError(
-                    f"The processes of a sweep must start, and {most} in a row ended at once ({_told(code)}). What "
-                    "they said stands above. Use fewer of them with --jobs where memory is short."
+                    f"Cannot start the processes of a sweep: {most} in a row ended at once ({_exit_text(code)}). Their "
+                    "output is above. If memory is short, use fewer with --jobs."
                 )
         self._replace(worker)
         if task is None:
             return
-        self.ended[task.number] = self.ended.get(task.number, 0) + 1
-        if self.ended[task.number] <= self.retries:
-            self.again.append(task)
+        self.deaths[task.number] = self.deaths.get(task.number, 0) + 1
+        if self.deaths[task.number] <= self.retries:
+            self.retried.append(task)
         else:
-            times = self.ended[task.number]
-            yield task, Lost(False, f"The point's process ended {times} times, at last with {_told(code)}")
+            times = self.deaths[task.number]
+            yield task, Lost(False, f"The point's process died {times} times, the last time with {_exit_text(code)}")
 
     def _replace(self, worker: _Worker) -> None:
-        """Another process in the place of one that has ended, or must."""
+        """Kill a process, unless it has died, and start another one instead."""
         _kill(worker)
         self.workers[self.workers.index(worker)] = self._started()
 
     def _started(self) -> _Worker:
         if self.stopped:
-            raise SweepError("Processes of a sweep must be asked for before it has ended, not after.")
-        # spawn: the same on every system, and no copy of this process's threads.
+            raise SweepError("Cannot start a process: its sweep has ended.")
+        # spawn: the same on every system, and without a copy of this process's threads.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.function), daemon=False)
@@ -236,8 +236,8 @@ class WorkerPool:
         there.close()
         return _Worker(process, here)
 
-    def _let_go(self) -> None:
-        """Let all processes, which rest, end by themselves."""
+    def _release(self) -> None:
+        """Let all processes, which are idle, exit by themselves."""
         for worker in self.workers:
             with suppress(OSError):
                 worker.pipe.send(None)
@@ -246,10 +246,10 @@ class WorkerPool:
             worker.process.join(max(until - time.monotonic(), 0))
 
     def end(self) -> None:
-        """End all processes that are left, and forget what they were to do."""
-        self.again.clear()
+        """Kill all remaining processes, and forget their tasks."""
+        self.retried.clear()
         for worker in self.workers:
-            worker.process.kill()  # all of them, before one is waited for
+            worker.process.kill()  # all of them, before waiting for one
         for worker in self.workers:
             _kill(worker)
         self.workers = []
@@ -257,34 +257,34 @@ class WorkerPool:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that start inside never hear Ctrl-C, not even while they begin; this one hears it afterwards.
+    """Processes started in the context never receive SIGINT (Ctrl-C); this one handles it after the context.
 
-    It is blocked for what starts, and put off here: another thread may take it, and then Python's main thread hears of
-    it all the same, halfway through a start.
+    The signal is blocked for the started process. Here its handler is also deferred: if another thread receives the
+    signal, Python would still run the handler in the main thread, in the middle of a start.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # the first process would start it, which ends with SIGINT unblocked
+    resource_tracker.ensure_running()  # the first process would start it, which leaves SIGINT unblocked
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    heard: list[tuple[Any, ...]] = []
+    received: list[tuple[Any, ...]] = []
     handler = signal.getsignal(signal.SIGINT)
-    put_off = callable(handler) and threading.current_thread() is threading.main_thread()
-    if put_off:
-        signal.signal(signal.SIGINT, lambda *told: heard.append(told))
+    deferred = callable(handler) and threading.current_thread() is threading.main_thread()
+    if deferred:
+        signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if put_off:
+        if deferred:
             signal.signal(signal.SIGINT, handler)
-    if heard and callable(handler):
-        handler(*heard[-1])
+    if received and callable(handler):
+        handler(*received[-1])
 
 
 @contextmanager
 def _without_script() -> Iterator[None]:
-    """Processes that start inside do not import the script that this one runs: it may sweep at its top level."""
+    """Processes started in the context do not import the main script, which may start a sweep at its top level."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -295,7 +295,7 @@ def _without_script() -> Iterator[None]:
 
 @contextmanager
 def _allowed_to_start() -> Iterator[None]:
-    """Start processes from a daemon of multiprocessing, too: ours do not stay when it ends, which is feared of them."""
+    """Allow a daemonic process of multiprocessing to start processes: ours end with it, so that the ban is needless."""
     this = multiprocessing.current_process()
     daemon = this.daemon
     if not daemon:
@@ -310,31 +310,32 @@ def _allowed_to_start() -> Iterator[None]:
 
 def _kill(worker: _Worker) -> None:
     worker.process.kill()
-    _end_group(worker.process.pid)  # also of one that has ended by itself: its tools may still run
+    _end_group(worker.process.pid)  # also after it has exited: its tools may still run
     worker.process.join()
     worker.pipe.close()
 
 
 def _end_group(leader: int | None) -> None:
-    """End what a process has started, where systems have groups of processes."""
+    """Kill what a process has started, on systems with process groups."""
     if hasattr(os, "killpg") and leader is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
 
 
-def _told(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
+    """An exit code as text: a signal or a status."""
     if code is not None and code < 0:
         try:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        return f"{name}, mostly for want of memory" if name == "SIGKILL" else name
+        return f"{name}, probably out of memory" if name == "SIGKILL" else name
     return f"status {code}"
 
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that start inside have one thread of BLAS."""
+    """Processes started in the context use one BLAS thread."""
     before = {name: os.environ.get(name) for name in BLAS_VARIABLES}
     os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))
     try:
@@ -348,10 +349,10 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def _work(pipe: Connection, function: Callable[[Any], Any]) -> None:
-    """What a process does: tasks, until it is told to end or the driver is no more."""
+    """Main function of a process: executes tasks until it receives None or the driver dies."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is said to all; the driver ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the driver ends this one
     driver = multiprocessing.parent_process()
     assert driver is not None
     threading.Thread(target=_end_with, args=(driver.sentinel,), daemon=True).start()

@@ -1,6 +1,6 @@
-"""What can be measured on a machine: tensor programs, models, and functions of users that make either.
+"""The kinds of workloads: tensor programs, ONNX models, and users' functions that return either.
 
-Each is compiled for a machine, has a least number of cycles there, and says what its outputs should be.
+Each compiles for a machine, and has a lower bound on its cycles there and reference outputs.
 """
 
 import ast
@@ -37,32 +37,32 @@ Arrays: TypeAlias = Mapping[str, Any]
 
 
 class Measurable(Protocol):
-    """What a workload is to those who measure it."""
+    """Protocol of a workload."""
 
     def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:
-        """The program for a machine, by so many schedules tried. Raises LatheError for what does not map."""
+        """The program for a machine, from ``budget`` candidate schedules. Raises LatheError if it does not compile."""
         ...
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int | None:
-        """The cycles that it takes at least on a machine, those of ``program`` there; None where nobody knows."""
+        """The lower bound on the cycles of ``program`` on a machine; None if unknown."""
         ...
 
     def inputs(self, program: Compiled, seed: int) -> dict[str, NDArray[Any]]:
-        """Random inputs, the same for one seed."""
+        """Random inputs, determined by the seed."""
         ...
 
     def expected(self, program: Compiled, inputs: Arrays) -> Arrays | None:
-        """What the outputs should be, by NumPy; None where nobody knows."""
+        """The reference outputs, by NumPy; None if unknown."""
         ...
 
     def content(self) -> str:
-        """All that its results depend on beside parameters, as a text."""
+        """A text of all that its results depend on besides its parameters."""
         ...
 
 
 @dataclass(frozen=True)
 class TensorProgram:
-    """A tensor program, the arrays that are part of it, and what else than parameters it follows from."""
+    """A tensor program, its constant arrays, and a text of all that it depends on besides its parameters."""
 
     output: Tensor | Sequence[Tensor]
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class TensorProgram:
 
     @property
     def outputs(self) -> list[Tensor]:
-        """The tensors that are computed for their values."""
+        """The output tensors."""
         return [self.output] if isinstance(self.output, Tensor) else list(self.output)
 
     @property
@@ -79,15 +79,15 @@ class TensorProgram:
         return [*placeholders(self.outputs), *self.outputs]
 
     def compiled(self, machine: HardwareConfig, budget: int = 1) -> Program:
-        """The program by the default schedule, or by the quickest of several; the rows of a sweep are what is kept."""
+        """The program with the default schedule, or the autotuned one; not cached, since a sweep stores its rows."""
         return build(self.output, self.tensors, machine, constants=self.constants, budget=budget, cache=False)
 
-    def bound(self, machine: HardwareConfig, program: Compiled) -> int:  # noqa: ARG002 - it is the same for all
-        """The bound of the program."""
+    def bound(self, machine: HardwareConfig, program: Compiled) -> int:  # noqa: ARG002 - independent of the program
+        """The lower bound for any schedule."""
         return int(bound(self.output, machine).cycles)
 
     def inputs(self, program: Compiled, seed: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - likewise
-        """int8 takes its whole range, int32 (biases) as much as 16 bits hold."""
+        """Random inputs: int8 of the full range, int32 (biases) of the range of int16."""
         rng = np.random.default_rng(seed)
         values = {}
         for tensor in placeholders(self.outputs):
@@ -97,51 +97,51 @@ class TensorProgram:
         return values
 
     def expected(self, program: Compiled, inputs: Arrays) -> Arrays:  # noqa: ARG002 - likewise
-        """The meaning of the program."""
+        """The reference outputs of the tensors."""
         return reference(self.outputs, {**inputs, **self.constants})
 
     def content(self) -> str:
-        """What it follows from."""
+        """What it depends on besides its parameters."""
         return self.follows_from
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network of ONNX."""
+    """A network from an ONNX model."""
 
     network: Network
 
     @classmethod
     def read(cls, path: str, shapes: str = "") -> "Model":
-        """The model of a file. Raises ModelError for one that cannot be read, SweepError for shapes that are none."""
+        """Read a model. Raises ModelError for an invalid file, SweepError for invalid shapes."""
         try:
             changed = Path(path).stat().st_mtime_ns
         except (OSError, ValueError):
-            changed = 0  # from_onnx says what is wrong with it
+            changed = 0  # from_onnx raises an error
         return _model(path, shapes, changed)
 
-    def compiled(self, machine: HardwareConfig, budget: int = 1) -> NetworkProgram:  # noqa: ARG002 - as networks are
-        """The network by the default schedules."""
+    def compiled(self, machine: HardwareConfig, budget: int = 1) -> NetworkProgram:  # noqa: ARG002 - not autotuned
+        """The network with default schedules."""
         return self.network.build(machine)
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int:
-        """The bounds of all layers on the NPU, each alone."""
+        """The sum of the lower bounds of all layers on the NPU."""
         assert isinstance(program, NetworkProgram)
         names = [layer.name for step in program.steps if isinstance(step, NpuStep) for layer in step.layers]
         return sum(cycles for name, cycles in self._bounds(machine) if name in names)
 
     def inputs(self, program: Compiled, seed: int) -> dict[str, NDArray[Any]]:
-        """Numbers of a normal distribution, or whole ones from 0 on."""
+        """Normally distributed floats, or integers from 0 to at most 255."""
         assert isinstance(program, NetworkProgram)
         return {name: _random(np.random.default_rng((seed, at)), name, each)
                 for at, (name, each) in enumerate(program.inputs.items())}  # fmt: skip
 
-    def expected(self, program: Compiled, inputs: Arrays) -> Arrays:  # noqa: ARG002 - it is the same for all
-        """The meaning of the network."""
+    def expected(self, program: Compiled, inputs: Arrays) -> Arrays:  # noqa: ARG002 - independent of the program
+        """The reference outputs of the network."""
         return network_reference(self.network, inputs)
 
     def content(self) -> str:
-        """The digest of the model, its weights in it."""
+        """A hash of the model with its weights."""
         return self._digest
 
     @cached_property
@@ -154,31 +154,31 @@ class Model:
 
 @lru_cache(maxsize=64)
 def _bounds_of(network: Network, machine: HardwareConfig) -> list[tuple[str, int]]:
-    """The bound of each layer that a machine takes."""
-    taken = [layer for part in network.parts(machine) for layer in getattr(part, "layers", ())]
-    return [(layer.name, int(network.bound(layer, machine).cycles)) for layer in taken]
+    """The lower bound of each layer on the NPU."""
+    layers = [layer for part in network.parts(machine) for layer in getattr(part, "layers", ())]
+    return [(layer.name, int(network.bound(layer, machine).cycles)) for layer in layers]
 
 
 @lru_cache(maxsize=8)
-def _model(path: str, shapes: str, changed: int) -> Model:  # noqa: ARG001 - a file that has changed is another one
+def _model(path: str, shapes: str, changed: int) -> Model:  # noqa: ARG001 - part of the cache key, since files change
     return Model(from_onnx(path, _shapes(shapes)))
 
 
 def _shapes(text: str) -> dict[str, list[int]]:
     """The shapes in a text like "x=1,3,48,192 y=1,8"."""
-    found = {}
+    shapes = {}
     for word in text.split():
         name, _, sizes = word.partition("=")
         numbers = sizes.split(",")
         if not name or not all(each.isascii() and each.isdigit() for each in numbers):
             raise SweepError(f"The shapes of a model must be like 'x=1,3,48,192', not {shown(word)}.")
-        found[name] = [int(each) for each in numbers]
-    return found
+        shapes[name] = [int(each) for each in numbers]
+    return shapes
 
 
 def _random(rng: np.random.Generator, name: str, of: TensorType | None) -> NDArray[Any]:
     if of is None or of.dtype == "str":
-        raise SweepError(f"input {name!r} of a network that is checked must be a tensor of numbers, and is none.")
+        raise SweepError(f"Cannot check a network with input {name!r}: it is not a numeric tensor.")
     dtype = np.dtype(of.dtype)
     if dtype.kind in "iu":
         return rng.integers(0, min(np.iinfo(dtype).max, 255), of.shape, dtype, endpoint=True)
@@ -187,52 +187,51 @@ def _random(rng: np.random.Generator, name: str, of: TensorType | None) -> NDArr
 
 @contextmanager
 def _modules_of(folder: Path) -> Iterator[None]:
-    """Forget what is imported inside from a folder and below: its files may change, and another script's folder may
-    have others of the same names.
-    """
+    """Unload modules that are imported from a folder in the context: their files may change, or clash with others."""
     before = set(sys.modules)
     try:
         yield
     finally:
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
-            places = [file] if file is not None else list(getattr(sys.modules[name], "__path__", ()))
-            if name.partition(".")[0] != "lathe" and any(_is_below(Path(place).resolve(), folder) for place in places):
+            paths = [file] if file is not None else list(getattr(sys.modules[name], "__path__", ()))
+            if name.partition(".")[0] != "lathe" and any(_is_below(Path(path).resolve(), folder) for path in paths):
                 del sys.modules[name]
 
 
-def _is_below(place: Path, folder: Path) -> bool:
-    """Whether a module lies in a folder or below; packages that are installed there are none of its own."""
-    return place.is_relative_to(folder) and not installed(place)
+def _is_below(path: Path, folder: Path) -> bool:
+    """Whether a module's path is in a folder or below, except in packages installed there."""
+    return path.is_relative_to(folder) and not installed(path)
 
 
 def check_takes(function: ast.FunctionDef, path: str, parameters: Collection[str]) -> None:
-    """Raise :class:`SweepError` if a function cannot be called with the machine and these parameters, by their names.
+    """Raise :class:`SweepError` if a function cannot be called with the machine and these keyword arguments.
 
-    What a decorator makes of a function is not known.
+    A decorated function is not checked, since its decorator may change the parameters.
     """
-    taken = function.args
-    by_place = [*taken.posonlyargs, *taken.args]
+    signature = function.args
+    positional = [*signature.posonlyargs, *signature.args]
     if function.decorator_list:
         return
-    names = [each.arg for each in (*by_place[1:], *taken.kwonlyargs) if each not in taken.posonlyargs]
-    optional = {each.arg for each in by_place[len(by_place) - len(taken.defaults) :]}
-    optional |= {each.arg for each, value in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if value is not None}
-    where = f"of {function.name} of script {path}"
-    if not by_place and taken.vararg is None:
-        raise SweepError(f"The first parameter {where} must be the machine, and there is none. Add it.")
+    names = [each.arg for each in (*positional[1:], *signature.kwonlyargs) if each not in signature.posonlyargs]
+    optional = {each.arg for each in positional[len(positional) - len(signature.defaults) :]}
+    keyword_defaults = zip(signature.kwonlyargs, signature.kw_defaults, strict=True)
+    optional |= {each.arg for each, value in keyword_defaults if value is not None}
+    what = f"{function.name} of script {path}"
+    if not positional and signature.vararg is None:
+        raise SweepError(f"{what} must take the machine as its first parameter, but takes none. Add it.")
     for name in parameters:
-        if name not in names and taken.kwarg is None:
-            told = f"be one of {', '.join(names)}" if names else "be left out, as it takes the machine alone"
-            raise SweepError(f"The parameter {where} must {told}, not {name!r}. Remove it.")
+        if name not in names and signature.kwarg is None:
+            accepted = f"only {', '.join(names)} besides the machine" if names else "only the machine"
+            raise SweepError(f"Cannot pass parameter {name!r} to {what}: it takes {accepted}. Remove the parameter.")
     for name in names:
         if name not in optional and name not in parameters:
-            raise SweepError(f"The parameters {where} must include {name!r}, which has no default. Give it a value.")
+            raise SweepError(f"Cannot call {what} without parameter {name!r}, which has no default. Give it a value.")
 
 
 @dataclass(frozen=True, eq=False)
 class Scripted:
-    """A user's function of a machine, which makes or builds what is measured."""
+    """A user's function of a machine, which returns tensors, a network or a built program."""
 
     path: Path
     function: str
@@ -241,58 +240,56 @@ class Scripted:
 
     @classmethod
     def read(cls, path: str, function: str, parameters: Mapping[str, Any], files: str | None = None) -> "Scripted":
-        """Raises ScriptError for a file that is no script, SweepError for one without the function or a named file."""
+        """Read a script. Raises ScriptError if it is invalid, SweepError if the function or a named file is missing."""
         defined = functions_of(read_source(Path(path)), Path(path))
         if function not in defined:
-            raise SweepError(
-                f"The function of script {path} must be one that it defines ({', '.join(sorted(defined)) or 'none'}), "
-                f"not {function!r}."
-            )
+            known = ", ".join(sorted(defined)) or "none"
+            raise SweepError(f"The function of script {path} must be one that it defines ({known}), not {function!r}.")
         check_takes(defined[function], path, parameters)
         named_files(Path(path), (files or "").split())
         return cls(Path(path), function, parameters, files)
 
     def compiled(self, machine: HardwareConfig, budget: int = 1) -> Compiled:
-        """What the function built, or what it made, built."""
-        made = self._made(machine)
-        return made if isinstance(made, Program | NetworkProgram) else made.compiled(machine, budget)
+        """The program that the function returned, or the compiled tensors or network."""
+        work = self._result(machine)
+        return work if isinstance(work, Program | NetworkProgram) else work.compiled(machine, budget)
 
     def bound(self, machine: HardwareConfig, program: Compiled) -> int | None:
-        """That of what the function made, if it was not built."""
-        made = self._made(machine)
-        return None if isinstance(made, Program | NetworkProgram) else made.bound(machine, program)
+        """The lower bound of the returned tensors or network; None for a built program."""
+        work = self._result(machine)
+        return None if isinstance(work, Program | NetworkProgram) else work.bound(machine, program)
 
     def inputs(self, program: Compiled, seed: int) -> dict[str, NDArray[Any]]:
-        """Those of what the function made; none for what it built."""
-        made = self._made(program.config)
-        return {} if isinstance(made, Program | NetworkProgram) else made.inputs(program, seed)
+        """Random inputs of the returned tensors or network; none for a built program."""
+        work = self._result(program.config)
+        return {} if isinstance(work, Program | NetworkProgram) else work.inputs(program, seed)
 
     def expected(self, program: Compiled, inputs: Arrays) -> Arrays | None:
-        """The meaning of what the function made; None for what it built, whose meaning nobody knows."""
-        made = self._made(program.config)
-        return None if isinstance(made, Program | NetworkProgram) else made.expected(program, inputs)
+        """The reference outputs of the returned tensors or network; None for a built program."""
+        work = self._result(program.config)
+        return None if isinstance(work, Program | NetworkProgram) else work.expected(program, inputs)
 
     def content(self) -> str:
-        """The digest of the function's name and of what the script follows from (``script_dependencies.py``)."""
+        """A hash of the function's name and of the script's dependencies (``script_dependencies.py``)."""
         return hashlib.sha256(f"{self.function} {script_digest(self.path, self._named())}".encode()).hexdigest()
 
     def newest(self) -> str:
-        """Which of the files that the script follows from has changed last."""
+        """The dependency of the script that has changed last."""
         return newest_file(self.path, self._named())
 
     def _named(self) -> list[str] | None:
         return None if self.files is None else self.files.split()
 
-    def _made(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
+    def _result(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
         with _modules_of(self.path.resolve().parent), beside(self.path), lines_of(self.path):
-            made = runpy.run_path(str(self.path), run_name=SCRIPT_NAME)[self.function](machine, **self.parameters)
-        if isinstance(made, Program | NetworkProgram | TensorProgram):
-            return made
-        if isinstance(made, Network):
-            return Model(made)
-        if isinstance(made, Tensor) or (isinstance(made, list | tuple) and all(isinstance(t, Tensor) for t in made)):
-            return TensorProgram(made)
+            work = runpy.run_path(str(self.path), run_name=SCRIPT_NAME)[self.function](machine, **self.parameters)
+        if isinstance(work, Program | NetworkProgram | TensorProgram):
+            return work
+        if isinstance(work, Network):
+            return Model(work)
+        if isinstance(work, Tensor) or (isinstance(work, list | tuple) and all(isinstance(t, Tensor) for t in work)):
+            return TensorProgram(work)
         raise SweepError(
-            f"{self.function} of script {self.path} must return a tensor, a list of tensors, a network or what was "
-            f"built of one, not {shown(made)}."
+            f"{self.function} of script {self.path} must return a tensor, a list of tensors, a network or a built "
+            f"program, not {shown(work)}."
         )

@@ -1,7 +1,7 @@
-"""The workloads that a sweep file may name: operators with their shapes, networks, and what stands in files.
+"""The workloads of sweep files: operators with their shapes, networks, and models, topologies and scripts in files.
 
-A workload is a function whose parameters are the keys that the file gives. To add one, write the function with the
-decorator; its docstring is what `lathe sweep --workloads` shows.
+A workload is a function whose parameters are the keys in the sweep file. To add one, write the function with the
+decorator; `lathe sweep --workloads` prints its docstring.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from lathe.sweeps.specification import Parameter
 from lathe.sweeps.workload_types import Measurable, Model, Scripted, TensorProgram
 
 Border = NewType("Border", int)
-"""Rows and columns around an image, which may be none; every other number of a workload is at least 1."""
+"""Rows and columns of padding; may be 0, unlike all other integers of a workload."""
 
 Epilogue: TypeAlias = Literal["cut", "requantise"]
 
@@ -27,28 +27,28 @@ Builder = Callable[..., Measurable]
 WORKLOADS: dict[str, Builder] = {}
 
 ANY = "**"
-"""Stands for parameters of any name."""
+"""Stands for parameters with arbitrary names."""
 
 
 def workload(function: Builder) -> Builder:
-    """Let sweep files name this function."""
+    """Decorator that registers a function as a workload."""
     WORKLOADS[function.__name__] = function
     return function
 
 
 def known_workloads() -> dict[str, dict[str, Parameter]]:
-    """Workloads with their parameters; ``ANY`` among them where a workload takes others, too."""
+    """The parameters of all workloads, by name; ``ANY`` among them if a workload takes others, too."""
     return {
         name: {
-            ANY if parameter.kind is parameter.VAR_KEYWORD else parameter.name: _form_of(parameter)
+            ANY if parameter.kind is parameter.VAR_KEYWORD else parameter.name: _declared(parameter)
             for parameter in inspect.signature(function).parameters.values()
         }
         for name, function in WORKLOADS.items()
     }
 
 
-def _form_of(parameter: inspect.Parameter) -> Parameter:
-    """What the annotation says that a parameter may be."""
+def _declared(parameter: inspect.Parameter) -> Parameter:
+    """The description of a parameter, from its annotation and default."""
     words = get_args(parameter.annotation) if parameter.annotation is Epilogue else ()
     required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     least = 0 if parameter.annotation is Border else 1
@@ -58,19 +58,19 @@ def _form_of(parameter: inspect.Parameter) -> Parameter:
 
 
 def make(name: str, parameters: Mapping[str, Any]) -> Measurable:
-    """The workload of a name. Raises LatheError for parameters that make none together."""
+    """Create a workload by its name. Raises LatheError for parameters that are invalid together."""
     return WORKLOADS[name](**parameters)
 
 
 def finished(sums: Tensor, epilogue: Epilogue) -> Tensor:
-    """int32 sums as int8: their low bits, as the machine stores them, or requantised by a shift of 8."""
+    """int32 sums as int8: their low bits, as the machine stores them, or requantised by a shift of 8 bits."""
     if epilogue == "cut":
         return compute(sums.shape, lambda *i: sums[i].astype("int8"), "cut")
     return op.requantise(sums, 8)
 
 
 def product(m: int, n: int, k: int) -> Tensor:
-    """Sums of products, in int32."""
+    """A matmul with int32 results."""
     A, B = placeholder((m, k), "int8", name="A"), placeholder((n, k), "int8", name="B")
     return op.matmul(A, B, transpose_b=True)
 
@@ -138,37 +138,37 @@ def add(height: int, width: int, channels: int, batch: int = 1) -> TensorProgram
 
 @workload
 def digits(batch: int = DEFAULT_BATCH) -> TensorProgram:
-    """The digits network of `lathe run`."""
+    """The digits network that `lathe run` runs by default."""
     network = digits_network(batch)
     return TensorProgram(network.logits, network.constants)
 
 
 @workload
 def onnx(path: Path, shapes: str = "") -> Model:
-    """A model; what open dimensions of its inputs are: shapes "x=1,3,48,192 y=1,8"."""
+    """An ONNX model; shapes "x=1,3,48,192 y=1,8" set the symbolic dimensions of its inputs."""
     return Model.read(str(path), shapes)
 
 
 @workload
 def topology(path: Path, layer: str) -> TensorProgram:
-    """A layer of a topology of SCALE-Sim's, a CSV file; every layer of it where none is named."""
-    found = layer_of(str(path), layer)
-    if isinstance(found, Product):
-        return TensorProgram(finished(product(found.m, found.n, found.k), "cut"), follows_from=repr(found))
-    assert isinstance(found, Convolution)
-    data = placeholder((1, found.height, found.width, found.channels), name="data")
-    filters, per_group = found.filters * found.groups, found.channels // found.groups
-    weight = placeholder((filters, found.kernel_height, found.kernel_width, per_group), name="weight")
-    strides = (found.stride_height, found.stride_width)
-    sums = op.conv2d(data, weight, stride=strides, groups=found.groups)
-    return TensorProgram(finished(sums, "cut"), follows_from=repr(found))
+    """A layer of a SCALE-Sim topology, a CSV file; every layer of it if none is named."""
+    shape = layer_of(str(path), layer)
+    if isinstance(shape, Product):
+        return TensorProgram(finished(product(shape.m, shape.n, shape.k), "cut"), follows_from=repr(shape))
+    assert isinstance(shape, Convolution)
+    data = placeholder((1, shape.height, shape.width, shape.channels), name="data")
+    filters, per_group = shape.filters * shape.groups, shape.channels // shape.groups
+    weight = placeholder((filters, shape.kernel_height, shape.kernel_width, per_group), name="weight")
+    strides = (shape.stride_height, shape.stride_width)
+    sums = op.conv2d(data, weight, stride=strides, groups=shape.groups)
+    return TensorProgram(finished(sums, "cut"), follows_from=repr(shape))
 
 
 @workload
 def python(path: Path, function: str = "build", files: str = "", **parameters: object) -> Scripted:
     """A function of a Python file, called with the machine and with all other parameters.
 
-    It returns a tensor, or tensors, a program that it has built, or a network of lt.from_onnx or what this has built.
-    A row is kept as long as nothing in the file's folder changes, or none of the files "weights.npz tables".
+    It returns a tensor, a list of tensors, a network of lt.from_onnx, or a program built from one of these. A stored
+    row is valid until a file in the script's folder changes, or only those named by files, "weights.npz tables".
     """
     return Scripted.read(str(path), function, parameters, files or None)

@@ -1,4 +1,4 @@
-"""Translation validation: does a program compute, element by element, what its tensors say?"""
+"""Translation validation: checks that a compiled program computes the elements of its tensors."""
 
 from lathe.validation.validate import validate
 

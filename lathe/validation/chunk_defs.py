@@ -1,4 +1,4 @@
-"""Which elements chunks make, and which of these are whole afterwards."""
+"""The tensor elements that a chunk computes, and those whose reductions are complete after it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lathe.validation.sampling import Ints
 
 
 def elements_of(chunk: ChunkProvenance) -> Ints:
-    """The row-major numbers of the elements of a chunk, each once, ascending."""
+    """The row-major numbers of the elements that a chunk computes, each once, ascending."""
     shape = chunk.tensor.shape
     varying = [n for n, loop in enumerate(chunk.loops) if any(index.coefficients[n] for index in chunk.index)]
     grids = {
@@ -27,35 +27,35 @@ def elements_of(chunk: ChunkProvenance) -> Ints:
                 value = value + index.coefficients[n] * grids[n]
         flat = flat * extent + value
         inside = inside & (value >= 0) & (value < extent)
-    numbers, there = np.broadcast_arrays(flat, inside)
-    made = np.zeros(int(np.prod(shape)), np.bool_)
-    made[numbers[there]] = True
-    return np.flatnonzero(made)
+    numbers, valid = np.broadcast_arrays(flat, inside)
+    computed = np.zeros(int(np.prod(shape)), np.bool_)
+    computed[numbers[valid]] = True
+    return np.flatnonzero(computed)
 
 
 @dataclass(frozen=True)
-class Final:
-    """The elements that are whole after a part of reductions; ``goes_on``: whether parts of others are to come."""
+class CompleteElements:
+    """The elements whose reductions an update completes; ``goes_on``: whether other elements of the tensor are open."""
 
     elements: Ints
     goes_on: bool
 
 
-def final_elements(chunks: Sequence[ChunkProvenance], order: Sequence[int]) -> dict[int, Final]:
-    """For chunks that add parts of reductions, by number: the elements that are whole afterwards.
+def complete_elements(chunks: Sequence[ChunkProvenance], order: Sequence[int]) -> dict[int, CompleteElements]:
+    """For each update chunk, by number: the elements whose reductions it completes.
 
-    ``order`` has the numbers of the chunks in the order in which they are through. An element is whole after the last
-    part that is added before it is begun again.
+    ``order``: the numbers of the chunks in the order in which their last instructions are executed. An element is
+    complete after the last update before its next initialisation.
     """
-    more: dict[Tensor, NDArray[np.bool_]] = {}
-    finals: dict[int, Final] = {}
+    updated_later: dict[Tensor, NDArray[np.bool_]] = {}
+    complete: dict[int, CompleteElements] = {}
     for number in reversed(order):
         chunk = chunks[number]
-        if chunk.role in ("map", "reduce") and chunk.tensor not in more:
+        if chunk.role in ("map", "reduce") and chunk.tensor not in updated_later:
             continue
         elements = elements_of(chunk)
-        open_ = more.setdefault(chunk.tensor, np.zeros(int(np.prod(chunk.tensor.shape)), np.bool_))
+        open_ = updated_later.setdefault(chunk.tensor, np.zeros(int(np.prod(chunk.tensor.shape)), np.bool_))
         if chunk.role == "update":
-            finals[number] = Final(elements[~open_[elements]], bool(open_.any()))
+            complete[number] = CompleteElements(elements[~open_[elements]], bool(open_.any()))
         open_[elements] = chunk.role == "update"
-    return finals
+    return complete

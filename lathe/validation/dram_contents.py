@@ -1,4 +1,4 @@
-"""Where the elements of tensors are in DRAM, by the layouts that the program tells its host."""
+"""Addresses of tensor elements in DRAM, from the layouts that the program gives its host CPU."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ from lathe.scheduler.codegen.compiled_program import Compiled
 
 
 def stored_bytes(compiled: Compiled) -> dict[Tensor, NDArray[np.int64]]:
-    """For tensors that have a segment of DRAM to themselves: the bytes of each element, (elements, bytes of each).
+    """For each tensor with its own segment of DRAM: the byte addresses of its elements, (elements, bytes per element).
 
-    Elements are those of the axes in which a tensor is laid out, padding included.
+    The elements are those of the tensor after layout changes, padding included.
     """
     roles = ("output", "temporary")
     segments = {segment.tensor: segment for segment in compiled.program.segments if segment.role in roles}
-    found: dict[Tensor, NDArray[np.int64]] = {}
+    addresses: dict[Tensor, NDArray[np.int64]] = {}
     for stage in compiled.schedule.stages:
         if stage.state.scope != "dram" or stage.state.storage is not None:
             continue
@@ -25,13 +25,13 @@ def stored_bytes(compiled: Compiled) -> dict[Tensor, NDArray[np.int64]]:
             if named.name in segments:
                 layout = segments[named.name].layout
                 assert layout is not None, f"segment {named.name} has no layout"
-                found[tensor] = _bytes(segments[named.name], Layout(layout.view, "int64", layout.axes))
-                assert len(found[tensor]) == np.prod(tensor.shape), f"segment {named.name} is not one of {tensor}"
-    return found
+                addresses[tensor] = _bytes(segments[named.name], Layout(layout.view, "int64", layout.axes))
+                assert len(addresses[tensor]) == np.prod(tensor.shape), f"segment {named.name} is not one of {tensor}"
+    return addresses
 
 
 def output_bytes(segment: Segment) -> NDArray[np.int64]:
-    """The bytes of each element of an output, as the host takes it from DRAM: (elements, bytes of each)."""
+    """The byte addresses from which the host CPU reads the elements of an output: (elements, bytes per element)."""
     layout = segment.layout
     assert layout is not None, f"segment {segment.name} has no layout"
     whole = Layout(layout.shape, "int64", layout.axes, view=layout.view, reorderings=layout.reorderings)
@@ -39,14 +39,14 @@ def output_bytes(segment: Segment) -> NDArray[np.int64]:
 
 
 def _bytes(segment: Segment, numbers: Layout) -> NDArray[np.int64]:
-    """``numbers`` is the segment's layout, of whatever elements are asked for, for numbers of cells."""
+    """The byte addresses of elements; ``numbers`` is the segment's layout for int64, which unpacks cell numbers."""
     layout = segment.layout
     assert layout is not None
     cells = np.arange(np.prod(numbers.physical_shape), dtype=np.int64).reshape(numbers.physical_shape)
-    places = numbers.unpack(cells).reshape(-1, 1)
+    cell = numbers.unpack(cells).reshape(-1, 1)
     if layout.storage == "planes":
-        found = places + cells.size * np.arange(np.dtype(layout.dtype).itemsize)
+        offsets = cell + cells.size * np.arange(np.dtype(layout.dtype).itemsize)
     else:
         width = np.dtype(layout.physical_dtype).itemsize
-        found = places * width + np.arange(width)
-    return np.asarray(segment.address + found, np.int64)
+        offsets = cell * width + np.arange(width)
+    return np.asarray(segment.address + offsets, np.int64)

@@ -1,9 +1,9 @@
-"""What lanes held before new values took the place of checked ones, for as long as their reduction goes on.
+"""Original values of lanes whose checked values were replaced by fresh ones, while their reduction continues.
 
-Lanes are known by what they hold, and a sum under way may hold what another one is made to hold: a maximum over some
-rows is that of the window next to it, as often as not, and a product that is not yet added to is all that there is of a
-sum at a border. It gets new values then as if it were whole. So that the parts still to come are not added to those,
-steps of a reduction find the old ones, and lanes that they leave as they are have the new ones back.
+The validator identifies lanes by their values, and a partial reduction may equal another, complete one: a maximum over
+some rows often is that of the next window, and a partial sum may be the complete sum at a border. Such a lane then gets
+fresh values too early. So that its later updates do not accumulate onto these, each update is run on the original
+values, and lanes that it does not change get the fresh ones back.
 """
 
 from collections.abc import Iterator
@@ -21,42 +21,42 @@ Columns = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class _Lanes:
-    """``places`` of lanes, all of a scratchpad's in a row, and columns (samples, lanes): ``old`` values and ``new``."""
+    """Lanes of a scratchpad by number (vector * lanes + lane), and columns (samples, lanes): ``old`` and ``new``."""
 
-    places: Ints
+    lanes: Ints
     old: Columns
     new: Columns
 
     def where(self, chosen: NDArray[np.bool_]) -> "_Lanes":
-        return _Lanes(self.places[chosen], self.old[:, chosen], self.new[:, chosen])
+        return _Lanes(self.lanes[chosen], self.old[:, chosen], self.new[:, chosen])
 
 
 @dataclass
-class Replaced:
-    """By tensor, the lanes in which new values stand for old ones."""
+class ReplacedLanes:
+    """By tensor, the lanes whose values were replaced by fresh ones."""
 
     lanes: dict[Tensor, list[_Lanes]] = field(default_factory=dict)
 
-    def note(self, tensor: Tensor, places: Ints, old: Columns, new: Columns) -> None:
-        """New values have been put into lanes."""
-        self.lanes.setdefault(tensor, []).append(_Lanes(places, old, new))
+    def record(self, tensor: Tensor, lanes: Ints, old: Columns, new: Columns) -> None:
+        """Record that values of lanes were replaced."""
+        self.lanes.setdefault(tensor, []).append(_Lanes(lanes, old, new))
 
     def forget(self, tensor: Tensor) -> None:
-        """Nothing more is added to any element of a tensor that has been begun."""
+        """Forget a tensor whose reductions are all complete."""
         self.lanes.pop(tensor, None)
 
     @contextmanager
-    def put_back(self, tensor: Tensor, cells: Columns) -> Iterator[None]:
-        """Meanwhile lanes of a tensor that hold new values still have the old ones. Those that change stay changed."""
+    def original_values(self, tensor: Tensor, cells: Columns) -> Iterator[None]:
+        """Context in which the replaced lanes of a tensor have their original values; changes to them persist."""
         flat = cells.reshape(len(cells), -1)
-        found: list[_Lanes] = []
+        restored: list[_Lanes] = []
         for each in self.lanes.pop(tensor, ()):
-            held = each.where((flat[:, each.places] == each.new).all(axis=0))
-            flat[:, held.places] = held.old
-            found.append(held)
+            fresh = each.where((flat[:, each.lanes] == each.new).all(axis=0))
+            flat[:, fresh.lanes] = fresh.old
+            restored.append(fresh)
         yield
-        for each in found:
-            unchanged = each.where((flat[:, each.places] == each.old).all(axis=0))
-            flat[:, unchanged.places] = unchanged.new
-            if len(unchanged.places):
+        for each in restored:
+            unchanged = each.where((flat[:, each.lanes] == each.old).all(axis=0))
+            flat[:, unchanged.lanes] = unchanged.new
+            if len(unchanged.lanes):
                 self.lanes.setdefault(tensor, []).append(unchanged)

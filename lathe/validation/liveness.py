@@ -1,4 +1,4 @@
-"""Who needs an element that a chunk has failed to make: chunks may make what nobody reads, of whatever is there."""
+"""Liveness of elements that a chunk has computed wrongly: an element that is never read may hold any value."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,59 +16,59 @@ from lathe.validation.chunk_defs import elements_of
 from lathe.validation.sampling import Ints
 
 
-def needed(compiled: Compiled, later: Sequence[int], tensor: Tensor, elements: Ints) -> Ints:
-    """Those of a tensor's elements, just made, that some chunk reads before they are made again, or the host does.
+def live_elements(compiled: Compiled, later: Sequence[int], tensor: Tensor, elements: Ints) -> Ints:
+    """Those of a tensor's elements that are live: read by a later chunk before they are redefined, or by the host CPU.
 
-    ``later`` has the numbers of the chunks that are still to come, in order.
+    ``later``: the numbers of the chunks still to be executed, in order.
     """
-    makers = {made: stage.state for stage in compiled.schedule.stages for made in stage.state.tensors}
-    missing = np.zeros(int(np.prod(tensor.shape)), np.bool_)
-    missing[elements] = True
-    wanted = np.zeros_like(missing)
+    producers = {produced: stage.state for stage in compiled.schedule.stages for produced in stage.state.tensors}
+    candidates = np.zeros(int(np.prod(tensor.shape)), np.bool_)
+    candidates[elements] = True
+    live = np.zeros_like(candidates)
     for number in later:
         chunk = compiled.chunks[number]
-        state = makers[chunk.tensor]
+        state = producers[chunk.tensor]
         for access in defined(state.computation).reads:
             if access.tensor is tensor and chunk.role != "init":
                 for read in _reads(state, chunk, access):
-                    wanted[read] |= missing[read]
+                    live[read] |= candidates[read]
         if chunk.tensor is tensor and chunk.role != "update":
-            missing[elements_of(chunk)] = False
-        if not missing.any():
+            candidates[elements_of(chunk)] = False
+        if not candidates.any():
             break
     if tensor in compiled.schedule.outputs:
-        wanted |= missing
-    return np.flatnonzero(wanted)
+        live |= candidates
+    return np.flatnonzero(live)
 
 
 def _reads(state: StageState, chunk: ChunkProvenance, access: ReadAccess) -> Iterator[NDArray[np.int64]]:
-    """The elements that a chunk reads in one place, for each point of its reductions' outermost axis."""
+    """The elements that a chunk reads through one access, for each point of its stage's reduction axes."""
     computation = state.computation
     coordinates = np.unravel_index(elements_of(chunk), chunk.tensor.shape)
     points: Environment = dict(zip(computation.axes, coordinates, strict=True))
     ranges = [np.arange(axis.start, axis.stop) for axis in computation.reduce_axes]
     for reduced in zip(*(grid.ravel() for grid in np.meshgrid(*ranges)), strict=True) if ranges else [()]:
         env = {**points, **{axis: int(value) for axis, value in zip(computation.reduce_axes, reduced, strict=True)}}
-        happens = np.ones(len(coordinates[0]), np.bool_)
+        executed = np.ones(len(coordinates[0]), np.bool_)
         for guard, holds in access.guards:
             if not reads_data(guard):
-                happens &= np.broadcast_to(evaluate(guard, env) == holds, happens.shape)
-        yield np.ravel_multi_index(_places(access, env, happens), access.tensor.shape, mode="clip")
+                executed &= np.broadcast_to(evaluate(guard, env) == holds, executed.shape)
+        yield np.ravel_multi_index(_indices(access, env, executed), access.tensor.shape, mode="clip")
 
 
-def _places(access: ReadAccess, env: Environment, happens: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
-    """The indices that a read has where it happens; where data decide on one, all that it may be."""
+def _indices(access: ReadAccess, env: Environment, executed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    """The indices of an access where it is executed; of a data-dependent index, the whole dimension."""
     known = {
-        dimension: np.broadcast_to(evaluate(each, env), happens.shape)[happens].astype(np.int64)
+        dimension: np.broadcast_to(evaluate(each, env), executed.shape)[executed].astype(np.int64)
         for dimension, each in enumerate(access.indices)
         if not reads_data(each)
     }
     open_dimensions = [dimension for dimension in range(len(access.indices)) if dimension not in known]
     if not open_dimensions:
         return tuple(known.values())
-    rows = np.unique(np.stack(list(known.values())), axis=1) if known else np.zeros((0, int(happens.any())), np.int64)
+    rows = np.unique(np.stack(list(known.values())), axis=1) if known else np.zeros((0, int(executed.any())), np.int64)
     every = np.indices([access.tensor.shape[dimension] for dimension in open_dimensions])
     every = every.reshape(len(open_dimensions), -1)
-    found = np.concatenate((np.repeat(rows, every.shape[1], axis=1), np.tile(every, rows.shape[1])))
-    place = {dimension: number for number, dimension in enumerate((*known, *open_dimensions))}
-    return tuple(found[place[dimension]] for dimension in range(len(access.indices)))
+    product = np.concatenate((np.repeat(rows, every.shape[1], axis=1), np.tile(every, rows.shape[1])))
+    row_of = {dimension: number for number, dimension in enumerate((*known, *open_dimensions))}
+    return tuple(product[row_of[dimension]] for dimension in range(len(access.indices)))

@@ -1,7 +1,7 @@
-"""The machine on many samples at once: what each instruction does to memories, and who wrote each cell last.
+"""Functional simulation of a stream on many random samples at once, with the last writer of each memory cell.
 
-Instructions are carried out as the simulator does it, on memories with one more dimension, that of the samples. Nothing
-takes time. Cells that nobody has written hold random values, others in each sample.
+Instructions are executed by the simulator's code on memories with the samples as an extra leading dimension, without
+timing. Memories start with random values, different in each sample.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Written:
-    """Elements of a scratchpad, or bytes of DRAM ("dram"), that an instruction has written.
+    """Vectors of a scratchpad, or bytes of DRAM ("dram"), that an instruction has written.
 
-    ``content`` (samples, elements, lanes): what was there then, where others may write before it is looked at.
+    ``content`` (samples, vectors, lanes): a copy of what was written, if it may be overwritten before it is checked.
     """
 
     memory: str
-    places: Places
+    addresses: Places
     content: NDArray[np.generic] | None = None
 
 
@@ -50,17 +50,16 @@ class SampledDram:
         return view
 
     def write_rows(self, address: int, stride: int, content: Bytes) -> None:
-        """Write rows (rows, samples, row_bytes), in order, so that of rows that overlap the last one stays."""
+        """Write rows (rows, samples, row_bytes), in order: the last of overlapping rows wins."""
         rows, _, row_bytes = content.shape
         write(self.read_rows(address, rows, row_bytes, stride), content, stride)
 
 
 class SampledMachine:
-    """``inp`` and ``wgt`` are float32, ``acc`` and ``par`` int32, ``lut`` int8, each (samples, depth, lanes); ``dram``
-    uint8 (samples, bytes).
+    """The memories of a machine on many samples, and the execution of instructions on them.
 
-    ``writers`` gives for each element of each memory (bytes of DRAM) the number of the instruction that
-    wrote it last, -1 for none.
+    ``inp`` and ``wgt`` are float32, ``acc`` and ``par`` int32, ``lut`` int8, each (samples, depth, lanes); ``dram``
+    uint8 (samples, bytes). ``writers``: for each vector, or byte of DRAM, the number of its last writer, -1 for none.
     """
 
     def __init__(self, program: Program, samples: int, seed: int) -> None:
@@ -90,41 +89,41 @@ class SampledMachine:
             },
             "dram": np.full(size, -1, np.int64),
         }
-        self.carried_out = by_opcode(config, self, SampledDram(self.dram))
+        self.execute = by_opcode(config, self, SampledDram(self.dram))
 
     def cells(self, memory: str) -> NDArray[np.float32] | NDArray[np.int32] | NDArray[np.int8]:
-        """A scratchpad."""
-        found: NDArray[np.float32] | NDArray[np.int32] | NDArray[np.int8] = getattr(self, memory)
-        return found
+        """The content of a scratchpad, (samples, depth, lanes)."""
+        content: NDArray[np.float32] | NDArray[np.int32] | NDArray[np.int8] = getattr(self, memory)
+        return content
 
     def put(self, address: int, content: NDArray[np.uint8]) -> None:
         """Put bytes into DRAM: (samples, bytes), or (1, bytes) for all samples."""
         self.dram[:, address : address + content.shape[1]] = content
 
     def run(self, number: int, instruction: Instruction) -> list[Written]:
-        """Carry out an instruction of the stream; what it has written."""
+        """Execute an instruction of the stream; returns what it has written."""
 
         def where() -> str:
             return f"instruction {number}"
 
-        places = self.carried_out[instruction.opcode](instruction, where)
+        ranges = self.execute[instruction.opcode](instruction, where)
         memory = _written_memory(instruction)
-        written = [Written(memory, each) for each in places if memory in self.writers]
+        written = [Written(memory, each) for each in ranges if memory in self.writers]
         if moves_rows(instruction) and TABLE[instruction.opcode].stores:
             written = [Written("dram", self._stored(instruction))]
         for each in written:
-            self.writers[each.memory][each.places] = number
+            self.writers[each.memory][each.addresses] = number
         return written
 
     def _stored(self, store: RowsInstruction) -> Places:
-        """The bytes of DRAM that rows are stored in."""
+        """The bytes of DRAM that a STORE writes."""
         size = self.config.out_element_bytes
         rows = store.dram_base * size + np.arange(store.y_size)[:, None] * (store.x_stride * size)
         return (rows + np.arange(store.x_size * size)).reshape(-1)
 
 
 def _written_memory(instruction: Instruction) -> str:
-    """The scratchpad that an instruction writes, if it does."""
+    """The scratchpad that an instruction writes; "" if it writes none."""
     if runs_micro_ops(instruction):
         return usage_of(instruction).written.scratchpad
     return MEMORIES[instruction.memory_type].scratchpad if moves_rows(instruction) else ""

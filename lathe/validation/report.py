@@ -1,4 +1,4 @@
-"""What is said of an element that is not where it must be."""
+"""Error messages for elements that an instruction stream computes wrongly."""
 
 from typing import Any, NoReturn
 
@@ -13,11 +13,11 @@ from lathe.validation.expected import Expectation
 from lathe.validation.sampling import Sampler
 
 SHOWN = 3
-"""Samples whose values are told, of those in which they differ."""
+"""The number of samples whose values a message gives, of those that differ."""
 
 
 class Report:
-    """Tells instruction, chunk, cell, what must be there and what is."""
+    """Reports an element's instruction, chunk and cell, its expected and its actual values."""
 
     def __init__(self, compiled: Compiled, expectation: Expectation, sampler: Sampler) -> None:
         self.compiled = compiled
@@ -29,47 +29,47 @@ class Report:
         chunk: int,
         instruction: int,
         element: str,
-        wanted: NDArray[Any],
+        expected: NDArray[Any],
         cell: str,
-        there: NDArray[np.int64] | None,
+        actual: NDArray[np.int64] | None,
     ) -> NoReturn:
-        """Raises ValidationError. ``instruction`` is the number of the one to blame, -1 where none has written there.
+        """Raise ValidationError. ``instruction``: the number of the one to blame, -1 if none has written the cell.
 
-        ``wanted`` and ``there`` are columns of values; ``there`` is None where nothing else has been written.
+        ``expected`` and ``actual`` are columns of values; ``actual`` is None if the chunk has written nothing else.
         """
-        who = "Some instruction"
+        subject = "Some instruction"
         if instruction >= 0:
-            who = f"Instruction {instruction} ({instruction_text(self.compiled.program.instructions[instruction])})"
+            subject = f"Instruction {instruction} ({instruction_text(self.compiled.program.instructions[instruction])})"
         of = f" of chunk {self.compiled.chunks[chunk].text}" if chunk >= 0 else ""
         shown = [0]
-        found = "and leaves it nowhere"
-        if there is not None:
-            shown = np.flatnonzero(wanted.astype(np.int64) != there)[:SHOWN].tolist()
-            found = f"not {self.told(there, shown)}"
+        instead = "but none of them holds it"
+        if actual is not None:
+            shown = np.flatnonzero(expected.astype(np.int64) != actual)[:SHOWN].tolist()
+            instead = f"not {self.describe(actual, shown)}"
         raise ValidationError(
-            f"{who}{of} must leave {element} = {numbers(wanted[shown])} in {cell}, {found}. Numbers are those of "
-            f"random samples (seed {self.sampler.seed}). The emission rule, or what comes before it, is wrong."
+            f"{subject}{of} must leave {element} = {numbers(expected[shown])} in {cell}, {instead}. Values are those "
+            f"of random samples (seed {self.sampler.seed}). The emission rule, or a pass before it, is wrong."
         )
 
-    def told(self, column: NDArray[np.int64], shown: list[int]) -> str:
-        """What a column of values is: an element of some tensor, a constant, or numbers that nothing accounts for."""
+    def describe(self, column: NDArray[np.int64], shown: list[int]) -> str:
+        """Identify a column of values: an element of some tensor, a constant, or unknown values."""
         if (column == column[0]).all():
             return f"the constant {column[0]}"
-        known = self.sampler.hashes(column[:, None])[0]
-        for made in self.expectation.made.values():
-            for columns in (made.onward, made.values):
-                here = np.flatnonzero(self.sampler.hashes(columns) == known)
-                if len(here):
-                    return f"{element_text(made.tensor, int(here[0]))} = {numbers(column[shown])}"
+        hashed = self.sampler.hashes(column[:, None])[0]
+        for each in self.expectation.tensors.values():
+            for columns in (each.onward, each.values):
+                matches = np.flatnonzero(self.sampler.hashes(columns) == hashed)
+                if len(matches):
+                    return f"{element_text(each.tensor, int(matches[0]))} = {numbers(column[shown])}"
         return f"{numbers(column[shown])}, which is no element of any tensor"
 
 
 def element_text(tensor: Tensor, element: int) -> str:
-    """An element by its row-major number."""
+    """The text of an element that is given by its row-major number, such as "C[3, 0]"."""
     index = ", ".join(str(int(n)) for n in np.unravel_index(element, tensor.shape))
     return f"{tensor.name}[{index}]"
 
 
 def numbers(values: NDArray[Any]) -> str:
-    """Values of some samples."""
+    """The text of values of some samples."""
     return " | ".join(str(int(value)) for value in values)

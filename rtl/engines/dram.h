@@ -1,5 +1,5 @@
-// The memory behind the AXI4 port: the DRAM of docs/timing-model.md, or one with random stalls. lathe.rtl.engines.dram is the
-// same in Python, and tests/rtl/test_dram.py holds the two together.
+// The memory model on the AXI4 port: the DRAM of docs/timing-model.md, or one with random stalls. lathe.rtl.engines.dram is
+// the same in Python; tests/rtl/test_dram.py compares the two.
 
 #pragma once
 
@@ -55,7 +55,7 @@ struct Answer {
     bool failed;
 };
 
-// `Bus` has the ports of the machine's memory port, as Verilator names them.
+// `Bus` has the signals of the machine's memory port, as Verilator names them.
 template <class Bus>
 class Dram {
   public:
@@ -65,7 +65,7 @@ class Dram {
         for (unsigned &luck : luck_) luck = launch.stall_seed ? kLuck[draw() % std::size(kLuck)] : 10;
     }
 
-    // What the memory shows to the bus in cycle t.
+    // Drives the memory's signals of the bus in cycle t.
     void offer(Bus &top, int64_t t) {
         top.m_axi_arready = lucky(kAr);
         top.m_axi_awready = lucky(kAw);
@@ -82,7 +82,7 @@ class Dram {
         }
     }
 
-    // What the bus has shown in cycle t. Returns kEnded while all is well.
+    // Handles the signals of the bus in cycle t. Returns kEnded if no rule is broken.
     End see(Bus &top, int64_t t) {
         if (End end = broken(protocol_.see(shown_on(top)))) return end;
         if (shown_ && top.m_axi_rready) {
@@ -114,7 +114,7 @@ class Dram {
         return kEnded;
     }
 
-    // The launch has ended.
+    // Checks that nothing is pending: the launch has ended.
     End end() { return broken(protocol_.end()); }
 
   private:
@@ -161,7 +161,7 @@ class Dram {
         return bus;
     }
 
-    // As Draws in dram.py, and asked for in the same order, so that the same seed gives the same stalls.
+    // As Draws in dram.py, with draws in the same order, so that the same seed gives the same stalls.
     uint64_t draw() {
         random_ ^= random_ << 13;
         random_ ^= random_ >> 7;
@@ -169,10 +169,10 @@ class Dram {
         return random_ >> 20;
     }
 
-    // Whether something happens on a channel in this cycle: always, unless there are random stalls.
+    // Whether a channel is active in this cycle: always, unless there are random stalls.
     bool lucky(Channel channel) { return !launch_.stall_seed || draw() % 10 < luck_[channel]; }
 
-    // The burst of the next read beat: the oldest, or with random stalls the oldest of some id.
+    // The burst of the next read beat: the oldest, or with random stalls the oldest of a random id.
     size_t served() {
         if (!launch_.stall_seed) return 0;
         size_t oldest[4], ids = 0;
@@ -252,7 +252,7 @@ class Dram {
     int64_t answered_ = 0;
     bool shown_ = false;
     bool answering_ = false;
-    size_t source_ = 0;    // the burst of the beat that is shown: its place in reads_
-    int64_t latest_ = -1;  // number of the burst of the beat before, -1 when that was its last
-    unsigned luck_[5];     // tenths, by channel
+    size_t source_ = 0;    // index in reads_ of the burst whose beat is on the bus
+    int64_t latest_ = -1;  // number of the burst of the previous beat, -1 if that was its last
+    unsigned luck_[5];     // in tenths, by channel
 };

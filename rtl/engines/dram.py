@@ -1,6 +1,6 @@
-"""The memory behind the bus, in Python: the DRAM of docs/timing-model.md, or one with random stalls.
+"""The memory model on the bus, in Python: the DRAM of docs/timing-model.md, or one with random stalls.
 
-`dram.h` is the same for compiled machines; tests/rtl/test_dram.py holds the two, and the simulator's, together.
+`dram.h` is the same for compiled machines; tests/rtl/test_dram.py compares the two, and that of the simulator.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ OKAY, SLAVE_ERROR, DECODE_ERROR = 0, 2, 3
 
 
 class Bytes:
-    """Bytes by address, zero where nothing was written; faster for a beat at a time than arrays are."""
+    """A sparse memory, zero where nothing was written; for accesses of one beat, it is faster than arrays."""
 
     def __init__(self, memory: PagedMemory) -> None:
         self.pages = {address: bytearray(page.tobytes()) for address, page in memory.pages.items()}
@@ -26,19 +26,19 @@ class Bytes:
         page = self.pages.get(address & -PAGE_BYTES)
         if page is None:
             return 0
-        at = address % PAGE_BYTES
-        return int.from_bytes(page[at : at + size], "little")
+        offset = address % PAGE_BYTES
+        return int.from_bytes(page[offset : offset + size], "little")
 
     def write(self, address: int, size: int, content: int, strobes: int) -> None:
         """Write the bytes of `content` whose strobe is set."""
         page = self.pages.setdefault(address & -PAGE_BYTES, bytearray(PAGE_BYTES))
-        at = address % PAGE_BYTES
-        for place in range(size):
-            if strobes >> place & 1:
-                page[at + place] = content >> 8 * place & 255
+        offset = address % PAGE_BYTES
+        for index in range(size):
+            if strobes >> index & 1:
+                page[offset + index] = content >> 8 * index & 255
 
     def paged(self) -> PagedMemory:
-        """As arrays."""
+        """The memory as arrays."""
         import numpy as np
 
         memory = PagedMemory()
@@ -47,14 +47,14 @@ class Bytes:
         return memory
 
 
-# How likely something happens on a channel in a cycle, of a memory that stalls, in tenths; drawn for each channel of
-# each launch. The numbers, and the order of the draws, are those of dram.h: the same seed gives the same stalls.
+# Probabilities, in tenths, that a channel of a memory with stalls is active in a cycle; each channel of a launch draws
+# one. The numbers, and the order of the draws, are those of dram.h: the same seed gives the same stalls.
 LUCK = (1, 3, 6, 9)
 AR, AW, R, W, B = range(5)
 
 
 class Draws:
-    """Random numbers that are the same in C++: Marsaglia's xorshift."""
+    """Random numbers, the same as in C++: Marsaglia's xorshift."""
 
     def __init__(self, seed: int) -> None:
         self.state = first_state(seed)
@@ -70,7 +70,7 @@ class Draws:
 
 
 def first_state(seed: int) -> int:
-    """The state that a seed of stalls begins with; never 0, from which there would be no other."""
+    """The initial state for a seed of stalls; never 0, which xorshift would never leave."""
     return (seed + 1) * 0x9E3779B97F4A7C15 & MASK or 1
 
 
@@ -78,7 +78,7 @@ MASK = (1 << 64) - 1
 
 
 class Burst:
-    """A burst that the memory has accepted: where it is, and when its next beat is on the bus."""
+    """A burst that the memory has accepted: the address of its next beat, and the cycle in which that is due."""
 
     def __init__(self, address: int, beats: int, number: int, due: int) -> None:
         self.address, self.left, self.id, self.due = address, beats, number, due
@@ -88,11 +88,11 @@ class Burst:
 class Dram:
     """Serves one beat per `cycles_per_beat`, in the order of acceptance.
 
-    With `stalls`, a seed, each channel stalls at random, and read beats of different ids come interleaved, as AXI4
-    allows it; those of one id stay in order.
+    With `stalls`, a seed, each channel stalls at random, and read beats of different ids are interleaved, as AXI4
+    allows; those of one id stay in order.
 
-    In each cycle, `offer` tells what the memory shows to the bus, and `see` takes what the bus has shown; the methods
-    after it take it one by one.
+    In each cycle, `offer` gives the signals that the memory drives, and `see` takes all signals of the bus; the methods
+    after it handle single handshakes.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Dram:
         self.responded = 0
         self.answering = False
         self.shown: tuple[int, int, int, int] | None = None
-        self.source: Burst  # of the beat that is shown
-        self.latest: Burst | None = None  # that of the beat before, unless it was the burst's last
+        self.source: Burst  # of the beat that is on the bus
+        self.latest: Burst | None = None  # that of the previous beat, unless it was the burst's last
         self.interleaved = 0
 
     def offer(self, t: int) -> tuple[bool, bool, tuple[int, int, int, int] | None, bool, int | None]:
@@ -138,7 +138,7 @@ class Dram:
         return ar_ready, aw_ready, self.shown, w_ready, response
 
     def see(self, t: int, ar: Address, aw: Address, w: WriteBeat, r: ReadBeat, b: Response) -> None:
-        """What was on the bus in cycle `t`, by channel. Raises :class:`BrokenRunError` for a beat without its data."""
+        """Handle the signals of cycle `t`, by channel. Raises :class:`BrokenRunError` when write data are missing."""
         if r[0] and r[1]:
             self.taken()
         if w[1]:
@@ -154,11 +154,11 @@ class Dram:
             self.accept(t, "write", aw[2], aw[3] + 1, aw[6])
 
     def lucky(self, channel: int) -> bool:
-        """Whether something happens on a channel in this cycle: always, unless there are random stalls."""
+        """Whether a channel is active in this cycle: always, unless there are random stalls."""
         return self.random is None or self.random.draw() % 10 < self.luck[channel]
 
     def served(self) -> Burst:
-        """The burst of the next read beat: the oldest, or with random stalls the oldest of some id."""
+        """The burst of the next read beat: the oldest, or with random stalls the oldest of a random id."""
         if self.random is None:
             return self.reads[0]
         oldest: dict[int, Burst] = {}
@@ -177,11 +177,11 @@ class Dram:
         return burst.id, self.content.read(burst.address, self.bus), int(burst.left == 1), response
 
     def outside(self, address: int) -> bool:
-        """Whether there is no memory."""
+        """Whether an address is beyond the end of the memory."""
         return self.memory_end is not None and address >= self.memory_end
 
     def taken(self) -> None:
-        """The read beat that is shown has been taken."""
+        """The read beat on the bus has been accepted."""
         burst = self.source
         self.shown = None
         self.beats["read"] += 1
@@ -190,7 +190,7 @@ class Dram:
         self.latest = burst if burst.left else None
 
     def written(self, t: int, data: int, strobes: int, last: int) -> None:
-        """The write beat of cycle `t`."""
+        """A write beat has come in cycle `t`."""
         burst = self.writes[0]
         self.beats["write"] += 1
         if self.outside(burst.address):
@@ -210,7 +210,7 @@ class Dram:
             queue.remove(burst)
 
     def accept(self, t: int, kind: str, address: int, beats: int, number: int) -> None:
-        """A burst's address has been taken in `t`; of two in one cycle, the read comes first."""
+        """The address of a burst has been accepted in `t`; of two in one cycle, the read comes first."""
         server = 0 if kind == "read" or self.config.shared_bandwidth else 1
         begin = max(t + self.config.latency, self.free[server])
         self.free[server] = begin + beats * self.config.cycles_per_beat
@@ -219,7 +219,7 @@ class Dram:
         self.bursts[kind] += 1
 
     def responded_now(self) -> None:
-        """The write response has been taken."""
+        """The write response has been accepted."""
         self.responses.popleft()
         self.responded += 1
         self.answering = False

@@ -1,6 +1,6 @@
-// What surrounds the Verilated accelerator: clock, reset, the host's bus, the memory of dram.h behind the AXI4 port, and
-// the recording of traces and counts. Everything that happens in a cycle happens here; Python calls it for whole
-// launches. shared.h is written by the build (lathe.rtl.engines.abi).
+// Harness of the Verilated accelerator: clock, reset, the host CPU's bus, the memory model of dram.h on the AXI4 port, and
+// the recording of traces and counts. Python calls it once per launch, not per cycle. The build writes shared.h
+// (lathe.rtl.engines.abi).
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ using Wave = VerilatedFstC;
 
 namespace {
 
-// Trace and counts from the trace port; the unit's numbers are load 0, compute 1, store 2, fetch 3.
+// Records trace and counts from the trace port. Units are numbered: load 0, compute 1, store 2, fetch 3.
 class Recorder {
   public:
     Recorder(const LatheLaunch &launch, LatheTrace *trace, LatheCounts &counts)
@@ -106,7 +106,7 @@ class Machine {
         tick();
         tick();
         top.rst = 0;
-        tick();  // the reset passes a register
+        tick();  // the reset is registered
     }
 
     void settle() {
@@ -144,7 +144,7 @@ class Machine {
         return value;
     }
 
-    // From the write of the start bit, before its cycle, to the launch's end.
+    // Runs from the cycle after the write of the start bit to the end of the launch.
     End run(const LatheLaunch &launch, LatheTrace *trace, LatheCounts &counts) {
         Vlathe &top = *top_;
         Dram<Vlathe> dram(memory, launch, counts);
@@ -212,7 +212,7 @@ uint32_t lathe_read(void *machine, uint32_t address) { return static_cast<Machin
 void lathe_wave(void *machine, const char *path) { static_cast<Machine *>(machine)->wave_open(path); }
 void lathe_wave_close(void *machine) { static_cast<Machine *>(machine)->wave_close(); }
 
-// The memory becomes the given pages, and nothing else.
+// Replaces the contents of the memory by the given pages.
 void lathe_set_memory(void *machine, int64_t count, const uint64_t *addresses, const uint8_t *pages) {
     Memory &memory = static_cast<Machine *>(machine)->memory;
     memory.clear();

@@ -1,4 +1,4 @@
-"""What a host does with a machine, whatever runs it: registers to write before a launch, and to read after it."""
+"""The registers that the host CPU writes before a launch and reads after it; the same for every engine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ def settings(launch: Launch) -> list[tuple[str, int]]:
     ]
 
 
-# Registers that tell how a launch has gone.
+# The registers with the results of a launch.
 REPORT = (
     "STATUS",
     *(f"TOKENS_OUT_{int(queue)}" for queue in TokenQueue),
@@ -30,7 +30,7 @@ REPORT = (
 
 
 def report(values: Mapping[str, int]) -> dict[str, Any]:
-    """From the values of the registers in REPORT: cycles, fault, tokens and units of an Outcome."""
+    """Cycles, fault, tokens and units of an Outcome, from the values of the registers in REPORT."""
 
     def counter(name: str) -> int:
         return values[f"{name}_LOW"] | values[f"{name}_HIGH"] << 32

@@ -1,4 +1,4 @@
-"""What an engine runs, and what comes out of it; the same for every engine."""
+"""The inputs and the results of an engine; the same for every engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ class Launch:
     ``memory_end``: accesses at this byte or beyond are answered with an error (None: memory without an end). ``error``:
     an error to inject. ``stalls``: seed of random stalls on every channel, and of read beats of different ids
     interleaved; None for the memory of docs/timing-model.md.
-    ``reset_at``: the cycle in which to reset the machine, after which the launch begins anew. ``most_cycles``: give up
-    after so many. ``trace``: record what each instruction did when. ``wave``: a file for the waveform, by its suffix.
+    ``reset_at``: the cycle in which to reset the machine, after which the launch restarts. ``most_cycles``: abort after
+    so many. ``trace``: record the cycles of each instruction. ``wave``: a waveform file; its suffix gives the format.
     """
 
     insn_addr: int
@@ -44,11 +44,11 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One entry for each instruction of the stream, by its place: arrays (N,) int64, −1 for what has not happened.
+    """One entry for each instruction, in the order of the stream: arrays (N,) int64, −1 for what has not happened.
 
-    ``unit``: where it went (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``, ``dispatch_stalled``: the
-    cycle of fetch, and how long and why fetch waited before it; ``start``, ``end``, ``cause``, ``stalled``, ``waited``:
-    as docs/timing-model.md defines them, causes by number.
+    ``unit``: the unit it was dispatched to (0 load, 1 compute, 2 store); ``dispatch``, ``dispatch_cause``,
+    ``dispatch_stalled``: the cycle of its dispatch, and why and how long fetch stalled before it; ``start``, ``end``,
+    ``cause``, ``stalled``, ``waited``: as docs/timing-model.md defines them, causes by number.
     """
 
     unit: Ints
@@ -70,15 +70,14 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The machine when it has ended or stopped.
+    """The result of a launch.
 
-    ``cycles``: of the launch, from the machine's own counter; after a fault, the cycle in which it was noticed.
+    ``cycles``: of the launch, from the machine's own counter; after a fault, the cycle in which it was detected.
     ``fault``: why it stopped, NONE when the launch has ended. ``memory`` afterwards. ``tokens``: counts afterwards.
     ``units``: for load, compute, store and fetch, the machine's counters: ``busy``, and cycles by name of the cause.
     ``operations``: executed micro-ops: "gemm", "reset", "rescale", and ALU operations by name. ``bytes_read`` by
     memory type, and of the instruction stream ("instructions"); ``bytes_written``; ``bursts`` and ``beats`` of "read"
-    and "write".
-    ``interleaved``: read beats that came before another burst had all of its own; 0 without ``stalls``.
+    and "write". ``interleaved``: read beats that follow a beat of another, incomplete burst; 0 without ``stalls``.
     """
 
     cycles: int
@@ -97,4 +96,4 @@ class Outcome:
 
 
 class BrokenRunError(AssertionError):
-    """The RTL broke a rule of its bus or did not come to an end: a fault of Lathe's, not of its user."""
+    """The RTL broke a rule of its bus or did not end the launch: a bug of Lathe, not an error of the user."""

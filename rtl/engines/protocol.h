@@ -1,5 +1,5 @@
-// The rules of the memory port, watched in every cycle, as lathe.rtl.engines.axi_checker does; see there. The rules'
-// numbers and the bus's constants are in shared.h, which the build writes (lathe.rtl.engines.abi).
+// Protocol checker of the memory port, equal to lathe.rtl.engines.axi_checker; see there. The numbers of the rules and the
+// constants of the bus are in shared.h, which the build writes (lathe.rtl.engines.abi).
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct LatheAddress {
     uint8_t valid, ready, length, size, burst, id;
 };
 
-// What is on the memory port in a cycle.
+// The signals of the memory port in a cycle.
 struct LatheBus {
     LatheAddress ar, aw;
     uint8_t w_valid, w_ready, w_last;
@@ -30,7 +30,7 @@ class Protocol {
   public:
     Protocol(int64_t burst_beats, int64_t outstanding) : most_(burst_beats), outstanding_(outstanding) {}
 
-    // One cycle. NONE while all is well.
+    // Checks one cycle. Returns NONE if no rule is broken.
     Rule see(const LatheBus &now) {
         if (!(now.ar.valid | now.aw.valid | now.w_valid | now.r_valid | now.b_valid | waits_)) return Rule::NONE;
         if (waits_) {
@@ -61,7 +61,7 @@ class Protocol {
         return Rule::NONE;
     }
 
-    // The launch has ended.
+    // Checks that nothing is pending: the launch has ended.
     Rule end() const {
         if (inflight_) return Rule::R_END;
         return writes_.empty() && !unanswered_ ? Rule::NONE : Rule::B_END;
@@ -72,7 +72,7 @@ class Protocol {
         return a.address == b.address && a.length == b.length && a.size == b.size && a.burst == b.burst && a.id == b.id;
     }
 
-    // What was shown in the cycle before and was not taken. Channels in the order AR, AW, W, R, B.
+    // Checks what was offered in the previous cycle and not accepted. Channels in the order AR, AW, W, R, B.
     Rule stays(const LatheBus &now) const {
         const LatheBus &old = before_;
         if (old.ar.valid && !old.ar.ready) {
@@ -102,7 +102,7 @@ class Protocol {
         return Rule::NONE;
     }
 
-    // Rules of a burst, by the number of the first.
+    // Checks the rules of a burst, which are numbered from `first` on.
     Rule burst(const LatheAddress &shown, Rule first) const {
         const uint64_t bytes = (shown.length + 1u) * kBusBytes;
         if (1u << shown.size != kBusBytes || shown.burst != kIncrementing || shown.address % kBusBytes) return first;
@@ -111,7 +111,7 @@ class Protocol {
         return Rule::NONE;
     }
 
-    // What passes in this cycle.
+    // Applies the handshakes of this cycle.
     void take(const LatheBus &now) {
         unanswered_ -= now.b_valid & now.b_ready;
         if (now.w_valid && now.w_ready) {

@@ -1,4 +1,4 @@
-"""The engine "pysim": the RTL in Python, with the memory in Python. Slow, and needs nothing but Amaranth."""
+"""The engine "pysim": the RTL and the memory model in Python. It is slow, and needs nothing but Amaranth."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -19,17 +19,17 @@ from lathe.rtl.engines.waveform import ShownChanges
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     """Run launches one after the other on one machine, without a reset between them; each has its own memory.
 
-    The machine is its netlist as one Python function; for a waveform, it is Amaranth's own simulator that runs it.
+    The machine's netlist is compiled to one Python function; with a waveform, Amaranth's own simulator runs it.
     Raises :class:`~lathe.rtl.derived_widths.RtlError` for machines that cannot be built.
     """
     if any(launch.wave is not None for launch in launches):
         return run_in_amaranth(config, *launches)
-    Geometry(config)  # refuses the machine by its own name
+    Geometry(config)  # rejects the machine under its own name
     return run_on(_machine(as_built(config)), config, *launches)
 
 
 def run_on(machine: Machine, config: HardwareConfig, *launches: Launch) -> list[Outcome]:
-    """Run launches on a machine that :func:`build` has made of a configuration with the same hardware."""
+    """Run launches on a machine that :func:`build` has compiled from a configuration with the same hardware."""
     step = machine.start().send
     bench = Bench(config, launches)
     steps = bench.steps()
@@ -44,7 +44,7 @@ def run_on(machine: Machine, config: HardwareConfig, *launches: Launch) -> list[
 
 
 def run_in_amaranth(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
-    """The same in Amaranth's simulator, which is slower, is the reference, and writes waveforms."""
+    """The same in Amaranth's simulator, which is the reference, is slower, and writes waveforms."""
     benched, bench = Benched(config), Bench(config, launches)
     simulator = Simulator(benched)
     simulator.add_clock(1e-8)
@@ -59,7 +59,7 @@ def run_in_amaranth(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
 
 
 def testbench(benched: Benched, bench: Bench) -> Callable[[Any], Any]:
-    """A bench for Amaranth's simulator."""
+    """A testbench process for Amaranth's simulator."""
     split = len(benched.outputs[0])
 
     async def driven(ctx: Any) -> None:
@@ -82,7 +82,7 @@ def testbench(benched: Benched, bench: Bench) -> Callable[[Any], Any]:
 
 
 def build(config: HardwareConfig) -> Machine:
-    """The machine as one Python function."""
+    """Compile the machine to one Python function."""
     benched = Benched(config)
     return compiled(benched, benched.inputs, benched.outputs)
 

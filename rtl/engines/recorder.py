@@ -1,4 +1,4 @@
-"""Trace and counts of a launch, from the signals of the trace port in each cycle."""
+"""Records the trace and the counts of a launch from the signals of the trace port."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from lathe.rtl.trace_opcodes import OPERATIONS
 
 
 class _Track:
-    """One unit: the instructions that were sent to it, how many of them have come how far, and what it waits for."""
+    """One unit: the instructions dispatched to it, how many have started, ended and retired, and its current stall."""
 
     def __init__(self) -> None:
         self.queue: list[int] = []
@@ -29,7 +29,7 @@ class Recorder:
         self.waiting = self.latest = 0  # of fetch
 
     def cycle(self, t: int, values: tuple[int, ...]) -> None:
-        """One cycle of the launch."""
+        """Record one cycle of the launch."""
         # Of each unit: start, end, busy, stall, cause, wait, retire.
         _, _, _, ls, le, _, lh, lc, lw, lr, cs, ce, _, ch, cc, cw, _, ss, se, _, sh, sc, sw, _ = values[:24]
         dispatch, _, _, fetch_stalls, cause, _, _, unit, operation, *moved = values[24:]
@@ -72,7 +72,7 @@ class Recorder:
         self.bytes_written += store_bytes
 
     def _bounds(self, t: int, track: _Track, start: int, end: int) -> None:
-        """An instruction of a unit starts, one ends, or both."""
+        """Record that an instruction of a unit starts, that one ends, or both."""
         trace = self.trace
         if start:
             index = track.queue[track.started]

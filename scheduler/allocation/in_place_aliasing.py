@@ -1,4 +1,4 @@
-"""Stages computed in the cells of an operand: ALU instructions overwrite what they read, and products are added."""
+"""In-place aliasing: stages computed over an operand, since ALU instructions overwrite one and GEMM accumulates."""
 
 from collections.abc import Mapping
 
@@ -20,12 +20,11 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
 def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageView, StageView]:
-    """For each element-wise stage in acc, the stage whose cells it takes over, if there is one.
+    """For each element-wise stage in acc that can be computed in place, the stage whose buffer it aliases.
 
-    It must be the operand's only reader, read it at the very same index, be computed in the same loops over the same
-    box, have its dimensions in the same order, and start its chain of operations with it. Of a sum in place
-    (``accumulate_in_place.py``), the products take over the cells of what they are added to, and the sum takes over
-    theirs.
+    It must be the operand's only consumer, read it at the very same index, be computed at the same loop over the same
+    box, have its dimensions in the same order, and start its chain of operations with it. Of an in-place sum
+    (``accumulate_in_place.py``), the GEMM aliases its addend, and the sum aliases the GEMM.
     """
     placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
@@ -39,14 +38,14 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
         if both is not None and rule_of(both.brought) == "gemm" and _in_place(both, placed):
             aliases.update({both.brought: both.begun, stage: both.brought})
             continue
-        makers = {maker for read in state.computation.reads if (maker := schedule.maker(read.tensor)) is not None}
-        for producer in sorted(makers, key=order.__getitem__):
+        producers = {each for read in state.computation.reads if (each := schedule.maker(read.tensor)) is not None}
+        for producer in sorted(producers, key=order.__getitem__):
             if producer is stage or producer.state.scope != ACC or schedule.readers(producer.tensor) != [stage]:
                 continue
             if producer.state.reuse or producer.state.storage or state.storage:
-                continue  # its values are wanted again, or the user has said where they are
+                continue  # later iterations read its values again, or the user has chosen its storage
             if None not in (slots[stage], slots[producer]) and slots[stage] != slots[producer]:
-                continue  # as many buffers as asked for each
+                continue  # both ask for a number of slots, and not the same
             if producer.tensor.dtype not in ("int8", "int16", "int32") or not _same_place(stage, producer):
                 continue
             if not _same_order(stage, producer):
@@ -62,7 +61,7 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
 
 
 def _in_place(both: SumInPlace, placed: Mapping[StageView, StageRegion]) -> bool:
-    """Whether a sum and its operands are made in accumulators of their own in the same loops, over the same box."""
+    """Whether a sum and its operands are in acc, in no user or reuse buffer, at the same loop over the same box."""
     here = placed[both.added]
     return both.begun.tensor.dtype in ("int8", "int16", "int32") and all(
         each.state.scope == ACC
@@ -76,11 +75,11 @@ def _in_place(both: SumInPlace, placed: Mapping[StageView, StageRegion]) -> bool
 
 
 def may_take_over(computation: Computation, config: HardwareConfig, tensor: Tensor) -> bool:
-    """Whether the result of an element-wise computation may be made in the cells of one of its operands."""
+    """Whether an element-wise computation can overwrite one of its operands."""
     rescaling = rescaling_of(computation)
     if rescaling is None:
         return can_take_over(computation.bodies[0], alu_operations(config), tensor)
-    # Of one operand, or of two of which the first is overwritten; a sum that is added to itself is read before.
+    # RESCALE overwrites its first operand; if both are the same tensor, it is read before it is written.
     return [term.data.tensor is tensor for term in rescaling.terms] in ([True], [True, False], [True, True])
 
 
@@ -90,9 +89,9 @@ def _same_place(stage: StageView, producer: StageView) -> bool:
 
 
 def _same_order(stage: StageView, producer: StageView) -> bool:
-    """Whether cells lie in one order, whichever dimension fills their lanes: groups of channels may come first.
+    """Whether two stages have the same address order for any layout: split dimensions (``outside_of``) can change it.
 
-    What reads a part of a tensor has another shape, and may have no groups.
+    A consumer of a slice has another shape, which may not be split.
     """
     own, others = stage.tensor.shape, producer.tensor.shape
     return own == others or all(

@@ -1,4 +1,4 @@
-"""Elements of acc that a stage needs beside its buffers: for operands that have to be computed, and for planes."""
+"""Temporary vectors of acc that a stage needs besides its buffers: for computed operands, and for byte planes."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 
 SHARE = 8
-"""Temporaries take up to this fraction of acc; a chunk that needs more is done in parts."""
+"""Temporaries take up to 1/SHARE of acc; a chunk that needs more is split."""
 
 
 def temporaries_wanted(
@@ -29,29 +29,29 @@ def temporaries_wanted(
     physical: Mapping[StageView, PhysicalLayout],
     aliases: Mapping[StageView, StageView],
 ) -> dict[StageView, int]:
-    """Per stage in acc, the temporaries to keep room for, in elements; stages that need none are left out."""
-    near = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
+    """The temporaries to reserve for each stage, in vectors; stages that need none are left out."""
+    on_chip = {tensor for stage in schedule.stages if stage.state.scope != DRAM for tensor in stage.state.tensors}
     operands = {t for stage in schedule.stages if stage.state.scope in OPERANDS for t in stage.state.tensors}
-    wanted: dict[StageView, int] = {}
-    room = max(depth_of(config, ACC) // SHARE, 1)
+    required: dict[StageView, int] = {}
+    limit = max(depth_of(config, ACC) // SHARE, 1)
     for stage in schedule.stages:
         state = stage.state
         if state.scope == DRAM and keeps_source(schedule, stage) and state.tensor.dtype in PLANES:
-            wanted[stage] = min(largest_size(placed[stage], physical[stage]), room)
+            required[stage] = min(largest_size(placed[stage], physical[stage]), limit)
         if state.scope != ACC or any(tensor in operands for tensor in _read(state) if state.computation.reduce_axes):
-            continue  # GEMM takes its operands as they are
+            continue  # GEMM needs no temporaries
         owner = aliases.get(stage)
         tiles, singles = of_computation(state, config, owner.tensor if owner is not None else None)
-        stored = {read.tensor for read in state.computation.reads if read.tensor.computation is not None} - near
+        stored = {read.tensor for read in state.computation.reads if read.tensor.computation is not None} - on_chip
         if any(tensor.dtype in PLANES for tensor in stored):
             tiles = max(tiles, 1)
         if tiles or singles:
-            wanted[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(room, tiles)) + singles
-    return wanted
+            required[stage] = min(tiles * largest_size(placed[stage], physical[stage]), max(limit, tiles)) + singles
+    return required
 
 
 def keeps_source(schedule: ScheduleView, stage: StageView) -> bool:
-    """Whether a store from a scratchpad must leave there what it stores: it is read again, by others or by itself."""
+    """Whether a store must not destroy its source in a scratchpad, because it, or another stage, reads it again."""
     computation = stage.state.computation
     body = computation.bodies[0]
     if not isinstance(body, Read) or schedule.scope_of(body.tensor) == DRAM:
@@ -66,7 +66,7 @@ def _read(state: StageState) -> list[Tensor]:
 
 
 def of_computation(state: StageState, config: HardwareConfig, aliased: object = None) -> tuple[int, int]:
-    """Temporaries as large as the result, and single elements, that a stage's expression takes."""
+    """The temporaries of a stage's expression: how many of the size of the result, and how many single vectors."""
     rescaling = rescaling_of(state.computation)
     if rescaling is not None and not missing_extensions(rescaling, config):
         return 0, 0

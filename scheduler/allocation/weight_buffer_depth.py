@@ -1,9 +1,9 @@
-"""Weights that are loaded part by part in more than two places in turn, where a load takes most of a part's time.
+"""Multi-buffering depth of weights: four slots instead of two where loads of weights are nearly the bottleneck.
 
-With two places, the load of a part begins when the part before the last is computed, and has the time of one part. What
-the bus does besides, such as storing the tile before, makes it late where a load takes more than half of that. With
-four, loads run ahead. Parts of each tile find their weights in the same places as those of the last one, so that they
-run the same micro-ops, where four divides their number.
+Each reduction tile loads its weights. With two slots, the load for tile n + 1 starts when tile n - 1 is computed, and
+has the time of tile n. If it takes more than half of that, other transfers, such as the store of the previous output
+tile, make it late. With four slots, loads run further ahead. If four divides the number of reduction tiles, they use
+the same slots in every output tile, and so the same micro-ops.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,20 +23,20 @@ PLACES = 4
 def weights_in_turn(
     nodes: Sequence[Node], physical: Mapping[StageView, PhysicalLayout], config: HardwareConfig
 ) -> set[StageView]:
-    """The stages that load weights, in loops over parts of sums, for which so many places are better than two."""
+    """The stages that load weights in a reduction loop and profit from ``PLACES`` slots."""
     beats = config.wgt_element_bytes / config.bus_bytes * config.memory.cycles_per_beat
-    found: set[StageView] = set()
+    deep: set[StageView] = set()
     for loop in _loops(nodes):
         if (loop.last - loop.first + 1) % PLACES or loop.threads > 1:
             continue
-        acquired = (node.placement.stage for node in loop.body if isinstance(node, Alloc) and node.stored is None)
-        loaded = {stage.tensor: stage for stage in acquired if stage.state.scope == WGT}
+        allocated = (node.placement.stage for node in loop.body if isinstance(node, Alloc) and node.stored is None)
+        loaded = {stage.tensor: stage for stage in allocated if stage.state.scope == WGT}
         for node in loop.body:
             if isinstance(node, StatementBlock) and node.role == "update":
                 read = [loaded[each.tensor] for each in node.placement.state.computation.reads if each.tensor in loaded]
                 if read and beats <= _uses(node.placement, physical) < 2 * beats:
-                    found.update(read)
-    return found
+                    deep.update(read)
+    return deep
 
 
 def _loops(nodes: Sequence[Node]) -> Iterator[Loop]:
@@ -48,7 +48,7 @@ def _loops(nodes: Sequence[Node]) -> Iterator[Loop]:
 
 
 def _uses(placement: StageRegion, physical: Mapping[StageView, PhysicalLayout]) -> int:
-    """How many products a product takes each element of its weights for."""
+    """How many GEMM micro-ops of a reduction tile use each weight vector."""
     form = physical[placement.stage]
     return prod(
         form.blocks(dim, 0, bound_range(extent, placement.box)[1])

@@ -1,1 +1,1 @@
-"""From boxes to instructions: the walk, micro-ops, the map of DRAM, tokens."""
+"""Code generation: walks the loop nest, emits chunks as instructions, lays out DRAM and assembles the program."""

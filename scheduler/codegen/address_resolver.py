@@ -1,4 +1,4 @@
-"""What the parts of a walk may ask of it: where tensors are now, and in which form."""
+"""The protocol by which code generation asks the emitter where tensors are stored at a point of the nest."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -16,7 +16,7 @@ from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 
 class AddressResolver(EmitterContext, Protocol):
-    """A walk over the nest, as what prepares its chunks sees it."""
+    """The emitter, as the code that prepares its chunks uses it."""
 
     config: HardwareConfig
     pool: MicroOpPool
@@ -24,17 +24,17 @@ class AddressResolver(EmitterContext, Protocol):
     aliases: Mapping[StageView, StageView]
 
     def place(self, tensor: Tensor, stage: StageView) -> BufferView | None:
-        """Where a stage finds the cells of a tensor now."""
+        """The buffer in which a stage finds a tensor at this point; None if it is in none."""
         ...
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
-        """An index of a tensor as its place has it."""
+        """An index of a tensor as an index of its buffer: modulo a ring, or by the map of a user buffer."""
         ...
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
-        """Whether accumulators hold zeros that nobody has written over; None: some of them."""
+        """Whether accumulators hold zeros that have not been overwritten; None: some of them do."""
         ...
 
     def shape_of(self, stage: StageView) -> tuple[int, ...]:
-        """The cells of the buffer of the user's that a stage is stored in."""
+        """The shape of the user buffer that a stage is stored in."""
         ...

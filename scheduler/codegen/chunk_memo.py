@@ -1,11 +1,10 @@
-"""Chunks that differ by addresses only: they get the instructions of the first of them, moved.
+"""Memoisation of emitted code: chunks that differ by DRAM addresses only get the first one's instructions, relocated.
 
-What a rule makes of a chunk follows from its loops and its expression, which all iterations of the loops outside share,
-from where its operands are in the scratchpads, how they lie to the blocks of elements there and in DRAM, and where the
-conditions on its axes hold, such as those of padding. Where all that is as it was for an earlier chunk, and its
-micro-ops still are where they were, only addresses in DRAM differ, all of them by the same number. So a rule is asked
-once for each class of chunks, not once for each iteration. Where sums may begin it is asked twice: for chunks that find
-zeros in the accumulators, and for those that find sums.
+The result of a rule depends on a chunk's loops and expression, which all iterations of the enclosing loops share, on
+the scratchpad addresses of its operands, on their alignment to vector blocks there and in DRAM, and on where conditions
+on its axes hold, such as those of padding. If all these are as for an earlier chunk, and its micro-ops are still
+resident, only DRAM addresses differ, all by the same number. So a rule is called once for each class of chunks, not
+once for each iteration; with GEMMs that overwrite accumulators, twice: for chunks that find zeros there, and sums.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,11 +35,11 @@ Key = tuple[object, ...]
 
 
 @dataclass
-class _Side:
-    """An operand of a chunk: its index per dimension, as positions of forms, and how far the loops move each.
+class _OperandForms:
+    """An operand of a chunk: the form of each index (a number for its value in enclosing loops), and its reach in own.
 
-    ``lanes`` are of the dimensions that run along the lanes of ``physical``: the dimension, its position, its step, and
-    how far from the tensor's end a chunk may be that touches it. What lies in elements is noted with the first chunk.
+    ``lanes``, set by the first chunk, are the dimensions along the vector lanes of ``physical``: dimension, form, block
+    length, and the distance from the tensor's end within which a chunk may access it.
     """
 
     tensor: Tensor
@@ -51,8 +50,8 @@ class _Side:
     stored: BufferView | None = None
     strides: tuple[tuple[int, int, int, int], ...] = ()
 
-    def lie(self, physical: PhysicalLayout) -> None:
-        """Note how the operand lies in elements, which is the same for all chunks."""
+    def set_layout(self, physical: PhysicalLayout) -> None:
+        """Set the operand's layout in vectors, which is the same for all chunks."""
         self.physical = physical
         dims = (*physical.lanes.dims, *(dim for dim, gap in enumerate(physical.gaps) if gap is not None))
         steps = [physical.step(dim) for dim in dims]
@@ -61,8 +60,8 @@ class _Side:
         )
 
     def address(self, place: BufferView, values: list[int]) -> int:
-        """The element of DRAM at an index, as if the box of the place went on."""
-        if self.stored is not place:  # places in DRAM stay
+        """The address of an index in DRAM, in vectors, as if the box of the buffer went on."""
+        if self.stored is not place:  # buffers in DRAM never move
             physical = place.physical
             steps = [(physical.step(dim), physical.block(dim)) for dim in range(len(self.index))]
             self.stored = place
@@ -79,21 +78,21 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class _Truths:
-    """A condition on one axis: where it holds among the values that the axis has in a chunk, so far ``around`` one."""
+class _Condition:
+    """A condition on one axis, evaluated at the values of the axis in a chunk: its ``form`` plus ``offsets``."""
 
     condition: Expr
     axis: Axis
     form: int
-    around: range
+    offsets: range
     known: dict[int, bytes] = field(default_factory=dict)
 
     def at(self, values: list[int]) -> bytes:
-        """A byte for each value of the axis, which is all that a condition decides by."""
+        """The condition at each value of the axis, one byte each."""
         first = values[self.form]
         found = self.known.get(first)
         if found is None:
-            points = first + np.arange(self.around.start, self.around.stop)
+            points = first + np.arange(self.offsets.start, self.offsets.stop)
             holds = np.broadcast_to(evaluate(self.condition, {self.axis: points}), points.shape)
             found = self.known[first] = holds.tobytes()
         return found
@@ -101,10 +100,7 @@ class _Truths:
 
 @dataclass(frozen=True)
 class _Emitted:
-    """The instructions of a chunk, without LOADs of micro-ops, which were ``placed``; ``address`` was that in DRAM.
-
-    ``fields`` are those of the instructions that move, None for others.
-    """
+    """The instructions of a chunk without LOADs of micro-ops (``placed``); ``fields`` of those that access DRAM."""
 
     instructions: list[Instruction]
     fields: list[dict[str, Any] | None]
@@ -114,10 +110,10 @@ class _Emitted:
     @staticmethod
     def of(instructions: list[Instruction], placed: list[PooledSequence], address: int) -> "_Emitted":
         resident = [each for each in instructions if not loads_micro_ops(each)]
-        return _Emitted(resident, [_moving_fields(each) for each in resident], tuple(placed), address)
+        return _Emitted(resident, [_dram_fields(each) for each in resident], tuple(placed), address)
 
     def moved(self, address: int) -> list[Instruction]:
-        """The same for another address in DRAM."""
+        """The instructions for another address in DRAM."""
         by = address - self.address
         if not by:
             return self.instructions
@@ -129,7 +125,7 @@ class _Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What sets a chunk apart: its class, the values of forms, and the address of its operand in DRAM."""
+    """What distinguishes a chunk: its class, the values of forms, and the address of its operand in DRAM."""
 
     key: Key
     values: list[int]
@@ -137,7 +133,7 @@ class Variant:
 
 
 class ChunkMemo:
-    """The chunks of one node of the nest, and what has been emitted for each of their classes."""
+    """The code emitted for each class of the chunks of one chunk node in the nest."""
 
     def __init__(self, prepared: PreparedChunk, node: ChunkNode, role: str) -> None:
         self.node = node
@@ -149,81 +145,81 @@ class ChunkMemo:
         self.stage, self.tensor, self.name = node.placement.stage, state.tensor, state.computation.name
         roots = [node.roots[axis] for axis in state.computation.axes]
         self._axes = [(self._form(each), self._coefficients(each)) for each in roots]
-        self._sides = [self._side(state.tensor, prepared.target)]
-        self._sides += [self._side(access.tensor, indices) for access, indices in prepared.accesses]
+        self._operands = [self._operand_forms(state.tensor, prepared.target)]
+        self._operands += [self._operand_forms(access.tensor, indices) for access, indices in prepared.accesses]
         guards = [guard for access, _ in prepared.accesses for guard in access.guards]
-        self._truths: list[_Truths] = []
+        self._conditions: list[_Condition] = []
         decisive: dict[Axis, None] = {}
-        for each in dict.fromkeys((*_apart(guards), *_beside_reads(prepared.expression))):
+        for each in dict.fromkeys((*_split_conditions(guards), *_outside_reads(prepared.expression))):
             axes = axes_of(each)
             if isinstance(each, AxisRef) or len(axes) != 1 or reads_data(each) or axes[0] not in node.roots:
                 decisive.update(dict.fromkeys(axes))
             else:
-                self._truths.append(self._truths_of(each, axes[0]))
+                self._conditions.append(self._condition_of(each, axes[0]))
         self._decisive = [self._form(node.roots[axis]) for axis in decisive if axis in node.roots]
         self._known: dict[tuple[Key, bool], _Emitted] = {}
-        self._asked: dict[Key, NDArray[np.int64]] = {}
+        self._queried: dict[Key, NDArray[np.int64]] = {}
         self._indices: dict[tuple[int, tuple[int, ...]], Index] = {}
 
     @staticmethod
     def possible(prepared: PreparedChunk, node: ChunkNode) -> bool:
-        """Whether chunks of a node may differ by addresses only: no index has a division, nor is a cell chosen."""
+        """Whether chunks of a node may differ by addresses only: no index has a division, no user buffer is written."""
         indices = [*node.roots.values(), *prepared.target, *(each for _, some in prepared.accesses for each in some)]
         plain = all(isinstance(atom, LoopVariable) for each in indices for atom in each.terms)
         return plain and node.placement.state.storage is None
 
     def _form(self, value: Linear) -> int:
-        """The position of what a value is in the loops outside."""
+        """The number of a value's form: of its constant and its terms in enclosing loops."""
         terms = ((v, c) for v, c in value.terms.items() if isinstance(v, LoopVariable) and v not in self._own)
         return self._forms.setdefault((value.constant, tuple(terms)), len(self._forms))
 
     def _coefficients(self, value: Linear) -> tuple[int, ...]:
         return tuple(value.terms.get(variable, 0) for variable in self._own)
 
-    def _truths_of(self, condition: Expr, axis: Axis) -> "_Truths":
+    def _condition_of(self, condition: Expr, axis: Axis) -> "_Condition":
         value = self.node.roots[axis]
         steps = [c * (extent - 1) for c, (_, extent) in zip(self._coefficients(value), self.node.loops, strict=True)]
         low, high = sum(min(each, 0) for each in steps), sum(max(each, 0) for each in steps)
-        return _Truths(condition, axis, self._form(value), range(low, high + 1))
+        return _Condition(condition, axis, self._form(value), range(low, high + 1))
 
-    def _side(self, tensor: Tensor, indices: list[Linear]) -> _Side:
+    def _operand_forms(self, tensor: Tensor, indices: list[Linear]) -> _OperandForms:
         last = [extent - 1 for _, extent in self.node.loops]
         reach = (sum(abs(c) * n for c, n in zip(self._coefficients(each), last, strict=True)) for each in indices)
-        return _Side(tensor, tuple(map(self._form, indices)), tuple(reach))
+        return _OperandForms(tensor, tuple(map(self._form, indices)), tuple(reach))
 
     def _index(self, constant: int, coefficients: tuple[int, ...]) -> Index:
-        """An index, the same object each time: there are many chunks, and few values."""
+        """An index, the same object for equal values: there are many chunks, and few values."""
         known = self._indices.get((constant, coefficients))
         if known is None:
             known = self._indices[constant, coefficients] = Index(constant, coefficients)
         return known
 
     def variant(self, walk: AddressResolver, environment: Mapping[LoopVariable, int]) -> Variant | None:
-        """What the chunk is at some values of the outer loops; None where an operand has no place."""
+        """The variant of the chunk at some values of the outer loops; None if an operand is in no buffer."""
         values = []
         for constant, terms in self._forms:
             for variable, coefficient in terms:
                 constant += coefficient * environment[variable]
             values.append(constant)
         key: list[object] = [values[n] for n in self._decisive]
-        key += [each.at(values) for each in self._truths]
+        key += [each.at(values) for each in self._conditions]
         address: int | None = None
-        for side in self._sides:
-            place = walk.place(side.tensor, self.stage)
+        for operand in self._operands:
+            place = walk.place(operand.tensor, self.stage)
             if place is None:
                 return None
             physical, low = place.physical, place.low
-            if physical is not side.physical:
-                side.lie(physical)
-            for dim, n, step, limit in side.lanes:
+            if physical is not operand.physical:
+                operand.set_layout(physical)
+            for dim, n, step, limit in operand.lanes:
                 first = values[n]
                 room = physical.view[dim] - first
                 key += (first % step, low[dim] % step, room if room <= limit else -1)
             if place.scope != DRAM:
                 key += (place.base, place.extent, place.zero_padded, place.data)
-                key += [values[n] - start for n, start in zip(side.index, low, strict=True)]
+                key += [values[n] - start for n, start in zip(operand.index, low, strict=True)]
                 continue
-            at = side.address(place, values)
+            at = operand.address(place, values)
             if address is None:
                 address = at
             else:
@@ -237,50 +233,50 @@ class ChunkMemo:
         placed: list[PooledSequence],
         question: ZeroInitQuery | None,
     ) -> None:
-        """What has been emitted for a chunk, with what the rule asked about accumulators."""
-        asked = question.asked if question is not None else None
+        """Record the instructions of a chunk, with the accumulators that the rule queried for zeros."""
+        queried = question.asked if question is not None else None
         fresh: bool | None = False
-        if question is not None and asked is not None:
-            self._asked[variant.key] = asked
-            fresh = question.fresh(asked)
+        if question is not None and queried is not None:
+            self._queried[variant.key] = queried
+            fresh = question.fresh(queried)
         if fresh is not None:
             self._known[variant.key, fresh] = _Emitted.of(instructions, placed, variant.address)
 
     def emitted(self, variant: Variant, walk: AddressResolver) -> list[Instruction] | None:
-        """The instructions of a chunk, if they are those of an earlier one, moved."""
-        asked = self._asked.get(variant.key)
-        fresh = False if asked is None else walk.fresh(asked)
-        found = None if fresh is None else self._known.get((variant.key, fresh))
-        if found is None or not walk.pool.holds(found.placed):
+        """The instructions of an earlier chunk of the same class, relocated; None if there are none to reuse."""
+        queried = self._queried.get(variant.key)
+        fresh = False if queried is None else walk.fresh(queried)
+        memo = None if fresh is None else self._known.get((variant.key, fresh))
+        if memo is None or not walk.pool.holds(memo.placed):
             return None
-        return found.moved(variant.address)
+        return memo.moved(variant.address)
 
-    def made(self, variant: Variant, offsets: Mapping[str, int]) -> ChunkProvenance:
-        """What a chunk makes."""
+    def provenance(self, variant: Variant, offsets: Mapping[str, int]) -> ChunkProvenance:
+        """The provenance of a chunk."""
         values = variant.values
         index = tuple([self._index(values[n], steps) for n, steps in self._axes])
         return ChunkProvenance(self.tensor, self.role, self.loops, index, self.name, offsets)
 
 
-def _apart(guards: Iterable[Guard]) -> Iterator[Expr]:
+def _split_conditions(guards: Iterable[Guard]) -> Iterator[Expr]:
     return (each for guard, met in guards for each, _ in guards_of(guard, met))
 
 
-def _beside_reads(expr: Expr) -> Iterator[Expr]:
-    """The conditions of an expression, and the axes that are neither in these nor in the indices of what it reads."""
+def _outside_reads(expr: Expr) -> Iterator[Expr]:
+    """The conditions of an expression, and the axes that occur neither in these nor in the indices of its reads."""
     if isinstance(expr, AxisRef):
         yield expr
     elif isinstance(expr, Select) and not reads_data(expr.condition):
-        yield from _apart([(expr.condition, True)])
-        yield from _beside_reads(expr.then)
-        yield from _beside_reads(expr.otherwise)
+        yield from _split_conditions([(expr.condition, True)])
+        yield from _outside_reads(expr.then)
+        yield from _outside_reads(expr.otherwise)
     elif not isinstance(expr, Read):
         for child in expr.children:
-            yield from _beside_reads(child)
+            yield from _outside_reads(child)
 
 
-def _moving_fields(instruction: Instruction) -> dict[str, Any] | None:
-    """The fields of an instruction that moves data from or to DRAM; padding without data reads nothing."""
+def _dram_fields(instruction: Instruction) -> dict[str, Any] | None:
+    """The fields of an instruction that accesses DRAM; None for others, and for a LOAD of padding alone."""
     if not isinstance(instruction, Load | Store) or not instruction.y_size:
         return None
     return {name: getattr(instruction, name) for name in FIELDS_OF[instruction.opcode]}

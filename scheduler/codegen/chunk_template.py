@@ -1,4 +1,4 @@
-"""A chunk of the nest, prepared once for all iterations of the loops outside: expression, accesses, indices."""
+"""The template of a chunk: expression, accesses and indices, prepared once for all iterations of enclosing loops."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,15 +19,15 @@ from lathe.scheduler.rewriting.undef import defined
 
 
 class PreparedChunk:
-    """What of a chunk does not depend on the outer loops' values: done once per chunk of the nest."""
+    """The parts of a chunk that do not depend on the values of the outer loops."""
 
     def __init__(self, node: ChunkNode, emitter: AddressResolver) -> None:
         computation = node.placement.state.computation
         if len(computation.bodies) > 1:
             raise EmitError(
-                f"stage {computation.name} must compute one tensor to be scheduled by hand, not "
-                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, place and "
-                "pragma of the stage open.",
+                f"stage {computation.name} must compute one tensor to be scheduled by the user, not "
+                f"{len(computation.bodies)}. Give each output a computation of its own, or leave scope, compute "
+                "location and pragma of the stage to the build.",
                 kind="limit",
             )
         computation = defined(computation)
@@ -38,10 +38,10 @@ class PreparedChunk:
         missing = unmet(self.expression, emitter.config)
         if missing and node.role == "map" and isinstance(self.expression, Read):
             raise EmitError(
-                f"machine {emitter.config.name!r} must have {told(missing)} of stage {computation.name}, and has not.",
+                f"Cannot emit stage {computation.name}: machine {emitter.config.name!r} lacks {told(missing)}.",
                 kind="machine",
             )
-        self.refusal: EmitError | None = None  # for rules that look nothing up
+        self.refusal: EmitError | None = None  # for rules without table look-ups
         if node.role != "init":
             for access in computation.reads:
                 indices: list[Linear] = []
@@ -50,7 +50,7 @@ class PreparedChunk:
                     if linear is None:
                         refusal = EmitError(
                             f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
-                            f"not {index}: no instruction has such addresses."
+                            f"not {index}: instructions have linear addresses only."
                             f"{look_ups_taken(access.node, index, emitter.config)}",
                             kind="machine",
                         )
@@ -68,12 +68,12 @@ class PreparedChunk:
     def chunks(
         self, emitter: AddressResolver, node: ChunkNode, environment: Mapping[LoopVariable, int], rule: str, role: str
     ) -> Iterator[Chunk]:
-        """The chunk at some values of the outer loops, in parts where an index is not linear in all of it."""
+        """The chunk at some values of the outer loops, cut where an index is not linear in all of it."""
         if self.refusal is not None and not RULES[rule].looks_up:
             raise self.refusal
         stage = node.placement.stage
-        owner = emitter.aliases.get(stage)
-        aliased = owner.tensor if owner is not None else None
+        alias = emitter.aliases.get(stage)
+        aliased = alias.tensor if alias is not None else None
         if stage.state.storage is not None:
             shape = emitter.shape_of(stage)
             aliased = operand_in_place(node, environment, self.target, self.accesses, shape, emitter.config)
@@ -86,8 +86,8 @@ class PreparedChunk:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
                         f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
-                        f"{rule!r}, which takes it in one piece. Split loop {node.loops[bend.loop][0].name} where a "
-                        "division in an index steps, or let the rule take init and update separately.",
+                        f"{rule!r}, which emits all of it at once. Split loop {node.loops[bend.loop][0].name} where "
+                        "the result of a division in an index changes, or let the rule emit init and update apart.",
                         kind="limit",
                     ) from None
                 for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):

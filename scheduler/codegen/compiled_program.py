@@ -1,4 +1,4 @@
-"""A program, and where each of its instructions comes from."""
+"""A compiled program with the provenance of its instructions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from lathe.scheduler.schedule_ir.sync import Marker, Origin
 
 @dataclass(frozen=True)
 class Compiled:
-    """``origins`` of the instructions; ``barriers`` by number; tokens by hand, each with the number of an instruction.
+    """``origins`` of the instructions; ``barriers`` and manual tokens by instruction number.
 
-    ``sends`` are behind their instruction, ``receives`` before theirs. ``chunks`` say what each chunk makes, of the
-    stages of ``schedule``, which is complete; ``views`` maps placeholders that stand for another one, reshaped, to it;
-    ``constants`` are the arrays, by name, of inputs that are part of the program.
+    ``sends`` come after their instruction, ``receives`` before theirs. ``chunks``: what each chunk computes of the
+    stages of ``schedule``, which is lowered. ``views`` maps placeholders that are reshaped views of another one to that
+    one. ``constants``: the arrays, by name, of inputs that are part of the program.
     """
 
     program: Program
@@ -34,15 +34,12 @@ class Compiled:
     constants: Mapping[str, NDArray[Any]]
 
     def layout_of(self, tensor: Tensor) -> TensorLayout:
-        """How an input or output of the program lies in the axes in which a tensor of the schedule stands for it.
-
-        Its elements are those of the tensor, in row-major order, in another shape.
-        """
-        seen = self.views.get(tensor, tensor)
-        return self.schedule.layouts.get(seen, TensorLayout(seen))
+        """The layout of an input or output, in the axes of the schedule's tensor for it, which may be reshaped."""
+        viewed = self.views.get(tensor, tensor)
+        return self.schedule.layouts.get(viewed, TensorLayout(viewed))
 
     def lines_of(self, unit: Unit) -> list[tuple[float, str]]:
-        """What signals say to a unit's queue: text, and where it stands between the numbers of instructions."""
+        """The text of barriers and manual tokens in a unit's queue, each with its position between instructions."""
         found = [(number + 0.0, "barrier") for number in self.barriers if unit != Unit.COMPUTE]
         found += [(number - 0.5, "barrier") for number in self.barriers if unit == Unit.COMPUTE]
         for shift, verb, markers in ((0.5, "sends to", self.sends), (-0.5, "receives from", self.receives)):

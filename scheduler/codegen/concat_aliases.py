@@ -1,27 +1,27 @@
-"""Tensors that are parts of others in DRAM: where they lie, and what nothing is left to do for."""
+"""Concatenations without copies: tensors that are stored as slices of another tensor in DRAM."""
 
 from lathe.frontend import Tensor
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
 
-def stored_as_parts(schedule: ScheduleView) -> frozenset[StageView]:
-    """Stages of which all is there when their parts are stored, and what would be loaded and computed for these."""
+def elided_concats(schedule: ScheduleView) -> frozenset[StageView]:
+    """Stages that need no instructions: concatenations of stored slices, and scratchpad stages that only these read."""
     found: set[StageView] = set()
     for stage in reversed(schedule.stages):
-        readers = schedule.readers(stage.tensor)
-        passing = stage.state.scope != DRAM and readers and all(reader in found for reader in readers)
-        if stage.state.concat_of or passing:
+        consumers = schedule.readers(stage.tensor)
+        unneeded = stage.state.scope != DRAM and consumers and all(each in found for each in consumers)
+        if stage.state.concat_of or unneeded:
             found.add(stage)
     return frozenset(found)
 
 
-def stored_together(schedule: ScheduleView) -> dict[Tensor, tuple[Tensor, ...]]:
-    """Of tensors that are parts of others, and of these, all that lie in one form with them."""
-    groups = [(stage.tensor, *(part for part, _ in stage.state.concat_of)) for stage in schedule.stages]
+def concat_groups(schedule: ScheduleView) -> dict[Tensor, tuple[Tensor, ...]]:
+    """For each concatenation without copy, and each of its slices: all of these tensors, which share one layout."""
+    groups = [(stage.tensor, *(operand for operand, _ in stage.state.concat_of)) for stage in schedule.stages]
     return {tensor: group for group in groups if len(group) > 1 for tensor in group}
 
 
-def wholes_of_parts(schedule: ScheduleView) -> dict[Tensor, tuple[StageView, int]]:
-    """Of tensors that are stored as parts of others the stage of the other, and the first column there."""
+def concat_slices(schedule: ScheduleView) -> dict[Tensor, tuple[StageView, int]]:
+    """For each tensor stored as a slice of another: the stage of the other, and the slice's first column."""
     return {tensor: (stage, first) for stage in schedule.stages for tensor, first in stage.state.concat_of}

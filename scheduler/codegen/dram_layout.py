@@ -1,7 +1,7 @@
-"""Tensors in DRAM: how each lies there, at which address, and as which elements each stage sees it.
+"""DRAM layout: the address and the physical layout of each tensor, and the vectors as which each stage accesses it.
 
-An input is laid out by the host once for each form that its readers need. What the program itself stores and loads
-again has one form: that of the store, in columns wide enough for the widest element that a reader takes from it.
+The host packs an input once for each layout that its consumers need. A tensor that the program itself stores and loads
+again has one layout: that of the store, in column blocks wide enough for the widest vector that a consumer loads.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from lathe.frontend.expr.nodes import ReadAccess, Undef
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
-from lathe.scheduler.codegen.concat_aliases import stored_together, wholes_of_parts
+from lathe.scheduler.codegen.concat_aliases import concat_groups, concat_slices
 from lathe.scheduler.codegen.output_unpacking import host_steps
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.isel.chunk import BufferView
@@ -42,7 +42,7 @@ from lathe.scheduler.target.target import Target
 
 
 class DramLayout:
-    """``segments`` of inputs, constants, outputs and temporaries; ``place`` says where a stage finds a tensor."""
+    """The ``segments`` of inputs, constants, outputs and temporaries; ``place`` finds the buffer of a tensor."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class DramLayout:
         self.segments: list[Segment] = []
         self._places: dict[tuple[Tensor, StageView], BufferView] = {}
         self._shared: dict[StorageBuffer, tuple[int, PhysicalLayout]] = {}
-        self._circling = (
-            {stage for circle in recurrence_groups(schedule) for stage in circle} if schedule.has_recurrences else set()
+        self._recurrent = (
+            {stage for group in recurrence_groups(schedule) for stage in group} if schedule.has_recurrences else set()
         )
         self._address = PAGE_BYTES
         self.grain = max(PAGE_BYTES, config.wgt_element_bytes, config.acc_element_bytes)
-        """Segments begin at multiples of so many bytes."""
+        """The alignment of segments in bytes."""
         for tensor in _placeholders(schedule):
             self._add_placeholder(tensor)
-        self._wholes = wholes_of_parts(schedule)
-        self._together = stored_together(schedule)
+        self._wholes = concat_slices(schedule)
+        self._together = concat_groups(schedule)
         self._stored: dict[Tensor, tuple[int, PhysicalLayout]] = {}
         for stage in schedule.stages:
             if stage.state.scope == DRAM:
@@ -80,15 +80,15 @@ class DramLayout:
                     self._add_stored(tensor, stage)
 
     def place(self, tensor: Tensor, stage: StageView) -> BufferView | None:
-        """Where the stage reads or writes the tensor in DRAM, in elements of the scratchpad at the other end."""
+        """Where the stage reads or writes the tensor in DRAM, in vectors of the scratchpad that it moves to or from."""
         return self._places.get((tensor, stage))
 
     def _segment(
         self, tensor: Tensor, role: str, form: PhysicalLayout, storage: str, cells: tuple[LayoutStep, ...] = ()
     ) -> int:
-        """Add a segment; its address."""
-        seen = self.views.get(tensor, tensor)
-        transformed = self.schedule.layouts.get(seen, TensorLayout(seen))
+        """Add a segment; returns its address."""
+        viewed = self.views.get(tensor, tensor)
+        transformed = self.schedule.layouts.get(viewed, TensorLayout(viewed))
         named = transformed.tensor
         layout = form.layout(named, storage, (*transformed.reorderings, *cells))
         address = self._address = -(-self._address // self.grain) * self.grain
@@ -101,27 +101,27 @@ class DramLayout:
         limit = self.config.uop_element_bytes * elements  # micro-ops and instructions come last
         if address + layout.nbytes >= limit:
             raise BuildError(
-                f"tensors of a program must end below byte {limit} of DRAM, {name!r} not at byte "
-                f"{address + layout.nbytes}: instructions cannot name later addresses. Build the program in parts.",
+                f"Cannot place tensor {name!r} in DRAM: it would end at byte {address + layout.nbytes}, and "
+                f"instructions cannot address byte {limit} and above. Build several smaller programs.",
                 kind="machine",
             )
-        early = role in ("output", "temporary") and self._is_loaded_early(tensor, transformed)
-        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name, early))
+        speculative = role in ("output", "temporary") and self._is_loaded_early(tensor, transformed)
+        self.segments.append(Segment(name, role, address, layout.nbytes, layout, named.name, speculative))
         self._address += layout.nbytes
         return address
 
     def _is_loaded_early(self, tensor: Tensor, layout: TensorLayout) -> bool:
-        """Whether an element may be loaded before it is whole, or where there is none.
+        """Whether a cell may be loaded before it is complete, or without ever being stored.
 
-        States go round, padding may hold nothing, and conditions may leave cells out. Padding with a contract is not
-        made where a stage computes what others read, and these do not read it.
+        That happens to states of recurrences, to padding without a value, and to cells outside a condition. A stage in
+        a loop does not compute padding that its consumers do not read, even with a value.
         """
-        maker = self.schedule.maker(tensor)
-        place = None if maker is None else maker.state.attachment
-        parts = place is not None and not place.loops
+        stage = self.schedule.maker(tensor)
+        location = None if stage is None else stage.state.attachment
+        in_loop = location is not None and not location.loops
         pads = [pad for pad in layout.pads if pad is not None]
-        blank = any(parts or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
-        return blank or maker in self._circling or (maker is not None and maker.id in self.schedule.speculatable)
+        unset = any(in_loop or pad.value is None or isinstance(pad.value, Undef) for pad in pads)
+        return unset or stage in self._recurrent or (stage is not None and stage.id in self.schedule.speculatable)
 
     def _add_placeholder(self, tensor: Tensor) -> None:
         named = self.views.get(tensor, tensor)
@@ -133,79 +133,78 @@ class DramLayout:
             if key not in addresses:
                 addresses[key] = self._segment(tensor, role, form, storage)
             size = form.element.lanes * (4 if storage else 1)
-            self._places[tensor, stage] = _place(form, addresses[key] // size, storage, zeros=True)
+            self._places[tensor, stage] = _view(form, addresses[key] // size, storage, zeros=True)
 
     def _forms(self, tensor: Tensor) -> list[tuple[StageView, PhysicalLayout, str]]:
-        """How each reader of a placeholder needs it: stage, form and scratchpad."""
+        """How each consumer of a placeholder needs it: stage, layout and scratchpad."""
         found: dict[StageView, tuple[PhysicalLayout, str]] = {}
         for stage in self.schedule.readers(tensor):
             for access in stage.state.computation.reads:
                 if access.tensor is not tensor:
                     continue
-                own, scope = self._wanted(stage, access)
+                own, scope = self._needed_layout(stage, access)
                 outside = outside_of(self.schedule, tensor.shape, own)
                 form = form_in(tensor.shape, own, self.target.element_in(scope), outside)
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
-                        f"input {tensor.name!r} must be laid out in one way for stage {stage.name}, not differently "
-                        "for two of its reads. Give the program two inputs and pass the array twice.",
+                        f"Cannot lay out input {tensor.name!r} for stage {stage.name}: two of its reads need different "
+                        "layouts. Give the program two inputs, and pass the array twice.",
                         kind="limit",
                     )
         return [(stage, form, scope) for stage, (form, scope) in found.items()]
 
-    def _wanted(self, stage: StageView, access: ReadAccess) -> tuple[VectorLayout, str]:
-        """The lanes in which a stage needs what it reads, and the scratchpad."""
+    def _needed_layout(self, stage: StageView, access: ReadAccess) -> tuple[VectorLayout, str]:
+        """The vector layout and the scratchpad in which a stage needs a tensor that it reads."""
         computation = stage.state.computation
-        product = self.plan.products[stage.tensor]
-        if product is not None and (access.node is product.data or access.node is product.weight):
-            scope = self.target.memory_of(product, access.node).name
-            return lanes_of_operand(product, scope, self.config), scope
+        gemm = self.plan.products[stage.tensor]
+        if gemm is not None and (access.node is gemm.data or access.node is gemm.weight):
+            scope = self.target.memory_of(gemm, access.node).name
+            return lanes_of_operand(gemm, scope, self.config), scope
         lanes = lanes_read(computation, access, self.lanes[stage.tensor], self.config)
         scope = own_operands(computation, self.config).get(access.node, stage.state.scope)
         return lanes, ACC if scope == DRAM else scope
 
     def _add_stored(self, tensor: Tensor, stage: StageView) -> None:
-        """A tensor that the program stores, in one form for all: what makes an element of any reader's adjoins."""
+        """Lay out a tensor that the program stores, once, so that the vectors of each consumer are contiguous."""
         if tensor in self._stored:
             return
         own = self.target.near.element
-        scopes = {reader: reader.state.scope for reader in self.schedule.readers(tensor)}
-        for reader, scope in scopes.items():
+        scopes = {consumer: consumer.state.scope for consumer in self.schedule.readers(tensor)}
+        for consumer, scope in scopes.items():
             if scope in (PARAMETERS, TABLES):
                 what = "parameters" if scope == PARAMETERS else "table"
                 raise BuildError(
-                    f"{what} {reader.name} must be an input of the program, "
-                    f"not {tensor.name!r}, which {stage.name} computes: stores make no elements of {scope}. Compute it "
-                    "before, or build the program in two parts.",
+                    f"{what} {consumer.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
+                    f"computes: STORE cannot write vectors of {scope}. Compute it on the host, or build two programs.",
                     kind="machine",
                 )
-        readers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.readers(one)]
-        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *(each.state.scope for each in readers)))
+        consumers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.readers(one)]
+        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *(each.state.scope for each in consumers)))
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], own.rows
         weights: VectorLayout | None = None
-        for reader in (reader for reader, scope in scopes.items() if scope == WGT):
-            wanted = self._as_weights(tensor, stage, reader)
+        for consumer in (consumer for consumer, scope in scopes.items() if scope == WGT):
+            wanted = self._as_weights(tensor, stage, consumer)
             if weights is not None and wanted != weights:
                 raise BuildError(
-                    f"weights {reader.name} must be the same rows of {tensor.name!r} as its other weights, as a stored "
-                    f"tensor has one form, not rows along dimension {wanted.rows} instead of {weights.rows}. Make the "
-                    "other operand of one product the weights.",
+                    f"Cannot load {tensor.name!r} as weights {consumer.name}: they need rows along dimension "
+                    f"{wanted.rows}, weights of another GEMM need rows along dimension {weights.rows}, and a stored "
+                    "tensor has one layout. Make the other operand of one GEMM the weights.",
                     kind="limit",
                 )
             lanes, tallest, weights = wanted, self.target.weights.element.rows, wanted
 
-        turned = any(self.lanes[each.tensor].turns == 0 for each in readers)
-        ordered = turned or lanes.turns is not None  # as it is, or in the end, it lies as turns need it
+        converted = any(self.lanes[each.tensor].turns == 0 for each in consumers)
+        ordered = converted or lanes.turns is not None  # stored in the order that layout conversion needs or returns
         if ordered:
-            widest = own.span  # in whole blocks, whoever reads it
+            widest = own.span  # whole blocks for all consumers
 
         def form(scope: str, turns: int | None) -> PhysicalLayout:
             element = self.target.element_in(scope)
             view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
             along = replace(along, turns=turns)
-            whole = self._wholes.get(tensor)  # whose elements the tensor's lie among
+            whole = self._wholes.get(tensor)  # the tensor that this one is a slice of
             outside = outside_of(self.schedule, view if whole is None else whole[0].tensor.shape, along)
             group, stack = widest // element.cols, max(tallest // element.rows, 1)
             apart = positions(self.config) if ordered and turns is None and group > 1 else ()
@@ -217,87 +216,87 @@ class DramLayout:
         for user, scope in {stage: DRAM, **scopes}.items():
             turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
             seen = form(scope, turns)
-            as_it_lies = turns is not None and turns == (lanes.turns or 0)
-            if not as_it_lies and not stores_make_elements(self.config, lanes, scope, tensor.shape):
+            as_stored = turns is not None and turns == (lanes.turns or 0)
+            if not as_stored and not stores_make_elements(self.config, lanes, scope, tensor.shape):
                 raise BuildError(
-                    f"tensor {tensor.name!r}, which the program stores and loads again to {scope}, must have elements "
-                    f"of equal columns in out and {scope} on a machine with a batch of {own.rows}, not {own.cols} and "
-                    f"{seen.element.cols}. Compute it outside of the loops of its readers, where its elements can be "
-                    "turned; or use a machine with block_in equal to block_out, or with batch 1.",
+                    f"Cannot load tensor {tensor.name!r} to {scope}: it is stored in vectors of {own.cols} columns, "
+                    f"but those of {scope} have {seen.element.cols}, which takes a layout conversion on a machine with "
+                    f"batch {own.rows}. Compute it outside the loops of its consumers, where it can be converted; or "
+                    "use a machine with block_in equal to block_out, or with batch 1.",
                     kind="machine",
                 )
-            self._places[tensor, user] = _place(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
+            self._places[tensor, user] = _view(seen, address // seen.element.lanes, storage, self._zeros(tensor, seen))
 
     def _stored_segment(self, tensor: Tensor, stage: StageView, role: str, form: PhysicalLayout, storage: str) -> int:
-        """The segment of a tensor that the program stores: its own, or that of a buffer of the user's.
+        """The address of a tensor that the program stores: in a segment of its own, or of a user buffer.
 
-        A part of another tensor lies in the segment of that: blocks of columns come before all others.
+        A slice of another tensor is stored in the segment of that tensor, whose outermost dimension is column blocks.
         """
         if tensor in self._wholes:
             whole, begin = self._wholes[tensor]
             self._add_stored(whole.tensor, whole)
             address, around = self._stored[whole.tensor]
-            assert replace(form, view=around.view) == around, f"{tensor.name} lies otherwise than {whole.name}"
+            assert replace(form, view=around.view) == around, f"{tensor.name} has another layout than {whole.name}"
             blocks = begin // form.step(form.order[0])
             return address + blocks * around.whole()[0][form.order[0]] * form.element.lanes
-        kept = stage.state.storage
-        if kept is None:
+        stored = stage.state.storage
+        if stored is None:
             return self._segment(tensor, role, form, storage)
-        users = storages_of(self.schedule.stages)[kept.buffer].users
+        users = storages_of(self.schedule.stages)[stored.buffer].users
         if role == "output":
             if len(users) > 1:
                 raise BuildError(
-                    f"buffer {kept.buffer.name} of output {tensor.name!r} must hold nothing else in dram, where the "
-                    f"host takes the output from, not {' and '.join(each.name for each in users)}. Store the others in "
-                    "another buffer.",
+                    f"buffer {stored.buffer.name} of output {tensor.name!r} must hold this output only, since the host "
+                    f"reads it from dram, not {' and '.join(each.name for each in users)}. Store the others in another "
+                    "buffer.",
                     kind="legality",
                 )
             return self._segment(tensor, role, form, storage, host_steps(stage, form.view))
-        if kept.buffer not in self._shared:
-            cells = Tensor(kept.buffer.name, form.view, tensor.dtype)
-            self._shared[kept.buffer] = self._segment(cells, role, form, storage), form
-        address, first = self._shared[kept.buffer]
+        if stored.buffer not in self._shared:
+            cells = Tensor(stored.buffer.name, form.view, tensor.dtype)
+            self._shared[stored.buffer] = self._segment(cells, role, form, storage), form
+        address, first = self._shared[stored.buffer]
         if first != form:
             raise BuildError(
-                f"stages stored in buffer {kept.buffer.name} must lie in dram in one way, for the same readers, not "
-                f"differently for {' and '.join(each.name for each in users)}. Store them in buffers of their own.",
+                f"stages stored in buffer {stored.buffer.name} must have one layout in dram, not different ones for "
+                f"the consumers of {' and '.join(each.name for each in users)}. Store them in separate buffers.",
                 kind="limit",
             )
         return address
 
     def _zeros(self, tensor: Tensor, form: PhysicalLayout) -> bool:
-        """Whether a stored tensor has zeros behind its last column, as far as the elements of a form go."""
+        """Whether a stored tensor has zeros after its last column, up to the end of the vectors of a layout."""
         cols = form.lanes.cols
         if cols is None or tensor not in self.zeros_behind:
             return False
         return self.target.near.element.filled(form.view[cols]) == form.element.filled(form.view[cols])
 
-    def _as_weights(self, tensor: Tensor, stage: StageView, reader: StageView) -> VectorLayout:
-        """The lanes of a computed tensor whose stored elements are the rows of elements of weights."""
-        lanes, wanted = self.lanes[tensor], self.lanes[reader.tensor]
+    def _as_weights(self, tensor: Tensor, stage: StageView, consumer: StageView) -> VectorLayout:
+        """The vector layout of a computed tensor that is read as weights: its stored vectors are rows of weights."""
+        lanes, wanted = self.lanes[tensor], self.lanes[consumer.tensor]
         if not stores_make_weights(self.config, lanes, wanted):
-            product = next(iter(self.schedule.readers(reader.tensor)), reader)
+            gemm = next(iter(self.schedule.readers(consumer.tensor)), consumer)
             raise BuildError(
-                f"weights of {product.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
-                "computes in other lanes than those of weights. Make the other operand the weights, or build the "
-                "program in two parts.",
+                f"weights of {gemm.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
+                "computes in a vector layout that cannot be loaded as weights. Make the other operand the weights, or "
+                "build two programs.",
                 kind="limit",
             )
         return wanted
 
 
-def _place(form: PhysicalLayout, base: int, storage: str, zeros: bool) -> BufferView:
+def _view(form: PhysicalLayout, base: int, storage: str, zeros: bool) -> BufferView:
     return BufferView(DRAM, form, base, (0,) * len(form.view), form.view, storage, zeros)
 
 
 def _placeholders(schedule: ScheduleView) -> list[Tensor]:
-    """The placeholders that the stages read now, each once, in order."""
+    """The placeholders that the stages read, each once, in order."""
     reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
     return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
 
 
 def _bytes_of(form: PhysicalLayout) -> object:
-    """What two forms with the same bytes have in common: lanes that exist, and what fills those without values."""
+    """A key that is equal for layouts with the same bytes: it ignores lanes that do not exist or hold one value."""
     rows, cols = form.element.rows, form.element.cols
     own = (form.lanes.rows if rows > 1 else None, form.lanes.cols if cols > 1 else None)
     spread = (

@@ -1,4 +1,4 @@
-"""From a complete schedule to a program: allocation, emission, tokens, and the map of DRAM."""
+"""The driver of code generation: from a lowered schedule to a program."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,13 +20,13 @@ from lathe.scheduler.codegen.dram_layout import DramLayout, packed_bytes
 from lathe.scheduler.codegen.emit import Emitter
 from lathe.scheduler.codegen.pipeline_epilogue import PartSizes, interleave_epilogue, is_stored
 from lathe.scheduler.codegen.provenance import ChunkProvenance
-from lathe.scheduler.codegen.reuse_dram import with_places_shared
+from lathe.scheduler.codegen.reuse_dram import reuse_dram
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.layout.layout_assignment import assign_layouts, conflict_of_lanes
 from lathe.scheduler.layout.physical_layout import PhysicalLayout, physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.partition import partition
-from lathe.scheduler.loop_ir.split_epilogue import with_last_parts
+from lathe.scheduler.loop_ir.split_epilogue import split_epilogue
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.sync import Origin
 from lathe.scheduler.stream.elide_accumulator_init import without_resets
@@ -46,9 +46,9 @@ def compile_schedule(
     views: Mapping[Tensor, Tensor],
     products: int | None = None,
 ) -> Compiled:
-    """Compile a complete schedule: allocation, emission, tokens, and the map of DRAM.
+    """Compile a lowered schedule: buffer allocation, DRAM layout, emission, stream passes and dependence tokens.
 
-    ``views`` maps placeholders that stand for another one, reshaped, to that one. ``products``: those of the program.
+    ``views`` maps placeholders that are reshaped views of another one to that one. ``products``: MACs of the program.
     """
     symbolic = build_nest(schedule, largest_blocks=True)
     plan = assign_layouts(schedule, config)
@@ -60,24 +60,22 @@ def compile_schedule(
     dram = DramLayout(schedule, config, plan, constants, views)
     emitter = Emitter(schedule, config, dram, physical, buffers, aliases)
     try:
-        emitter.run(with_last_parts(partition(symbolic), is_stored, PartSizes(physical, config)))
+        emitter.run(split_epilogue(partition(symbolic), is_stored, PartSizes(physical, config)))
     except EmitError as error:
         reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
-    emitter.entries, dram.segments = with_places_shared(
-        emitter.entries, dram.segments, footprints_of(emitter), dram.grain
-    )
+    emitter.entries, dram.segments = reuse_dram(emitter.entries, dram.segments, footprints_of(emitter), dram.grain)
     return _assemble(emitter, dram.segments, constants, products)
 
 
 def lanes_as_wanted(schedule: ScheduleView) -> str:
-    """A sentence on stages whose lanes a command has decided."""
-    wanted = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
-    if not wanted:
+    """A sentence, for errors, on the stages whose vector layout the user has set with ``vectorize``; "" for none."""
+    names = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
+    if not names:
         return ""
-    return f"Lanes of {', '.join(wanted)} are those that vectorize says; without it, build chooses what fits."
+    return f"The vector layout of {', '.join(names)} is set by vectorize; without it, the build chooses one that fits."
 
 
 def _assemble(
@@ -100,7 +98,7 @@ def _assemble(
     uop_address = -(-address // PAGE_BYTES) * PAGE_BYTES
     uops = Segment(UOPS, UOPS, uop_address, image.nbytes)
     stream_address = -(-uops.end // PAGE_BYTES) * PAGE_BYTES
-    instructions = tuple(_moved(each, uop_address // config.uop_element_bytes) for each in tokens.output)
+    instructions = tuple(_relocated(each, uop_address // config.uop_element_bytes) for each in tokens.output)
     stream = Segment("instructions", "instructions", stream_address, 16 * len(instructions))
     images = {UOPS: image}
     for segment in segments:
@@ -118,24 +116,24 @@ def _assemble(
         tokens.barriers,
         sends,
         receives,
-        [_of_sums(chunk, emitter) for chunk in emitter.made],
+        [_completed_sum(chunk, emitter) for chunk in emitter.made],
         emitter.schedule,
         emitter.dram.views,
         constants,
     )
 
 
-def _of_sums(chunk: ChunkProvenance, emitter: Emitter) -> ChunkProvenance:
-    """What a chunk makes, where products that are added in place make the sum at once."""
-    made = emitter.sums.get(emitter.maker[chunk.tensor])
-    return chunk if made is None else replace(chunk, tensor=made.tensor, role="map")
+def _completed_sum(chunk: ChunkProvenance, emitter: Emitter) -> ChunkProvenance:
+    """The provenance of a chunk; a GEMM that accumulates in place completes the sum that it is added to."""
+    completed = emitter.sums.get(emitter.maker[chunk.tensor])
+    return chunk if completed is None else replace(chunk, tensor=completed.tensor, role="map")
 
 
 def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
-    """What has been emitted, micro-ops first. Raises ScheduleError where tokens by hand leave no order."""
+    """The stream after all stream passes, micro-op loads first. Raises ScheduleError where manual tokens deadlock."""
     needless = emitter.zeros.needless() if emitter.zeros is not None else set()
-    left = without_resets(emitter.entries, needless)
-    entries, origins = [entry for entry, _ in left], [origin for _, origin in left]
+    emitted = without_resets(emitter.entries, needless)
+    entries, origins = [entry for entry, _ in emitted], [origin for _, origin in emitted]
     stream = list(zip(*preload_microops(entries, origins), strict=True))
     stream = interleave_epilogue(stream, emitter.part_of, footprints.anew)
     stream = schedule_prologue(stream, footprints.anew())
@@ -144,7 +142,7 @@ def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
 
 
 def footprints_of(emitter: Emitter) -> Footprints:
-    """The cells that instructions touch, in the order of a stream, with what the micro-op pool holds by now."""
+    """Finds the cells that instructions access, in stream order, with the micro-ops pooled so far."""
     config = emitter.config
     written = [segment for segment in emitter.dram.segments if segment.role in ("output", "temporary")]
     tracked = (
@@ -155,8 +153,8 @@ def footprints_of(emitter: Emitter) -> Footprints:
     return Footprints(config, emitter.pool.image().view("<u4"), grain, tracked)
 
 
-def _moved(instruction: Instruction, uop_base: int) -> Instruction:
-    """A LOAD of micro-ops with the address of their segment; loads without data keep a harmless one."""
+def _relocated(instruction: Instruction, uop_base: int) -> Instruction:
+    """A LOAD of micro-ops with the address of their segment; other instructions stay as they are."""
     if loads_micro_ops(instruction):
         return replace(instruction, dram_base=instruction.dram_base + uop_base)
     return instruction

@@ -1,4 +1,4 @@
-"""From a partitioned nest to instructions: loops are walked, buffers placed, and each chunk goes to its rule."""
+"""The emitter: walks a partitioned nest, tracks where buffers are, and emits the instructions of each chunk."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ from lathe.isa import Instruction
 from lathe.scheduler.allocation.allocation import Buffer
 from lathe.scheduler.codegen.chunk_memo import ChunkMemo
 from lathe.scheduler.codegen.chunk_template import PreparedChunk
-from lathe.scheduler.codegen.concat_aliases import stored_as_parts
+from lathe.scheduler.codegen.concat_aliases import elided_concats
 from lathe.scheduler.codegen.dram_layout import DramLayout
-from lathe.scheduler.codegen.provenance import ChunkProvenance, made_chunk
+from lathe.scheduler.codegen.provenance import ChunkProvenance, provenance_of
 from lathe.scheduler.codegen.rule_driver import RuleCaller
 from lathe.scheduler.codegen.shift_windows import WindowContents, check_shifted, moves
 from lathe.scheduler.isel.chunk import BufferView
@@ -35,20 +35,20 @@ from lathe.scheduler.schedule_ir.user_buffers import UserBuffer
 
 @dataclass(frozen=True)
 class _Work:
-    """A chunk of the nest: which rule takes it in which role, and what has been prepared for it."""
+    """A chunk of the nest with the rule that emits it, its role, its template and its memo."""
 
     stage: StageView
     rule: str
     role: str
     prepared: PreparedChunk
-    alike: ChunkMemo | None
+    memo: ChunkMemo | None
 
 
 class Emitter(RuleCaller):
-    """Emits the instructions of one program: walks the nest, keeps where cells are, and asks for each chunk."""
+    """Emits the instructions of one program."""
 
     classes_of_chunks = True
-    """Whether chunks that differ by addresses only get the instructions of the first of them."""
+    """Whether chunks that differ by addresses only share their instructions (``ChunkMemo``)."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Emitter(RuleCaller):
         self.aliases = aliases
         self.sums = begun_sums(aliases)
         self._summed = frozenset(self.sums.values())
-        self._stored_as_parts = stored_as_parts(schedule)
+        self._elided = elided_concats(schedule)
         self.entries: list[tuple[Entry, Origin]] = []
         self.made: list[ChunkProvenance] = []
         self.part_of: dict[int, tuple[int, int]] = {}
@@ -88,11 +88,11 @@ class Emitter(RuleCaller):
         self._label_of: dict[StageView, int] = {}
 
     def place(self, tensor: Tensor, stage: StageView) -> BufferView | None:
-        """Where a stage finds the cells of a tensor now: in the scratchpad that holds it, or in DRAM."""
+        """The buffer in which a stage finds a tensor at this point: in a scratchpad, or else in DRAM."""
         return self.places.get(tensor) or self.dram.place(tensor, stage)
 
     def run(self, nodes: Sequence[Node], threads: list[Thread[dict[Tensor, BufferView]]] | None = None) -> None:
-        """Emit a partitioned nest. Raises EmitError when a chunk does not map."""
+        """Emit a partitioned nest. Raises EmitError if no instructions compute a chunk."""
         threads = [Thread(0, {}, self.places)] if threads is None else threads
         for node in nodes:
             if isinstance(node, Loop):
@@ -117,7 +117,7 @@ class Emitter(RuleCaller):
                     assert isinstance(node, Free), f"{type(node).__name__} in a partitioned nest"
 
     def acquire(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
-        """From here on the stage's cells have a place. Raises EmitError for a buffer that the machine cannot have."""
+        """Bind the stage's tensor to its buffer. Raises EmitError for a buffer that the machine does not support."""
         if node.stored is not None:
             self._acquire_stored(node.stored)
             return
@@ -139,7 +139,7 @@ class Emitter(RuleCaller):
                 extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
                 data = None
                 size = self.physical[stage].strides(low, extent)[1]
-                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} elements"
+                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} vectors"
         self.places[stage.tensor] = self._place(stage, base, low, extent, data)
 
     def _acquire_stored(self, stored: UserBuffer) -> None:
@@ -150,13 +150,13 @@ class Emitter(RuleCaller):
             self.places[stage.tensor] = self._place(stage, base, (0,) * len(stored.shape), stored.shape)
 
     def shape_of(self, stage: StageView) -> tuple[int, ...]:
-        """The cells of the buffer of the user's that a stage is stored in."""
-        place = self.place(stage.tensor, stage)
-        assert place is not None, f"{stage.name} is stored nowhere"
-        return place.physical.view
+        """The shape of the user buffer that a stage is stored in."""
+        buffer = self.place(stage.tensor, stage)
+        assert buffer is not None, f"{stage.name} is stored nowhere"
+        return buffer.physical.view
 
     def _next_base(self, stage: StageView) -> int:
-        """Where a buffer's cells of this thread are, in the slot whose turn it is."""
+        """The base address of this thread's buffer, in the next of its slots."""
         buffer = self.buffers[stage]
         assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
         base = buffer.base + self.thread * buffer.of_thread
@@ -185,7 +185,7 @@ class Emitter(RuleCaller):
         return BufferView(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps, data=data)
 
     def slide(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
-        """A window moves: in a buffer that is shifted, so does what it keeps."""
+        """Advance the window of a reuse buffer; in a shifted buffer, emit the moves of the cells that stay in it."""
         stage, window = node.placement.stage, node.placement.window
         if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
             return
@@ -205,34 +205,34 @@ class Emitter(RuleCaller):
         self.places[stage.tensor] = place
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
-        """An index of a tensor as its place has it: in a ring, counted around; in a buffer of the user's, its cell."""
-        maker = self.maker.get(tensor)
-        if maker is not None and maker.state.storage is not None:
-            return maker.state.storage.in_loops(index)
+        """An index of a tensor as an index of its buffer: modulo a ring, or by the map of a user buffer."""
+        producer = self.maker.get(tensor)
+        if producer is not None and producer.state.storage is not None:
+            return producer.state.storage.in_loops(index)
         if tensor not in self.rings:
             return index
         dimension, size = self.rings[tensor]
-        place = index[dimension] - floor_divide(index[dimension], size) * size
-        return [*index[:dimension], place, *index[dimension + 1 :]]
+        cell = index[dimension] - floor_divide(index[dimension], size) * size
+        return [*index[:dimension], cell, *index[dimension + 1 :]]
 
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
-        """Emit a chunk of the nest. Raises EmitError if it does not map."""
+        """Emit a chunk of the nest. Raises EmitError if no instructions compute it."""
         if id(node) not in self._work:
             self._work[id(node)] = self._work_of(node)
         work = self._work[id(node)]
         if work is None:
             return
-        stage, alike = work.stage, work.alike
+        stage, memo = work.stage, work.memo
         label = self._label(stage)
-        variant = alike.variant(self, environment) if alike is not None else None
-        if alike is not None and variant is not None:
-            instructions = alike.emitted(variant, self)
+        variant = memo.variant(self, environment) if memo is not None else None
+        if memo is not None and variant is not None:
+            instructions = memo.emitted(variant, self)
             if instructions is not None:
                 if self.zeros is not None:
                     self.zeros.follow(instructions)
                 offsets = {loop.name: value for loop, value in environment.items()}
                 self._add(instructions, stage, label, environment, offsets, len(self.made))
-                self.made.append(alike.made(variant, offsets))
+                self.made.append(memo.provenance(variant, offsets))
                 return
         self.free_temporaries(stage)
         for chunk in work.prepared.chunks(self, node, environment, work.rule, work.role):
@@ -240,13 +240,13 @@ class Emitter(RuleCaller):
             self._tried.clear()
             question = None if self.zeros is None else self.zeros.question()
             instructions = self.emit(work.rule, chunk)
-            if alike is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
-                alike.note(variant, instructions, self.pool.placed, question)
+            if memo is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
+                memo.note(variant, instructions, self.pool.placed, question)
             self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
-            self.made.append(made_chunk(chunk, stage.state.computation.axes))
+            self.made.append(provenance_of(chunk, stage.state.computation.axes))
 
     def parts(self, node: PipelinedChunks, environment: Mapping[LoopVariable, int]) -> None:
-        """Emit chunks that follow each other, part by part of each, and note which part is whose."""
+        """Emit pipelined chunks, all slices of each, and record the slice that each emitted chunk belongs to."""
         end = len(self.made)
         for chunk in node.chunks:
             for n, part in enumerate(chunk):
@@ -255,12 +255,12 @@ class Emitter(RuleCaller):
                 self.part_of.update(dict.fromkeys(range(first, len(self.made)), (end, n)))
 
     def _work_of(self, node: ChunkNode) -> "_Work | None":
-        """What is to be done for a chunk, whatever the values of the loops outside; None: nothing."""
+        """The work for a chunk, independent of the values of enclosing loops; None if nothing is to be emitted."""
         stage = node.placement.stage
         rule, role = stage.state.rule, str(node.role)
         if stage in self._summed or (role == "init" and stage in self.aliases):
-            return None  # products are added in the cells of what they are added to
-        if stage in self._stored_as_parts:
+            return None  # a GEMM accumulates in place, into the cells of the other addend
+        if stage in self._elided:
             return None
         assert rule is not None, f"no rule has been chosen for {stage.name}"
         if not RULES[rule].separate_init:
@@ -271,9 +271,9 @@ class Emitter(RuleCaller):
             elif node.whole_reduction:
                 role = "reduce"
         prepared = PreparedChunk(node, self)
-        may_be_alike = self.classes_of_chunks and ChunkMemo.possible(prepared, node)
-        alike = ChunkMemo(prepared, node, role) if may_be_alike else None
-        return _Work(stage, rule, role, prepared, alike)
+        memoisable = self.classes_of_chunks and ChunkMemo.possible(prepared, node)
+        memo = ChunkMemo(prepared, node, role) if memoisable else None
+        return _Work(stage, rule, role, prepared, memo)
 
     def _add(
         self,
@@ -284,7 +284,7 @@ class Emitter(RuleCaller):
         offsets: Mapping[str, int],
         number: int = -1,
     ) -> None:
-        """The instructions of a chunk come next; ``number`` is its place in the table of what chunks make."""
+        """Append the instructions of a chunk; ``number`` is the position of its provenance."""
         thread = self.thread if self.threads > 1 else None
         across = self.across_cores
         core = tuple(value for variable, value in environment.items() if variable in across) if across else ()
@@ -292,14 +292,14 @@ class Emitter(RuleCaller):
         self.entries += [(each, origin) for each in instructions]
 
     def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
-        """A barrier, or a token by hand, at this place of the stream."""
+        """Append a barrier or a manual token to the stream."""
         stage = node.placement.stage
         offsets = {variable.name: value for variable, value in environment.items()}
         origin = Origin(0, stage.name, offsets, self.thread if self.threads > 1 else None)
         self.entries.append((Marker(node.signal, unit_of_stage(stage), origin), origin))
 
     def _label(self, stage: StageView) -> int:
-        """The number of the label of what a stage makes."""
+        """The number of a stage's label."""
         found = self._label_of.get(stage)
         if found is None:
             found = self._label_of[stage] = self._new_label(stage)
@@ -307,16 +307,16 @@ class Emitter(RuleCaller):
 
     def _new_label(self, stage: StageView) -> int:
         seen: set[StageView] = set()
-        while True:  # to the stored stage that it is for: out of the loops, or on to the reader of a buffer
+        while True:  # to the stored stage that it is computed for: the enclosing one, or the consumer of a buffer
             seen.add(stage)
-            readers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
+            consumers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
             if (pooled := self._before_pool(stage)) is not None:
                 stage = pooled
                 break
             if stage.state.attachment is not None:
                 stage = self.schedule.at(stage.state.attachment)
-            elif stage.state.scope != DRAM and readers:
-                stage = readers[0]
+            elif stage.state.scope != DRAM and consumers:
+                stage = consumers[0]
             else:
                 break
         if stage.name not in self.labels:
@@ -324,15 +324,15 @@ class Emitter(RuleCaller):
         return self.labels.index(stage.name)
 
     def _before_pool(self, stage: StageView) -> StageView | None:
-        """The stage that makes what a reduction of windows reads in accumulators, if it is for that: a layer, too."""
+        """The stage whose result a pooling stage reads in accumulators, if a stage is for that: it is a layer, too."""
         seen: set[StageView] = set()
         while stage.state.scope != DRAM and stage not in seen:
             seen.add(stage)
-            readers = self.schedule.readers(stage.tensor)
-            if len(readers) != 1:
+            consumers = self.schedule.readers(stage.tensor)
+            if len(consumers) != 1:
                 return None
-            made = stage.state.scope == ACC and rule_of(stage) != "dma"
-            if made and readers[0].state.computation.reduce_axes and reads_windows_apart(readers[0], stage):
+            computed = stage.state.scope == ACC and rule_of(stage) != "dma"
+            if computed and consumers[0].state.computation.reduce_axes and reads_windows_apart(consumers[0], stage):
                 return stage
-            stage = readers[0]
+            stage = consumers[0]
         return None

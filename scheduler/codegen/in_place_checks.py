@@ -1,7 +1,6 @@
-"""Chunks whose statement writes into a buffer of the user's: instructions work on whole chunks, not on instances.
+"""Checks of chunks that write into a user buffer: the loop nest orders their instances, instructions do not.
 
-Within a chunk, the values written must have cells of their own, and a cell that is read must not be written by another
-instance: what the loop nest does in order, instructions do in any.
+So a chunk must not write two values to one cell, nor write a cell that another of its instances reads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,55 +33,55 @@ def operand_in_place(
     shape: Sequence[int],
     config: HardwareConfig,
 ) -> Tensor | None:
-    """The operand whose cells the result takes over, where both are in one buffer of the given shape.
+    """The operand that the result overwrites in place, where both are in one user buffer of the given shape.
 
-    ``target`` and the indices of the accesses are those of cells. Raises EmitError for a chunk that writes a cell
+    ``target`` and the indices of ``accesses`` are those of cells. Raises EmitError for a chunk that writes a cell
     twice, or cells that other instances of it read.
     """
     stage = node.placement.stage
     storage = stage.state.storage
-    assert storage is not None, f"{stage.name} has no cells of its own"
+    assert storage is not None, f"{stage.name} is in no user buffer"
     data = [(variable, extent) for variable, extent in node.loops if variable.kind == "data"]
-    made = _cells(target, data, environment, shape)
-    instances = np.arange(len(made))
-    if written_cell_of_two(made, instances, np.ones(len(made), np.bool_), prod(shape)) is not None:
+    written = _cells(target, data, environment, shape)
+    instances = np.arange(len(written))
+    if written_cell_of_two(written, instances, np.ones(len(written), np.bool_), prod(shape)) is not None:
         raise EmitError(
-            f"values that a chunk of stage {stage.name} makes must have cells of their own in {storage}, not share "
-            "them, since instructions make them in any order. Split its loops so that a chunk makes what is live.",
+            f"Cannot emit a chunk of stage {stage.name}: several of its values have the same cell of {storage}, and "
+            "instructions have no order within a chunk. Split its loops so that a chunk has one value per cell.",
             kind="machine",
         )
-    beside: list[ReadAccess] = []  # at the very cells that are written
+    in_place: list[ReadAccess] = []  # reads of the very cells that are written
     for access, index in accesses:
-        maker = stage.schedule.maker(access.tensor)
-        kept = None if maker is None else maker.state.storage
-        if kept is None or kept.buffer is not storage.buffer:
+        producer = stage.schedule.maker(access.tensor)
+        stored = None if producer is None else producer.state.storage
+        if stored is None or stored.buffer is not storage.buffer:
             continue
         if index == list(target):
-            beside.append(access)
-        elif _read_elsewhere(made, _cells(index, node.loops, environment, shape), prod(shape)):
+            in_place.append(access)
+        elif _read_elsewhere(written, _cells(index, node.loops, environment, shape), prod(shape)):
             raise EmitError(
-                f"cells of buffer {storage.buffer.name} that a chunk of stage {stage.name} writes must not be read as "
-                f"{access.tensor.name} by other instances of the chunk, since instructions take these in any order. "
+                f"Cannot emit a chunk of stage {stage.name}: it writes cells of buffer {storage.buffer.name} that "
+                f"other instances of it read as {access.tensor.name}, and instructions have no order within a chunk. "
                 "Split its loops, or store it in another buffer.",
                 kind="machine",
             )
-    for access in beside:
+    for access in in_place:
         chain = may_take_over(stage.state.computation, config, access.tensor)
         chain = chain and RULES[rule_of(stage)].in_place
-        if not chain or stage.state.scope != ACC or access.guards or len(beside) > 1:
+        if not chain or stage.state.scope != ACC or access.guards or len(in_place) > 1:
             raise EmitError(
-                f"result of stage {stage.name} must take the cells of {access.tensor.name} in buffer "
-                f"{storage.buffer.name} as the first operand of a chain of operations in acc, read once and without a "
-                "condition, not otherwise: the first instruction overwrites it. Store it in another buffer.",
+                f"Cannot compute stage {stage.name} in place of {access.tensor.name} in buffer {storage.buffer.name}: "
+                f"the first instruction overwrites {access.tensor.name}, which must be the first operand of a chain of "
+                "operations in acc, read once and without a condition. Store it in another buffer.",
                 kind="limit",
             )
-    return beside[0].tensor if beside else None
+    return in_place[0].tensor if in_place else None
 
 
-def _read_elsewhere(made: Ints, read: Ints, count: int) -> bool:
-    """Whether cells that instances write are read at another index, and so by others of the chunk."""
-    cells, written = np.concatenate([made, read]), np.arange(len(made) + len(read)) < len(made)
-    return written_cell_of_two(cells, np.where(written, 1, 0), written, count) is not None
+def _read_elsewhere(written: Ints, read: Ints, count: int) -> bool:
+    """Whether cells that instances write are read at another index, and so by other instances of the chunk."""
+    cells, is_write = np.concatenate([written, read]), np.arange(len(written) + len(read)) < len(written)
+    return written_cell_of_two(cells, np.where(is_write, 1, 0), is_write, count) is not None
 
 
 def _cells(
@@ -91,7 +90,7 @@ def _cells(
     environment: Mapping[LoopVariable, int],
     shape: Sequence[int],
 ) -> Ints:
-    """The row-major numbers of the cells at an index."""
+    """The row-major positions of the cells at an index, over all instances of the loops."""
     grids: dict[LoopVariable, Ints] = {v: np.asarray(value) for v, value in environment.items()}
     for n, (variable, extent) in enumerate(loops):
         grids[variable] = np.arange(extent, dtype=np.int64).reshape([-1 if d == n else 1 for d in range(len(loops))])

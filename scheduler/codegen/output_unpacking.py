@@ -1,4 +1,4 @@
-"""Outputs in cells of the user's choice: the host finds the program's values where the map has put them."""
+"""Unpacking of outputs in user buffers: how the host CPU reads values that a storage map has placed."""
 
 from lathe.isa.layout_steps import LayoutStep
 from lathe.scheduler.errors import BuildError, ScheduleError
@@ -7,17 +7,17 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 
 def host_steps(stage: StageView, view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
-    """How the host reads the cells of an output. Raises BuildError for a map that no reshaping of arrays undoes."""
+    """How the host reads the cells of an output. Raises BuildError for a storage map that no reshaping inverts."""
     storage = stage.state.storage
-    assert storage is not None, f"{stage.name} has no cells of its own"
+    assert storage is not None, f"{stage.name} is in no user buffer"
     try:
         found = index_map(storage.axes, list(storage.indices), (), stage.name)
     except ScheduleError:
         found = None
     if found is None or found.shape != view:
         raise BuildError(
-            f"output {stage.name!r} must be stored by a map that gives each cell of its buffer one index, made of axes "
-            f"or digits of axes, for the host to unpack it, not {storage} of {view}. Store a copy of it instead, with "
+            f"Cannot unpack output {stage.name!r} on the host: its storage map {storage} is not a one-to-one map of "
+            f"its axes, or of axes split by constants, onto a buffer of shape {view}. Store a copy of it instead, with "
             f"s.cache_write({stage.name}, 'dram').",
             kind="limit",
         ) from None

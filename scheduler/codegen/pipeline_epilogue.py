@@ -1,7 +1,7 @@
-"""How the end of a nest is cut in parts (``loop_ir/split_epilogue.py``), and the parts' place in the stream.
+"""Pipelines the epilogue of a nest: the size of its slices (``loop_ir/split_epilogue.py``), and their order.
 
-The compute unit makes part after part; each is stored while the next ones are made. A chunk's parts are emitted one
-after the other, as chunks are; then all that belongs to the first part comes before what belongs to the second.
+The compute unit computes slice after slice; each is stored while the next ones are computed. The slices of a chunk are
+emitted one after the other; then the stream is reordered so that all instructions of a slice precede the next slice's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,28 +25,28 @@ from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.memory_effects import Footprints, MemoryEffects, meet
 
 HANDLING = 6
-"""Cycles that one more STORE takes; several are under way at once, so that none but the last waits for the memory."""
+"""Cycles of an additional STORE; several are in flight at once, so that only the last one waits for the memory."""
 BEGIN = 9
-"""Cycles that one more instruction of the compute unit costs."""
+"""Cycles of an additional instruction of the compute unit."""
 MOST_PARTS = 16
-"""More of them are stored hardly sooner."""
+"""The most slices: with more, the last one is stored hardly any sooner."""
 
 Entries = list[tuple[Entry, Origin]]
 PartOf = Mapping[int, tuple[int, int]]
-"""By chunk number, the end of a nest that it belongs to, and its part there."""
+"""By chunk number: the epilogue that the chunk belongs to, and its slice there."""
 NO_PART = -1, 0
 
 
 def is_stored(chunk: ChunkNode) -> bool:
-    """Whether a chunk is a store of what a scratchpad holds."""
+    """Whether a chunk stores the contents of a scratchpad to DRAM."""
     state = chunk.placement.state
     return state.scope == DRAM and state.rule == "dma" and state.storage is None
 
 
 @dataclass(frozen=True)
-class _End:
-    """Where a chain of so many chunks ends: steps and instructions of the compute unit behind its store, the least
-    block of which all their parts can be made, and what divides all places where they begin."""
+class _Prefix:
+    """The first ``length`` chunks of a chain: their cycles (``steps``) and instructions on the compute unit, the least
+    block that all slices must be a multiple of, and the greatest common divisor of their first indices."""
 
     length: int
     steps: float
@@ -56,18 +56,18 @@ class _End:
 
 
 class PartSizes:
-    """Sizes of parts by what it takes to store them, in whole elements of all that they are made of."""
+    """Chooses the size of slices by the time that computing and storing them takes, in whole vectors of all chunks."""
 
     def __init__(self, physical: Mapping[StageView, PhysicalLayout], config: HardwareConfig) -> None:
         self.physical = physical
         self.config = config
 
     def __call__(self, chains: Sequence[Chain]) -> tuple[Chain, int] | None:
-        """The chain and the size with which the last part is stored soonest; rules of the user's get whole chunks."""
+        """The chain and the size with which the last slice is stored soonest; chunks of user rules are not cut."""
         if any(DTYPES[chain[0][0].placement.state.tensor.dtype].bits > 8 for chain in chains):
-            return None  # bytes are shifted down and stored one after the other: the bus has no rest
-        chains = [list(takewhile(_by_rule_of_lathe, chain)) for chain in chains]
-        ends = [list(self._ends(chain)) for chain in chains]
+            return None  # the bytes of a value are stored one after the other, which keeps the bus busy already
+        chains = [list(takewhile(_by_builtin_rule, chain)) for chain in chains]
+        ends = [list(self._prefixes(chain)) for chain in chains]
         whole = max((each[-1].steps for each in ends if each), default=0)
         found = [
             (cost + whole - end.steps, end.length, n, size)
@@ -82,8 +82,8 @@ class PartSizes:
         _, length, n, size = best
         return chains[n][:length], size
 
-    def _ends(self, chain: Chain) -> Iterator["_End"]:
-        """Where a chain may end: behind each of its chunks, of which the first is the store."""
+    def _prefixes(self, chain: Chain) -> Iterator["_Prefix"]:
+        """The prefixes of a chain, whose first chunk is the store."""
         steps, instructions, block, begins = 0.0, 0, 1, 0
         for number, (chunk, dim, _, first) in enumerate(chain):
             if number:
@@ -91,104 +91,104 @@ class PartSizes:
                 instructions += _instructions_of(chunk)
             block = lcm(block, self.physical[chunk.placement.stage].step(dim))
             begins = gcd(begins, first.constant, *first.terms.values())
-            yield _End(number + 1, steps, instructions, block, begins)
+            yield _Prefix(number + 1, steps, instructions, block, begins)
 
     def _stored(self, chunk: ChunkNode) -> float:
-        """Cycles that the bus takes to store what a chunk makes."""
+        """Cycles that the bus takes to store the result of a chunk."""
         config = self.config
         size = prod(self._elements(chunk)) * config.out_element_bytes
         return size / config.bus_bytes * config.memory.cycles_per_beat
 
     def _elements(self, chunk: ChunkNode) -> list[int]:
-        """Elements that a chunk makes, along each dimension."""
-        form = self.physical[chunk.placement.stage]
-        return [form.blocks(dim, 0, extent) for dim, extent in enumerate(_extents(chunk))]
+        """Vectors of the result of a chunk, along each dimension."""
+        layout = self.physical[chunk.placement.stage]
+        return [layout.blocks(dim, 0, extent) for dim, extent in enumerate(_extents(chunk))]
 
     def _steps(self, chunk: ChunkNode) -> float:
-        """Steps of the compute unit for a chunk, roughly."""
+        """An estimate of a chunk's cycles on the compute unit."""
         axes = chunk.placement.state.computation.reduce_axes
         own = {each for axis in axes for each in chunk.roots[axis].variables()}
         depth = prod(extent for each, extent in chunk.loops if each in own)
         each = depth / self.config.block_in if axes else _instructions_of(chunk)
         return prod(self._elements(chunk)) * max(each, 1)
 
-    def _costs(self, chain: Chain, end: "_End") -> Iterator[tuple[float, int]]:
-        """Cycles from when the chain begins, roughly, with each number of parts, and the size of a part."""
+    def _costs(self, chain: Chain, end: "_Prefix") -> Iterator[tuple[float, int]]:
+        """For each number of slices, an estimate of the cycles from the start of the chain, and the size of a slice."""
         store, along, loop, _ = chain[0]
-        form, step, steps = self.physical[store.placement.stage], end.block, end.steps
+        layout, step, steps = self.physical[store.placement.stage], end.block, end.steps
         if end.begins % step:
             return
         stored = self._stored(store)
         elements = self._elements(store)
-        outside = [elements[dim] for dim in form.order[: form.order.index(along)]]
+        outside = [elements[dim] for dim in layout.order[: layout.order.index(along)]]
         if sum(count > 1 for count in outside) > 1:
-            return  # neither a row of DRAM nor what accumulators hold goes on
+            return  # slices would be contiguous neither in DRAM nor in acc
         box = _extents(store)
-        together = instructions_of(form, box)
+        unsplit = instructions_of(layout, box)
         blocks = ceil(dict(store.loops)[loop] / step)
-        for wanted in range(2, min(blocks, MOST_PARTS) + 1):
-            size = ceil(blocks / wanted)
+        for count in range(2, min(blocks, MOST_PARTS) + 1):
+            size = ceil(blocks / count)
             parts = ceil(blocks / size)
             part = [size * step if dim == along else extent for dim, extent in enumerate(box)]
-            stores = parts * max(instructions_of(form, part), prod(outside))  # a STORE takes what lies together
-            each = HANDLING * max(stores - together, 0)
+            stores = parts * max(instructions_of(layout, part), prod(outside))  # a STORE takes contiguous vectors
+            overhead = HANDLING * max(stores - unsplit, 0)
             computed = steps + (parts - 1) * BEGIN * end.instructions
             part_of_all, last = size / blocks, (blocks - size * (parts - 1)) / blocks
-            ends = (  # the bus is busy from the first store on, from the last but one, or begins with the last
+            ends = (  # the bus is busy from the first store on, from the last but one on, or from the last on
                 computed * part_of_all + stored,
                 computed * (1 - last) + stored * (part_of_all + last),
                 computed + stored * last,
             )
-            yield max(ends) + each, size * step
+            yield max(ends) + overhead, size * step
 
 
 def _extents(chunk: ChunkNode) -> list[int]:
-    """The box that a chunk makes."""
+    """The extents of the box that a chunk computes."""
     own = dict(chunk.loops)
     roots = (chunk.roots[axis] for axis in chunk.placement.state.computation.axes)
     return [1 + sum(abs(root.terms.get(each, 0)) * (own[each] - 1) for each in own) for root in roots]
 
 
 def _instructions_of(chunk: ChunkNode) -> int:
-    """Instructions of the compute unit for a chunk, mostly: one for each operation of the ALU, or one for all."""
+    """Instructions of the compute unit for a chunk, usually: one for each ALU operation, or one in all."""
     state = chunk.placement.state
     if state.rule != "alu" or state.computation.reduce_axes:
         return 1
     return max(sum(isinstance(each, Binary) for each in walk(*state.computation.bodies)), 1)
 
 
-def _by_rule_of_lathe(along: Along) -> bool:
+def _by_builtin_rule(along: Along) -> bool:
     rule = along[0].placement.state.rule
     return rule is not None and not is_own(rule)
 
 
 def interleave_epilogue(entries: Entries, part_of: PartOf, new_footprints: Callable[[], Footprints]) -> Entries:
-    """The stream with the ends of nests in the order of their parts, where no instruction needs it otherwise."""
+    """The stream with the instructions of each epilogue ordered by slice, where dependences allow it."""
     if not part_of:
         return entries
     footprints = new_footprints()
     stream: Entries = []
     for end, stretch in groupby(entries, key=lambda entry: part_of.get(entry[1].chunk, NO_PART)[0]):
         group = list(stretch)
-        touched = [MemoryEffects() if isinstance(each, Marker) else footprints.of(each) for each, _ in group]
+        effects = [MemoryEffects() if isinstance(each, Marker) else footprints.of(each) for each, _ in group]
         order = sorted(range(len(group)), key=lambda n: part_of.get(group[n][1].chunk, NO_PART)[1])
-        if end != NO_PART[0] and _may_be(order, group, touched):
+        if end != NO_PART[0] and _is_legal(order, group, effects):
             group = [group[n] for n in order]
         stream += group
     return stream
 
 
-def _may_be(order: Sequence[int], group: Entries, touched: Sequence[MemoryEffects]) -> bool:
-    """Whether no instruction comes before an earlier one that it depends on, or that depends on it."""
-    if any(isinstance(each, Marker | Load) for each, _ in group):  # of micro-ops, which others may need
+def _is_legal(order: Sequence[int], group: Entries, touched: Sequence[MemoryEffects]) -> bool:
+    """Whether an order does not reverse any two instructions of which one depends on the other."""
+    if any(isinstance(each, Marker | Load) for each, _ in group):  # a LOAD of micro-ops may be for any instruction
         return False
-    passed = ((one, other) for n, one in enumerate(order) for other in order[n + 1 :] if other < one)
-    return not any(_depend(touched[one], touched[other]) for one, other in passed)
+    swapped = ((one, other) for n, one in enumerate(order) for other in order[n + 1 :] if other < one)
+    return not any(_depend(touched[one], touched[other]) for one, other in swapped)
 
 
 def _depend(one: MemoryEffects, other: MemoryEffects) -> bool:
     for x, y in ((one, other), (other, one)):
         for memory, cells in x.writes:
-            if any(memory == beside and meet(cells, others) for beside, others in (*y.reads, *y.writes)):
+            if any(memory == accessed and meet(cells, others) for accessed, others in (*y.reads, *y.writes)):
                 return True
     return False

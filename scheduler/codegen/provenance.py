@@ -1,7 +1,6 @@
-"""What chunks say that they make: the elements, not where they are.
+"""Provenance of chunks: which tensor elements each chunk computes, without addresses.
 
-Emission notes it for whoever checks the instructions afterwards (``lathe.validation``), who shares no arithmetic on
-addresses with the rules that made them.
+The emitter records it for translation validation (``lathe.validation``), which shares no address arithmetic with rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,10 @@ from lathe.scheduler.isel.chunk import Chunk, ChunkLoop, Index, described
 
 @dataclass(frozen=True, slots=True)
 class ChunkProvenance:
-    """A chunk of ``tensor``: at each point of ``loops`` the element at ``index``, linear in them.
+    """A chunk of ``tensor``: at each point of ``loops`` it computes the element at ``index``, linear in them.
 
-    ``role`` is "map" or "reduce" for elements that are complete afterwards, "init" for those that hold the start of a
-    reduction, "update" for those to which a part of one has been added. ``stage`` and the values of the loops outside,
-    ``offsets``, name the chunk in messages.
+    ``role``: "map" or "reduce" if elements are complete afterwards, "init" if they hold the start of a reduction,
+    "update" if a part of one has been accumulated. ``stage`` and enclosing loops, ``offsets``, name it in messages.
     """
 
     tensor: Tensor
@@ -34,7 +32,7 @@ class ChunkProvenance:
         return described(self.stage, self.role, self.loops, self.offsets)
 
 
-def made_chunk(chunk: Chunk, axes: Sequence[Axis]) -> ChunkProvenance:
-    """What a chunk makes; ``axes`` are those of the elements, in order."""
+def provenance_of(chunk: Chunk, axes: Sequence[Axis]) -> ChunkProvenance:
+    """The provenance of a chunk; ``axes`` are those of the tensor, in order."""
     index = tuple(chunk.axes[axis] for axis in axes)
     return ChunkProvenance(chunk.write.tensor, chunk.role, chunk.loops, index, chunk.stage, chunk.offsets)

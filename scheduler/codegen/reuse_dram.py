@@ -1,9 +1,9 @@
-"""Temporaries in DRAM where others were that nobody reads any longer, in the order of the stream.
+"""Reuse of DRAM: temporaries are allocated where others were that are dead by then.
 
-A temporary lives from the first instruction that touches it to the last one. The largest get their places first, each
-the lowest that is free as long as it lives. Only such share a place of which all that is loaded has been stored before:
-bytes that nobody stores are zeros, and must stay so. Order is kept by what has been emitted and by tokens, which know
-the cells of DRAM that an instruction reads or overwrites.
+A temporary is live from the first instruction that accesses it to the last. The largest are allocated first, each at
+the lowest address that is free during its live range. A temporary shares memory only if each byte of it is stored
+before it is loaded: bytes that are never stored are zeros, and must stay so. The emitted order is preserved by tokens,
+which follow from the cells of DRAM that an instruction reads or overwrites.
 """
 
 from bisect import bisect_right
@@ -23,11 +23,8 @@ Entries = Sequence[tuple[Entry, Origin]]
 
 
 @dataclass(eq=False)
-class _Life:
-    """When a segment is used, by numbers of instructions; which of its cells have been stored; whether it shares.
-
-    Filled while the stream is gone through, in this file.
-    """
+class _LiveRange:
+    """A segment's first and last use and its users, by instruction number; its stored cells; whether it may share."""
 
     segment: Segment
     stored: NDArray[np.bool_]
@@ -36,93 +33,93 @@ class _Life:
     last: int = -1
     users: list[int] = field(default_factory=list)
 
-    def meets(self, other: "_Life") -> bool:
-        """Whether both are wanted at a time."""
+    def overlaps(self, other: "_LiveRange") -> bool:
+        """Whether the two segments must not share memory."""
         if not (self.shares and other.shares):
             return True
         return self.first <= other.last and other.first <= self.last
 
 
-def with_places_shared(
+def reuse_dram(
     entries: Entries, segments: Sequence[Segment], footprints: Footprints, align: int
 ) -> tuple[list[tuple[Entry, Origin]], list[Segment]]:
-    """The stream and the segments with temporaries at places that they share, ``align`` bytes being a multiple of all.
+    """The stream and the segments with temporaries at shared addresses, all multiples of ``align`` bytes.
 
-    What orders steps by hand is left as it is, and so is what would take no less memory.
+    A program with manual synchronisation is left as it is, and so is one that would take no less memory.
     """
-    stream, kept = list(entries), list(segments)
+    stream, all_segments = list(entries), list(segments)
     written = [each for each in segments if each.role in ("output", "temporary") and each.nbytes]
     temporaries = sum(each.role == "temporary" for each in written)
     if temporaries < 2 or any(isinstance(each, Marker) for each, _ in entries):
-        return stream, kept
-    lives = _lives(entries, written, footprints)
-    moved = _placed(lives, min(each.address for each in written), align)
+        return stream, all_segments
+    ranges = _live_ranges(entries, written, footprints)
+    moved = _allocated(ranges, min(each.address for each in written), align)
     if max(each.end for each in moved.values()) >= max(each.end for each in written):
-        return stream, kept
-    for life in lives:
-        away = moved[life.segment.name].address - life.segment.address
-        for number in life.users if away else ():
+        return stream, all_segments
+    for live in ranges:
+        offset = moved[live.segment.name].address - live.segment.address
+        for number in live.users if offset else ():
             instruction, origin = stream[number]
             assert isinstance(instruction, Load | Store), f"{instruction} does not move rows"
-            element = _element_bytes(instruction, footprints)
-            assert away % element == 0, f"segment {life.segment.name} is moved by {away} bytes"
-            stream[number] = replace(instruction, dram_base=instruction.dram_base + away // element), origin
-    return stream, [moved.get(each.name, each) for each in kept]
+            unit = _vector_bytes(instruction, footprints)
+            assert offset % unit == 0, f"segment {live.segment.name} is moved by {offset} bytes"
+            stream[number] = replace(instruction, dram_base=instruction.dram_base + offset // unit), origin
+    return stream, [moved.get(each.name, each) for each in all_segments]
 
 
-def _lives(entries: Entries, written: Sequence[Segment], footprints: Footprints) -> list[_Life]:
+def _live_ranges(entries: Entries, written: Sequence[Segment], footprints: Footprints) -> list[_LiveRange]:
     grain, base = footprints.grain, footprints.tracked[0] // footprints.grain
-    lives = [
-        _Life(each, np.zeros(-(-each.nbytes // grain), np.bool_), each.role == "temporary")
+    ranges = [
+        _LiveRange(each, np.zeros(-(-each.nbytes // grain), np.bool_), each.role == "temporary")
         for each in sorted(written, key=lambda each: each.address)
     ]
-    starts = [life.segment.address // grain - base for life in lives]
-    for number, cells, stores in _touched(entries, footprints):
-        at = bisect_right(starts, int(cells[0])) - 1
-        life = lives[at]
-        own = cells - starts[at]
-        assert own[-1] < len(life.stored), f"an instruction goes beyond segment {life.segment.name}"
-        life.users.append(number)
-        life.first = number if life.first < 0 else life.first
-        life.last = number
+    starts = [live.segment.address // grain - base for live in ranges]
+    for number, cells, stores in _accesses(entries, footprints):
+        index = bisect_right(starts, int(cells[0])) - 1
+        live = ranges[index]
+        own = cells - starts[index]
+        assert own[-1] < len(live.stored), f"an instruction goes beyond segment {live.segment.name}"
+        live.users.append(number)
+        live.first = number if live.first < 0 else live.first
+        live.last = number
         if stores:
-            life.stored[own] = True
-        elif not life.stored[own].all():
-            life.shares = False
-    return lives
+            live.stored[own] = True
+        elif not live.stored[own].all():
+            live.shares = False
+    return ranges
 
 
-def _touched(entries: Entries, footprints: Footprints) -> Iterator[tuple[int, NDArray[np.int64], bool]]:
-    """Instructions that touch what the program stores: number, cells of DRAM, and whether they are stored."""
+def _accesses(entries: Entries, footprints: Footprints) -> Iterator[tuple[int, NDArray[np.int64], bool]]:
+    """Instructions that access segments the program stores: number, cells of DRAM, and whether these are stored."""
     for number, (instruction, _) in enumerate(entries):
         if not isinstance(instruction, Load | Store):
             continue
-        found = footprints.of(instruction)
-        for touched, stores in ((found.reads, False), (found.writes, True)):
-            for memory, cells in touched:
+        effects = footprints.of(instruction)
+        for accesses, stores in ((effects.reads, False), (effects.writes, True)):
+            for memory, cells in accesses:
                 if memory == DRAM:
                     whole = np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells
                     if len(whole):
                         yield number, whole, stores
 
 
-def _placed(lives: Sequence[_Life], base: int, align: int) -> dict[str, Segment]:
-    """The segments by their names, the lasting ones first, in their order."""
-    lasting = [life for life in lives if not life.shares]
-    passing = sorted((life for life in lives if life.shares), key=lambda life: (-life.segment.nbytes, life.first))
-    made: list[tuple[_Life, Segment]] = []
-    for life in [*lasting, *passing]:
-        around = sorted((each.address, each.end) for other, each in made if life.meets(other))
+def _allocated(ranges: Sequence[_LiveRange], base: int, align: int) -> dict[str, Segment]:
+    """The segments by name at their new addresses; those that do not share are allocated first, in their order."""
+    unshared = [live for live in ranges if not live.shares]
+    shared = sorted((live for live in ranges if live.shares), key=lambda live: (-live.segment.nbytes, live.first))
+    allocated: list[tuple[_LiveRange, Segment]] = []
+    for live in [*unshared, *shared]:
+        occupied = sorted((each.address, each.end) for other, each in allocated if live.overlaps(other))
         address = -(-base // align) * align
-        for low, end in around:
-            if address + life.segment.nbytes <= low:
+        for low, end in occupied:
+            if address + live.segment.nbytes <= low:
                 break
             address = max(address, -(-end // align) * align)
-        made.append((life, replace(life.segment, address=address)))
-    return {each.name: each for _, each in made}
+        allocated.append((live, replace(live.segment, address=address)))
+    return {each.name: each for _, each in allocated}
 
 
-def _element_bytes(instruction: Load | Store, footprints: Footprints) -> int:
+def _vector_bytes(instruction: Load | Store, footprints: Footprints) -> int:
     if isinstance(instruction, Store):
         return footprints.config.out_element_bytes
     return MEMORIES[instruction.memory_type].element_bytes(footprints.config)

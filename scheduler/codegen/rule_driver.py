@@ -1,4 +1,4 @@
-"""Rules asked for the instructions of chunks: what they may ask back, and what becomes of chunks not taken."""
+"""Calls rules for the instructions of chunks: what rules may query, and how chunks that they refuse are cut."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 
 class RuleCaller:
-    """Asks rules for instructions of a program's chunks. They reach the micro-op pool and temporaries through it."""
+    """Calls rules for the instructions of a program's chunks, and gives them micro-ops and temporaries."""
 
     def __init__(self, schedule: ScheduleView, config: HardwareConfig, buffers: Sequence[Buffer]) -> None:
         self.schedule = schedule
@@ -49,87 +49,87 @@ class RuleCaller:
         self._working = {buffer.stage: (buffer.base, buffer.size) for buffer in buffers if buffer.temporary}
         self.temporaries = self._unused
         self._used = 0
-        self.taken: list[str] = []  # the rules that have carried out the parts of the present chunk
-        self._tried: set[str] = set()  # the rules that have been asked for the present chunk
+        self.taken: list[str] = []  # the rules that have emitted parts of the current chunk
+        self._tried: set[str] = set()  # the rules that have been called for the current chunk
 
-    # What rules ask for.
+    # The interface for rules.
 
     def temporary(self, count: int) -> int:
-        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
+        """Allocate ``count`` consecutive acc vectors for this chunk. Raises UopCapacityMismatch if too few are free."""
         first, size = self.temporaries
         if self._used + count > size:
             raise UopCapacityMismatch(
-                f"temporaries must take at most {size} elements of acc, not {self._used + count}", kind="machine"
+                f"temporaries must take at most {size} vectors of acc, not {self._used + count}", kind="machine"
             )
         self._used += count
         return first + self._used - count
 
     @contextmanager
     def reusing_temporaries(self) -> Iterator[None]:
-        """What is asked for inside is free again afterwards."""
+        """Temporaries allocated inside are freed afterwards."""
         before = self._used
         yield
         self._used = before
 
     @property
     def temporaries_left(self) -> int:
-        """Free elements of acc that this chunk has not asked for yet."""
+        """The number of acc vectors that this chunk may still allocate."""
         return self.temporaries[1] - self._used
 
     def begin(self, cells: NDArray[np.int64]) -> bool:
-        """Whether sums may begin in these accumulators, which are taken then. Never on machines that cannot begin."""
+        """Take these accumulators for a GEMM that overwrites zeros; False if it must add, as without the extension."""
         return self.zeros is not None and self.zeros.take(cells)
 
     def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
-        """Whether all of these accumulators hold zeros in which sums may begin."""
+        """Whether all of these accumulators hold zeros that a GEMM may overwrite instead of adding to them."""
         return self.zeros is not None and self.zeros.may_take(cells)
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
-        """Whether accumulators hold zeros that nobody has written over; None: some of them."""
+        """Whether accumulators hold zeros that have not been overwritten; None: some of them do."""
         return self.zeros is not None and self.zeros.fresh(cells)
 
     def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
-        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
-        place = target.operand.place
-        assert place is not None
-        high = tuple(low + extent - 1 for low, extent in zip(place.low, place.extent, strict=True))
-        check_covers(target, chunk, place.low, high)
+        """Raises RuleMismatch if a vector that the chunk writes has live lanes that it does not write."""
+        buffer = target.operand.place
+        assert buffer is not None
+        high = tuple(low + extent - 1 for low, extent in zip(buffer.low, buffer.extent, strict=True))
+        check_covers(target, chunk, buffer.low, high)
 
     def keeps_source(self, chunk: Chunk) -> bool:
-        """Whether what a chunk stores is read again."""
+        """Whether the operand that a chunk stores is read again."""
         return keeps_source(self.schedule, self.named[chunk.stage])
 
     def made_by(self, tensor: Tensor) -> str | None:
-        """The rule that makes a tensor, if a stage does."""
-        maker = self.maker.get(tensor)
-        return None if maker is None else maker.state.rule
+        """The rule that computes a tensor; None for an input of the program."""
+        producer = self.maker.get(tensor)
+        return None if producer is None else producer.state.rule
 
     def only_stored(self, tensor: Tensor) -> bool:
-        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
-        readers = self.schedule.readers(tensor)
-        return bool(readers) and all(reader.state.scope == DRAM for reader in readers)
+        """Whether the tensor is only stored to DRAM, which takes its low bits."""
+        consumers = self.schedule.readers(tensor)
+        return bool(consumers) and all(each.state.scope == DRAM for each in consumers)
 
-    # What rules are asked for.
+    # Calls of rules.
 
     def free_temporaries(self, stage: StageView | None = None) -> None:
-        """For the next chunk, temporaries are those of its stage, or what no buffer takes, whichever are more."""
+        """Free temporaries. The next chunk gets its stage's working buffer or unallocated acc, whichever is larger."""
         own = (0, 0) if stage is None else self._working.get(stage, (0, 0))
         self.temporaries = max(own, self._unused, key=lambda each: each[1])
 
     def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
-        """The instructions of one chunk. Raises EmitError if it does not map."""
+        """The instructions of one chunk. Raises EmitError if no instructions compute it."""
         self.taken.clear()
         return self.apply(rule_name, chunk)
 
     def apply(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
-        """The rule's instructions; a chunk whose conditions it cannot carry out is peeled into boxes without them.
+        """The rule's instructions; a chunk with conditions that the rule cannot execute is peeled into boxes without.
 
-        Raises EmitError naming chunk, rule and constraint if the rule does not take the chunk.
+        Raises EmitError with chunk, rule and constraint if the rule does not take the chunk.
         """
         self._used = 0
         result = self._attempt(rule_name, chunk)
         if isinstance(result, RuleMismatch):
-            parts = _parts(chunk, result)
+            parts = _two_parts(chunk, result)
             peels = chunk.role in ("map", "update") and has_conditions(chunk)
             if peels and (parts is None or isinstance(result, UopCapacityMismatch)):
                 return self._peeled(rule_name, chunk)
@@ -147,7 +147,7 @@ class RuleCaller:
         return list(result)
 
     def _peeled(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
-        """Each box by the rule that was asked for, or else by the one that takes what the box is left with."""
+        """Each box by the requested rule if it takes it, otherwise by the rule that takes the box's statement."""
         instructions: list[Instruction] = []
         for part in peeled(chunk):
             self._used = 0
@@ -201,8 +201,8 @@ def _attempt(rule_name: str, chunk: Chunk, pool: MicroOpPool) -> Sequence[Instru
         return mismatch
 
 
-def _parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
-    """The chunk in two where that helps against a mismatch."""
+def _two_parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | None:
+    """The chunk cut in two where that may resolve a mismatch, otherwise None."""
     if isinstance(mismatch, PartialGroupMismatch) and mismatch.loop < len(chunk.loops):
         return parted(chunk, mismatch.loop, mismatch.first)
     return halves(chunk) if isinstance(mismatch, UopCapacityMismatch) else None

@@ -1,7 +1,7 @@
-"""Reuse buffers that are shifted: what a window keeps moves to the front of its buffer, by ALU instructions in acc.
+"""Shifted reuse buffers: cells that stay in a window move to the front of its buffer, by ALU instructions in acc.
 
-A cell's place counts from the window's first cell, so as the window moves on, what it keeps has to move the other way.
-It goes in blocks as long as the step of the window, those first that the others would overwrite.
+A cell's position counts from the window's first cell, so when the window advances, cells that stay move the other way.
+They move in blocks as long as the advance, in an order in which no block is overwritten before it has moved.
 """
 
 from dataclasses import dataclass
@@ -16,31 +16,31 @@ from lathe.scheduler.schedule_ir.memories import ACC
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 MovedBox = tuple[tuple[int, int], ...]
-"""Per dimension, the first cell and the one behind the last."""
+"""Per dimension, the first cell and the one after the last."""
 
 
 @dataclass(frozen=True)
 class WindowContents:
-    """The window of a buffer: its cells, and where they lie."""
+    """The cells in the window of a reuse buffer, and the buffer."""
 
     box: MovedBox
     place: BufferView
 
 
 def check_shifted(stage: StageView, emitter: AddressResolver, dimension: int) -> None:
-    """Raises EmitError where the machine cannot move what a buffer keeps."""
+    """Raises EmitError where the machine cannot move the cells of a reuse buffer."""
     scope = stage.state.scope
     if scope != ACC:
         raise EmitError(
-            f"form of reuse buffer {stage.name} must be 'ring' for the machine in {scope}, not 'shift': only the ALU "
-            f"moves elements, within acc. Call reuse_at with form='ring'.",
+            f"form of reuse buffer {stage.name} must be 'ring' in {scope}, not 'shift': only the ALU can move vectors, "
+            f"within acc. Call reuse_at with form='ring'.",
             kind="machine",
         )
     if emitter.physical[stage].block(dimension) > 1:
         name = stage.state.computation.axes[dimension].name
         raise EmitError(
-            f"form of reuse buffer {stage.name} must be 'ring' for the machine along {name}, which fills the lanes of "
-            "elements, not 'shift': instructions move whole elements. Call reuse_at with form='ring'.",
+            f"form of reuse buffer {stage.name} must be 'ring' along {name}, whose values are lanes of vectors, not "
+            "'shift': instructions move whole vectors. Call reuse_at with form='ring'.",
             kind="machine",
         )
 
@@ -48,14 +48,14 @@ def check_shifted(stage: StageView, emitter: AddressResolver, dimension: int) ->
 def moves(
     stage: StageView, emitter: AddressResolver, dimension: int, before: WindowContents, now: WindowContents
 ) -> list[Chunk]:
-    """The chunks that move what two windows have in common to its places in the second, in order."""
+    """The chunks, in order, that move the cells common to two windows to their positions in the second."""
     common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(before.box, now.box, strict=True)]
-    step = now.box[dimension][0] - before.box[dimension][0]
-    if not step or any(first >= end for first, end in common):
+    advance = now.box[dimension][0] - before.box[dimension][0]
+    if not advance or any(first >= end for first, end in common):
         return []
     first, end = common[dimension]
-    length = abs(step)
-    starts = range(first, end, length) if step > 0 else range(end - length, first - length, -length)
+    length = abs(advance)
+    starts = range(first, end, length) if advance > 0 else range(end - length, first - length, -length)
     chunks = []
     for start in starts:
         block = list(common)

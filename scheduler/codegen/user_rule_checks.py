@@ -1,6 +1,6 @@
-"""Instructions of rules of the user's: what the machine does not carry out is refused where a rule returns it.
+"""Checks of the instructions that user rules return: those that the machine cannot execute are refused.
 
-Lathe's own rules ask the machine before they make an instruction, and nothing looks at theirs again.
+Built-in rules query the machine before they emit an instruction, and need no check.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 
 class OwnInstructions:
-    """Looks at the instructions of one program's own rules, and follows what the uop scratchpad holds."""
+    """Checks the instructions of user rules in one program, and tracks the contents of the uop scratchpad."""
 
     def __init__(self, config: HardwareConfig, pool: MicroOpPool) -> None:
         self.config = config
@@ -29,17 +29,16 @@ class OwnInstructions:
         self._legal: set[Instruction] = set()
 
     def follow(self, instructions: Iterable[Instruction]) -> None:
-        """These come next in the stream."""
+        """Track instructions that come next in the stream."""
         for each in instructions:
             if loads_micro_ops(each):
                 words = self._pool.words_from(each.dram_base, each.x_size)
                 self._uops[each.sram_base : each.sram_base + len(words)] = words
 
     def check_and_follow(self, rule: str, chunk: Chunk, instructions: Sequence[Instruction]) -> None:
-        """These come next, of a rule of the user's.
+        """Check instructions of a user rule, which come next in the stream, and track them.
 
-        Raises EmitError for an instruction that the machine does not carry out, and for what is not a rule's to say:
-        tokens, and the end of the program.
+        Raises EmitError for instructions that the machine cannot execute, and for tokens and FINISH: the build's.
         """
         for each in instructions:
             where = f"{each.opcode.name} of rule {rule!r} for chunk {chunk.describe()}"
@@ -47,11 +46,11 @@ class OwnInstructions:
                 refusal = refusal_of(self.config, each, where)
                 if refusal is not None:
                     raise EmitError(refusal, chunk.describe(), rule, refusal, kind="machine")
-                refusal = _not_for_rules(each, where)
+                refusal = _reserved_for_build(each, where)
                 if refusal is not None:
                     raise EmitError(refusal, chunk.describe(), rule, refusal, kind="argument")
                 self._legal.add(each)
-            refusal = self._beyond_scratchpads(each, where) if runs_micro_ops(each) else None
+            refusal = self._out_of_range(each, where) if runs_micro_ops(each) else None
             if refusal is not None:
                 raise EmitError(refusal, chunk.describe(), rule, refusal, kind="machine")
             self.follow([each])
@@ -62,7 +61,7 @@ class OwnInstructions:
         except TypeError:  # a field holds what cannot be hashed
             return False
 
-    def _beyond_scratchpads(self, work: MicroOpInstruction, where: str) -> str | None:
+    def _out_of_range(self, work: MicroOpInstruction, where: str) -> str | None:
         words = self._uops[work.uop_bgn : work.uop_end]
         if not len(words) or not work.iter_out or not work.iter_in:
             return None
@@ -76,11 +75,11 @@ class OwnInstructions:
         return None
 
 
-def _not_for_rules(instruction: Instruction, where: str) -> str | None:
-    """What of an instruction is decided after all rules have been asked."""
+def _reserved_for_build(instruction: Instruction, where: str) -> str | None:
+    """The error of an instruction or field that only the build may set; None if there is none."""
     if isinstance(instruction, Finish):
-        return f"{where} must not be there. Build ends the program itself."
+        return f"Cannot emit {where}: the build ends the program itself. Leave it out."
     for name in TOKEN_FIELDS:
         if getattr(instruction, name):
-            return f"{name} of {where} must be 0, not 1. Tokens are derived when all instructions are known."
+            return f"{name} of {where} must be 0, not 1. The build derives tokens when all instructions are known."
     return None

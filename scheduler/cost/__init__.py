@@ -1,1 +1,1 @@
-"""Estimates of cycles that passes and tiling decide by."""
+"""Cost models: estimates of cycles for passes and tiling."""

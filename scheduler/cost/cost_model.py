@@ -1,8 +1,8 @@
-"""How many cycles a tiling takes, roughly: from the loads of its operands, the work of a tile, and its store.
+"""The cost model of tilings: estimated cycles from the loads of the operands, the work of a tile, and its store.
 
-Of a group with a matrix product the estimate knows when the first tile can begin and what the last one stores, what
-hides behind computation where there is room for two slots, the memory's latency for rows that are short, the loads that
-the compute unit does itself, and the turns of storing planes. A byte that hides costs a little, too.
+For a group of fused stages with a GEMM, it models the prologue (loads of the first tile) and epilogue (store of the
+last), overlap of transfers with computation where buffers are doubled, memory latency of short rows, loads by the
+compute unit itself, and stores of byte planes. Transfers that overlap completely still have a small cost.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,37 +16,37 @@ from lathe.scheduler.layout.dma_footprint import parts_of_box
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 
 PART = 12
-"""Cycles that one more part of a reduction costs in every tile, on average: tokens to wait for, micro-ops to load."""
+"""Average overhead in cycles of one more reduction tile in every output tile: token waits, and loads of micro-ops."""
 PART_AHEAD = 3
-"""The same where loads of weights run ahead by more than one part (``allocation/weight_buffer_depth.py``)."""
-AHEAD = 1.7
-"""Parts of a reduction that are computed while a load is the next that the load unit does."""
-TILE = 20
-"""Cycles that a tile costs, on average, beside its parts."""
-WAITING = 1
-"""Latencies of the memory that it costs besides."""
+"""The same if weights are multi-buffered, so that loads run several tiles ahead (``weight_buffer_depth.py``)."""
+LOOKAHEAD = 1.7
+"""Reduction tiles that are computed while a load waits to be the next of the load unit."""
+TILE_OVERHEAD = 20
+"""Average overhead in cycles of an output tile, besides its reduction tiles."""
+TILE_LATENCIES = 1
+"""Memory latencies that an output tile costs besides."""
 SHARPNESS = 6
-"""How well transfers hide behind computation: two that take equally long take a little longer together."""
+"""Exponent of the norm that combines computation and transfers: equal ones take slightly longer together than alone."""
 TRAFFIC = 1 / 32
-"""What a beat counts for, in cycles, when it is hidden behind computation: others wait for the bus meanwhile."""
+"""Cost in cycles of a beat that overlaps with computation, since it may delay other transfers."""
 ROUNDING = 1e-9
-"""By how much of it a lower bound may be above what it bounds, because both are rounded."""
-LAST = 4
-"""The part of a tile's steps on the ALU, as a divisor, that its last instruction takes."""
-STORING = 10
-"""Cycles that a short STORE takes beside the memory's latency."""
-ASKED = 3 / 4
-"""The part of the memory's latency that each load waits where it has one place: some ask before all is read."""
+"""The relative error by which a lower bound may exceed the estimate that it bounds, due to rounding."""
+LAST_INSTRUCTION = 4
+"""A tile's last ALU instruction takes 1 / LAST_INSTRUCTION of its cycles on the ALU."""
+STORE_OVERHEAD = 10
+"""Cycles of a short STORE besides the memory's latency."""
+EXPOSED_LATENCY = 3 / 4
+"""The fraction of the memory's latency that a load into a single slot waits; some start before all is read."""
 HANDLING = 20
-"""Cycles that a transfer takes beside the memory's latency and its beats."""
+"""Cycles of a transfer besides the memory's latency and its beats."""
 
 
 @dataclass(frozen=True)
 class OperandLoads:
-    """The loads of one operand: by which unit, cycles of each, how many, and whether there are two slots.
+    """The loads of one operand: the unit, the cycles of each load, their number, and whether it is double-buffered.
 
-    ``parts``: how many times what the first part of a reduction takes, where parts take a load one after the other;
-    ``instructions``: LOADs of which each load is made; ``begins``: whether it comes first in every tile.
+    ``parts``: the reduction tiles that share one load, of which the first can start after its fraction of the load;
+    ``instructions``: LOADs per load; ``begins``: whether it comes first in every output tile.
     """
 
     unit: Unit
@@ -60,11 +60,11 @@ class OperandLoads:
 
 @dataclass(frozen=True)
 class TileWork:
-    """What is done for every tile of a group.
+    """The work of a group of fused stages: ``tiles`` output tiles of ``parts`` reduction tiles each.
 
-    ``tiles`` of them, each in so many ``parts`` of a reduction; ``steps`` of the compute unit for one, ``stored``
-    elements, by so many ``stores``, in so many ``planes`` of bytes; ``alone``: whether the result has no second slot in
-    acc; ``ends``: whether the last tile is made and stored in parts; ``ahead``: whether loads of weights run ahead.
+    Per output tile: ``steps`` cycles of the compute unit, and ``stored`` vectors in each of ``planes`` byte planes, by
+    ``stores`` STOREs. ``alone``: the result has a single slot in acc; ``ends``: the last tile is computed and stored in
+    several pieces; ``ahead``: weights are multi-buffered.
     """
 
     tiles: int
@@ -88,13 +88,13 @@ def load_cycles(
     bordered: Collection[int] = (),
     padding: int = 0,
 ) -> float:
-    """Cycles that a load of ``count`` elements takes the bus, or, where its rows are short, waits for memory.
+    """Cycles of a load of ``count`` vectors: bus-bound, or latency-bound if its rows are short.
 
-    ``steps``: dimensions of which only every n-th element is loaded; ``bordered`` ones have padding at their ends,
-    so many elements in all, which take a cycle each while no memory is waited for.
+    ``steps``: dimensions of which only every n-th index is loaded; ``bordered``: dimensions with padding at their ends,
+    ``padding`` vectors in all, which take a cycle each.
     """
     memory = config.memory
-    row = 1  # elements that adjoin in DRAM
+    row = 1  # vectors that are contiguous in DRAM
     for part, whole in reversed(parts_of_box(physical, box, steps, bordered)):
         row *= part
         if part < whole:
@@ -107,50 +107,50 @@ def load_cycles(
 
 
 def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:
-    """A lower bound on the cycles of a group, with a matrix product or not: tiles with so many steps each."""
-    return tiles * (steps + (_begun(config) if product else HANDLING))
+    """A lower bound on the estimate for a group with or without a GEMM: ``steps`` cycles per tile, and overhead."""
+    return tiles * (steps + (_tile_overhead(config) if product else HANDLING))
 
 
-def _begun(config: HardwareConfig) -> float:
-    """Cycles that a tile with a matrix product costs beside its steps and parts."""
-    return TILE + WAITING * config.memory.latency
+def _tile_overhead(config: HardwareConfig) -> float:
+    """The overhead of an output tile with a GEMM, besides its steps and reduction tiles."""
+    return TILE_OVERHEAD + TILE_LATENCIES * config.memory.latency
 
 
 def least_cycles_of_transfers(least: float, transfers: float) -> float:
-    """A lower bound on the cycles of a group with a matrix product, of one on its computation and one on transfers."""
+    """A lower bound on the estimate for a group with a GEMM, from bounds on its computation and its transfers."""
     return (max(least, transfers) + transfers * TRAFFIC) * (1 - ROUNDING)
 
 
 def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
-    """Cycles of a group with a matrix product."""
+    """The estimated cycles of a group with a GEMM."""
     latency = config.memory.latency + HANDLING
-    first = rest = 0.0  # cycles of the loads that the first tile waits for, and of all others
-    exposed = 0.0  # of those that wait for the reader of what they replace
-    later = 0.0  # of what the first tile needs behind the first part of a reduction
-    loading = 0.0  # of those that the compute unit does itself, and writes when it is drained
-    ahead = AHEAD * work.steps / work.parts
+    first = rest = 0.0  # cycles of the loads in the prologue, before the first tile, and of all others
+    exposed = 0.0  # of loads that wait until the values they overwrite have been read
+    later = 0.0  # of what the first output tile needs after its first reduction tile
+    loading = 0.0  # of loads by the compute unit itself, which drain its pipeline
+    ahead = LOOKAHEAD * work.steps / work.parts
     often = max((each.times for each in loads), default=0)
     each_part = sum(each.cycles for each in loads if each.times == often and each.unit != Unit.COMPUTE)
     for each in loads:
         if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + each.instructions * latency)
-            if each.begins and each.doubled:  # asks memory while the ALU's last instruction for the tile before runs
-                loading -= each.times * min(config.memory.latency, work.steps / LAST)
+            if each.begins and each.doubled:  # its latency overlaps with the ALU's last instruction of the tile before
+                loading -= each.times * min(config.memory.latency, work.steps / LAST_INSTRUCTION)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)
         first += each.cycles / each.parts
         rest += again + each.cycles * (1 - 1 / each.parts)
         later += each.cycles * (1 - 1 / each.parts)
-        beside = each_part if each.times < often else 0  # what the next part wants, too
-        waited = max(each.cycles + beside - ahead, 0) if each.doubled else each.cycles + latency * ASKED
+        others = each_part if each.times < often else 0  # the loads of the next reduction tile
+        waited = max(each.cycles + others - ahead, 0) if each.doubled else each.cycles + latency * EXPOSED_LATENCY
         exposed += waited * (each.times - 1)
     part = PART_AHEAD if work.ahead else PART
-    compute = loading + work.tiles * (work.steps + work.parts * part + _begun(config))
-    waits = max(later - work.steps, 0)  # the first tile has work for less
+    compute = loading + work.tiles * (work.steps + work.parts * part + _tile_overhead(config))
+    waits = max(later - work.steps, 0)  # loads that the computation of the first tile does not hide
     first, rest = first + waits, rest - waits
     last = _store_cycles(config, work) * work.planes
     store = work.tiles * last
-    if work.planes > 1:  # each plane is shifted down while half of the one before it is stored
+    if work.planes > 1:  # each plane is shifted while half of the one before it is stored
         shifts = work.tiles * work.stored * (work.planes - 1)
         compute += shifts
         exposed += max(store * (work.planes - 1) / work.planes - shifts, 0) + work.tiles * work.planes * latency
@@ -163,16 +163,15 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], w
 
 
 def _store_cycles(config: HardwareConfig, work: TileWork) -> float:
-    """Cycles in which a plane of a tile is stored: of its beats, or of its STOREs, a few of which wait at one time."""
+    """Cycles to store one plane of a tile: bus-bound, or bound by the latency of STOREs, a few of which overlap."""
     beats = work.stored * config.out_element_bytes / config.bus_bytes
-    return max(beats, work.stores * (config.memory.latency + STORING) / config.timing.dma_pending)
+    return max(beats, work.stores * (config.memory.latency + STORE_OVERHEAD) / config.timing.dma_pending)
 
 
 def _end_in_parts(stored: float, handling: float) -> float:
-    """Cycles that the last tile is stored behind what has been computed, with parts stored as they are made.
+    """Exposed cycles of the last tile's store if the tile is computed and stored in n pieces, for the best n.
 
-    The last of n parts is packed and then written, 2 · ``stored`` / n, and each of the others takes ``handling``: so
-    with the best n.
+    The last piece is packed and then written, 2 · ``stored`` / n; each of the others costs ``handling``.
     """
     if 2 * stored <= handling:
         return stored
@@ -180,9 +179,10 @@ def _end_in_parts(stored: float, handling: float) -> float:
 
 
 def cycles_without_product(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
-    """Cycles of a group that only the ALU computes, and whose operands the compute unit loads, one after the other.
+    """The estimated cycles of a group that only the ALU computes; the compute unit loads its operands in sequence.
 
-    The first LOAD of a tile asks memory while the ALU's last instruction for the tile before runs, if it has a slot.
+    The latency of the first LOAD of a tile overlaps with the last ALU instruction of the tile before, if its buffer is
+    doubled.
     """
     latency = config.memory.latency + HANDLING
     once = sum(each.cycles + each.instructions * latency for each in loads if each.times <= 1)
@@ -191,6 +191,6 @@ def cycles_without_product(config: HardwareConfig, loads: Sequence[OperandLoads]
     if work.alone or not all(each.doubled for each in loads):
         return once + often + steps + store + work.tiles * 2 * latency
     begun = min(max((each.times for each in loads), default=0), work.tiles)  # tiles that begin with a LOAD
-    hidden = min(often, begun * min(latency, work.steps / LAST))
-    waiting = min(often, store) / 2 if config.memory.shared_bandwidth else 0  # for the bus, while a tile is stored
+    hidden = min(often, begun * min(latency, work.steps / LAST_INSTRUCTION))
+    waiting = min(often, store) / 2 if config.memory.shared_bandwidth else 0  # for the bus, during stores
     return once + max(steps + often - hidden + waiting, store) + store / work.tiles + work.tiles * HANDLING

@@ -1,4 +1,4 @@
-"""Steps of the compute unit for an element of a stage, about, before anything is decided of how it is made."""
+"""A rough estimate of compute cycles per vector of a stage, before layouts, units and tiles are chosen."""
 
 from math import ceil, prod
 
@@ -12,7 +12,7 @@ from lathe.scheduler.schedule_ir.memories import INP
 
 
 def element_steps(computation: Computation, config: HardwareConfig) -> int:
-    """Of a product a step for each tap and block of what is summed; of the ALU one or two for each operation."""
+    """Cycles per vector: for a GEMM one for each tap and reduction block, on the ALU one or two for each operation."""
     pair = match_gemm_operands(computation)
     reduced = prod(axis.extent for axis in computation.reduce_axes)
     if pair is None:

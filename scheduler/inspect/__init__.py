@@ -1,1 +1,1 @@
-"""What users ask of a schedule: explanations, counts, its levels as text, what-if questions."""
+"""Read-only reports on a schedule: explanations, counts, IR levels as text, sensitivity analysis."""

@@ -1,4 +1,4 @@
-"""Every level of a compiled schedule as lines, each with the stage that it is of, so that one can be followed down."""
+"""Every IR level of a compiled schedule as lines annotated with their stage, so that a stage can be traced down."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,7 @@ LEVELS = ("algorithm", "order", "data", "communication", "loops", "chunks", "ins
 
 
 def marked_levels(compiled: Compiled) -> dict[str, list[Line]]:
-    """The lines of each of ``LEVELS``, as ``lower`` prints them of a schedule that has been completed.
-
-    Instructions stand in the order of the stream, each with its number and what it is for.
-    """
+    """The lines of each of ``LEVELS``, as ``lower`` prints them; instructions are numbered in stream order."""
     schedule, config = compiled.schedule, compiled.program.config
     return {
         "algorithm": [*_algorithm(compiled)],
@@ -32,21 +29,20 @@ def marked_levels(compiled: Compiled) -> dict[str, list[Line]]:
 
 
 def statements_of(compiled: Compiled) -> dict[str, str]:
-    """For each stage of the completed schedule the statement or input of the algorithm that it is of, by its name.
+    """For each stage of the lowered schedule, by name, the computation or input of the algorithm that it belongs to.
 
-    Copies near the machine are named after what they hold, as ``A.inp``; a stage that is named after nothing of the
-    algorithm is a statement of its own.
+    Stages that passes insert are named after their source, as ``A.inp``; any other stage belongs to itself.
     """
     names = [name for name, _ in _blocks(compiled)]
-    found = {}
+    statements = {}
     for stage in compiled.schedule.stages:
         candidates = [name for name in names if stage.name == name or stage.name.startswith(f"{name}.")]
-        found[stage.name] = max(candidates, key=len, default=stage.name)
-    return found
+        statements[stage.name] = max(candidates, key=len, default=stage.name)
+    return statements
 
 
 def _blocks(compiled: Compiled) -> Iterator[tuple[str, str]]:
-    """Inputs and computations of the algorithm, with their texts."""
+    """Name and text of each input and computation of the algorithm."""
     program = compiled.schedule.program
     yield from ((tensor.name, format_placeholder(tensor)) for tensor in placeholders(program))
     yield from ((each.name, format_computation(each)) for each in topological(program))

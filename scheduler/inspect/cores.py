@@ -1,7 +1,7 @@
-"""What each core would do if the iterations of marked loops ran on cores of their own, counted before anything runs.
+"""Work per core if each iteration of loops marked ``parallelize`` or ``distribute`` ran on a core of its own.
 
-There is one core so far, which runs the iterations one after the other. What it would take to have more of them is
-known already: which instances each executes, and which bytes it moves, halos that several of them need included.
+The machine has one core, which runs these iterations in sequence. The counts predict several cores without a
+simulation: the instances that each executes and the bytes that it moves, with the halos that several cores load.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ Ranges = list[tuple[LoopVariable, int, int]]
 
 @dataclass(frozen=True)
 class CoreCount:
-    """One core: the iterations of marked loops that it runs, outermost first; none for what is in no such loop.
+    """Counts of one core; ``core``: its iterations of the marked loops, outermost first; () outside of such loops.
 
-    ``instances`` by stage. With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``, how many
-    transfers, by memory type; without what every core would load of micro-ops and instructions.
+    ``instances`` by stage. With a machine, ``loaded`` and ``stored`` bytes and the numbers of transfers, ``loads`` and
+    ``stores``, by memory type, without micro-ops and instructions, which every core would load.
     """
 
     core: Core
@@ -44,23 +44,23 @@ class CoreCount:
 
     @property
     def dram_bytes(self) -> int:
-        """Bytes of data that cross the border to DRAM."""
+        """Bytes of data transferred from and to DRAM."""
         return sum(self.loaded.values()) + sum(self.stored.values())
 
 
 def core_counts(schedule: ScheduleView, config: HardwareConfig | None) -> tuple[CoreCount, ...]:
-    """The counts of all cores in order, and of what is in no marked loop, if there is any; nothing without marks.
+    """The counts of all cores in order, and of stages outside of marked loops; () if no loop is marked.
 
-    Marked loops stay outside of instructions in this count. Where the machine cannot do that, there are no transfers.
+    Marked loops are kept outside of instructions for this count. If the machine cannot do that, transfers are left out.
     """
     if not any(mark in ACROSS_CORES for stage in schedule.stages for mark in stage.state.annotations.values()):
         return ()
-    apart = _apart(schedule)
-    instances = _instances(apart)
+    outside = _with_loops_outside(schedule)
+    instances = _instances(outside)
     traffic: Mapping[Core, tuple[dict[str, int], ...]] = {}
     if config is not None:
         try:
-            traffic = _traffic(apart, config)
+            traffic = _traffic(outside, config)
         except (EmitError, CapacityError, BuildError):
             traffic = {}
     return tuple(
@@ -68,8 +68,8 @@ def core_counts(schedule: ScheduleView, config: HardwareConfig | None) -> tuple[
     )
 
 
-def _apart(schedule: ScheduleView) -> ScheduleView:
-    """A copy of a schedule whose marked loops stay outside of instructions."""
+def _with_loops_outside(schedule: ScheduleView) -> ScheduleView:
+    """A copy of a schedule whose marked loops are kept outside of instructions, as virtual threads of one iteration."""
     copy = Edit(schedule.state)
     for stage in copy.stages:
         marked = {loop: 1 for loop, mark in stage.state.annotations.items() if mark in ACROSS_CORES}
@@ -92,11 +92,11 @@ def _instances(schedule: ScheduleView) -> dict[Core, dict[str, int]]:
 
 
 def _chunks(nodes: Sequence[Node], around: Ranges, marked: list[int]) -> Iterator[tuple[Core, ChunkNode, Ranges]]:
-    """Each chunk of a nest with the loops around it, once for each core."""
+    """Each chunk of a nest with its enclosing loops, once per core."""
     for node in nodes:
         if isinstance(node, Loop):
-            place = [len(around)] if node.across_cores else []
-            yield from _chunks(node.body, [*around, (node.variable, node.first, node.last)], [*marked, *place])
+            own_mark = [len(around)] if node.across_cores else []
+            yield from _chunks(node.body, [*around, (node.variable, node.first, node.last)], [*marked, *own_mark])
         elif isinstance(node, ChunkNode):
             for core in product(*(range(around[n][1], around[n][2] + 1) for n in marked)):
                 own = list(around)
@@ -106,9 +106,9 @@ def _chunks(nodes: Sequence[Node], around: Ranges, marked: list[int]) -> Iterato
 
 
 def _traffic(schedule: ScheduleView, config: HardwareConfig) -> dict[Core, tuple[dict[str, int], ...]]:
-    found = compiled(schedule, config, {})
+    lowered = compiled(schedule, config, {})
     of_core: dict[Core, list[Instruction]] = {}
-    for each, origin in zip(found.program.instructions, found.origins, strict=True):
+    for each, origin in zip(lowered.program.instructions, lowered.origins, strict=True):
         if not isinstance(each, Load) or each.memory_type != MemoryType.UOP:
             of_core.setdefault(origin.core, []).append(each)
     counted: dict[Core, tuple[dict[str, int], ...]] = {}

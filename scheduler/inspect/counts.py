@@ -1,6 +1,6 @@
-"""What a schedule executes, counted before anything runs: instances of each stage, and transfers of a machine.
+"""Static counts of a schedule: instances that each stage executes, and transfers on a machine, without a simulation.
 
-Partitioned nests are boxes, so instances are products of extents (``coverage``).
+Partitioned loop nests consist of boxes, so the number of instances is a product of extents (``redundant_compute.py``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,9 +35,9 @@ from lathe.scheduler.target.machine import check_machine
 
 @dataclass(frozen=True)
 class BufferCount:
-    """A buffer that ``store_in`` names: its memory, its shape in cells, and how many values are ever stored in these.
+    """A buffer declared by ``store_in``: its memory, its shape in cells, and the number of values ever stored in it.
 
-    ``elements`` of the memory, with a machine; 0 without one.
+    ``elements``: vectors of the memory that it takes, with a machine; else 0.
     """
 
     scope: str
@@ -52,14 +52,14 @@ class BufferCount:
 
 @dataclass(frozen=True)
 class Counts:
-    """``stages`` by name; ``marked``: how many iterations the loops marked ``parallelize`` and ``distribute`` have.
+    """``stages`` by name; ``marked``: iterations of the loops marked ``parallelize`` and ``distribute``.
 
-    ``barriers``, and by queue the tokens that are ``sent`` and ``received``, are those by hand. ``cores``: what each
-    iteration of the marked loops has to do, on a core of its own.
+    ``barriers``, and by queue the tokens ``sent`` and ``received``, are those of manual synchronisation. ``cores``:
+    the work of each core, if the iterations of marked loops ran on cores of their own.
 
-    With a machine, ``loaded`` and ``stored`` bytes, and ``loads`` and ``stores``: how many transfers, each by memory
-    type, as the counters of a simulation name them (``loaded`` has the instruction stream, too); ``tokens`` are all
-    that are pushed, by queue.
+    With a machine, ``loaded`` and ``stored`` bytes and the numbers of transfers, ``loads`` and ``stores``, by memory
+    type as in the counters of a simulation (``loaded`` includes the instruction stream); ``tokens``: all that are
+    pushed, by queue.
     """
 
     stages: Mapping[str, StageCount]
@@ -87,18 +87,19 @@ class Counts:
 
     @property
     def dram_bytes(self) -> int:
-        """Bytes that cross the border to DRAM, with the instruction stream."""
+        """Bytes transferred from and to DRAM, with the instruction stream."""
         return sum(self.loaded.values()) + sum(self.stored.values())
 
     def __str__(self) -> str:
         lines = []
         for name, each in self.stages.items():
             limit = "" if each.exact else "at most "
-            lines.append(f"{name}: {limit}{each.executed} instances ({each.distinct} once, {each.redundant} again)")
+            counts = f"{each.distinct} distinct, {each.redundant} redundant"
+            lines.append(f"{name}: {limit}{each.executed} instances ({counts})")
         for name, buffer in self.buffers.items():
-            elements = f", {buffer.elements} elements" if buffer.elements else ""
+            vectors = f", {buffer.elements} vectors" if buffer.elements else ""
             extents = "×".join(map(str, buffer.shape))
-            lines.append(f"buffer {name}: {extents} cells in {buffer.scope}{elements}, for {buffer.values} values")
+            lines.append(f"buffer {name}: {extents} cells in {buffer.scope}{vectors}, for {buffer.values} values")
         for name, loops in self.marked.items():
             lines += [f"{name}: {loop}, {extent} iterations" for loop, extent in loops.items()]
         lines += list(_lines_of(self.cores))
@@ -111,12 +112,13 @@ class Counts:
         if self.barriers:
             lines.append(f"barriers: {self.barriers}")
         for queue in dict.fromkeys((*self.sent, *self.received)):
-            lines.append(f"{queue} by hand: {self.sent.get(queue, 0)} sent, {self.received.get(queue, 0)} received")
+            sent, received = self.sent.get(queue, 0), self.received.get(queue, 0)
+            lines.append(f"{queue}, manual tokens: {sent} sent, {received} received")
         return "\n".join(lines)
 
 
 def _lines_of(cores: tuple[CoreCount, ...]) -> Iterator[str]:
-    """How much the cores have to do, from the least to the most."""
+    """The ranges of the counts over all cores, as text."""
     own = [each for each in cores if each.core]
     for name in dict.fromkeys(name for each in own for name in each.instances):
         counts = sorted(each.instances.get(name, 0) for each in own)
@@ -131,12 +133,12 @@ def _range(least: int, most: int) -> str:
 
 
 def count(schedule: ScheduleView, config: HardwareConfig | None = None) -> Counts:
-    """Exact numbers of a schedule, before running it.
+    """Exact counts of a schedule, without running it.
 
-    Instances executed by each stage, how many of them are there again, and iterations of marked loops, all of the
-    schedule as it was given. With a machine, the schedule is completed and compiled as ``build`` does, and bytes and
-    transfers are those of its instructions, class by class. A program whose parameters are open is counted with typical
-    values; ``lathe.bind`` gives it others. Raises what ``build`` raises.
+    Instances executed by each stage, how many of them are redundant, and iterations of marked loops are those of the
+    user's schedule. With a machine, the schedule is lowered and compiled as ``build`` does, and bytes and transfers are
+    those of its instructions, by memory type. A program with symbolic parameters is counted with their typical values;
+    ``lathe.bind`` binds others. Raises what ``build`` raises.
     """
     coverage = {stage: Coverage(stage) for stage in schedule.stages}
     signals = _Signals()
@@ -151,24 +153,24 @@ def count(schedule: ScheduleView, config: HardwareConfig | None = None) -> Count
         )
     check_machine(config, "build")
     program = compiled(schedule, config, {}).program
-    buffers, traffic = _buffers(schedule, _elements(schedule, config)), traffic_of(config, program.instructions)
+    buffers, traffic = _buffers(schedule, _vectors(schedule, config)), traffic_of(config, program.instructions)
     cores = core_counts(schedule, config)
     return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts, cores=cores)
 
 
 def _buffers(schedule: ScheduleView, elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
-    found: dict[str, BufferCount] = {}
+    counts: dict[str, BufferCount] = {}
     for buffer, allocated in storages_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
-        found[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
-    return found
+        counts[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
+    return counts
 
 
-def _elements(schedule: ScheduleView, config: HardwareConfig) -> dict[StorageBuffer, int]:
-    """Elements of each buffer that stages are stored in, as the machine allocates them."""
-    whole = run_pipeline(schedule, config)
-    known = assign_layouts(whole, config).known
-    stored = storages_of(whole.stages)
+def _vectors(schedule: ScheduleView, config: HardwareConfig) -> dict[StorageBuffer, int]:
+    """Vectors that each user buffer takes in its memory."""
+    lowered = run_pipeline(schedule, config)
+    known = assign_layouts(lowered, config).known
+    stored = storages_of(lowered.stages)
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}
 
 
@@ -181,7 +183,7 @@ def _visit(node: Node, around: list[tuple[LoopVariable, int, int]], coverage: di
 
 
 class _Signals:
-    """Barriers and tokens by hand, summed over a nest."""
+    """Barriers and tokens of manual synchronisation, summed over a nest."""
 
     def __init__(self) -> None:
         self.barriers = 0
@@ -193,7 +195,7 @@ class _Signals:
         return {"barriers": self.barriers, "sent": self.sent, "received": self.received}
 
     def visit(self, node: Node, times: int, turns: int) -> None:
-        """``times`` and ``turns``: how often a node is carried out, and how often if once for all threads."""
+        """Add a node; ``times``: how often it is executed; ``turns``: the same with virtual threads counted as one."""
         if isinstance(node, Loop):
             iterations = node.last - node.first + 1
             for inner in node.body:
@@ -217,7 +219,7 @@ def _marked(schedule: ScheduleView, mark: str) -> dict[str, int]:
 
 
 def _tokens(program: Program) -> dict[str, int]:
-    """Tokens that are pushed, by queue."""
+    """The number of tokens pushed, by queue."""
     units = program.columns.unit
     return {
         queue.arrow: int(np.count_nonzero((units == unit) & (program.columns[name] != 0)))

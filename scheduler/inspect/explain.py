@@ -1,4 +1,4 @@
-"""``explain``: how the chunks of a schedule meet the rules of a machine, whether the schedule maps or not."""
+"""``explain``: which emission rule of a machine takes each chunk of a schedule, or why none does."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,12 +39,12 @@ from lathe.scheduler.schedule_ir.sync import Marker
 from lathe.scheduler.stream.elide_accumulator_init import needless_resets
 from lathe.scheduler.target.target import Target
 
-NOT_ASKED = "no rule can be asked, for the reason above"
+NOT_ASKED = "no rule is tried, for the reason above"
 NO_TILE = "no tile fits the scratchpads, for the reason above"
 
 
 def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
-    """Which rule takes each class of chunks of a schedule on a machine, or which constraint fails first."""
+    """Which emission rule takes each class of chunks of a schedule on a machine, or which constraint fails first."""
     depths = tuple((scope, depth_of(machine, scope)) for scope in SCRATCHPADS)
     refusals: list[Refusal] = []
     units: dict[str, str] = {}
@@ -59,8 +59,8 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
         buffers = _allocated(schedule, machine, refusals)
         emitter = _Explainer(schedule, machine, buffers, schedule.state.views, refused)
         if refusals:
-            emitter.zeros = None  # buffers overlap, or end beyond their scratchpads
-    except LatheError as error:  # nothing can be emitted: chunks are shown as the schedule has them
+            emitter.zeros = None  # buffers may overlap, or exceed their scratchpads
+    except LatheError as error:  # nothing can be emitted: the chunks are those of the user's schedule
         refusals.append(_refusal(error))
         return Explanation(machine.name, depths, (), tuple(_unasked(given)), tuple(refusals))
     emitter.run(partition(build_nest(schedule, largest_blocks=True)))
@@ -70,13 +70,13 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
         reasons = conflict_of_lanes(schedule, machine), lanes_as_wanted(schedule)
         refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
     computing = {each.stage for each in classes}
-    told = ((f"{name}.{ACC}" if f"{name}.{ACC}" in computing else name, why) for name, why in units.items())
+    by_stage = ((f"{name}.{ACC}" if f"{name}.{ACC}" in computing else name, why) for name, why in units.items())
     uses, packed = tuple(map(_use, buffers)), tuple(_packed(given, schedule))
-    return Explanation(machine.name, depths, uses, classes, tuple(refusals), tuple(told), packed)
+    return Explanation(machine.name, depths, uses, classes, tuple(refusals), tuple(by_stage), packed)
 
 
 def _packed(given: ScheduleView, schedule: ScheduleView) -> Iterator[tuple[str, str]]:
-    """The index maps of layouts that passes have given inputs, by the names of these."""
+    """Names of inputs whose layout the passes have changed, with the index maps that they have added."""
     for seen, layout in schedule.layouts.items():
         if seen not in given.layouts and schedule.maker(seen) is None:
             own = max((len(given.layouts[each].maps) for each in layout.earlier if each in given.layouts), default=0)
@@ -84,7 +84,7 @@ def _packed(given: ScheduleView, schedule: ScheduleView) -> Iterator[tuple[str, 
 
 
 def _refused_signals(emitter: Emitter) -> list[Refusal]:
-    """Why tokens by hand would not match, or be waited for for ever."""
+    """Why tokens of manual synchronisation do not match, or would deadlock; [] if they are correct."""
     try:
         steps_in_order(emitter, footprints_of(emitter))
     except ScheduleError as error:
@@ -98,7 +98,7 @@ def _refusal(error: LatheError, stage: StageView | None = None) -> Refusal:
 
 
 def _allocated(schedule: ScheduleView, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:
-    """The buffers; where they do not fit, each at the beginning of a scratchpad."""
+    """The allocated buffers; if they do not fit, each is at address 0, and ``refusals`` gets the reason."""
     nest = build_nest(schedule, largest_blocks=True)
     lanes = assign_layouts(schedule, config).known
     physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
@@ -120,7 +120,7 @@ def _use(buffer: Buffer) -> BufferUse:
 
 @dataclass
 class _Tally:
-    """The chunks of a class so far: counted on while the nest is walked."""
+    """A class of equal chunks, counted while the nest is walked."""
 
     chunk: Chunk
     scope: str
@@ -130,14 +130,14 @@ class _Tally:
     constraint: str
     part: str
     count: int = 0
-    numbers: list[int] = field(default_factory=list)  # of the instructions, in the order of emission
+    numbers: list[int] = field(default_factory=list)  # of its instructions, in the order of emission
     begun: int = 0
     extensions: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Unasked:
-    """Chunks that no rule was asked about: counted on while the nest is walked."""
+    """A class of equal chunks for which no rule was tried, counted while the nest is walked."""
 
     stage: StageView
     node: ChunkNode
@@ -147,9 +147,9 @@ class _Unasked:
 
 
 class _Explainer(Emitter):
-    """Emits what can be emitted, and notes for each class of chunks what became of it."""
+    """Emits all chunks that can be emitted, and records the result by class of chunks."""
 
-    classes_of_chunks = False  # each chunk is looked at
+    classes_of_chunks = False  # every chunk is emitted, not only one of each class
 
     def __init__(
         self,
@@ -164,40 +164,38 @@ class _Explainer(Emitter):
         dram = DramLayout(schedule, config, plan, {}, views)
         super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule, config))
         self.refused = refused
-        self.found: dict[object, _Tally | _Unasked] = {}
-        self.unplaced: dict[StageView, str] = {}
+        self.results: dict[object, _Tally | _Unasked] = {}
+        self.without_buffer: dict[StageView, str] = {}
         self.emitted = 0
 
     def acquire(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
         try:
             super().acquire(node, environment)
         except EmitError as error:
-            self.unplaced[node.placement.stage] = str(error)
+            self.without_buffer[node.placement.stage] = str(error)
 
     def slide(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
-        if node.placement.stage not in self.unplaced:
+        if node.placement.stage not in self.without_buffer:
             super().slide(node, environment)
 
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         stage = node.placement.stage
-        constraint = self.unplaced.get(stage, "")
-        missing = [each for each in self.unplaced if each.tensor in _tensors_read(stage)]
+        constraint = self.without_buffer.get(stage, "")
+        missing = [each for each in self.without_buffer if each.tensor in _tensors_read(stage)]
         if missing and not constraint and node.role != "init":
-            constraint = (
-                f"operand {missing[0].name} must have a place in {missing[0].state.scope}, which is refused above"
-            )
+            constraint = f"operand {missing[0].name} has no buffer in {missing[0].state.scope}, for the reason above"
         if stage.id in self.refused:
             constraint = NO_TILE
         if not constraint:
             try:
                 super().chunks(node, environment)
-            except EmitError as error:  # before any rule is asked
+            except EmitError as error:  # before any rule is tried
                 constraint = str(error)
         if constraint:
             extents = tuple((variable.name, extent) for variable, extent in node.loops)
             key = (stage, node.role, extents)
             first = tuple((variable.name, value) for variable, value in environment.items())
-            tally = self.found.setdefault(key, _Unasked(stage, node, constraint, first))
+            tally = self.results.setdefault(key, _Unasked(stage, node, constraint, first))
             tally.count += 1
 
     def emit(self, rule_name: str, chunk: Chunk) -> list[Instruction]:
@@ -214,10 +212,10 @@ class _Explainer(Emitter):
         pads, pattern = _pads_of(chunk)
         loops = tuple((loop.name, loop.extent) for loop in chunk.loops)
         key = (chunk.stage, chunk.role, rule_name, loops, pattern, taken, not constraint)
-        tally = self.found.get(key)
+        tally = self.results.get(key)
         if tally is None:
             scope = chunk.write.scope
-            tally = self.found[key] = _Tally(chunk, scope, rule_name, pads, taken, constraint, part)
+            tally = self.results[key] = _Tally(chunk, scope, rule_name, pads, taken, constraint, part)
         assert isinstance(tally, _Tally)
         tally.count += 1
         tally.numbers += range(self.emitted, self.emitted + len(instructions))
@@ -228,17 +226,17 @@ class _Explainer(Emitter):
         return instructions
 
     def classes(self) -> tuple[ChunkClass, ...]:
-        """What has been found, stage by stage in order."""
+        """The classes of chunks, in the order of their stages."""
         order = {stage.name: number for number, stage in enumerate(self.schedule.stages)}
-        gone: frozenset[int] = frozenset()
+        elided: frozenset[int] = frozenset()
         needed: Mapping[int, str] = {}
         if self.zeros is not None and all(
-            isinstance(each, _Tally) and not each.constraint for each in self.found.values()
+            isinstance(each, _Tally) and not each.constraint for each in self.results.values()
         ):
             stream = [entry for entry, _ in self.entries if not isinstance(entry, Marker)]
-            gone, needed = frozenset(needless_resets(stream, self.zeros.needless())), self.zeros.needed
-        found = [_class_of(tally, gone, needed) for tally in self.found.values()]
-        return tuple(sorted(found, key=lambda each: order[each.stage]))
+            elided, needed = frozenset(needless_resets(stream, self.zeros.needless())), self.zeros.needed
+        results = [_class_of(tally, elided, needed) for tally in self.results.values()]
+        return tuple(sorted(results, key=lambda each: order[each.stage]))
 
 
 def _tensors_read(stage: StageView) -> set[Tensor]:
@@ -246,9 +244,9 @@ def _tensors_read(stage: StageView) -> set[Tensor]:
 
 
 def _class_of(
-    tally: _Tally | _Unasked, gone: frozenset[int] = frozenset(), needed: Mapping[int, str] = MappingProxyType({})
+    tally: _Tally | _Unasked, elided: frozenset[int] = frozenset(), needed: Mapping[int, str] = MappingProxyType({})
 ) -> ChunkClass:
-    """The class. Instructions ``gone`` are not needed; of the resets that are, ``needed`` says why."""
+    """The class of a tally, without ``elided`` instructions; ``needed``: per live reset what reads its zeros."""
     if isinstance(tally, _Unasked):
         state, node = tally.stage.state, tally.node
         loops = tuple((variable.name, extent) for variable, extent in node.loops)
@@ -276,23 +274,23 @@ def _class_of(
         tuple(chunk.offsets.items()),
         tally.rule,
         tuple((rule, len(list(same))) for rule, same in groupby(sorted(tally.taken))),
-        sum(number not in gone for number in tally.numbers),
+        sum(number not in elided for number in tally.numbers),
         tally.constraint,
         tally.part,
-        tally.begun or (tally.count if tally.chunk.role == "init" and not gone.isdisjoint(tally.numbers) else 0),
+        tally.begun or (tally.count if tally.chunk.role == "init" and not elided.isdisjoint(tally.numbers) else 0),
         next((needed[number] for number in tally.numbers if number in needed), ""),
         tuple(sorted(tally.extensions)),
     )
 
 
 def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
-    """The pads around the one box of a chunk that gets data, and what its conditions are where."""
-    if chunk.role == "init":  # a start value, whatever is added to it afterwards
+    """The pads around the box of a chunk that has data, () if there are several; and a key of its conditions by box."""
+    if chunk.role == "init":  # the initial value of a reduction is no padding
         return (), ()
-    found = decided_boxes(chunk)
-    pattern = tuple((tuple(box), values) for box, values, _ in found)
-    data = [box for box, _, value in found if not isinstance(skip_casts(value), Const)]
-    constants = {each.value for _, _, value in found if isinstance(each := skip_casts(value), Const)}
+    boxes = decided_boxes(chunk)
+    pattern = tuple((tuple(box), values) for box, values, _ in boxes)
+    data = [box for box, _, value in boxes if not isinstance(skip_casts(value), Const)]
+    constants = {each.value for _, _, value in boxes if isinstance(each := skip_casts(value), Const)}
     if len(data) > 1 or not constants:
         return (), pattern
     value = next(iter(constants)) if len(constants) == 1 else None
@@ -306,8 +304,8 @@ def _pads_of(chunk: Chunk) -> tuple[tuple[Pad, ...], object]:
 
 
 def _unasked(schedule: ScheduleView) -> list[ChunkClass]:
-    """The chunks of a schedule as it was given."""
-    found: dict[object, _Unasked] = {}
+    """The classes of chunks of the user's schedule, without rules."""
+    results: dict[object, _Unasked] = {}
 
     def visit(nodes: Sequence[Node], count: int, first: dict[LoopVariable, int]) -> None:
         for node in nodes:
@@ -317,8 +315,8 @@ def _unasked(schedule: ScheduleView) -> list[ChunkClass]:
                 stage = node.placement.stage
                 key = (stage, node.role, tuple(node.loops))
                 values = tuple((variable.name, value) for variable, value in first.items())
-                tally = found.setdefault(key, _Unasked(stage, node, NOT_ASKED, values))
+                tally = results.setdefault(key, _Unasked(stage, node, NOT_ASKED, values))
                 tally.count += count
 
     visit(partition(build_nest(schedule, largest_blocks=True)), 1, {})
-    return [_class_of(tally) for tally in found.values()]
+    return [_class_of(tally) for tally in results.values()]

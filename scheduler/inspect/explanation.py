@@ -1,4 +1,4 @@
-"""What ``explain`` finds: chunk classes, buffers and refusals, as values, as text, and as plain values for JSON."""
+"""The result of ``explain``: chunk classes, buffers and refusals as values, which print as text and convert to JSON."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,10 +13,7 @@ from lathe.scheduler.inspect.what_if import WhatIfReport
 
 @dataclass(frozen=True)
 class Pad:
-    """``before`` and ``after``: the first and last iterations of a loop in which a chunk gets ``value`` for data.
-
-    ``value`` is None where several constants take turns.
-    """
+    """Padding along a loop of a chunk: iterations ``before`` and ``after`` the data; ``value``: None if it varies."""
 
     loop: str
     before: int
@@ -29,17 +26,17 @@ class Pad:
 
 @dataclass(frozen=True)
 class ChunkClass:
-    """Chunks of a stage that are alike but for offsets.
+    """Chunks of a stage that are equal except for offsets.
 
     ``role``: "map" for a statement without reduction, "init", "update" or "reduce" (both) for one with. ``loops`` are
-    (name, iterations), outermost first. ``first`` holds the values of the loops outside for the first of the ``count``
-    chunks. ``asked`` is the rule that they go to; ``taken`` holds the rules that took them with the number of parts of
-    one chunk, since a chunk may be cut in parts, and is empty if they were refused. ``constraint`` is then the first
-    constraint that failed, in ``part``. ``instructions`` counts those of all chunks of the class.
+    (name, iterations), outermost first. ``first``: the values of the enclosing loops for the first of the ``count``
+    chunks. ``asked``: the emission rule selected for them; ``taken``: the rules that took them, with the number of
+    slices of a chunk, since a chunk may be split; empty if they were refused. ``constraint`` is then the first
+    constraint that failed, in the slice ``part``. ``instructions`` counts those of all chunks of the class.
 
-    On machines with the extension ``gemm_begin``: ``begun`` chunks begin sums with products that are written, not
-    added, or, of the class "init", have no zeros to write. If some have nevertheless, ``zeros`` says why.
-    ``extensions``: those that the instructions make use of, without which the machine would have to do it otherwise.
+    On machines with the extension ``gemm_begin``: ``begun`` chunks have GEMMs that overwrite accumulators, or, with
+    role "init", elided resets. If resets are needed, ``zeros`` says why. ``extensions``: those that the instructions
+    use.
     """
 
     stage: str
@@ -60,7 +57,7 @@ class ChunkClass:
 
     @property
     def maps(self) -> bool:
-        """Whether the chunks become instructions."""
+        """Whether a rule takes the chunks."""
         return not self.constraint
 
     def __str__(self) -> str:
@@ -81,25 +78,25 @@ class ChunkClass:
 
     @property
     def _sums(self) -> str:
-        """How sums begin."""
+        """How accumulators are initialised."""
         if self.zeros:
             return f"; zeros are needed: {self.zeros}"
         if self.begun and self.role == "init":
-            return "; sums begin without zeros"
-        return f"; {self.begun} begin{'s' if self.begun == 1 else ''} sums" if self.begun else ""
+            return "; resets are elided"
+        return f"; {self.begun} overwrite{'s' if self.begun == 1 else ''} accumulators" if self.begun else ""
 
     @property
     def _by(self) -> str:
-        """The extensions at work, but for that of which `_sums` speaks."""
+        """The extensions in use, except ``gemm_begin``, which ``_sums`` shows."""
         others = [each for each in self.extensions if each != GEMM_BEGIN]
         return f"; by {' and '.join(others)}" if others else ""
 
 
 @dataclass(frozen=True)
 class BufferUse:
-    """A scratchpad buffer of a stage: ``slots`` times ``elements``, for a box of ``values`` per dimension.
+    """A scratchpad buffer of a stage: ``slots`` times ``elements`` vectors, for a box of ``values`` per dimension.
 
-    ``temporary``: what the stage needs while it computes.
+    ``temporary``: a buffer that the stage needs during its computation only.
     """
 
     stage: str
@@ -110,7 +107,7 @@ class BufferUse:
     temporary: bool
 
     def __str__(self) -> str:
-        taken = f"{self.elements} elements" if self.slots == 1 else f"{self.slots} × {self.elements} elements"
+        taken = f"{self.elements} vectors" if self.slots == 1 else f"{self.slots} × {self.elements} vectors"
         if self.temporary:
             return f"temporaries of {self.stage}: {taken}"
         return f"{self.stage}: {taken} ({'×'.join(map(str, self.values)) or '1'} values)"
@@ -118,10 +115,9 @@ class BufferUse:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a stage, or the whole program (``stage`` is empty), does not map, whatever rules say to its chunks.
+    """Why a stage, or the whole program (``stage`` is empty), does not map, apart from the rules for its chunks.
 
-    ``scope`` and ``excess`` (elements that are too many) are those of a scratchpad that is too small, ``kind`` that of
-    the error.
+    ``scope`` and ``excess``: the scratchpad that is too small, and by how many vectors; ``kind``: that of the error.
     """
 
     error: str
@@ -137,11 +133,11 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """How a schedule meets a machine: ``str`` of it, and what a prompt shows, is the text, ``to_dict`` plain values.
+    """How a schedule maps to a machine: ``str`` and ``repr`` are the text, ``to_dict`` has plain values.
 
-    ``depths``: the elements of each scratchpad. ``units``: by name, which unit computes stages that either could, and
-    why. ``packed``: by name, the index maps by which the host packs inputs otherwise than the schedule says.
-    ``outlook``: what else was tried, where that was asked for.
+    ``depths``: vectors of each scratchpad. ``units``: by stage, why the matrix core or the ALU computes it, if both
+    could. ``packed``: by input, the index maps that passes have added to its layout, in which the host CPU packs it.
+    ``outlook``: the sensitivity analysis, if one was requested.
     """
 
     machine: str
@@ -157,7 +153,7 @@ class Explanation:
 
     @property
     def maps(self) -> bool:
-        """Whether ``build`` makes a program of the schedule."""
+        """Whether ``build`` accepts the schedule."""
         return not self.refusals and all(each.maps for each in self.classes)
 
     @property
@@ -170,7 +166,7 @@ class Explanation:
         return tuple(each for each in self.classes if each.stage == stage)
 
     def users_of(self, extension: str) -> tuple[str, ...]:
-        """The stages whose instructions make use of an extension."""
+        """The stages whose instructions use an extension."""
         return tuple(dict.fromkeys(each.stage for each in self.classes if extension in each.extensions))
 
     def to_dict(self) -> dict[str, Any]:
@@ -197,10 +193,10 @@ class Explanation:
         for scope, depth in self.depths:
             own = [buffer for buffer in self.buffers if buffer.scope == scope]
             if own:
-                yield f"{scope}, {depth} elements:"
+                yield f"{scope}, {depth} vectors:"
                 yield from (f"  {buffer}" for buffer in own)
         for name, index_map in self.packed:
-            yield f"{name} is packed by the host as {index_map}, for what is read of it"
+            yield f"the host packs {name} as {index_map}, for the stages that read it"
         for stage in dict.fromkeys(each.stage for each in self.classes):
             own_classes = self.of(stage)
             yield f"{stage} in {own_classes[0].scope}:"
@@ -214,5 +210,5 @@ class Explanation:
 
 
 def purpose_of(extension: str, users: Iterable[str]) -> str:
-    """A line on what makes use of an extension, and why."""
+    """The line of text on the users of an extension and its purpose."""
     return f"{extension} in {', '.join(users)}: {PURPOSES[extension]}"

@@ -1,9 +1,9 @@
-"""The page of what Lathe cannot do, ``docs/limits.md``, written from the source.
+"""Generator of ``docs/limits.md``, the list of unsupported features, from the error messages in the source.
 
-``python -m lathe.scheduler.inspect.limits`` writes it.
+``python -m lathe.scheduler.inspect.limits`` writes the page.
 
-A refusal states its kind where it is made, so the page is the list of those that state ``limit``, with their messages.
-Why layers of a model stay with the host stands where they are looked for, in ``frontend/onnx``.
+Every error states its kind where it is raised, so the page lists the messages of all errors of kind ``limit``, and the
+reasons in ``frontend/onnx`` why layers of a model run on the host CPU.
 """
 
 import ast
@@ -22,52 +22,52 @@ from lathe.scheduler import errors
 from lathe.scheduler.errors import LegalityError, PaddingError, ValidationError
 from lathe.scheduler.isel.match_failures import PartialGroupMismatch, RuleMismatch, UopCapacityMismatch
 
-ROOM = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[1]
 MODELS = Path(unsupported.__file__).parent
-OF_ONE_KIND: Mapping[type[Exception], RefusalKind] = {
+KIND_OF_CLASS: Mapping[type[Exception], RefusalKind] = {
     LegalityError: "legality",
     PaddingError: "legality",
     ValidationError: "legality",
     PartialGroupMismatch: "machine",
 }
-"""Errors whose kind their class says, with those derived from them."""
+"""The kind of errors whose class determines it, also for derived classes."""
 
 _INTRODUCTION = """\
 # Limits
 
-Written by `python -m lathe.scheduler.inspect.limits` from the refusals in `scheduler/`; a test
-compares this page with them. Edit those, not this page.
+`python -m lathe.scheduler.inspect.limits` generates this page from the error messages in `scheduler/`; a test compares
+the two. Edit the messages, not this page.
 
-Every `LatheError` has a `kind`, which says why something is refused:
+Every `LatheError` has a `kind` that says why something is refused:
 
-| kind | why | places |
+| kind | reason | errors |
 |---|---|---|
-| `argument` | what is given is not what it must be, or asks for what is not there | {argument} |
-| `legality` | the order of the schedule, or what the program means, forbids it | {legality} |
-| `machine` | no instruction, memory or unit of the machine does it | {machine} |
-| `limit` | it makes sense, and Lathe cannot do it | {limit} |
+| `argument` | an argument has the wrong type or value, or names something that does not exist | {argument} |
+| `legality` | the dependences or the meaning of the program forbid it | {legality} |
+| `machine` | the machine has no instruction, memory or unit for it | {machine} |
+| `limit` | it is legal and the machine can do it, but Lathe does not support it | {limit} |
 
-`places` are those in the source of schedules and builds that refuse something. These are the limits, by the file of
-`scheduler/` that they are in; words in italics stand for what is at hand. Behind them stands why layers of a network
-[stay with the host](#layers-of-networks). What no list of refusals can have is elsewhere: widths of values that
-[machines](machines.md#parameters) and [programs](schedules.md#what-needs-no-schedule) have, what a validated build
-[can still miss](translation-validation.md#what-it-can-miss), what the bound [leaves
-out](lower-bound.md#what-it-leaves-out), and what [other systems](coming-from.md) have and Lathe has not.
+`errors` is the number of errors of each kind in the source of `scheduler/`. This page lists the messages of kind
+`limit` by source file, with values in italics, and then the reasons why layers of a network [run on the host
+CPU](#layers-of-networks). Limits without an error message are described elsewhere: the bit widths of
+[machines](machines.md#parameters) and [programs](schedules.md#the-default-schedule), what a validated build
+[can still miss](translation-validation.md#what-it-can-miss), what the lower bound [leaves
+out](lower-bound.md#what-it-leaves-out), and features of [other systems](coming-from.md) that Lathe lacks.
 """
 
 _NETWORKS = """
 ## Layers of networks
 
-A layer that its machine has the extensions for stays with the host, all the same, for these reasons, which `lathe run`
-and `lathe explain` show beside it; where the compiler refuses a layer, it is one of those above.
-[What runs where](networks.md#what-runs-where) has the operators.
+A layer runs on the host CPU for one of these reasons, even if the machine has the extensions for it; `lathe run` and
+`lathe explain` print the reason with the layer. If the compiler refuses a layer, the reason is one of those above.
+[Supported operators](onnx.md#supported-operators) lists the operators.
 
 """
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the source that makes a refusal. ``kind``: as it is written there; "" where nothing is stated."""
+    """A call in the source that constructs an error. ``kind``: as written there; "" if none is stated."""
 
     path: str
     line: int
@@ -77,13 +77,13 @@ class Site:
 
 
 def sites() -> Iterator[Site]:
-    """Every place in this room that makes a refusal, in the order of paths and lines."""
-    for path in sorted(ROOM.rglob("*.py")):
-        yield from _Source(path, ROOM, "lathe.scheduler").sites(_refusals())
+    """Every construction of an error in ``scheduler/``, sorted by path and line."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield from _Source(path, PACKAGE, "lathe.scheduler").sites(_refusals())
 
 
 def reasons() -> Iterator[Site]:
-    """Every place in ``frontend/onnx`` that leaves a layer to the host, in the order of paths and lines."""
+    """Every construction in ``frontend/onnx`` of a reason to run a layer on the host CPU, sorted by path and line."""
     for path in sorted(MODELS.rglob("*.py")):
         yield from _Source(path, MODELS, "lathe.frontend.onnx").sites(
             {unsupported.NotOffloadable.__name__: unsupported.NotOffloadable}
@@ -109,17 +109,17 @@ def page() -> str:
 
 @cache
 def _refusals() -> dict[str, type[Exception]]:
-    """The classes of refusals of this room, by name."""
-    found: dict[str, type[Exception]] = {
+    """The error classes of ``scheduler/``, by name."""
+    classes: dict[str, type[Exception]] = {
         name: each
         for name, each in vars(errors).items()
         if isinstance(each, type) and issubclass(each, LatheError) and each is not LatheError
     }
-    return {**found, **{each.__name__: each for each in (RuleMismatch, UopCapacityMismatch, PartialGroupMismatch)}}
+    return {**classes, **{each.__name__: each for each in (RuleMismatch, UopCapacityMismatch, PartialGroupMismatch)}}
 
 
 class _Source:
-    """One file of a room, whose folder is ``root`` and which is imported as ``package``."""
+    """A source file of ``package``, whose folder is ``root``."""
 
     def __init__(self, path: Path, root: Path, package: str) -> None:
         self.path = path.relative_to(root).with_suffix("").as_posix()
@@ -128,7 +128,7 @@ class _Source:
         self.functions = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
 
     def sites(self, refusals: Mapping[str, type[Exception]]) -> Iterator[Site]:
-        """The places that make one of the refusals, or one of a class of this file that is derived from those."""
+        """The constructions of one of the errors, or of a class of this file that is derived from one."""
         classes = {**self._derived(refusals), **refusals}
         calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
         for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
@@ -136,14 +136,14 @@ class _Source:
             error = classes.get(call.func.id)
             if error is not None:
                 kinds = [each.value for each in call.keywords if each.arg == "kind"]
-                given = next((kind for known, kind in OF_ONE_KIND.items() if issubclass(error, known)), "")
+                given = next((kind for known, kind in KIND_OF_CLASS.items() if issubclass(error, known)), "")
                 stated = kinds[0] if kinds else None
                 kind = stated.value if isinstance(stated, ast.Constant) else ast.unparse(stated) if stated else given
                 message = self._text(call.args[0], call, set()) if call.args else ""
                 yield Site(self.path, call.lineno, call.func.id, str(kind), message)
 
     def _derived(self, refusals: Mapping[str, type[Exception]]) -> dict[str, type[Exception]]:
-        """Classes of this file that are derived from refusals."""
+        """Classes of this file that are derived from one of the errors, by name, with their base."""
         return {
             node.name: refusals[base.id]
             for node in ast.walk(self.tree)
@@ -153,7 +153,7 @@ class _Source:
         }
 
     def _text(self, node: ast.expr, at: ast.expr, seen: set[str]) -> str:
-        """A message, with what is at hand in italics: what a variable of the function is, if it is a text."""
+        """The text of a message, with values in italics, unless a variable or call stands for a text in this file."""
         match node:
             case ast.Constant(value=value):
                 return str(value).replace("*", r"\*").replace("<", r"\<")
@@ -172,12 +172,12 @@ class _Source:
                 value := self._value(name, at), int
             ):
                 return str(-value)
-            case ast.Call(func=ast.Name(id=name)) if name not in seen and (made := self._returned(name)) is not None:
-                return self._text(made, made, {*seen, name})
+            case ast.Call(func=ast.Name(id=name)) if name not in seen and (text := self._returned(name)) is not None:
+                return self._text(text, text, {*seen, name})
         return f"*{_word(node)}*"
 
     def _value(self, name: str, at: ast.expr) -> ast.expr | int | None:
-        """The one text that a function assigns to a variable, or the number that a module has; None for neither."""
+        """The only text that the function assigns to a variable, or an integer constant of the module, or None."""
         around = [each for each in self.functions if each.lineno <= at.lineno <= (each.end_lineno or 0)]
         for function in reversed(around):
             assigned = [
@@ -195,7 +195,7 @@ class _Source:
         return value if isinstance(value, int) else None
 
     def _returned(self, name: str) -> ast.expr | None:
-        """The text that a function of this file returns, if that is all that it does."""
+        """The text that a function of this file returns, if it has one return statement with an f-string; or None."""
         for function in self.functions:
             if function.name == name:
                 returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
@@ -204,7 +204,7 @@ class _Source:
 
 
 def _word(node: ast.expr) -> str:
-    """A word for a value: the name of what it is taken from."""
+    """A placeholder for an interpolated value: the name of the variable or attribute that it comes from."""
     match node:
         case ast.Name(id=name):
             return name.strip("_").replace("_", " ")
@@ -230,8 +230,8 @@ def _word(node: ast.expr) -> str:
 
 
 def main() -> None:
-    """Write the page into the documentation of a checkout."""
-    write_text(ROOM.resolve().parent / "docs" / "limits.md", page())
+    """Write ``docs/limits.md`` in a checkout."""
+    write_text(PACKAGE.resolve().parent / "docs" / "limits.md", page())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The loop nest against the NumPy meaning, on random inputs: at first, and after each pass that completes it."""
+"""Differential test of the loop nest against NumPy on random inputs, before the first pass and after each pass."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +15,9 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleState, ScheduleView
 
 
 class NestCheck:
-    """Compares what the partitioned nest of a schedule computes with NumPy, each time that it has become another.
+    """Pass instrument that interprets the partitioned nest and compares it with NumPy if the schedule has changed.
 
-    ``constants`` are inputs whose values are given. Raises ValidationError with the pass after which an element is
-    another.
+    ``constants``: values of constant inputs. Raises ValidationError, with the name of the pass, for a wrong element.
     """
 
     def __init__(self, schedule: ScheduleView, constants: Mapping[str, NDArray[Any]], seed: int = 0) -> None:
@@ -38,25 +37,25 @@ class NestCheck:
         read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
         for tensor, seen in schedule.state.views.items():
             if seen.computation is not None or tensor not in read:
-                continue  # it stands for an output
+                continue  # a view of an output
             layout = schedule.layouts.get(seen)
-            given = inputs[seen.name] if layout is None else layout.pack(inputs[layout.tensor.name])
-            inputs[tensor.name] = given.reshape(tensor.shape)
-        found = interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
-        for output, array in zip(self.expected, found.values(), strict=True):
-            wanted = self.expected[output]
-            wrong = np.argwhere(array.reshape(wanted.shape) != wanted)
+            packed = inputs[seen.name] if layout is None else layout.pack(inputs[layout.tensor.name])
+            inputs[tensor.name] = packed.reshape(tensor.shape)
+        computed = interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
+        for output, array in zip(self.expected, computed.values(), strict=True):
+            expected = self.expected[output]
+            wrong = np.argwhere(array.reshape(expected.shape) != expected)
             if len(wrong):
                 at = tuple(int(n) for n in wrong[0])
                 raise ValidationError(
-                    f"loop nest after {name} must make {output}[{', '.join(map(str, at))}] = {wanted[at]}, as NumPy "
-                    f"does, not {array.reshape(wanted.shape)[at]} (random inputs of seed {self.seed}). If nothing that "
-                    "is undefined is used, it is a fault of the compiler."
+                    f"{output}[{', '.join(map(str, at))}] of the loop nest after {name} must be {expected[at]}, as in "
+                    f"NumPy, not {array.reshape(expected.shape)[at]} (random inputs of seed {self.seed}). Unless it "
+                    "depends on undefined values, this is a bug in the compiler."
                 )
 
 
 def random_values(tensor: Tensor, generator: np.random.Generator) -> NDArray[Any]:
-    """Any values that the tensor's dtype holds."""
+    """Random values over the whole range of the tensor's dtype."""
     if tensor.dtype == "bool":
         return generator.integers(0, 2, tensor.shape).astype(np.bool_)
     limits = np.iinfo(tensor.dtype)

@@ -1,4 +1,4 @@
-"""``lower``: the text form of every level, from the algorithm to instructions with tokens."""
+"""``lower``: the text of every IR level, from the algorithm to instructions with dependence tokens."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -25,17 +25,17 @@ from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 
 def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: bool) -> str:
-    """The text of one level of a schedule; ``given``: as commands have left it, and not as it is completed."""
+    """The text of one level of a schedule; ``given``: of the user's schedule, without the passes."""
     if name == "algorithm":
         return format_program(schedule.program)
     if name == "communication":
-        return _joined(communication_lines(compiled(schedule, config, {})))
+        return _text(communication_lines(compiled(schedule, config, {})))
     shown = run_pipeline(schedule, config) if name == "data" or not given else schedule
     if name == "order":
-        return _joined(order_lines(shown))
+        return _text(order_lines(shown))
     if name == "data":
         before, after = _host_copies(schedule, config) if given else ("", "")
-        return before + _joined(data_lines(shown, config)) + after
+        return before + _text(data_lines(shown, config)) + after
     if name == "loops":
         return format_nest(build_nest(shown))
     chunks = decide(partition(build_nest(shown, largest_blocks=not given)))
@@ -43,17 +43,17 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
 
 
 def after_pass(schedule: ScheduleView, config: HardwareConfig, name: str) -> str:
-    """Order and nest of a schedule as a pass leaves it, all passes before it included."""
-    made = run_until(schedule, config, name)
-    return f"{_joined(order_lines(made))}{format_nest(build_nest(made))}"
+    """Order and nest of a schedule after a pass and all before it."""
+    lowered = run_until(schedule, config, name)
+    return f"{_text(order_lines(lowered))}{format_nest(build_nest(lowered))}"
 
 
-def _joined(lines: Iterable[Line]) -> str:
+def _text(lines: Iterable[Line]) -> str:
     return "\n".join(line.text for line in lines) + "\n"
 
 
 def order_lines(schedule: ScheduleView) -> list[Line]:
-    """Bands as a tree, each with its tags, and the 2d+1 time of each stage."""
+    """The loops (bands) of all stages as a tree, each with its annotations, and the 2d+1 schedule of each stage."""
     lines: list[Line] = []
     placed = place_stages(schedule)
 
@@ -75,8 +75,8 @@ def order_lines(schedule: ScheduleView) -> list[Line]:
             if leaf.kind == "reduce":
                 tags.append("reduce")
             extents = "×".join(str(v.extent) for v in placed[stage].loops.of_leaf[leaf])
-            told = f" @{', '.join(tags)}" if tags else ""
-            lines.append(Line(f"{indent}  band {leaf.name} [{extents}]{told}", stage.name))
+            suffix = f" @{', '.join(tags)}" if tags else ""
+            lines.append(Line(f"{indent}  band {leaf.name} [{extents}]{suffix}", stage.name))
             times.append(leaf.name)
             for inner in schedule.attached(stage):
                 assert inner.state.attachment is not None
@@ -91,7 +91,7 @@ def order_lines(schedule: ScheduleView) -> list[Line]:
 
 
 def stage_tags(state: StageState) -> Iterator[str]:
-    """What commands have said of a stage's buffer, and the rule that has been chosen for it."""
+    """Annotations of a stage: the rule selected for it, its buffering, and its manual synchronisation."""
     if state.rule is not None and state.pragma is None:
         yield f" @rule {state.rule}"
     if state.reuse:
@@ -103,32 +103,32 @@ def stage_tags(state: StageState) -> Iterator[str]:
 
 
 def time_of(schedule: ScheduleView, stage: StageView) -> str:
-    """The 2d+1 time of a stage: positions among its siblings and loops, alternating, outermost first."""
+    """The 2d+1 schedule of a stage: positions among its siblings and loops, alternating, outermost first."""
     attachment = stage.state.attachment
     if attachment is None:
         siblings = [each for each in schedule.stages if each.state.attachment is None]
         outer = ""
     else:
         siblings = [each for each in schedule.stages if same_place(each.state.attachment, attachment)]
-        host = schedule.at(attachment)
-        inside = len(host.state.leaves) - host.state.leaves.index(attachment.axis) - 1
-        own = time_of(schedule, host)[1:-1].split(", ")
-        kept = len(own) - 2 * inside - 1
-        outer = ", ".join(own[:kept]) + ", "
+        anchor = schedule.at(attachment)
+        inside = len(anchor.state.leaves) - anchor.state.leaves.index(attachment.axis) - 1
+        own = time_of(schedule, anchor)[1:-1].split(", ")
+        depth = len(own) - 2 * inside - 1
+        outer = ", ".join(own[:depth]) + ", "
     position = siblings.index(stage)
-    parts = [str(position)]
+    entries = [str(position)]
     for leaf in stage.state.own_leaves:
-        hosted = [each for each in schedule.attached(stage) if _hosted_at(each, leaf)]
-        parts += [leaf.name, str(len(hosted))]
-    return f"[{outer}{', '.join(parts)}]"
+        attached = [each for each in schedule.attached(stage) if _is_attached_at(each, leaf)]
+        entries += [leaf.name, str(len(attached))]
+    return f"[{outer}{', '.join(entries)}]"
 
 
-def _hosted_at(stage: StageView, leaf: object) -> bool:
+def _is_attached_at(stage: StageView, leaf: object) -> bool:
     return stage.state.attachment is not None and stage.state.attachment.axis is leaf
 
 
 def data_lines(schedule: ScheduleView, config: HardwareConfig) -> list[Line]:
-    """Scope, lanes and box of every stage."""
+    """Scope, box, vector layout and size of every stage."""
     lines = []
     lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
     for stage, placement in reversed(place_stages(schedule).items()):
@@ -144,7 +144,7 @@ def data_lines(schedule: ScheduleView, config: HardwareConfig) -> list[Line]:
         size = physical.count if stage.state.scope == DRAM else largest_size(placement, physical)
         text = (
             f"{stage.name}: {stage.state.scope} {stage.tensor.dtype}[{box}] "
-            f"elements of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols}), {size} of them"
+            f"in {size} vectors of {physical.element.rows} ({rows}) × {physical.element.cols} ({cols})"
             f"{_cells(stage, stored)}"
         )
         lines.append(Line(text, stage.name))
@@ -152,37 +152,37 @@ def data_lines(schedule: ScheduleView, config: HardwareConfig) -> list[Line]:
 
 
 def _host_copies(schedule: ScheduleView, config: HardwareConfig) -> tuple[str, str]:
-    """The steps at the program's edge that the user speaks of: before the launch, and after."""
+    """The host copies that the user has scheduled: before the launch, and after it."""
     if not schedule.host_copies:
         return "", ""
     steps = host_copies(compiled(schedule, config, {}).program)
-    asked = {(direction, tensor.name) for direction, tensor in schedule.host_copies}
-    told = [each for each in steps if (each.direction, each.tensor) in asked]
-    before = "".join(f"{each}\n" for each in told if each.direction == "host_to_device")
-    return before, "".join(f"{each}\n" for each in told if each.direction == "device_to_host")
+    scheduled = {(direction, tensor.name) for direction, tensor in schedule.host_copies}
+    shown = [each for each in steps if (each.direction, each.tensor) in scheduled]
+    before = "".join(f"{each}\n" for each in shown if each.direction == "host_to_device")
+    return before, "".join(f"{each}\n" for each in shown if each.direction == "device_to_host")
 
 
 def _cells(stage: StageView, stored: Mapping[StorageBuffer, UserBuffer]) -> str:
-    """Where the user has stored the values of a stage: the map, the shape of the buffer, the loop of its allocation."""
+    """The user's storage of a stage as text: the storage map, the buffer's shape, and the loop that allocates it."""
     storage = stage.state.storage
     if storage is None:
         return ""
-    place = stage.schedule.allocations.get(storage.buffer)
-    where = "" if place is None else f", allocated at {place.axis.name} of {stage.schedule.at(place).name}"
+    location = stage.schedule.allocations.get(storage.buffer)
+    where = "" if location is None else f", allocated at {location.axis.name} of {stage.schedule.at(location).name}"
     return f", in cells {storage} of {list(stored[storage.buffer].shape)}{where}"
 
 
 def instruction_lines(compiled: Compiled) -> list[Line]:
-    """The instructions in the order of the stream, each with its number, and what it is for."""
-    found = []
+    """The instructions in stream order, each with its number and origin."""
+    lines = []
     for number, (each, origin) in enumerate(zip(compiled.program.instructions, compiled.origins, strict=True)):
         note = f"  ; {origin}" if str(origin) else ""
-        found.append(Line(f"{number:5} {instruction_text(each)}{note}", origin.stage, number))
-    return found
+        lines.append(Line(f"{number:5} {instruction_text(each)}{note}", origin.stage, number))
+    return lines
 
 
 def communication_lines(compiled: Compiled) -> list[Line]:
-    """The instructions of each unit, with their tokens, what they are for, and what signals say between them."""
+    """The instructions of each unit, with their tokens and origins, and the manual synchronisation between them."""
     result, instructions = [], instruction_lines(compiled)
     for unit in Unit:
         result.append(Line(f"{unit.name.lower()}:"))

@@ -1,4 +1,4 @@
-"""Questions about a schedule that change nothing: is it legal, is it parallel, how far apart must stages be."""
+"""Read-only queries of a schedule: legality of a primitive, parallel loops, legal shifts, parallelising skews."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -21,18 +21,18 @@ from lathe.scheduler.schedule_trace import commands_of
 
 
 def is_parallel(schedule: ScheduleView, axis: "LoopAxis | Axis", stage: Tensor | StageView | None = None) -> Answer:
-    """Whether the iterations of a loop, with all that is computed inside it, may run in any order or at once.
+    """Whether the iterations of a loop, with all stages inside it, may run in any order or in parallel.
 
-    The loop is one of the schedule's present ones; by name, with the stage that it belongs to. The answer is true or
-    false in a condition, and says why; where an iteration reads what another makes, its ``witness`` shows both. Raises
-    ScheduleError for an axis that is no present loop.
+    ``axis`` is a current loop of the schedule, or its name, with its ``stage``. The answer converts to bool and has a
+    reason; if one iteration reads what another writes, its ``witness`` shows both. Raises ScheduleError for an axis
+    that is no current loop.
     """
     if stage is not None:
-        host = schedule[stage]
-        loop = host.find(axis, "is_parallel")
+        anchor = schedule[stage]
+        loop = anchor.find(axis, "is_parallel")
     else:
-        found = [each for each in schedule.stages if axis in each.state.leaves or _source_of(each, axis)]
-        if len(found) != 1:
+        matches = [each for each in schedule.stages if axis in each.state.leaves or _source_of(each, axis)]
+        if len(matches) != 1:
             name = axis if isinstance(axis, str) else getattr(axis, "name", axis)
             raise ScheduleError(
                 f"axis of is_parallel must be a present loop of one of the stages "
@@ -40,14 +40,14 @@ def is_parallel(schedule: ScheduleView, axis: "LoopAxis | Axis", stage: Tensor |
                 's.is_parallel("i", C).',
                 kind="argument",
             )
-        host = found[0]
-        loop = host.find(axis, "is_parallel")
-    attachment = host.state.attachment
-    while attachment is not None and loop in attachment.loops:  # its loop is one of the host's
+        anchor = matches[0]
+        loop = anchor.find(axis, "is_parallel")
+    attachment = anchor.state.attachment
+    while attachment is not None and loop in attachment.loops:  # the loop is shared with the enclosing stage
         loop = schedule.at(attachment).state.leaves[attachment.loops.index(loop)]
-        host = schedule.at(attachment)
-        attachment = host.state.attachment
-    return parallel_loop(schedule, host, loop, place_stages(schedule))
+        anchor = schedule.at(attachment)
+        attachment = anchor.state.attachment
+    return parallel_loop(schedule, anchor, loop, place_stages(schedule))
 
 
 def _source_of(stage: StageView, axis: object) -> bool:
@@ -55,50 +55,50 @@ def _source_of(stage: StageView, axis: object) -> bool:
 
 
 def is_legal(schedule: Edit, command: str | Callable[[Edit], object], *arguments: Any) -> Answer:
-    """Whether a command would be accepted, without carrying it out.
+    """Whether a primitive is legal, without applying it.
 
-    ``s.is_legal("compute_at", B, C, "i")`` asks for a command of a stage: its name, the stage (or its tensor), and the
-    command's arguments. ``s.is_legal(lambda s: s[C].reorder(j, i))`` asks for whatever the function does to a copy of
-    the schedule, several commands included. Where the answer is no, ``reason`` is the refusal and ``witness``
-    shows two instances, if there are two. Raises ScheduleError for a command that there is not.
+    ``s.is_legal("compute_at", B, C, "i")`` checks a primitive of a stage: its name, the stage (or its tensor), and the
+    arguments of the primitive. ``s.is_legal(lambda s: s[C].reorder(j, i))`` checks a function, which may apply several
+    primitives to a copy of the schedule. If the answer is no, ``reason`` is the error message, and ``witness`` shows
+    two conflicting instances, if there are any. Raises ScheduleError for an unknown primitive.
     """
     copy = schedule.fork()
 
-    def there(value: Any) -> Any:
+    def in_copy(value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return type(value)(there(each) for each in value)
+            return type(value)(in_copy(each) for each in value)
         return copy.own(value) if isinstance(value, StageView) and value in schedule.stages else value
 
     try:
         if callable(command):
             command(copy)
         else:
-            _carry_out(copy, command, [there(each) for each in arguments])
+            _apply(copy, command, [in_copy(each) for each in arguments])
     except (LegalityError, PaddingError) as error:
         return Answer(False, str(error), error.witness)
     except _NoCommandError as error:
         raise ScheduleError(str(error), kind=error.kind) from None
     except ScheduleError as error:
         return Answer(False, str(error), None)
-    return Answer(True, "every read finds its value", None)
+    return Answer(True, "every read comes after the write of its value", None)
 
 
 class _NoCommandError(ScheduleError):
-    """The question itself is wrong."""
+    """An error of the query, not of the primitive in it."""
 
 
 STAGE_ARGUMENTS = {"compute_at": (0,), "after": (0,), "before": (0,), "then": (0,), "between": (0, 2), "reuse_at": (0,)}
-"""Which arguments of a command are stages: these may be given by their tensors."""
+"""Positions of the arguments of a primitive that are stages, for which tensors may be passed."""
 
 FOR_INPUTS = ("reuse_at", "transform_layout")
-"""Commands of stages that the schedule has for tensors without a stage, too."""
+"""Primitives of stages that the schedule has for input tensors, too."""
 
 
 OF_SCHEDULES = ("allocate_at", "barrier_at", "cache_read", "cache_write", "copy_at", "device_to_host")
-"""Commands of the schedule, not of a stage."""
+"""Primitives of the schedule, not of a stage."""
 
 
-def _carry_out(schedule: Edit, command: object, arguments: list[Any]) -> None:
+def _apply(schedule: Edit, command: object, arguments: list[Any]) -> None:
     if command in OF_SCHEDULES:
         _call(getattr(schedule, str(command)), command, arguments)
         return
@@ -128,7 +128,7 @@ def _call(method: Callable[..., object], command: object, arguments: list[Any]) 
         signature(method).bind(*arguments)
     except TypeError as error:
         raise _NoCommandError(
-            f"arguments of command {command!r} of is_legal must be those of it: {error}.", kind="argument"
+            f"arguments of command {command!r} of is_legal must match its signature: {error}.", kind="argument"
         ) from None
     method(*arguments)
 
@@ -136,19 +136,19 @@ def _call(method: Callable[..., object], command: object, arguments: list[Any]) 
 def smallest_shift(
     schedule: Edit, stage: Tensor | StageView, other: Tensor | StageView, axis: "AxisLike"
 ) -> tuple[int, ...] | None:
-    """By how much the loops of a stage must be shifted for it to run after another in the same loops.
+    """The smallest shift of a stage's loops with which it can run after another stage in the same loops.
 
     One number for each loop of ``stage`` down to ``axis``, outermost first: the lexicographically smallest with which
-    ``s[stage].after(s[other], axis)`` is legal, zero wherever that is enough, so that values wait as short as possible.
-    Nothing is changed; carry it out with ``shift`` and ``after``. None where even a shift past all iterations of the
-    other does not help, as where it takes the stage past readers of its own in these loops. Raises ScheduleError where
-    ``after`` does for another reason. Whether a shift is legal is decided by the same check as the commands.
+    ``s[stage].after(s[other], axis)`` is legal, so that values are live as short as possible. The schedule does not
+    change; apply the shift with ``shift`` and ``after``. None if even a shift past all iterations of the other stage is
+    illegal, for example since it moves the stage after its own consumers in these loops. Raises ScheduleError if
+    ``after`` does for another reason. Legality is decided by the same check as for the primitives.
     """
     reader, producer = schedule[stage], schedule[other]
     loops = reader.state.leaves[: reader.state.leaves.index(reader.find(axis, "smallest_shift")) + 1]
-    beside = [*producer.state.leaves, *loops[len(producer.state.leaves) :]]
+    others = [*producer.state.leaves, *loops[len(producer.state.leaves) :]]
     extents = [
-        max(loop_extent(reader, loop), loop_extent(producer if n < len(producer.state.leaves) else reader, beside[n]))
+        max(loop_extent(reader, loop), loop_extent(producer if n < len(producer.state.leaves) else reader, others[n]))
         for n, loop in enumerate(loops)
     ]
 
@@ -166,7 +166,7 @@ def smallest_shift(
 
     if legal((0,) * len(loops)):
         return (0,) * len(loops)
-    # a larger shift of a loop outside the others makes legal whatever a smaller one does: bisect level by level
+    # Legality is monotonic in the shift of an outer loop: bisect loop by loop.
     fixed: tuple[int, ...] = ()
     for level in range(len(loops)):
         far = tuple(extents[level + 1 :])
@@ -186,35 +186,34 @@ def smallest_shift(
 def parallel_skew(
     schedule: Edit, stage: Tensor | StageView, outer: "AxisLike", inner: "AxisLike", largest: int = 4
 ) -> tuple[int, int] | None:
-    """Factors with which skewing two loops, diagonals outside, leaves the loop inside parallel.
+    """Skew factors of two loops with which, diagonals outermost, the inner loop is parallel.
 
     The first pair ``(outer_factor, inner_factor)`` of coprime factors up to ``largest``, smallest sum first; ``(0, 1)``
-    says that exchanging the two loops is enough, and ``(1, 0)`` that the inner loop is parallel as it stands. Where
-    values come from further along than that, ``(n, 1)`` with the smallest ``n`` below the extent of the inner loop.
-    Stages that share both loops are skewed alike. None if no such pair helps. Raises ScheduleError for axes that are no
-    present loops.
+    means that interchanging the loops is enough, and ``(1, 0)`` that the inner loop is parallel already. If dependence
+    distances require more, ``(n, 1)`` with the smallest ``n`` below the extent of the inner loop. Stages that share
+    both loops are skewed alike. None if no such pair exists. Raises ScheduleError for axes that are no current loops.
     """
-    host = schedule[stage]
-    first, second = host.find(outer, "parallel_skew"), host.find(inner, "parallel_skew")
-    if is_parallel(schedule, second, host):
+    anchor = schedule[stage]
+    first, second = anchor.find(outer, "parallel_skew"), anchor.find(inner, "parallel_skew")
+    if is_parallel(schedule, second, anchor):
         return (1, 0)
 
     def helps(a: int, b: int) -> bool:
         copy = schedule.fork()
-        twin = copy.own(host)
+        copied = copy.own(anchor)
         try:
-            along, diagonal = skew(twin, first, second, a, b)
-            reorder(twin, diagonal, along)
-            return bool(is_parallel(copy, along, twin))
+            along, diagonal = skew(copied, first, second, a, b)
+            reorder(copied, diagonal, along)
+            return bool(is_parallel(copy, along, copied))
         except ScheduleError:
             return False
 
     candidates = sorted(product(range(largest + 1), range(1, largest + 1)), key=lambda pair: (sum(pair), pair))
-    found = next((pair for pair in candidates if helps(*pair)), None)
-    low, high = largest + 1, loop_extent(host, second) - 1
-    if found is not None or low > high or not helps(high, 1):
-        return found
-    while low < high:  # the steeper the diagonals, the earlier whatever comes from an earlier outer iteration
+    small = next((pair for pair in candidates if helps(*pair)), None)
+    low, high = largest + 1, loop_extent(anchor, second) - 1
+    if small is not None or low > high or not helps(high, 1):
+        return small
+    while low < high:  # steeper diagonals keep legal all dependences on earlier outer iterations
         middle = (low + high) // 2
         low, high = (low, middle) if helps(middle, 1) else (middle + 1, high)
     return low, 1

@@ -1,7 +1,7 @@
-"""How many instances of a stage the boxes of a partitioned nest have, and how many of them are different.
+"""Redundant computation: how many instances of a stage a partitioned nest executes, and how many of them are distinct.
 
-A box has as many instances as the product of its extents, less those that a mask takes out. Which points are there at
-all follows from the same boxes (``covered_points``).
+A box has as many instances as the product of its extents, less those that a mask excludes. The number of distinct
+points follows from the same boxes (``distinct_points.py``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,10 @@ Ranges = Sequence[tuple[LoopVariable, int, int]]
 
 @dataclass(frozen=True)
 class StageCount:
-    """Instances of a stage: ``executed`` in all, of which ``distinct`` are there once, and ``redundant`` again.
+    """Instances of a stage: ``executed`` in total, of which ``distinct`` are different and ``redundant`` repeated.
 
-    An instance is a point of the computation's domain, reduction axes included; points that the ``where`` of a
-    computation or of a reduction leaves out are none. Where a condition on data says which points there are, these are
-    as many as there can be, and not ``exact``.
+    An instance is a point of the computation's domain, reduction axes included, without the points that ``where`` of
+    the computation or reduction excludes. If a condition depends on data, the counts are upper bounds, not ``exact``.
     """
 
     executed: int
@@ -52,13 +51,13 @@ class Coverage:
         self.executed = 0
         self.mask, self.exact = possible(happens(self.computation))
         self.terms = [] if self.mask is None else terms_of(self.mask)
-        # a stage that is computed whole meets each point once: only what is computed in loops may come again
+        # A root-level stage computes each point once: only stages attached to loops may recompute any.
         attachment = stage.state.attachment
         counted = attachment is not None and not attachment.loops
         self.boxes: list[CoveredBox] | None = [] if counted else None
 
     def add(self, chunk: ChunkNode, around: Ranges) -> None:
-        """Count a box, in all iterations of the loops around it."""
+        """Count a box, in all iterations of its enclosing loops."""
         ranges = {variable: (first, last) for variable, first, last in around}
         ranges.update({variable: (0, extent - 1) for variable, extent in chunk.loops})
         if chunk.role != "init":
@@ -67,7 +66,7 @@ class Coverage:
             self.boxes.append(CoveredBox(chunk.roots, ranges))
 
     def _instances(self, chunk: ChunkNode, ranges: Mapping[LoopVariable, tuple[int, int]]) -> int:
-        """The points of a box at which the mask holds: along loops that no term of it ties together, a product."""
+        """The number of points of a box at which the mask holds: a product over loops that no term of it relates."""
         count = prod(last - first + 1 for first, last in ranges.values())
         tied = [[v for axis in axes_of(term) for v in chunk.roots[axis].variables()] for term in self.terms]
         for variables in connected([*dict.fromkeys(v for some in tied for v in some)], tied):
@@ -76,9 +75,9 @@ class Coverage:
             points = {axis: values_on(chunk.roots[axis], grids) for axis in axes_of(*terms)}
             shape = [ranges[v][1] - ranges[v][0] + 1 for v in variables]
             count = count // prod(shape) * int(np.count_nonzero(_hold(terms, points, shape)))
-        alone = [term for term, some in zip(self.terms, tied, strict=True) if not some]
-        points = {axis: values_on(chunk.roots[axis], {}) for axis in axes_of(*alone)}
-        return count * int(_hold(alone, points, ()))
+        constant = [term for term, some in zip(self.terms, tied, strict=True) if not some]
+        points = {axis: values_on(chunk.roots[axis], {}) for axis in axes_of(*constant)}
+        return count * int(_hold(constant, points, ()))
 
     def result(self) -> StageCount:
         if self.boxes is None:
@@ -88,36 +87,36 @@ class Coverage:
 
 
 def _weights(computation: Computation, mask: Sequence[Expr]) -> Iterator[Weight]:
-    """How many instances each element of a computation has: its updates, of which conditions leave some out."""
+    """The number of instances of each element of a computation: its updates, without those that conditions exclude."""
     axes, reductions = computation.axes, computation.reduce_axes
     terms = list(mask)
-    if reductions:  # of what is none, no box has such elements
+    if reductions:  # without reductions, no box contains excluded elements
         terms += [term for body in computation.bodies for term in conditions_of(body)]
     mentioned = [axes_of(term) for term in terms]
     for group in connected([*axes, *reductions], mentioned):
         own = tuple(axis for axis in group if axis in axes)
-        some = [term for term, found in zip(terms, mentioned, strict=True) if set(found) & set(group)]
-        if not some:
+        related = [term for term, used in zip(terms, mentioned, strict=True) if set(used) & set(group)]
+        if not related:
             if not own:
                 yield Weight((), np.asarray(prod(axis.extent for axis in group), np.int64))
             continue
         order = (*own, *(axis for axis in group if axis not in own))
         grids = np.meshgrid(*(np.arange(axis.start, axis.stop) for axis in order), indexing="ij", sparse=True)
-        there = _hold(some, dict(zip(order, grids, strict=True)), [axis.extent for axis in order])
-        yield Weight(own, there.sum(axis=tuple(range(len(own), len(order))), dtype=np.int64))
+        mask_values = _hold(related, dict(zip(order, grids, strict=True)), [axis.extent for axis in order])
+        yield Weight(own, mask_values.sum(axis=tuple(range(len(own), len(order))), dtype=np.int64))
     yield Weight((), np.asarray(int(_hold([term for term in terms if not axes_of(term)], {}, ())), np.int64))
 
 
 def _hold(terms: Sequence[Expr], points: Mapping[Axis, Ints], shape: Sequence[int]) -> NDArray[np.bool_]:
-    """Where all of some conditions hold."""
-    there: NDArray[np.bool_] = np.ones(shape, np.bool_)
+    """The points at which all conditions hold."""
+    holds: NDArray[np.bool_] = np.ones(shape, np.bool_)
     for term in terms:
-        there &= np.broadcast_to(evaluate(term, points), shape)
-    return there
+        holds &= np.broadcast_to(evaluate(term, points), shape)
+    return holds
 
 
 def _grids(ranges: Ranges) -> dict[LoopVariable, Ints]:
-    """The values of loops, each along a dimension of its own."""
+    """The values of loops as arrays that broadcast together, each along a dimension of its own."""
     grids: dict[LoopVariable, Ints] = {}
     for position, (variable, first, last) in enumerate(ranges):
         form = [-1 if n == position else 1 for n in range(len(ranges))]

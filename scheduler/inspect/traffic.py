@@ -1,4 +1,4 @@
-"""Bytes and transfers of instructions, class by class."""
+"""DRAM traffic of an instruction stream: bytes and number of transfers by memory type."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Instruction, Load, MemoryType, Store
 
 OF_PROGRAM = ("instructions", MemoryType.UOP.name.lower())
-"""What is loaded of the program itself, not of data."""
+"""Names of the traffic of the program itself, as opposed to data."""
 
 
 def traffic_of(
     config: HardwareConfig, instructions: Sequence[Instruction]
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]]:
-    """Bytes loaded and stored, and transfers, by memory type; instructions are loaded themselves."""
+    """Bytes loaded and stored, and numbers of loads and stores, by memory type; the stream itself is loaded, too."""
     sizes = {
         MemoryType.UOP: config.uop_element_bytes,
         MemoryType.WGT: config.wgt_element_bytes,
@@ -30,7 +30,7 @@ def traffic_of(
             name = each.memory_type.name.lower()
             moved = each.y_size * each.x_size * sizes[each.memory_type]
             if not moved:
-                continue  # only tokens, or padding
+                continue  # a no-op, or padding only
             size, times = (loaded, loads) if isinstance(each, Load) else (stored, stores)
             size[name] += moved
             times[name] += 1

@@ -1,4 +1,4 @@
-"""How a program's cycles compare with its bound, with other schedules, and with the same machine given more."""
+"""Result of the sensitivity analysis: cycles against the lower bound, other schedules, and machines with more."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,17 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Alternative:
-    """A schedule or a machine that was tried: its cycles, None where it does not fit, or is no legal machine.
-
-    ``reason`` says why there are no cycles, in a few words.
-    """
+    """A schedule or machine that was tried, with its cycles; or None, and the ``reason`` why it is not possible."""
 
     what: str
     cycles: int | None
     reason: str = ""
 
     def compared(self, cycles: int) -> str:
-        """The cycles beside others, as text."""
+        """The cycles as text, relative to others."""
         if self.cycles is None:
             return f"not possible: {self.reason}" if self.reason else "not possible"
         return f"{self.cycles:,} cycles ({self.cycles / cycles - 1:+.1%})"
@@ -24,11 +21,11 @@ class Alternative:
 
 @dataclass(frozen=True)
 class WhatIfReport:
-    """``winner`` takes ``cycles``, of which ``bound`` is the least that any schedule takes.
+    """The best schedule ``winner`` takes ``cycles``; ``bound`` is the lower bound for any schedule.
 
-    ``limit``: what bounds the program: the work of the matrix core or the ALU, or what the machine would need more of.
-    ``busy``: which part of the cycles the compute unit spends on what. ``candidates`` are schedules, the quickest
-    first, ``more`` machines that have more of one resource.
+    ``limit``: the bottleneck: the work of the matrix core or ALU, or a resource of the machine. ``busy``: the fractions
+    of the cycles that the compute unit spends on each kind of work. ``candidates``: schedules, the fastest first;
+    ``more``: machines that have more of one resource.
     """
 
     winner: str
@@ -40,10 +37,11 @@ class WhatIfReport:
     more: tuple[Alternative, ...]
 
     def lines(self) -> Iterator[str]:
-        """The text."""
-        yield f"schedule: {self.winner}, {self.cycles:,} cycles, of which the bound is {self.bound / self.cycles:.1%}"
+        """The lines of the report as text."""
+        bound = f"{self.bound / self.cycles:.1%}"
+        yield f"schedule: {self.winner}, {self.cycles:,} cycles; the lower bound is {bound} of them"
         shares = ", ".join(f"{what} {share:.1%}" for what, share in self.busy)
-        yield f"bound by {self.limit}; of the cycles {shares}"
+        yield f"bound by {self.limit}; share of the cycles: {shares}"
         for each in self.candidates:
             yield f"  or {each.what}: {each.compared(self.cycles)}"
         for each in self.more:

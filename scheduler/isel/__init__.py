@@ -1,1 +1,1 @@
-"""Instruction selection: chunks, statements, and the rules that take them."""
+"""Instruction selection: the chunks of a loop nest, and the emission rules that turn them into instructions."""

@@ -1,7 +1,7 @@
-"""A chunk: one loop nest with constant extents and no condition, on its way to an emission rule.
+"""Chunks: unconditional loop nests with constant extents, the unit of instruction selection.
 
-``Chunk`` holds what a rule sees: loops, the expression, and operands whose indices are linear in the loops.
-``vectors`` restates it in the machine's terms: loops over whole elements, and an address per operand.
+``Chunk`` is the input of an emission rule: loops, the expression, and operands whose indices are linear in the loops.
+``vectors`` vectorises it: loops over whole vectors, and a linear address per operand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Index:
         return self.constant + sum(max(c, 0) * (e - 1) for c, e in zip(self.coefficients, extents, strict=True))
 
     def moves_by(self, block: int, extents: Sequence[int]) -> bool:
-        """Whether some loop moves the index by whole blocks."""
+        """Whether the stride of some loop is a multiple of the block."""
         return any(e > 1 and c and c % block == 0 for c, e in zip(self.coefficients, extents, strict=True))
 
     def first(self, extents: Sequence[int]) -> int:
@@ -55,10 +55,10 @@ class Index:
 
 @dataclass(frozen=True)
 class BufferView:
-    """Where a tensor's cells are now: a box of it in a memory, dense in the tensor's physical order.
+    """Where a box of a tensor is stored: its memory and base address; it is dense in the tensor's physical layout.
 
-    ``base`` counts elements: of the scratchpad, or of DRAM from address 0. ``low`` and ``extent`` give the box.
-    ``data`` says which of its cells may hold anything but zeros (``data_cells``), counted from ``low``; None: all.
+    ``base`` counts vectors, in the scratchpad, or in DRAM from address 0. ``low`` and ``extent`` give the box.
+    ``data``: which of its indices, counted from ``low``, may hold non-zeros (``data_cells``); None: all.
     """
 
     scope: str
@@ -67,7 +67,7 @@ class BufferView:
     low: tuple[int, ...]
     extent: tuple[int, ...]
     storage: str = ""  # of DRAM tensors: "", "int32" or "planes"
-    zero_padded: bool = False  # whether lanes outside the tensor's shape are known to be zero
+    zero_padded: bool = False  # whether pad lanes, outside the tensor's shape, are known to be zero
     data: HeldCells | None = None
 
     @property
@@ -77,7 +77,7 @@ class BufferView:
 
 @dataclass(frozen=True)
 class Operand:
-    """One access of a chunk: the tensor, its index per dimension, and where it lies (None: not placed)."""
+    """One access of a chunk: the tensor, its index in each dimension, and where it is stored (None: nowhere yet)."""
 
     tensor: Tensor
     index: tuple[Index, ...]
@@ -91,62 +91,62 @@ class Operand:
 
 
 class EmitterContext(Protocol):
-    """What rules may ask of the walk that hands them chunks."""
+    """The services of the code generator that rules may use: micro-ops, temporaries, facts about the program."""
 
     @property
     def pool(self) -> MicroOps:
-        """The micro-ops."""
+        """The micro-op scratchpad."""
         ...
 
     @property
     def temporaries_left(self) -> int:
-        """Free elements of acc that this chunk has not asked for yet."""
+        """Temporary vectors of acc that this chunk has not allocated yet."""
         ...
 
     def begin(self, cells: NDArray[np.int64]) -> bool:
-        """Whether sums may begin in these accumulators with a product that is written, not added: they hold zeros.
+        """Claim accumulators that hold zeros, so that the first GEMM can overwrite them instead of accumulating.
 
-        Afterwards they are taken: for a second product it is False.
+        False if they do not, or are claimed already.
         """
         ...
 
     def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
-        """Whether all of these accumulators hold zeros in which sums may begin."""
+        """Whether all of these accumulators hold zeros and can be claimed by ``begin``."""
         ...
 
     def temporary(self, count: int) -> int:
-        """The first of ``count`` free elements of acc, for this chunk only. Raises NoRoom if there are none."""
+        """Allocate ``count`` vectors of acc for this chunk: the first address. Raises UopCapacityMismatch."""
         ...
 
     def reusing_temporaries(self) -> AbstractContextManager[None]:
-        """What is asked for inside is free again afterwards."""
+        """Free the temporaries that are allocated inside, on exit."""
         ...
 
     def check_covers(self, chunk: "Chunk", target: "VectorOperand") -> None:
-        """Raises RuleMismatch if an element that the chunk writes has live lanes that it does not write."""
+        """Raises RuleMismatch if a vector that the chunk writes has live lanes that it does not write."""
         ...
 
     def keeps_source(self, chunk: "Chunk") -> bool:
-        """Whether what a chunk stores is read again."""
+        """Whether what a chunk stores is read again afterwards."""
         ...
 
     def made_by(self, tensor: Tensor) -> str | None:
-        """The rule that makes a tensor, if a stage does."""
+        """The rule that computes a tensor, if a stage does."""
         ...
 
     def only_stored(self, tensor: Tensor) -> bool:
-        """Whether nothing but stores to DRAM reads the tensor, which see the low bits only."""
+        """Whether only stores to DRAM read the tensor, which use the low bits only."""
         ...
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What an emission rule receives.
+    """The input of an emission rule.
 
-    ``stage`` and ``pragma`` name what is computed and by which rule; ``role`` is "map" for a statement without
-    reduction, "init" and "update" for the two parts of one with. ``loops`` are outermost first; ``write`` is the
-    operand written, ``reads`` the operands of ``expression`` in order. ``offsets`` gives the values of the outer loops,
-    by name. All values are plain integers.
+    ``stage`` and ``pragma`` name the stage and the rule; ``role`` is "map" for a statement without reduction, "init"
+    and "update" for the initialisation and the accumulation of a reduction. ``loops`` are outermost first; ``write`` is
+    the operand written, ``reads`` the operands of ``expression`` in order. ``offsets`` gives the values of the outer
+    loops, by name. All values are plain integers.
     """
 
     stage: str
@@ -162,15 +162,15 @@ class Chunk:
     config: HardwareConfig
     emitter: EmitterContext
     unrolled: frozenset[int] = frozenset()
-    aliased: Tensor | None = None  # the operand whose cells the result takes over
+    aliased: Tensor | None = None  # the operand that the result overwrites in place
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Iterations of each loop, outermost first."""
+        """The extent of each loop, outermost first."""
         return tuple(loop.extent for loop in self.loops)
 
     def operand(self, read: Read) -> Operand:
-        """The operand of a read of the expression."""
+        """The operand of a read in the expression."""
         for operand in self.reads:
             if operand.read is read:
                 return operand
@@ -181,7 +181,7 @@ class Chunk:
 
 
 def described(stage: str, role: str, loops: Sequence[ChunkLoop], offsets: Mapping[str, int]) -> str:
-    """A chunk as messages name it."""
+    """The text of a chunk in messages: ``stage.role(loops) at outer loops``."""
     inside = ", ".join(f"{loop.name} in 0..{loop.extent}" for loop in loops)
     outside = ", ".join(f"{name}={value}" for name, value in offsets.items())
     return f"{stage}.{role}({inside}){f' at {outside}' if outside else ''}"
@@ -189,10 +189,7 @@ def described(stage: str, role: str, loops: Sequence[ChunkLoop], offsets: Mappin
 
 @dataclass(frozen=True)
 class VectorOperand:
-    """An operand in elements: ``base + sum(strides[n] * loop n)``; per lane dimension the loops that run along it.
-
-    ``rows`` and ``cols`` are (first lane, loops along the lanes as (loop, step), number of lanes covered).
-    """
+    """An operand in vectors: address ``base + sum(strides[n] * loop n)``; ``rows``, ``cols``: the lanes covered."""
 
     operand: Operand
     base: int
@@ -203,7 +200,7 @@ class VectorOperand:
 
 @dataclass(frozen=True)
 class LaneRange:
-    """Lanes of an element that a chunk covers: from ``first`` on, by loops ``(loop, step)``, ``count`` in all."""
+    """Lanes of a vector that a chunk covers: ``count`` from ``first`` on, by loops ``(loop, stride)`` along them."""
 
     first: int
     loops: tuple[tuple[int, int], ...]
@@ -213,7 +210,7 @@ class LaneRange:
 
 @dataclass(frozen=True)
 class VectorView:
-    """A chunk over whole elements. ``loops`` are indices into ``extents``; lane loops are left out of them."""
+    """A vectorised chunk; indices into ``extents``: ``loops`` over whole vectors, ``lanes`` for the loops in lanes."""
 
     extents: tuple[int, ...]
     names: tuple[str, ...]
@@ -228,9 +225,9 @@ class VectorView:
 
 
 def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> VectorView:
-    """The chunk over whole elements: loops along lanes are taken out, after splitting them at the block.
+    """Vectorise a chunk: split loops along lanes at the block, and move the inner parts into the lanes.
 
-    Raises RuleMismatch when an operand has no scratchpad or DRAM place, or its lanes do not fit the loops.
+    Raises RuleMismatch if an operand is not stored in any memory, or its lanes do not fit the loops.
     """
     chosen = [chunk.write, *(chunk.reads if operands is None else operands)]
     extents = list(chunk.extents)
@@ -241,16 +238,16 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
     for each in chosen:
         if each.place is None:
             raise RuleMismatch(
-                f"operand {each.tensor.name} must have a place in memory, which it has not", kind="machine"
+                f"operand {each.tensor.name} must be stored in a scratchpad or dram, and is in none", kind="machine"
             )
     lanes: set[int] = set()
     lane_loops: list[dict[int, list[tuple[int, int]]]] = [{} for _ in chosen]
     covered: list[dict[int, int]] = [{} for _ in chosen]
 
-    scales = [1] * len(extents)  # iterations of the chunk's loop in one iteration of what is left of it
+    scales = [1] * len(extents)  # iterations of the chunk's loop in one iteration of the outer loop split from it
 
     def split(loop: int, inner: int) -> None:
-        """Loop becomes ceil(extent / inner) times inner, the inner one appended to the loops."""
+        """Split a loop into ceil(extent / inner) times inner; the inner one is appended to the loops."""
         scales[loop] *= inner
         scales.append(1)
         extents[loop], rest = -(-extents[loop] // inner), inner
@@ -271,17 +268,17 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
             if physical.step(dim) > block:
                 split_groups(physical, dim, coefficients, constant, extents, scales, split, each.tensor.name)
             inside = sorted((abs(c), n) for n, c in enumerate(coefficients) if c % block and extents[n] > 1)
-            reach, found = 1, []
+            reach, along = 1, []
             for step, loop in inside:
                 where = f"dimension {dim} of {each.tensor.name}"
                 if coefficients[loop] != step or step != reach:
                     raise RuleMismatch(
-                        f"index along the lanes of {where} must run through neighbouring values, not in steps of "
+                        f"index along the lanes of {where} must run through consecutive values, not with stride "
                         f"{coefficients[loop]} (loop {names[loop]})",
                         kind="machine",
                     )
                 if reach * extents[loop] <= block and constant % block + reach * extents[loop] <= block:
-                    found.append((loop, step))
+                    along.append((loop, step))
                     reach *= extents[loop]
                     continue
                 if constant % block:
@@ -297,21 +294,21 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                     )
                 total = reach * extents[loop]
                 split(loop, block // reach)
-                found.append((len(extents) - 1, step))
+                along.append((len(extents) - 1, step))
                 covered[number][dim] = total
                 reach = block
                 break
-            for loop, _ in found:
+            for loop, _ in along:
                 lanes.add(loop)
-            lane_loops[number][dim] = found
+            lane_loops[number][dim] = along
             if physical.positions and dim == physical.lanes.cols:
                 split_bits(physical, coefficients, constant, extents, scales, split, each.tensor.name)
 
     forms = [each.place.physical for each in chosen if each.place is not None]
     together = [form.inseparable for form in forms if form.is_together and form.group > 1]
-    if together:  # elements that hold the values of a block together, as far as a scratchpad has them
+    if together:  # an innermost loop over the vectors of a group, those that a scratchpad holds
         extents.append(min(together))
-        names.append("element")
+        names.append("vector")
         kinds.append("data")
         for dims in indices:
             for coefficients in dims:
@@ -354,7 +351,7 @@ def _vector_operand(
             elif is_along_lanes:
                 raise RuleMismatch(
                     f"loop {name} must run along the lanes of all operands, but moves "
-                    f"{operand.tensor.name} along dimension {dim} by whole elements",
+                    f"{operand.tensor.name} along dimension {dim} by whole vectors",
                     kind="machine",
                 )
             else:
@@ -372,6 +369,6 @@ def _vector_operand(
     lanes: VectorLayout = physical.lanes
     rows = spread if lanes.rows is None else ranges[lanes.rows]
     cols = spread if lanes.cols is None else ranges[lanes.cols]
-    if physical.inseparable > 1:  # the last loop is that of the elements that hold the values of a block together
+    if physical.inseparable > 1:  # the last loop is the one over the vectors of a group
         steps[-1] = 1
     return VectorOperand(operand, base, tuple(steps), rows, cols)

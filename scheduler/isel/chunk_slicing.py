@@ -1,4 +1,4 @@
-"""Parts of a chunk: a box of it, its points along some loops, two halves."""
+"""Slicing of chunks: to a box of iterations, to single points of some loops, in two halves."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from lathe.scheduler.isel.chunk import Chunk, Index, Operand
 
 
 def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
-    """The chunk with each loop from a first to a last iteration only."""
+    """The chunk with each loop restricted to a range (first, last) of iterations."""
 
     def moved(index: Index) -> Index:
         shift = sum(c * first for c, (first, _) in zip(index.coefficients, box, strict=True))
@@ -18,7 +18,7 @@ def restricted(chunk: Chunk, box: Sequence[tuple[int, int]]) -> Chunk:
 
 
 def with_extents(chunk: Chunk, extents: Iterable[int], moved: Callable[[Index], Index]) -> Chunk:
-    """The chunk with other extents of its loops, and each of its indices ``moved``."""
+    """The chunk with other loop extents, and each of its indices mapped by ``moved``."""
 
     def operand(each: Operand) -> Operand:
         return replace(each, index=tuple(moved(index) for index in each.index))
@@ -33,7 +33,7 @@ def with_extents(chunk: Chunk, extents: Iterable[int], moved: Callable[[Index], 
 
 
 def points(chunk: Chunk, kind: str) -> Iterator[Chunk]:
-    """The chunk at each iteration of its loops of a kind, in order."""
+    """The chunk at each point of its loops of a kind ("data" or "reduce"), in order."""
     for point in product(*(range(loop.extent if loop.kind == kind else 1) for loop in chunk.loops)):
         yield restricted(
             chunk,
@@ -45,9 +45,9 @@ def points(chunk: Chunk, kind: str) -> Iterator[Chunk]:
 
 
 def halves(chunk: Chunk) -> tuple[Chunk, Chunk] | None:
-    """The chunk in two, across its longest data loop; None if every loop runs within elements or only once.
+    """The chunk in two halves of its longest data loop; None if no data loop runs over more than one vector.
 
-    A loop along lanes is cut at a whole number of blocks of every memory.
+    A loop along lanes is split at a multiple of the blocks of all memories.
     """
     units = [1] * len(chunk.loops)
     for each in (chunk.write, *chunk.reads):
@@ -67,7 +67,7 @@ def halves(chunk: Chunk) -> tuple[Chunk, Chunk] | None:
 
 
 def parted(chunk: Chunk, loop: int, count: int) -> tuple[Chunk, Chunk]:
-    """The first ``count`` iterations of a loop of the chunk, and the others."""
+    """The chunk split in two: the first ``count`` iterations of a loop, and the others."""
     first = [(0, each.extent - 1) for each in chunk.loops]
     second = list(first)
     first[loop], second[loop] = (0, count - 1), (count, chunk.loops[loop].extent - 1)

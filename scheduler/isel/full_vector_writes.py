@@ -1,4 +1,4 @@
-"""Whether a chunk writes all live lanes of the elements that it writes."""
+"""The check that a chunk writes every live lane of each vector that it writes."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from lathe.scheduler.isel.match_failures import RuleMismatch
 
 
 def check_covers(operand: VectorOperand, chunk: Chunk, live_low: Sequence[int], live_high: Sequence[int]) -> None:
-    """Every element that a chunk writes must have no live lane that the chunk does not write.
+    """Raises RuleMismatch if a vector that a chunk writes has a live lane that the chunk does not write.
 
-    ``live_low`` and ``live_high`` (inclusive) bound the live cells. Raises RuleMismatch.
+    ``live_low`` and ``live_high`` (inclusive) bound the live indices.
     """
     place = operand.operand.place
     assert place is not None

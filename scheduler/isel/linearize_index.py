@@ -1,4 +1,4 @@
-"""Index expressions as linear functions of a chunk's loops."""
+"""Linearisation of index expressions: as affine functions of the loops of a chunk."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +11,8 @@ from lathe.frontend.expr.nodes import Axis, Guard, axes_of
 from lathe.scheduler.isel.chunk import Index
 
 
-class Bend(Exception):  # noqa: N818 - no error: the chunk is cut there
-    """An index is linear on both sides only if loop ``loop`` of a chunk is cut after ``count`` iterations."""
+class Bend(Exception):  # noqa: N818 - no error: the chunk is split there
+    """An index is only piecewise linear: loop ``loop`` of the chunk must be split after ``count`` iterations."""
 
     def __init__(self, loop: int, count: int) -> None:
         super().__init__(loop, count)
@@ -23,9 +23,9 @@ class Bend(Exception):  # noqa: N818 - no error: the chunk is cut there
 def index_in_loops(
     value: Linear, loops: Sequence[tuple[LoopVariable, range]], environment: Mapping[LoopVariable, int]
 ) -> Index:
-    """A linear expression in the iterations of a chunk's loops, each over a range; the outer loops' values are put in.
+    """An index as a linear function of a chunk's loops, each over a range, at the values of the outer loops.
 
-    Raises Bend where a division does not come out even for the whole of the ranges.
+    Raises Bend where the remainder of a division wraps around within the ranges.
     """
     constant = value.constant
     coefficients = [0] * len(loops)
@@ -41,14 +41,14 @@ def index_in_loops(
         inner = index_in_loops(atom.numerator, loops, environment)
         divisor = atom.divisor
         reach = {n: c % divisor * (len(loops[n][1]) - 1) for n, c in enumerate(inner.coefficients) if c % divisor}
-        room = divisor - 1 - inner.constant % divisor
-        if sum(reach.values()) > room:
+        headroom = divisor - 1 - inner.constant % divisor
+        if sum(reach.values()) > headroom:
             widest = max(reach, key=lambda n: (reach[n] > 0, inner.coefficients[n] % divisor))
-            left = room - sum(reach.values()) + reach[widest]
+            rest = headroom - sum(reach.values()) + reach[widest]
             step = inner.coefficients[widest] % divisor
-            raise Bend(widest, min(max(left, 0) // step + 1, len(loops[widest][1]) - 1))
+            raise Bend(widest, min(max(rest, 0) // step + 1, len(loops[widest][1]) - 1))
         constant += coefficient * (inner.constant // divisor)
-        for n, c in enumerate(inner.coefficients):  # the remainders never carry, so only whole quotients are left
+        for n, c in enumerate(inner.coefficients):  # remainders never carry here, so the quotient is linear
             coefficients[n] += coefficient * (c // divisor)
     return Index(constant, tuple(coefficients))
 
@@ -60,10 +60,10 @@ def index_where_read(
     guards: Sequence[Guard],
     axes: Mapping[Axis, Index],
 ) -> Index:
-    """The same of an index that is read under conditions: where they do not hold it may be anything.
+    """The same for an index that is only read where guards hold; it needs to be linear only there.
 
-    Between the pixels of a transposed convolution nothing is read, so that ``x // 2`` counts at odd ``x`` alone, and is
-    linear there. Raises Bend as ``index_in_loops`` does, where conditions leave more than one iteration of the loop.
+    Between the pixels of a dilated input nothing is read, so that ``x // 2`` is needed at odd ``x`` only, where it is
+    linear. Raises Bend as ``index_in_loops`` does, if guards allow more than one iteration of the loop.
     """
     ranges, only = list(loops), dict[int, int]()
     while True:
@@ -77,7 +77,7 @@ def index_where_read(
             variable, part = loops[bend.loop]
             ranges[bend.loop] = variable, part[iteration : iteration + 1]
             continue
-        # Iterations are counted from the beginning of each loop, also of those of which one alone counts.
+        # Loops restricted to one iteration count from 0 again, like all others.
         begin = sum(index.coefficients[n] * iteration for n, iteration in only.items())
         return Index(index.constant - begin, index.coefficients)
 
@@ -88,8 +88,8 @@ def _only_iteration(
     guards: Sequence[Guard],
     axes: Mapping[Axis, Index],
 ) -> int | None:
-    """The one iteration of a loop that conditions leave, each by itself on an index; None if there are several."""
-    left = np.ones(len(loops[loop][1]), np.bool_)
+    """The only iteration of a loop at which all guards on single axes can hold; None if there are several."""
+    allowed = np.ones(len(loops[loop][1]), np.bool_)
     for guard, holds in (each for condition, met in guards for each in guards_of(condition, met)):
         used = axes_of(guard)
         own = [axis for axis in used if axes[axis].coefficients[loop]]
@@ -102,6 +102,6 @@ def _only_iteration(
             if n != loop and index.coefficients[n]:
                 others = np.add.outer(others, step).ravel()
         points = index.constant + np.add.outer(steps[loop], others)
-        left &= np.broadcast_to(evaluate(guard, {own[0]: points}) == holds, points.shape).any(axis=1)
-    there = np.flatnonzero(left)
-    return int(there[0]) if len(there) == 1 and len(left) > 1 else None
+        allowed &= np.broadcast_to(evaluate(guard, {own[0]: points}) == holds, points.shape).any(axis=1)
+    iterations = np.flatnonzero(allowed)
+    return int(iterations[0]) if len(iterations) == 1 and len(allowed) > 1 else None

@@ -1,12 +1,12 @@
-"""Why a rule does not take a chunk: the constraint, and what to do with the chunk instead."""
+"""Match failures of emission rules: the violated constraint, and whether splitting the chunk would satisfy it."""
 
 from lathe.configs.errors import RefusalKind
 
 
 class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an answer as much as an error
-    """What a rule raises (or returns) when a chunk does not satisfy a constraint; names constraint and values.
+    """Raised or returned by a rule for a chunk that violates ``constraint``, a text that names the values.
 
-    ``kind`` says whose it is: the machine's, unless it is a limit of the rule or of what was given to it.
+    ``kind``: "machine" if the machine cannot do it, "limit" if the rule does not support it.
     """
 
     def __init__(self, constraint: str, *, kind: RefusalKind = "machine") -> None:
@@ -16,11 +16,11 @@ class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an 
 
 
 class UopCapacityMismatch(RuleMismatch):
-    """A chunk needs more temporaries than there are: it has to be done in parts."""
+    """A chunk needs more temporaries than are free: it must be split in halves."""
 
 
 class PartialGroupMismatch(RuleMismatch):
-    """A loop has to be cut after ``first`` iterations, for the two parts to be regular each."""
+    """A loop crosses the boundary of a vector group irregularly: it must be split after ``first`` iterations."""
 
     def __init__(self, constraint: str, loop: int, first: int) -> None:
         super().__init__(constraint, kind="machine")

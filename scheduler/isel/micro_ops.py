@@ -1,4 +1,4 @@
-"""What a rule may ask of the scratchpad of micro-ops."""
+"""The interface of the micro-op scratchpad to emission rules."""
 
 from typing import Protocol
 
@@ -9,15 +9,15 @@ from lathe.isa import Load
 
 
 class MicroOps(Protocol):
-    """The scratchpad of micro-ops, as rules see it."""
+    """The micro-op scratchpad, as rules use it."""
 
     @property
     def capacity(self) -> int:
-        """Micro-ops that one sequence may have."""
+        """The most micro-ops that one sequence may have."""
         ...
 
     def place(
         self, dst: NDArray[np.int64], src: NDArray[np.int64], wgt: NDArray[np.int64]
     ) -> tuple[int, int, list[Load]]:
-        """Where a sequence is: first and one past last, and the LOAD that is needed before, if any."""
+        """Allocate a sequence: its first address, one past its last, and the LOAD that it needs first, if any."""
         ...

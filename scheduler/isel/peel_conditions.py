@@ -1,9 +1,9 @@
-"""Chunks with conditions, cut into boxes on which every condition is decided.
+"""Peeling (index-set splitting): a chunk with selects is split into boxes on which every condition is constant.
 
-No instruction decides anything per element. Where a rule cannot carry out a ``select`` itself (as the DMA does with
-zero padding), the chunk is peeled: its loops are cut where a condition over them changes, each select is replaced by
-the branch that holds in the box, and each box goes to a rule on its own. What remains of a padding with −128 are copies
-of the inside and constants for the border.
+No instruction evaluates a condition per element. If a rule cannot implement a ``select`` itself (as the DMA implements
+zero padding), the loops of the chunk are split where a condition over them changes, each select is replaced by the
+branch taken in the box, and each box is emitted by the rule that takes what remains. A padding with −128 becomes copies
+for the interior and constants for the border.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ Grid = NDArray[np.int64]
 
 
 def has_conditions(chunk: Chunk) -> bool:
-    """Whether the chunk's expression has selects that its loops decide."""
+    """Whether the chunk's expression has selects whose conditions depend on loops only."""
     return bool(_selects(chunk.expression))
 
 
 def peeled(chunk: Chunk) -> Iterator[Chunk]:
-    """The chunk as boxes without conditions on its loops; boxes that a reduction need not visit are left out."""
+    """Peel a chunk into boxes without conditions on loops, without those that contribute nothing to a reduction."""
     selects = _selects(chunk.expression)
     for box, values in _decided(chunk, selects):
         decided = dict(zip((id(select) for select in selects), values, strict=True))
@@ -42,7 +42,7 @@ def peeled(chunk: Chunk) -> Iterator[Chunk]:
 
 
 def decided_boxes(chunk: Chunk) -> list[tuple[list[Range], tuple[bool, ...], Expr]]:
-    """The boxes of a chunk in which its conditions on loops are constant: box, conditions, and what is computed."""
+    """The boxes of a chunk on which its conditions on loops are constant, with their values and the expression."""
     selects = _selects(chunk.expression)
     return [
         (box, values, with_choices(chunk.expression, dict(zip(map(id, selects), values, strict=True))))
@@ -71,7 +71,7 @@ def _loops_of(chunk: Chunk, conditions: list[Expr]) -> list[int]:
 
 
 def _holds(chunk: Chunk, condition: Expr, loops: list[int]) -> NDArray[np.bool_]:
-    """Where a condition holds, as an array over the given loops."""
+    """The values of a condition, as an array over the given loops."""
     shape = tuple(chunk.loops[n].extent for n in loops)
     grids: dict[int, Grid] = {}
     for position, n in enumerate(loops):
@@ -87,7 +87,7 @@ def _holds(chunk: Chunk, condition: Expr, loops: list[int]) -> NDArray[np.bool_]
 def constant_boxes(
     truth: list[NDArray[np.bool_]], loops: list[int], box: list[Range], depth: int
 ) -> Iterator[tuple[list[Range], tuple[bool, ...]]]:
-    """Boxes on which all conditions are constant, in lexicographic order of the loops that they depend on."""
+    """Split a box into boxes on which all conditions are constant, in lexicographic order of the given loops."""
     if depth == len(loops):
         yield list(box), tuple(bool(each) for each in truth)
         return
@@ -101,9 +101,9 @@ def constant_boxes(
 
 
 def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
-    """The chunk restricted to a box, in which selects are decided."""
+    """The chunk restricted to a box, with its selects resolved."""
     expression = with_choices(chunk.expression, decided)
-    kept = {id(node) for node in walk(expression) if isinstance(node, Read)}
+    remaining = {id(node) for node in walk(expression) if isinstance(node, Read)}
     decisions = {id(node.condition) for node in _selects(chunk.expression)}
 
     def operand(each: Operand) -> Operand:
@@ -111,12 +111,12 @@ def _part(chunk: Chunk, box: list[Range], decided: dict[int, bool]) -> Chunk:
         return replace(each, guards=guards)
 
     part = restricted(chunk, box)
-    reads = tuple(operand(each) for each in part.reads if each.read is not None and id(each.read) in kept)
+    reads = tuple(operand(each) for each in part.reads if each.read is not None and id(each.read) in remaining)
     return replace(part, expression=expression, reads=reads)
 
 
 def with_choices(expr: Expr, decided: dict[int, bool]) -> Expr:
-    """The expression with the branches that hold; nodes without a select below stay the same objects."""
+    """The expression with selects replaced by the branch taken; nodes without a select below stay the same objects."""
     if isinstance(expr, Select) and id(expr) in decided:
         return with_choices(expr.then if decided[id(expr)] else expr.otherwise, decided)
     if isinstance(expr, Read):
@@ -127,6 +127,6 @@ def with_choices(expr: Expr, decided: dict[int, bool]) -> Expr:
 
 
 def _is_neutral(chunk: Chunk) -> bool:
-    """Whether a step of a reduction over the chunk changes nothing."""
+    """Whether the chunk only reduces neutral elements, and so changes nothing."""
     value = constant_value(chunk.expression)
     return chunk.role == "update" and value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)

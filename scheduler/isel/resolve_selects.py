@@ -1,9 +1,9 @@
-"""Chunks as rules carry them out: what a ``select`` chooses is decided by where the chunk is.
+"""Resolution of selects over loops in the printed loop nest, as instruction selection resolves them in chunks.
 
-A partitioned nest may still hold selects over loops, such as those of a padding. No instruction decides anything per
-element, so on the way to instructions the DMA turns them into padding around what it loads, and other chunks are peeled
-(``peel_conditions.py``), for each iteration of the loops outside. Here the same is done for the text of a nest: loops
-outside are cut where a choice changes, so that one chunk stands for every iteration that is carried out alike.
+A partitioned nest may still contain selects over loops, such as those of padding. No instruction evaluates a condition
+per element: code generation turns them into padding of the DMA, or peels the chunk (``peel_conditions.py``), at every
+iteration of the outer loops. For printing, outer loops are split where the outcome changes, so that one printed chunk
+stands for all iterations that are emitted alike.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 
 
 def decide(nodes: Sequence[Node]) -> list[Node]:
-    """A partitioned nest without selects over loops, except in chunks of rules that are not built in."""
+    """Resolve all selects over loops of a partitioned nest, except in chunks of user-defined rules."""
     ranges: dict[LoopVariable, Range] = {}
     for node in nodes:
         ranges.update(_ranges(node))
@@ -68,7 +68,7 @@ def _decide(nodes: Sequence[Node], box: dict[LoopVariable, Range]) -> list[Node]
 
 
 def with_rules(nodes: Sequence[Node]) -> list[Node]:
-    """The chunks of a complete schedule, each with the rule that takes it."""
+    """Annotate the chunks of a lowered schedule with the rules that take them."""
     return [
         replace(node, body=tuple(with_rules(node.body)))
         if isinstance(node, Loop)
@@ -115,17 +115,17 @@ def _choices(nodes: Sequence[Node]) -> Iterator[object]:
 
 
 def _conditions(node: ChunkNode) -> list[Select]:
-    """The selects of a chunk that loops decide, if all of them are linear and its rule leaves them to be peeled."""
+    """The selects over loops of a chunk, if all their conditions are linear and its rule leaves them to peeling."""
     state = node.placement.state
     if node.role == "init" or has_own_rule(state):
         return []
     selects = [each for body in defined(state.computation).bodies for each in walk(body) if isinstance(each, Select)]
-    found = [each for each in selects if not reads_data(each.condition)]
-    return found if all(_linear(node, each.condition) is not None for each in found) else []
+    over_loops = [each for each in selects if not reads_data(each.condition)]
+    return over_loops if all(_linear(node, each.condition) is not None for each in over_loops) else []
 
 
 def _linear(node: ChunkNode, condition: Expr) -> list[Linear] | None:
-    """What must not change its sign for a condition not to change."""
+    """Linear functions whose signs determine a condition; None if it is not linear."""
     signs: list[Linear] = []
     for each in walk(condition):
         if isinstance(each, Compare):
@@ -151,7 +151,7 @@ def _signs(node: Node) -> list[Sign]:
 
 
 def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
-    """The boxes of a chunk in which nothing is left to decide; as one where the DMA has a constant for the others."""
+    """The boxes of a chunk without selects; a single one if it is a load and DMA padding implements the other boxes."""
     state = node.placement.state
     selects = _conditions(node)
     grids = _grids(node, selects)
@@ -179,7 +179,7 @@ def _parts(node: ChunkNode, outside: dict[LoopVariable, int]) -> list[Node]:
 
 
 def _grids(node: ChunkNode, selects: list[Select]) -> dict[LoopVariable, Grid]:
-    """The loops of the chunk that some condition depends on, each along a dimension of its own."""
+    """The iterations of the loops that some condition depends on, as arrays along one dimension each."""
     used = {v for axis in axes_of(*(each.condition for each in selects)) for v in node.roots[axis].variables()}
     own = [(v, extent) for v, extent in node.loops if v in used]
     forms = [[-1 if q == n else 1 for q in range(len(own))] for n in range(len(own))]
@@ -232,7 +232,7 @@ def _is_constant(part: DecidedChunk) -> bool:
 
 
 def _is_neutral(part: DecidedChunk) -> bool:
-    """Whether a step of a reduction over the part changes nothing."""
+    """Whether the part only reduces neutral elements, and so changes nothing."""
     body = part.values[0]
     if not isinstance(body, Reduce):
         return False
@@ -240,6 +240,6 @@ def _is_neutral(part: DecidedChunk) -> bool:
 
 
 def _is_undefined(part: DecidedChunk) -> bool:
-    """Whether a chunk stores what nobody relies on."""
+    """Whether the values of a chunk are undefined, so that it need not be emitted."""
     bodies = (value.body if isinstance(value, Reduce) else value for value in part.values)
     return all(isinstance(skip_casts(body), Undef) for body in bodies)

@@ -1,7 +1,7 @@
-"""Loops that run through groups of elements which adjoin in DRAM, split where groups, or bits of numbers in them, end.
+"""Splitting of loops along columns at the boundaries of vector groups (vectors that are contiguous in DRAM).
 
-A loop along columns stays within a group or moves by whole ones. Where the elements of a group do not lie in order
-(``PhysicalLayout.positions``), a loop within it is as many as its number has bits.
+Afterwards a loop either stays within a group or moves by whole groups. If the vectors of a group are permuted
+(``PhysicalLayout.positions``), a loop within it is split further into one loop of 2 for each bit of their number.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ def split_groups(
     split: Callable[[int, int], None],
     name: str,
 ) -> None:
-    """Split loops so that each either stays within a group of adjoining elements or moves by whole groups.
+    """Split loops so that each either stays within a group of contiguous vectors or moves by whole groups.
 
-    Raises Uneven for a loop that ends within a group: its last part is a chunk of its own.
+    Raises PartialGroupMismatch for a loop that ends within a group: its tail must be a chunk of its own.
     """
     step, block = physical.step(dim), physical.block(dim)
     reach = constant % step
@@ -35,14 +35,14 @@ def split_groups(
             if -(-total // block) * block % step:
                 whole = total // step * step // coefficient
                 raise PartialGroupMismatch(
-                    f"index along the lanes of {name} must end with a group of {step}", loop, whole * scales[loop]
+                    f"index along the lanes of {name} must end at a multiple of {step}", loop, whole * scales[loop]
                 )
             split(loop, step // coefficient)
             return
         else:
             constraint = (
-                f"index along the lanes of {name} must stay within the {step} values that adjoin in dram, or start at "
-                f"a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
+                f"index along the lanes of {name} must stay within the {step} values that are contiguous in dram, or "
+                f"start at a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
             )
             start = constant % step
             if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
@@ -59,12 +59,12 @@ def split_bits(
     split: Callable[[int, int], None],
     name: str,
 ) -> None:
-    """Split loops within groups whose elements do not lie in order, so that each is a bit of an element's number.
+    """Split loops within permuted groups into loops of 2, one for each bit of a vector's number in the group.
 
-    Raises Uneven for a loop of another number of elements than a power of two, or one that begins in the midst of it.
+    Raises PartialGroupMismatch for a loop whose vectors are not an aligned power of two.
     """
     cols = physical.lanes.cols
-    assert cols is not None, f"no elements of {physical} have numbers"
+    assert cols is not None, f"{physical} has no groups of columns"
     step, block = physical.step(cols), physical.block(cols)
     for loop in range(len(extents)):
         moved, extent = coefficients[loop], extents[loop]
@@ -72,18 +72,18 @@ def split_bits(
             continue
         first, unit = constant % step // block, moved // block
         together = 1 << extent.bit_length() - 1
-        if first // unit:  # so many until a higher bit changes
+        if first // unit:  # as many as share the higher bits of their number
             together = min(together, (first // unit) & -(first // unit))
         if unit & unit - 1:
             raise RuleMismatch(
-                f"loops along the columns of {name} must move by 1, 2, 4, ... blocks of {block}, which do not lie in "
-                f"order, not by {unit}",
+                f"loops along the columns of {name} must move by 1, 2, 4, ... blocks of {block}, since these are "
+                f"permuted in memory, not by {unit}",
                 kind="machine",
             )
         if together < extent:
             raise PartialGroupMismatch(
-                f"index along the columns of {name} must move through a power of two of blocks of {block}, which do "
-                f"not lie in order, not through {extent} from number {first} on",
+                f"index along the columns of {name} must cover an aligned power of two of blocks of {block}, since "
+                f"these are permuted in memory, not {extent} from block {first} on",
                 loop,
                 together * scales[loop],
             )

@@ -1,4 +1,4 @@
-"""A statement as rules are asked whether they take it: of a stage, or what is left of it in a box."""
+"""Statements: what the ``takes`` predicate of a rule decides on, for a stage or for a peeled box of a chunk."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 @dataclass(frozen=True)
 class Statement:
-    """What is computed, into which memory (``scope``), and in which memories what it reads is (``reads``).
+    """An expression, the memory that it is written to (``scope``), and the memory of each tensor it reads (``reads``).
 
-    ``role`` is "map" without a reduction, "init" for the start of one, "update" for its steps. Of a stage, ``value`` is
-    a body; of a chunk that is in a box, what the conditions of loops leave of it, without the reduction.
+    ``role`` is "map" without a reduction, else "init" for its initialisation and "update" for its accumulation.
+    ``value`` is the body of a stage; of a peeled chunk, the reduced expression with its selects resolved.
     """
 
     role: str
@@ -29,7 +29,7 @@ class Statement:
 
     @property
     def is_load(self) -> bool:
-        """Whether a value in DRAM is copied, perhaps with constants around it."""
+        """Whether it copies a tensor from DRAM, perhaps with constant padding."""
         source = skip_casts(self.value)
         while isinstance(source, Select):
             source = skip_casts(source.then if isinstance(skip_casts(source.then), Read | Select) else source.otherwise)
@@ -37,7 +37,7 @@ class Statement:
 
 
 def statement_of(stage: StageView, role: str | None = None) -> Statement:
-    """The statement of a stage; of a reduction, that of its steps, unless a role is given."""
+    """The statement of a stage; for a reduction its "update", unless a role is given."""
     computation = defined(stage.state.computation)
     reads = {read.tensor: stage.schedule.scope_of(read.tensor) for read in computation.reads}
     own = "update" if computation.reduce_axes else "map"
@@ -45,6 +45,6 @@ def statement_of(stage: StageView, role: str | None = None) -> Statement:
 
 
 def statement_of_chunk(chunk: Chunk) -> Statement:
-    """What a chunk computes."""
+    """The statement of a chunk."""
     reads = {operand.tensor: operand.scope for operand in chunk.reads}
     return Statement(chunk.role, chunk.expression, chunk.write.scope, reads)

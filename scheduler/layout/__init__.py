@@ -1,1 +1,1 @@
-"""Layout assignment and physical layouts: which dimensions fill vectors, and where vectors lie."""
+"""Layout assignment: which tensor dimensions fill the vectors of each memory, and the address order of the vectors."""

@@ -1,8 +1,8 @@
-"""Additions that the matrix core does in the accumulators of what is added to.
+"""Fusion of an int32 addition into the accumulation of a GEMM.
 
-``added[i] = int32(branch[i]) + brought[i]``, where ``brought`` is a product of one tap, such as that of a residual with
-ones on the diagonals: a GEMM adds. So the products go to the accumulators of ``branch``, which are reset by nobody, and
-afterwards hold ``added``, for which nothing is left to do: one step for each element instead of four.
+``added[i] = int32(begun[i]) + brought[i]``, where ``brought`` is a GEMM of one multiply-accumulate per vector, such as
+a residual times the identity. GEMM adds to its accumulators, so it accumulates directly into those of ``begun``, which
+are not reset and then hold ``added``: one cycle per vector instead of four.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
 @dataclass(frozen=True)
 class SumInPlace:
-    """``added`` is the sum of ``begun``, whose cells it takes over, and of ``brought``, which products add there."""
+    """``added`` = ``begun`` + ``brought``: the GEMM ``brought`` accumulates into the accumulators of ``begun``."""
 
     begun: StageView
     brought: StageView
@@ -25,34 +25,34 @@ class SumInPlace:
 
 
 def sum_in_place(schedule: ScheduleView, added: StageView) -> SumInPlace | None:
-    """The sum that a stage is, if its operands are made for it alone, the one of products after the other.
+    """Match a stage as the sum of two stages that only it reads, of which the later is a GEMM of one tap, or None.
 
-    Whether they are made in the same loops, and both in accumulators, is another question (``reused_cells``).
+    ``in_place_aliasing.py`` checks that they are computed in the same loops, both in ``acc``.
     """
     computation = added.state.computation
     reads = addends(computation)
     if len(reads) != 2 or not all(_is_plain(computation, read) for read in reads):
         return None
-    makers = [schedule.maker(read.tensor) for read in reads]
+    producers = [schedule.maker(read.tensor) for read in reads]
     order = {stage: number for number, stage in enumerate(schedule.stages)}
-    found = [each for each in makers if each is not None and schedule.readers(each.tensor) == [added]]
-    if len(found) < 2:
+    exclusive = [each for each in producers if each is not None and schedule.readers(each.tensor) == [added]]
+    if len(exclusive) < 2:
         return None
-    begun, brought = sorted(found, key=order.__getitem__)
+    begun, brought = sorted(exclusive, key=order.__getitem__)
     return SumInPlace(begun, brought, added) if _is_of_one_tap(brought) else None
 
 
 def added_to_loaded(schedule: ScheduleView, stage: StageView, loaded: Tensor) -> StageView | None:
-    """The product that a stage adds to what is loaded of a tensor, which has to be there before."""
+    """The one-tap GEMM that a stage adds to the loaded tensor, which must be in ``acc`` before the GEMM, or None."""
     reads = addends(stage.state.computation)
-    makers = [schedule.maker(read.tensor) for read in reads if read.tensor is not loaded]
-    if len(reads) != 2 or len(makers) != 1 or (brought := makers[0]) is None:
+    producers = [schedule.maker(read.tensor) for read in reads if read.tensor is not loaded]
+    if len(reads) != 2 or len(producers) != 1 or (brought := producers[0]) is None:
         return None
     return brought if schedule.readers(brought.tensor) == [stage] and _is_of_one_tap(brought) else None
 
 
 def addends(computation: Computation) -> list[Read]:
-    """The two elements that a computation adds in int32, each once; none where it is no such sum."""
+    """The two reads, of different tensors, that an element-wise computation adds in int32; [] if it is no such sum."""
     if len(computation.bodies) > 1 or computation.reduce_axes:
         return []
     body = skip_casts(computation.bodies[0])
@@ -71,7 +71,7 @@ def _is_plain(computation: Computation, read: Read) -> bool:
 
 
 def _is_of_one_tap(stage: StageView) -> bool:
-    """Whether a stage is a product in int32 that each element takes one of."""
+    """Whether a stage is an int32 GEMM whose reduction axes all have extent 1."""
     computation = stage.state.computation
     body = computation.bodies[0]
     summed = isinstance(body, Reduce) and body.kind == "sum" and body.dtype == "int32"
@@ -80,7 +80,7 @@ def _is_of_one_tap(stage: StageView) -> bool:
 
 
 def begun_sums(aliases: Mapping[StageView, StageView]) -> dict[StageView, StageView]:
-    """Of stages that take over cells of others those that products add to, and the stage that is made by that."""
+    """For each GEMM that accumulates over another stage (``brought``), the sum that aliases its result (``added``)."""
     return {
         owner: stage for stage, owner in aliases.items() if owner in aliases and owner.state.computation.reduce_axes
     }

@@ -1,7 +1,7 @@
-"""Buffers of ``inp`` without the cells that never hold data.
+"""Compaction of ``inp`` buffers: zeros between the pixels of a dilated input (transposed convolution) take no space.
 
-Between the pixels of a transposed convolution are zeros. Products leave out the taps that meet nothing else, so that no
-cell is needed for these zeros: of each run of ``step`` indices the buffer holds one, as if that were a block.
+GEMM skips the taps that read only these zeros (``skip_padding_taps.py``), so the buffer stores one of each ``step``
+consecutive indices: a block of ``step`` indices takes one vector.
 """
 
 from dataclasses import dataclass
@@ -21,51 +21,50 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Of indices only those hold data that leave the remainder ``at`` when divided by ``step``."""
+    """The stride of the data in one dimension: index ``i`` holds data only if ``i % step == at``."""
 
     step: int
     at: int
 
 
 Gaps = tuple[Gap | None, ...]
-"""One for each dimension; empty: there are none."""
+"""One per dimension; empty if no dimension is dilated."""
 
 
 def gaps_of(stage: StageView, lanes: VectorLayout) -> Gaps:
-    """For each dimension of what a stage loads the gap between its data.
+    """The dilation of each dimension of a tensor loaded into ``inp``, or () if its buffer is not compacted.
 
-    Only what nothing but products read is kept without gaps, whose rule leaves zeros out, and neither what stays from
-    one iteration of a loop to the next nor what is in cells of the user's choice.
+    Compacted are only buffers that GEMMs of the built-in rule alone read, without ``reuse_at`` or ``store_in``.
     """
     state = stage.state
     if state.scope != INP or state.storage is not None or state.reuse is not None or lanes.turns is not None:
         return ()
     if len(state.computation.bodies) > 1 or not isinstance(skip_casts(state.computation.bodies[0]), Select):
         return ()
-    readers = stage.schedule.readers(state.tensor)
-    if state.pragma not in (None, "dma") or not readers or not all(map(_leaves_zeros_out, readers)):
+    consumers = stage.schedule.readers(state.tensor)
+    if state.pragma not in (None, "dma") or not consumers or not all(map(_skips_zeros, consumers)):
         return ()
     cells = data_cells(state.computation, lambda _: None) or ()
-    found = tuple(None if held is None or dim in lanes.dims else _gap(held) for dim, held in enumerate(cells))
-    return found if any(found) else ()
+    gaps = tuple(None if held is None or dim in lanes.dims else _gap(held) for dim, held in enumerate(cells))
+    return gaps if any(gaps) else ()
 
 
-def _leaves_zeros_out(reader: StageView) -> bool:
-    """Whether a stage sums products, by the rule that is the machine's, at places that are linear."""
-    computation = reader.state.computation
+def _skips_zeros(consumer: StageView) -> bool:
+    """Whether a stage is a GEMM emitted by the built-in rule whose operands have affine indices."""
+    computation = consumer.state.computation
     linear = all(as_affine(index) is not None for read in computation.reads for index in read.indices)
-    return reader.state.pragma in (None, "gemm") and match_gemm_operands(computation) is not None and linear
+    return consumer.state.pragma in (None, "gemm") and match_gemm_operands(computation) is not None and linear
 
 
 def _gap(held: bytes) -> Gap | None:
-    """The gap of a dimension of which these indices hold data."""
+    """The dilation of a dimension, from the mask of the indices that hold data; None if it is dense."""
     indices = np.flatnonzero(np.frombuffer(held, np.bool_))
     step = int(np.gcd.reduce(np.diff(indices))) if len(indices) > 1 else 0
     return Gap(step, int(indices[0]) % step) if step > 1 else None
 
 
 def without_cells(gaps: Gaps, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Which elements of a tensor, in row-major order, have no cell: zeros, which nobody reads."""
+    """Mask of the scalar elements of a tensor, in row-major order, that a compacted buffer does not store."""
     missing = np.zeros(shape, np.bool_)
     for dim, gap in enumerate(gaps):
         if gap is not None:

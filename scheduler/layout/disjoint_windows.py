@@ -1,4 +1,4 @@
-"""Reductions over windows that do not overlap, such as the greatest of 2×2 values: each value is read once."""
+"""Reductions over disjoint windows, such as 2×2 max pooling with stride 2: each input element is read at most once."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 
 def reads_windows_apart(reader: StageView, stage: StageView) -> bool:
-    """Whether a reduction of the ALU takes each value of a stage once: windows are no longer than steps."""
+    """Whether an ALU reduction reads each element of a stage at most once: windows are no longer than their strides."""
     computation = reader.state.computation
     if match_gemm_operands(computation) is not None or computation.where is not None or len(computation.bodies) > 1:
         return False
@@ -18,20 +18,20 @@ def reads_windows_apart(reader: StageView, stage: StageView) -> bool:
 
 
 def _moves_by_windows(computation: Computation, indices: Sequence[Expr]) -> bool:
-    """Whether indices are steps of an axis with a window no longer than they are, or the window by itself."""
+    """Whether each index is ``stride * axis + window`` with a window of at most ``stride``, or only a window axis."""
     moving: list[Axis] = []
     inside: list[Axis] = []
     for index in indices:
         affine = as_affine(index)
         if affine is None or affine.const:
             return False
-        steps = {axis: step for axis, step in affine.coefficients.items() if axis in computation.axes}
-        window = {axis: step for axis, step in affine.coefficients.items() if axis not in steps}
-        if len(steps) > 1 or len(window) > 1 or any(step != 1 for step in window.values()):
+        strides = {axis: c for axis, c in affine.coefficients.items() if axis in computation.axes}
+        window = {axis: c for axis, c in affine.coefficients.items() if axis not in strides}
+        if len(strides) > 1 or len(window) > 1 or any(c != 1 for c in window.values()):
             return False
-        if any(axis.start or step < max((each.extent for each in window), default=1) for axis, step in steps.items()):
+        if any(axis.start or c < max((each.extent for each in window), default=1) for axis, c in strides.items()):
             return False
-        moving += steps
+        moving += strides
         inside += window
     return (
         moving == list(computation.axes)

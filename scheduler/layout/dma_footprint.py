@@ -1,4 +1,4 @@
-"""How a box of a tensor lies in DRAM: its parts along each stride, and the instructions that move it."""
+"""The DMA footprint of a box of a tensor in DRAM: its extents along each stride, and the LOADs that transfer it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil
@@ -10,11 +10,11 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout
 def parts_of_box(
     physical: PhysicalLayout, box: Sequence[int], steps: Mapping[int, int], bordered: Collection[int] = ()
 ) -> list[tuple[int, int]]:
-    """Elements of a box and of the whole tensor, from the outermost stride in DRAM on.
+    """Vectors of a box and of the whole tensor along each stride in DRAM, outermost first: pairs (box, whole).
 
-    Dimensions that are ``bordered`` have no whole: a LOAD puts padding between their ends, which adjoin in DRAM.
-    Of a group that adjoins there for the sake of a wider memory, one is loaded at a time where scratchpads keep them
-    apart.
+    ``steps``: strides of dimensions of which only every n-th index is loaded. A ``bordered`` dimension never counts as
+    whole, because LOAD inserts padding between rows that are contiguous in DRAM. Of a group of contiguous vectors in
+    DRAM (``PhysicalLayout.group``), one is loaded at a time unless they are contiguous in the scratchpad too.
     """
     parts: list[tuple[int, int]] = []
     for dim in physical.order:
@@ -24,29 +24,29 @@ def parts_of_box(
             parts.append((1, steps[dim]))
     if (grouped := _grouped(physical)) is not None:
         group = physical.group
-        place = [dim for each in physical.order for dim in ((each, None) if each in steps else (each,))].index(grouped)
-        part, whole = parts[place]
-        parts[place] = ceil(part / group), ceil(whole / group)
+        n = [dim for each in physical.order for dim in ((each, None) if each in steps else (each,))].index(grouped)
+        part, whole = parts[n]
+        parts[n] = ceil(part / group), ceil(whole / group)
         parts.append((group if physical.adjoins else 1, group))
     return parts
 
 
 def _grouped(physical: PhysicalLayout) -> int | None:
-    """The dimension of which groups adjoin in DRAM."""
+    """The dimension along the columns, if groups of its blocks are contiguous in DRAM."""
     return physical.lanes.cols if physical.group > 1 and physical.lanes.turns is None else None
 
 
 def instructions_of(
     physical: PhysicalLayout, box: Sequence[int], steps: Mapping[int, int] = MappingProxyType({})
 ) -> int:
-    """LOADs that bring a box: each has rows of adjoining elements, one stride apart."""
+    """The number of LOADs that transfer a box: each moves rows of contiguous vectors, one stride apart."""
     blocks = parts_of_box(physical, box, steps)
-    while blocks and blocks[-1][0] == blocks[-1][1]:  # the row, and what it continues
+    while blocks and blocks[-1][0] == blocks[-1][1]:  # dimensions that are loaded whole are merged into the row
         blocks.pop()
     loads, strided, goes_on = 1, False, False
     if (grouped := _grouped(physical)) is not None and not physical.adjoins:
         loads = min(physical.blocks(grouped, 0, box[grouped]), physical.group)
-    for part, whole in blocks[-2::-1]:  # around the dimension that ends the row: the stride, and what continues it
+    for part, whole in blocks[-2::-1]:  # outside the row: one stride for the rows, and whole dimensions that extend it
         if part > 1 and strided and not goes_on:
             loads *= part
             continue

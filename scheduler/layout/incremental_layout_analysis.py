@@ -1,10 +1,10 @@
-"""What stages say about lanes, one after the other, and which of them say something else when a schedule has changed.
+"""Incremental layout analysis: the layouts that each stage implies, recomputed only where a dependency has changed.
 
-A stage is heard when those before it have spoken. What it says depends on itself, on how loops cut what it makes, and
-on what it looks at: the lanes that are known of a tensor by then, and the stage that makes it. So a stage is heard
-again where one of these is another, and nobody else: tiles of one group among hundreds are chosen without planning the
-lanes of the others anew. (This is incremental attribute evaluation, as in T. Reps, "Optimal-time incremental semantic
-analysis for syntax-directed editors", 1982: what has changed is heard in order, and spreads to who looked at it.)
+Stages are analysed in program order. The result of a stage (layouts of tensors, and its GEMM match) depends on its own
+state, on how loops tile its output, and on what it queried: the layouts known of a tensor at that point, and producers.
+It is re-evaluated only when one of these has changed, so that tiling one group of hundreds does not repeat the analysis
+of the others. (This is incremental attribute evaluation, as in T. Reps, "Optimal-time incremental semantic analysis for
+syntax-directed editors", 1982: changes are processed in order, and propagate to the stages that depend on them.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,43 +18,43 @@ from lathe.scheduler.layout.match_gemm import GemmMatch, KnownLanes
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState, VectorLayout
 
-HEARD = attrgetter("computation", "tensors", "scope", "lanes", "sequential_dims", "on_alu", "pragma")
-"""All of a stage that what it says, and what others say because of it, depends on."""
+RELEVANT = attrgetter("computation", "tensors", "scope", "lanes", "sequential_dims", "on_alu", "pragma")
+"""The fields of a stage that its result, and the results of stages that query it, depend on."""
 
-_PARTS = attrgetter(*(each.name for each in fields(GemmMatch)))
+_FIELDS = attrgetter(*(each.name for each in fields(GemmMatch)))
 
 
 @dataclass(frozen=True)
 class StagesInOrder:
-    """The stages of a schedule at one time: in which order, in which states, and who makes a tensor."""
+    """A snapshot of the stages of a schedule: their states, their order, and the producer of each tensor."""
 
     states: Mapping[StageId, StageState] = field(default_factory=dict)
     order: Mapping[StageId, int] = field(default_factory=dict)
     makers: Mapping[Tensor, StageId] = field(default_factory=dict)
 
     def is_reordered(self, states: Mapping[StageId, StageState]) -> bool:
-        """Whether stages that there are at a later time, too, stand in another order then."""
+        """Whether the stages that are in a later snapshot too have another order in it."""
         if list(states) == list(self.order):
             return False
         return [key for key in self.order if key in states] != [key for key in states if key in self.order]
 
     def changed(self, states: Mapping[StageId, StageState]) -> "Changes":
-        """What is different when these are the stages, in the same order as far as there are the same."""
-        order = self.order if states.keys() == self.order.keys() else {key: place for place, key in enumerate(states)}
-        had = self.states
-        other = [key for key, state in states.items() if had.get(key) is not state]
-        was = [key for key, state in had.items() if states.get(key) is not state]
+        """The difference to later states; the stages that remain must be in the same order."""
+        order = self.order if states.keys() == self.order.keys() else {key: n for n, key in enumerate(states)}
+        before = self.states
+        changed = [key for key, state in states.items() if before.get(key) is not state]
+        was = [key for key, state in before.items() if states.get(key) is not state]
         makers = self.makers
-        if [had[key].tensors for key in was] != [states[key].tensors for key in other]:
-            gone = {tensor for key in was for tensor in had[key].tensors}
+        if [before[key].tensors for key in was] != [states[key].tensors for key in changed]:
+            gone = {tensor for key in was for tensor in before[key].tensors}
             makers = {tensor: key for tensor, key in makers.items() if tensor not in gone}
-            makers |= {tensor: key for key in other for tensor in states[key].tensors}
-        return Changes(self, StagesInOrder(states, order, makers), other, was)
+            makers |= {tensor: key for key in changed for tensor in states[key].tensors}
+        return Changes(self, StagesInOrder(states, order, makers), changed, was)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Stages before and now: ``others`` are in other states or new, ``were`` have been in others or are gone."""
+    """Two snapshots: ``others`` are the new and changed stages of ``now``, ``were`` those changed or removed since."""
 
     before: StagesInOrder
     now: StagesInOrder
@@ -64,7 +64,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage has said: the product that it is, if any, and lanes of tensors; ``looked``: at these before."""
+    """The result of one stage: its GEMM match, the layouts it implies, and the tensors it queried (``looked``)."""
 
     product: GemmMatch | None
     lanes: Mapping[Tensor, VectorLayout]
@@ -72,67 +72,67 @@ class StageResult:
 
 
 class LayoutEnv(KnownLanes, Protocol):
-    """Lanes of tensors, of which more may become known."""
+    """Known vector layouts, to which layouts can be added."""
 
     def __contains__(self, tensor: object, /) -> bool:
-        """Whether the lanes of a tensor are known."""
+        """Whether the layout of a tensor is known."""
 
     def update(self, more: Mapping[Tensor, VectorLayout], /) -> None:
-        """Say what the lanes of tensors are."""
+        """Add or replace layouts of tensors."""
 
 
 class LayoutScope:
-    """Lanes as a stage finds them: as given, as stages before it have said, and as it has said itself since."""
+    """The layouts visible to the stage being analysed: given ones, results of earlier stages, and its own so far."""
 
-    def __init__(self, hearing: "IncrementalAnalysis", said: dict[Tensor, VectorLayout]) -> None:
-        self._hearing = hearing
+    def __init__(self, analysis: "IncrementalAnalysis", said: dict[Tensor, VectorLayout]) -> None:
+        self._analysis = analysis
         self.said = said
 
     def get(self, tensor: Tensor) -> VectorLayout | None:
-        """The lanes of a tensor, if they are known."""
+        """The layout of a tensor, if it is known."""
         own = self.said.get(tensor)
-        return own if own is not None else self._hearing.known(tensor)
+        return own if own is not None else self._analysis.known(tensor)
 
     def __getitem__(self, tensor: Tensor) -> VectorLayout:
-        found = self.get(tensor)
-        assert found is not None, f"nothing is known of {tensor.name}"
-        return found
+        layout = self.get(tensor)
+        assert layout is not None, f"the layout of {tensor.name} is not known"
+        return layout
 
     def __contains__(self, tensor: object) -> bool:
         return isinstance(tensor, Tensor) and self.get(tensor) is not None
 
     def update(self, more: Mapping[Tensor, VectorLayout]) -> None:
-        """Say what the lanes of tensors are."""
+        """Add or replace layouts in the stage's own result."""
         self.said.update(more)
 
     def trying(self, more: Mapping[Tensor, VectorLayout]) -> "LayoutScope":
-        """As if these had been said, too."""
-        return LayoutScope(self._hearing, {**self.said, **more})
+        """A copy with further layouts added, for a trial."""
+        return LayoutScope(self._analysis, {**self.said, **more})
 
 
 class IncrementalAnalysis:
-    """All that the stages of a schedule have said.
+    """The results of all stages of a schedule, with the dependencies of each.
 
-    ``speak`` lets one of them: it looks at lanes by the ``LayoutScope`` it is given, and at all else by ``look``.
+    ``evaluate`` analyses one stage; it queries layouts through its ``LayoutScope`` argument, and all else by ``look``.
     """
 
-    def __init__(self, speak: Callable[[StageState, LayoutScope], GemmMatch | None]) -> None:
+    def __init__(self, evaluate: Callable[[StageState, LayoutScope], GemmMatch | None]) -> None:
         self.stages = StagesInOrder()
         self.products: dict[Tensor, GemmMatch | None] = {}
         self.lanes: dict[Tensor, VectorLayout] = {}
-        """The lanes of tensors when all have spoken."""
-        self._speak = speak
-        self._place = 0
-        self._looked: set[Tensor] = set()
+        """The layouts after all stages are analysed."""
+        self._evaluate_stage = evaluate
+        self._position = 0  # in program order, of the stage being analysed
+        self._looked: set[Tensor] = set()  # what it has queried so far
         self._given: dict[Tensor, VectorLayout] = {}
-        self._sayings: dict[StageId, StageResult] = {}
-        self._said: dict[Tensor, dict[StageId, VectorLayout]] = {}
-        self._lookers: dict[Tensor, set[StageId]] = {}
+        self._results: dict[StageId, StageResult] = {}
+        self._implied: dict[Tensor, dict[StageId, VectorLayout]] = {}
+        self._dependents: dict[Tensor, set[StageId]] = {}
 
     def renew(self, changes: Changes, cut: set[Tensor]) -> None:
-        """Hear those again of whose grounds some are others, as the stages are now; ``cut``: tensors cut otherwise."""
+        """Re-evaluate stages with a changed dependency; ``cut``: tensors whose ``Cuts`` have changed."""
         had, now, self.stages = changes.before.states, changes.now.states, changes.now
-        alike = {key for key in changes.others if key in had and HEARD(had[key]) == HEARD(now[key])}
+        alike = {key for key in changes.others if key in had and RELEVANT(had[key]) == RELEVANT(now[key])}
         others = [key for key in changes.others if key not in alike]
         were = [key for key in changes.were if key not in alike]
         changed: set[Tensor] = set()
@@ -143,102 +143,103 @@ class IncrementalAnalysis:
             changed.update(tensors)
             if lanes is not None:
                 self._given.update(dict.fromkeys(tensors, lanes))
-        again = {*others, *(self.stages.makers[tensor] for tensor in cut)}
-        self._hear(again.union(*(self._lookers.get(tensor, ()) for tensor in changed)), changed)
+        stale = {*others, *(self.stages.makers[tensor] for tensor in cut)}
+        self._evaluate(stale.union(*(self._dependents.get(tensor, ()) for tensor in changed)), changed)
 
     def _forget(self, key: StageId, state: StageState, *, gone: bool) -> set[Tensor]:
-        """Let go what is known of a stage; the tensors that are others for that, of others too where it is gone."""
+        """Drop what is stored of a changed or removed (``gone``) stage; return the tensors that this affects."""
         for tensor in state.tensors:
             self._given.pop(tensor, None)
             self.products.pop(tensor, None)
-        said = self._sayings.pop(key, None) if gone else None
-        if said is None:
+        result = self._results.pop(key, None) if gone else None
+        if result is None:
             return {*state.tensors}
-        self._replace(key, said, StageResult(None, {}, frozenset()))
-        return {*state.tensors, *said.lanes}
+        self._replace(key, result, StageResult(None, {}, frozenset()))
+        return {*state.tensors, *result.lanes}
 
-    def _hear(self, again: set[StageId], changed: set[Tensor]) -> None:
+    def _evaluate(self, stale: set[StageId], changed: set[Tensor]) -> None:
+        """Re-evaluate stale stages in program order, and the later stages that depend on what has changed."""
         order = self.stages.order
-        waiting = sorted((order[key], key) for key in again)
+        waiting = sorted((order[key], key) for key in stale)
         while waiting:
-            self._place, key = heappop(waiting)
-            for tensor in self._hear_one(key):
+            self._position, key = heappop(waiting)
+            for tensor in self._evaluate_one(key):
                 changed.add(tensor)
-                for looker in self._lookers.get(tensor, ()):
-                    place = order[looker]
-                    if place > self._place and looker not in again:
-                        again.add(looker)
-                        heappush(waiting, (place, looker))
-        self._place = len(order)
+                for dependent in self._dependents.get(tensor, ()):
+                    position = order[dependent]
+                    if position > self._position and dependent not in stale:
+                        stale.add(dependent)
+                        heappush(waiting, (position, dependent))
+        self._position = len(order)
         for tensor in changed:
-            found = self.known(tensor) if tensor in self.stages.makers else None
-            if found is None:
+            layout = self.known(tensor) if tensor in self.stages.makers else None
+            if layout is None:
                 self.lanes.pop(tensor, None)
             else:
-                self.lanes[tensor] = found
+                self.lanes[tensor] = layout
 
-    def _hear_one(self, key: StageId) -> set[Tensor]:
-        """Let a stage speak; the tensors that it speaks of otherwise than before."""
+    def _evaluate_one(self, key: StageId) -> set[Tensor]:
+        """Re-evaluate a stage; return the tensors for which its result has changed."""
         state = self.stages.states[key]
-        before = self._sayings.get(key, StageResult(None, {}, frozenset()))
+        before = self._results.get(key, StageResult(None, {}, frozenset()))
         self._looked = set()
         said: dict[Tensor, VectorLayout] = {}
-        product = self._speak(state, LayoutScope(self, said))
+        product = self._evaluate_stage(state, LayoutScope(self, said))
         self.products.update(dict.fromkeys(state.tensors, product))
-        now = self._sayings[key] = StageResult(product, said, frozenset(self._looked))
+        now = self._results[key] = StageResult(product, said, frozenset(self._looked))
         self._replace(key, before, now)
-        found = {tensor for tensor in before.lanes.keys() | said.keys() if before.lanes.get(tensor) != said.get(tensor)}
-        return found if _is_same(before.product, product) else found.union(state.tensors)
+        differ = {each for each in before.lanes.keys() | said.keys() if before.lanes.get(each) != said.get(each)}
+        return differ if _is_same(before.product, product) else differ.union(state.tensors)
 
     def _replace(self, key: StageId, before: StageResult, now: StageResult) -> None:
         for tensor in before.lanes.keys() - now.lanes.keys():
-            del self._said[tensor][key]
+            del self._implied[tensor][key]
         for tensor, lanes in now.lanes.items():
-            self._said.setdefault(tensor, {})[key] = lanes
+            self._implied.setdefault(tensor, {})[key] = lanes
         for tensor in before.looked - now.looked:
-            self._lookers[tensor].remove(key)
+            self._dependents[tensor].remove(key)
         for tensor in now.looked - before.looked:
-            self._lookers.setdefault(tensor, set()).add(key)
+            self._dependents.setdefault(tensor, set()).add(key)
 
     def look(self, tensor: Tensor) -> StageState | None:
-        """The stage that makes a tensor, as it is; who is speaking has looked at it."""
+        """The state of the producer of a tensor, recorded as a dependency of the stage being analysed."""
         self._looked.add(tensor)
         key = self.stages.makers.get(tensor)
         return None if key is None else self.stages.states[key]
 
-    def is_no_product(self, tensor: Tensor) -> bool:
-        """Whether the stage that makes a tensor has spoken and is no product."""
+    def is_not_gemm(self, tensor: Tensor) -> bool:
+        """Whether the producer of a tensor is analysed already and is no GEMM."""
         self._looked.add(tensor)
         key = self.stages.makers.get(tensor)
-        return key is not None and self.stages.order[key] < self._place and self.products[tensor] is None
+        return key is not None and self.stages.order[key] < self._position and self.products[tensor] is None
 
     def known(self, tensor: Tensor) -> VectorLayout | None:
-        """The lanes of a tensor as the last has said that has spoken by now, or as they are given."""
+        """The layout that the last of the earlier stages implies for a tensor, else the given one, if any."""
         self._looked.add(tensor)
-        found, last, order = None, -1, self.stages.order
-        for key, lanes in self._said.get(tensor, {}).items():
-            if last < order[key] < self._place:
-                found, last = lanes, order[key]
-        return found if found is not None else self._given.get(tensor)
+        latest, last, order = None, -1, self.stages.order
+        for key, lanes in self._implied.get(tensor, {}).items():
+            if last < order[key] < self._position:
+                latest, last = lanes, order[key]
+        return latest if latest is not None else self._given.get(tensor)
 
 
 def _is_same(one: GemmMatch | None, other: GemmMatch | None) -> bool:
-    """Whether products are of the same parts, which are compared one by one, since ``==`` of reads is an expression."""
-    return one is other or (one is not None and other is not None and all(map(is_, _PARTS(one), _PARTS(other))))
+    """Whether two matches have the same fields, compared by identity, since ``==`` of reads builds an expression."""
+    return one is other or (one is not None and other is not None and all(map(is_, _FIELDS(one), _FIELDS(other))))
 
 
 class TrackedLookup:
-    """Who makes tensors, for who speaks: what it asks about it has looked at."""
+    """A ``ProducerLookup`` that records each query as a dependency of the stage being analysed."""
 
-    def __init__(self, schedule: ScheduleView, hearing: IncrementalAnalysis) -> None:
-        self._schedule, self._hearing = schedule, hearing
+    def __init__(self, schedule: ScheduleView, analysis: IncrementalAnalysis) -> None:
+        self._schedule, self._analysis = schedule, analysis
 
     def maker(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
-        self._hearing.look(tensor)
+        self._analysis.look(tensor)
         return self._schedule.maker(tensor)
 
     def scope_of(self, tensor: Tensor) -> str:
-        """The memory in which the tensor is."""
-        self._hearing.look(tensor)
+        """The memory that holds the tensor."""
+        self._analysis.look(tensor)
         return self._schedule.scope_of(tensor)

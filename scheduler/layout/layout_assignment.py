@@ -1,9 +1,9 @@
-"""Which dimensions become rows and columns of elements: found from the matrix products, spread along element-wise use.
+"""Layout assignment: which dimension of each tensor maps to the rows and which to the columns of vectors.
 
-A product ``D[.., j] += X[.., k] * W[j, k]`` says it all: columns of D are rows of W (j), columns of X are columns of W
-(k), rows of D are rows of X. Element-wise computations and copies keep lanes, so the rest follows from their indices,
-forwards first. Where nothing is said, the dimensions are taken that every computation leads through unchanged: not
-those that are reduced, shifted, strided or decided upon.
+A GEMM ``D[.., j] += X[.., k] * W[j, k]`` fixes the layouts of its operands and result: columns of D are rows of W (j),
+columns of X are columns of W (k), rows of D are rows of X. Element-wise computations and copies preserve layouts, so
+layouts are propagated along their indices, forward first. Tensors that no GEMM reaches get the dimensions that all
+computations preserve best: not those that are reduced, shifted, strided or selected on.
 """
 
 from collections.abc import Callable
@@ -43,15 +43,15 @@ from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 
 def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor, VectorLayout]:
-    """Lanes of every tensor that a stage makes; placeholders follow their readers (``lanes_through``)."""
+    """The layout of every tensor that a stage computes; placeholders follow their consumers (``lanes_through``)."""
     return assign_layouts(schedule, config).known
 
 
 @dataclass
 class LayoutAssignment:
-    """``known``: the lanes of every tensor that a stage makes; ``products``: the matrix product making it, if any.
+    """``known``: the layout of every tensor that a stage computes; ``products``: the GEMM that computes it, if any.
 
-    Several ask for the same plan, and nobody changes it once it is made.
+    It is shared by all callers, and must not be changed.
     """
 
     known: dict[Tensor, VectorLayout] = field(default_factory=dict)
@@ -59,66 +59,66 @@ class LayoutAssignment:
 
 
 def assign_layouts(schedule: ScheduleView, config: HardwareConfig) -> LayoutAssignment:
-    """The lanes of a whole schedule, and the products as they were chosen along with them.
+    """Assign layouts to all tensors of a schedule, and match its GEMMs.
 
-    The last plan is kept with the schedule and holds until its state is another; then what has changed is planned anew.
+    The result is cached with the schedule; when its state has changed, only what depends on the change is recomputed.
     """
-    kept = schedule.derived.get("lanes")
-    if kept is not None and kept[0] is schedule.state and kept[1] == config:
-        found: LayoutAssignment = kept[2]
-        return found
+    cached = schedule.derived.get("lanes")
+    if cached is not None and cached[0] is schedule.state and cached[1] == config:
+        assignment: LayoutAssignment = cached[2]
+        return assignment
     planner: _Planner | None = schedule.derived.pop("planner", None)
     if planner is None or planner.config != config:
         planner = _Planner(schedule, config)
     plan = planner.planned()
-    schedule.derived["planner"] = planner  # not before: an error would leave it halfway
+    schedule.derived["planner"] = planner  # only now: after an error it would be half updated
     schedule.derived["lanes"] = schedule.state, config, plan
     return plan
 
 
 class _Planner:
-    """Plans the lanes of a schedule again and again."""
+    """Assigns the layouts of a schedule, incrementally from state to state."""
 
     def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
         self.element = element_of(config, ACC)
         self.step = whole_elements(config)
-        self.answers: dict[tuple[object, ...], GemmMatch | None] = {}
-        self._begin_anew()
+        self.matches: dict[tuple[object, ...], GemmMatch | None] = {}
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self.constants = self.schedule.state.constants
         self.cuts = Cuts(self.schedule, {self.element.rows, self.element.cols})
-        self.hearing = IncrementalAnalysis(self.visit)
-        self.makers = TrackedLookup(self.schedule, self.hearing)
+        self.analysis = IncrementalAnalysis(self.visit)
+        self.makers = TrackedLookup(self.schedule, self.analysis)
 
     def planned(self) -> LayoutAssignment:
-        """The lanes and products of the schedule as it is now."""
+        """The layouts and GEMMs of the schedule in its present state."""
         states = {stage.id: stage.state for stage in self.schedule.stages}
-        if self.schedule.state.constants is not self.constants or self.hearing.stages.is_reordered(states):
-            self._begin_anew()
-        changes = self.hearing.stages.changed(states)
-        self.hearing.renew(changes, self.cuts.renew(changes))
-        known = self.hearing.lanes.copy()
+        if self.schedule.state.constants is not self.constants or self.analysis.stages.is_reordered(states):
+            self._reset()
+        changes = self.analysis.stages.changed(states)
+        self.analysis.renew(changes, self.cuts.renew(changes))
+        known = self.analysis.lanes.copy()
         self.stages = list(states.values())
         self.spread(known)
-        while len(known) < len(self.hearing.stages.makers):
-            open_ = (state for state in reversed(self.stages) if state.tensor not in known)
-            known.update(self.decide(next(open_), known))
-        return LayoutAssignment(known, self.hearing.products.copy())
+        while len(known) < len(self.analysis.stages.makers):
+            unassigned = (state for state in reversed(self.stages) if state.tensor not in known)
+            known.update(self.decide(next(unassigned), known))
+        return LayoutAssignment(known, self.analysis.products.copy())
 
     def visit(self, state: StageState, known: LayoutScope) -> GemmMatch | None:
-        """What a stage says once those before it have spoken: lanes of tensors, and the product that it is."""
+        """Analyse one stage, given the results of those before it: add layouts to ``known``, and match its GEMM."""
         config, product = self.config, None
-        if _is_turn(state):
-            assert state.lanes is not None, f"{state.tensor.name} has no lanes"
+        if _is_conversion(state):
+            assert state.lanes is not None, f"{state.tensor.name} has no layout"
             product = turning_product(state.computation, state.lanes)
         elif not state.on_alu:
-            product = self._asked(matrix_product, state, known)
+            product = self._match(matrix_product, state, known)
             if state.pragma is not None and product is not None and product.column is None:
-                # Who names the instruction means whole vectors: a tile that cuts them is refused.
-                product = self._asked(matrix_product, state, known, cut=True)
+                # emit_insn asks for whole vectors: keep the axis, so that a tile that cuts them is refused.
+                product = self._match(matrix_product, state, known, cut=True)
             product = self._or_with_diagonals(state, product, known)
         if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product, known)
@@ -130,74 +130,72 @@ class _Planner:
         column = positions.get(product.column) if product.column is not None else None
         known.update({tensor: VectorLayout(row, column) for tensor in state.tensors if tensor not in known})
         for scope, read in zip(OPERANDS, (product.data, product.weight), strict=True):
-            maker = self.hearing.look(read.tensor)
-            says = (WGT,) if product.turns is None else OPERANDS  # memories of which the product has the say
-            if maker is not None and (read.tensor not in known or maker.scope in says):
-                known.update(dict.fromkeys(maker.tensors, lanes_of_operand(product, scope, config)))
-                self._backwards(maker, known)
+            producer = self.analysis.look(read.tensor)
+            fixed = (WGT,) if product.turns is None else OPERANDS  # memories whose layout the GEMM determines alone
+            if producer is not None and (read.tensor not in known or producer.scope in fixed):
+                known.update(dict.fromkeys(producer.tensors, lanes_of_operand(product, scope, config)))
+                self._backwards(producer, known)
         return product
 
-    def _asked(
-        self, question: Callable[..., GemmMatch | None], state: StageState, known: LayoutScope, cut: bool = False
+    def _match(
+        self, matcher: Callable[..., GemmMatch | None], state: StageState, known: LayoutScope, cut: bool = False
     ) -> GemmMatch | None:
-        """The product that a stage is, as a function says; what it has said with the same operands is kept.
+        """The GEMM that a matcher finds in a stage, cached by the facts about its operands that it depends on.
 
-        ``cut``: loops may cut its lanes.
+        ``cut``: axes that loops tile below vector width may be rows and columns.
         """
         pair = match_gemm_operands(state.computation)
         if pair is None:
             return None
         operands = [self._operand(read.tensor, known) for read in pair]
-        walked = self._walked(state, cut)
-        key = (question, state.computation, state.lanes, walked, *operands)
-        if key not in self.answers:
-            self.answers[key] = question(state.computation, self.config, self.makers, known, state.lanes, walked)
-        return self.answers[key]
+        sequential = self._sequential_axes(state, cut)
+        key = (matcher, state.computation, state.lanes, sequential, *operands)
+        if key not in self.matches:
+            self.matches[key] = matcher(state.computation, self.config, self.makers, known, state.lanes, sequential)
+        return self.matches[key]
 
-    def _walked(self, state: "StageState", cut: bool) -> SequentialAxes:
-        """The axes along which a stage is made one value at a time, or that loops cut within blocks of lanes."""
-        walked = frozenset(state.sequential_dims)
-        rows, cols = walked, walked
+    def _sequential_axes(self, state: "StageState", cut: bool) -> SequentialAxes:
+        """The axes that a stage computes one value at a time (recurrences), or that loops tile below vector width."""
+        dims = frozenset(state.sequential_dims)
+        rows, cols = dims, dims
         if state.lanes is None and not cut:
-            rows, cols = (
-                walked | self.cuts.of(state.tensor, block) for block in (self.element.rows, self.element.cols)
-            )
+            rows, cols = (dims | self.cuts.of(state.tensor, block) for block in (self.element.rows, self.element.cols))
         axes = state.computation.axes
         return SequentialAxes(frozenset([axes[dim] for dim in rows]), frozenset([axes[dim] for dim in cols]))
 
     def _operand(self, tensor: Tensor, known: LayoutScope) -> tuple[object, ...]:
-        """All of a tensor that decides what a product of it is: its place, its lanes, and where it comes from."""
-        makers, made = self.makers, is_computed(tensor, self.makers)
-        copied = not made and not is_computed(tensor, makers, borders=False)
-        return makers.scope_of(tensor), known.get(tensor), made, copied, is_given(tensor, makers)
+        """The facts about an operand that a GEMM match depends on: its memory, layout and origin."""
+        makers, computed = self.makers, is_computed(tensor, self.makers)
+        copied = not computed and not is_computed(tensor, makers, borders=False)
+        return makers.scope_of(tensor), known.get(tensor), computed, copied, is_given(tensor, makers)
 
     def _or_with_diagonals(self, state: StageState, product: GemmMatch | None, known: LayoutScope) -> GemmMatch | None:
-        """The product with diagonal weights, where there is one that leaves no more multipliers idle."""
+        """The GEMM with diagonal weights instead, if there is one that leaves no more multipliers idle."""
         if state.pragma not in (None, "gemm"):
             return product
         if product is not None and _is_long(product.inner) and _is_long(product.column):
-            return product  # a matrix product in earnest, whose result is to stay in the lanes of its columns
-        other = self._asked(diagonal_product, state, known)
+            return product  # a real GEMM, with reduction and columns: its result keeps its columns in the lanes
+        other = self._match(diagonal_product, state, known)
         if other is None:
             return product
-        thin = state.lanes is None and product is not None and product.is_thin(self.config)  # as before it is placed
-        brings = other.weight.tensor in self.constants and all(
+        thin = state.lanes is None and product is not None and product.is_thin(self.config)  # wherever its operands are
+        is_identity = other.weight.tensor in self.constants and all(
             axis.extent == 1 for axis in state.computation.reduce_axes
-        )  # an operand of an addition, by ones of the compiler's: it is no weights, of which most lanes would be empty
-        if product is not None and not (thin or brings) and product.fill(self.config) > other.fill(self.config):
-            have = known.get(product.data.tensor)
+        )  # ones that the compiler has added, to load an addend by GEMM: as full weights most lanes would be empty
+        if product is not None and not (thin or is_identity) and product.fill(self.config) > other.fill(self.config):
+            layout = known.get(product.data.tensor)
             along = [dimension_of(each.data, each.inner, self.step) for each in (other, product)]
-            if have is None or have.cols != along[0] or have.cols == along[1]:
-                return product  # or else it would want data that have been made in the lanes of the other
+            if layout is None or layout.cols != along[0] or layout.cols == along[1]:
+                return product  # otherwise its data would already have the layout of the diagonal form
         return other
 
     def _without_obstacles(self, state: StageState, product: GemmMatch, known: LayoutScope) -> GemmMatch:
-        """The product with those summed lanes that the computations before it lead through, if it has a choice."""
+        """The GEMM with the reduction axis in the lanes that conflicts least with the layouts of earlier stages."""
         data = product.data
-        maker = self.hearing.look(data.tensor)
-        if maker is None or data.tensor in known:
+        producer = self.analysis.look(data.tensor)
+        if producer is None or data.tensor in known:
             return product
-        found: list[tuple[int, float, GemmMatch]] = []
+        candidates: list[tuple[int, float, GemmMatch]] = []
         for axis in (product.inner, *state.computation.reduce_axes):
             dim = dimension_of(data, axis, self.step)
             if axis is None or dim is None or dimension_of(product.weight, axis, self.step) is None:
@@ -205,25 +203,26 @@ class _Planner:
             if not may_end(axis, element_of(self.config, INP).cols, (data, product.weight)):
                 continue
             other = replace(product, inner=axis)
-            trial = known.trying(dict.fromkeys(maker.tensors, lanes_of_operand(other, INP, self.config)))
-            self._backwards(maker, trial)
-            new = {id(made): made for made in map(self.hearing.look, trial.said.keys() - known.said.keys()) if made}
+            trial = known.trying(dict.fromkeys(producer.tensors, lanes_of_operand(other, INP, self.config)))
+            self._backwards(producer, trial)
+            new = {id(each): each for each in map(self.analysis.look, trial.said.keys() - known.said.keys()) if each}
             count = sum(self.obstacles(each, trial) for each in new.values())
-            found.append((count, -filled(axis, element_of(self.config, INP).cols), other))
-        return min(found, key=lambda each: each[:2])[2] if found else product
+            candidates.append((count, -filled(axis, element_of(self.config, INP).cols), other))
+        return min(candidates, key=lambda each: each[:2])[2] if candidates else product
 
     def spread(self, known: dict[Tensor, VectorLayout]) -> None:
-        """Along copies and element-wise stages, both ways, as far as it goes."""
-        while len(known) < len(self.hearing.stages.makers):
+        """Propagate layouts along copies and element-wise stages, backward and forward, to a fixed point."""
+        while len(known) < len(self.analysis.stages.makers):
             before = len(known)
             for state in (*self.stages, *reversed(self.stages)):
-                if self.hearing.products[state.tensor] is None:
+                if self.analysis.products[state.tensor] is None:
                     self._backwards(state, known)
                     self._forwards(state, known)
             if len(known) == before:
                 return
 
     def _forwards(self, state: StageState, known: LayoutEnv) -> None:
+        """Propagate the layout of an operand to the result."""
         if state.tensor in known:
             return
         for access in _of_rank_first(state.computation):
@@ -231,23 +230,24 @@ class _Planner:
                 theirs = known[access.tensor]
                 lanes = lanes_back(state.computation, access, theirs)
                 if lanes is not None:
-                    if state.scope == ACC and not theirs.is_diagonal:  # elements as wide, whose order stays
+                    if state.scope == ACC and not theirs.is_diagonal:  # same vector width: a permutation is preserved
                         lanes = replace(lanes, turns=theirs.turns or None)
                     known.update(dict.fromkeys(state.tensors, lanes))
                     return
 
     def _backwards(self, state: StageState, known: LayoutEnv) -> None:
-        if state.tensor not in known or not self.hearing.is_no_product(state.tensor):
-            return  # what comes later, as in a cycle, speaks for itself
+        """Propagate the layout of the result to the operands, and on to theirs."""
+        if state.tensor not in known or not self.analysis.is_not_gemm(state.tensor):
+            return  # a later stage, in a recurrence, is analysed by itself
         for access in state.computation.reads:
-            maker = self.hearing.look(access.tensor)
-            if maker is not None and access.tensor not in known:
+            producer = self.analysis.look(access.tensor)
+            if producer is not None and access.tensor not in known:
                 lanes = lanes_read(state.computation, access, known[state.tensor], self.config)
-                known.update(dict.fromkeys(maker.tensors, lanes))  # one stage makes its outputs in the same lanes
-                self._backwards(maker, known)
+                known.update(dict.fromkeys(producer.tensors, lanes))  # all outputs of a stage have one layout
+                self._backwards(producer, known)
 
     def decide(self, state: StageState, known: dict[Tensor, VectorLayout]) -> dict[Tensor, VectorLayout]:
-        """Choose for a tensor that nothing is said about: what least stands in the way, then fills lanes best."""
+        """Choose a layout that nothing determines: the one with the fewest conflicts, then the best filled lanes."""
         dims = [dim for dim in range(len(state.computation.axes)) if dim not in state.sequential_dims]
         best: tuple[tuple[int, float, int], dict[Tensor, VectorLayout]] | None = None
         for lanes in self.element.possible_lanes(dims):
@@ -267,27 +267,27 @@ class _Planner:
         return best[1]
 
     def _cut(self, state: StageState, lanes: VectorLayout) -> int:
-        """In how many dimensions the loops of a stage cut its elements."""
-        steps = steps_between_chunks(self.schedule.by_id(self.hearing.stages.makers[state.tensor]))
+        """The number of vector dimensions that the loops of a stage tile below vector width."""
+        steps = steps_between_chunks(self.schedule.by_id(self.analysis.stages.makers[state.tensor]))
         sides = self.element.sides(lanes) if any(steps) else ()
         return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
     def obstacles(self, state: StageState, known: LayoutEnv) -> int:
-        """How many reads of an element-wise stage do not lead its lanes through."""
-        if state.tensor not in known or not self.hearing.is_no_product(state.tensor):
+        """The number of layout conflicts at the reads of an element-wise stage."""
+        if state.tensor not in known or not self.analysis.is_not_gemm(state.tensor):
             return 0
         return len(obstacles_of(state, known, self.element, self.config))
 
 
-def _is_turn(state: StageState) -> bool:
-    """Whether a stage is a product that only moves blocks; the ALU may make elements in such an order, too."""
-    turned = state.lanes is not None and state.lanes.turns is not None
-    return turned and bool(state.computation.reduce_axes) and match_gemm_operands(state.computation) is not None
+def _is_conversion(state: StageState) -> bool:
+    """Whether a stage is a permutation GEMM (layout conversion); ALU stages may have such a layout too."""
+    permuted = state.lanes is not None and state.lanes.turns is not None
+    return permuted and bool(state.computation.reduce_axes) and match_gemm_operands(state.computation) is not None
 
 
 @lru_cache(maxsize=4096)
 def _of_rank_first(computation: Computation) -> list[ReadAccess]:
-    """What a computation reads, first what has as many dimensions as it has itself."""
+    """The reads of a computation, those of as many dimensions as its result first."""
     return sorted(computation.reads, key=lambda access: len(access.indices) != len(computation.axes))
 
 
@@ -296,23 +296,23 @@ def _is_long(axis: Axis | None) -> bool:
 
 
 def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
-    """A sentence on a tensor that has one dimension in lanes and is needed with another by an element-wise reader."""
+    """A sentence on the first layout conflict between a producer and an element-wise consumer; "" without any."""
     plan, element = assign_layouts(schedule, config), element_of(config, ACC)
-    made_here = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
-    for reader in schedule.stages:
-        for access in reader.state.computation.reads:
-            if access.tensor not in made_here or plan.products[reader.tensor] is not None:
+    computed = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
+    for consumer in schedule.stages:
+        for access in consumer.state.computation.reads:
+            if access.tensor not in computed or plan.products[consumer.tensor] is not None:
                 continue
-            if access.node in own_operands(reader.state.computation, config):
+            if access.node in own_operands(consumer.state.computation, config):
                 continue
-            wanted = lanes_through(reader.state.computation, access, plan.known[reader.tensor])
+            required = lanes_through(consumer.state.computation, access, plan.known[consumer.tensor])
             for side, block in (("rows", element.rows), ("cols", element.cols)):
-                made, needed = getattr(plan.known[access.tensor], side), getattr(wanted, side)
-                if block > 1 and made != needed:
+                actual, needed = getattr(plan.known[access.tensor], side), getattr(required, side)
+                if block > 1 and actual != needed:
                     return (
-                        f"Behind this: {access.tensor.name} has {_named(made)} in the lanes of its elements, and "
-                        f"{reader.name} needs it with {_named(needed)} there, which no instruction can change. Use one "
-                        "image layout throughout, or build the program in two parts."
+                        f"Cause: layout conflict on {access.tensor.name}: it is vectorised along {_named(actual)}, but "
+                        f"its consumer {consumer.name} needs it vectorised along {_named(needed)}, and no instruction "
+                        "converts between the two. Use one image layout throughout, or build the program in two parts."
                     )
     return ""
 

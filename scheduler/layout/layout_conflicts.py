@@ -1,4 +1,4 @@
-"""What stands in the way of lanes: reads of an element-wise stage that do not lead neighbours through as neighbours."""
+"""Layout conflicts: reads of an element-wise stage through which its vector layout cannot be propagated."""
 
 from functools import lru_cache
 
@@ -13,54 +13,57 @@ from lathe.scheduler.schedule_ir.stage import StageState
 
 
 def obstacles_of(state: StageState, known: KnownLanes, element: VectorType, config: HardwareConfig) -> list[Tensor]:
-    """What an element-wise stage reads without leading its lanes through, a tensor for each obstacle."""
+    """The layout conflicts of an element-wise stage: for each, the tensor read with another layout than it needs.
+
+    A condition that differs between the lanes of a vector counts as one too, with the tensor of the stage itself.
+    """
     lanes, computation = known[state.tensor], state.computation
-    found: list[Tensor] = []
+    conflicts: list[Tensor] = []
     blocks = ((lanes.cols, element.cols, "cols"), (lanes.rows, element.rows, "rows"))
     for access in computation.reads:
         if access.node in own_operands(computation, config):
-            found += [access.tensor] * is_in_the_way(computation, access, lanes, element, config)
+            conflicts += [access.tensor] * is_in_the_way(computation, access, lanes, element, config)
             continue
         for dim, block, side in blocks:
             if block == 1:
                 continue
-            mine = known.get(access.tensor)
-            theirs = None if mine is None else getattr(mine, side)
+            layout = known.get(access.tensor)
+            actual = None if layout is None else getattr(layout, side)
             if dim is None:
-                found += [access.tensor] * (theirs is not None)
+                conflicts += [access.tensor] * (actual is not None)
                 continue
             axis = computation.axes[dim]
-            mentioning, through = _dimensions_along(access, axis, block)
-            expected = through[0] if through else None
-            lost = mentioning != through or len(through) > 1
-            found += [access.tensor] * (lost or (mine is not None and theirs != expected))
+            mentioning, preserving = _dimensions_along(access, axis, block)
+            expected = preserving[0] if preserving else None
+            lost = mentioning != preserving or len(preserving) > 1
+            conflicts += [access.tensor] * (lost or (layout is not None and actual != expected))
     for dim, block, _ in blocks:
         if dim is not None and block > 1:
-            found += [state.tensor] * _choices_within(computation, computation.axes[dim], block)
-    return found
+            conflicts += [state.tensor] * _divergent_selects(computation, computation.axes[dim], block)
+    return conflicts
 
 
-@lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
+@lru_cache(maxsize=16384)  # layouts are assigned again and again over the same reads
 def _dimensions_along(access: ReadAccess, axis: Axis, block: int) -> tuple[list[int], list[int]]:
-    """The dimensions of a read whose index has the axis in it, and those of them that lead its neighbours through."""
+    """The dimensions of a read whose index mentions the axis, and those of them that preserve its vectors."""
     mentioning = [dim for dim, index in enumerate(access.indices) if axis in axes_of(index)]
-    return mentioning, [dim for dim in mentioning if _leads_through(access, dim, axis, block)]
+    return mentioning, [dim for dim in mentioning if _preserves_vectors(access, dim, axis, block)]
 
 
 @lru_cache(maxsize=4096)
-def _choices_within(computation: Computation, axis: Axis, block: int) -> int:
-    """Bodies in which it depends on the place within a block along an axis which of two values is taken."""
+def _divergent_selects(computation: Computation, axis: Axis, block: int) -> int:
+    """The number of bodies with a select whose condition differs within a block of lanes along the axis."""
     conditions = ([node.condition for node in walk(body) if isinstance(node, Select)] for body in computation.bodies)
-    return sum(any(not _is_alike_in_blocks(each, axis, block) for each in found) for found in conditions)
+    return sum(any(not _is_uniform_in_blocks(each, axis, block) for each in body) for body in conditions)
 
 
-def _is_alike_in_blocks(condition: Expr, axis: Axis, block: int) -> bool:
-    """Whether a condition holds for all of a block along an axis or for none: it compares with multiples of blocks."""
+def _is_uniform_in_blocks(condition: Expr, axis: Axis, block: int) -> bool:
+    """Whether a condition is the same for all lanes of a block along an axis: it compares with multiples of blocks."""
     if axis not in axes_of(condition):
         return True
     match condition:
         case Binary(op="and" | "or", lhs=lhs, rhs=rhs):
-            return _is_alike_in_blocks(lhs, axis, block) and _is_alike_in_blocks(rhs, axis, block)
+            return _is_uniform_in_blocks(lhs, axis, block) and _is_uniform_in_blocks(rhs, axis, block)
         case Compare(op="lt" | "ge", lhs=lhs, rhs=rhs):
             left, right = as_affine(lhs), as_affine(rhs)
             if left is None or right is None:
@@ -72,8 +75,8 @@ def _is_alike_in_blocks(condition: Expr, axis: Axis, block: int) -> bool:
     return False
 
 
-def _leads_through(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
-    """Whether neighbours along an axis are neighbours in the same element of what is read."""
+def _preserves_vectors(access: ReadAccess, dim: int, axis: Axis, block: int) -> bool:
+    """Whether an aligned block of an axis reads one aligned block of a dimension, lane by lane."""
     affine = as_affine(access.indices[dim])
     if affine is None:
         return False

@@ -1,4 +1,4 @@
-"""Lanes along a read: those of what is read from those of what is made of it, and the other way round."""
+"""Transfer functions of layout assignment: the layout of an operand from that of the result, and the reverse."""
 
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 def lanes_read(
     computation: Computation, access: ReadAccess, lanes: VectorLayout, config: HardwareConfig
 ) -> VectorLayout:
-    """Lanes of what a computation reads that is no matrix product, from those of what it writes."""
+    """The layout of an operand of a computation that is no GEMM, from the layout of the result."""
     scope = own_operands(computation, config).get(access.node)
     if scope is not None:
         return lanes_of_own_operand(computation, access, scope, lanes, config)
@@ -22,7 +22,7 @@ def lanes_read(
 
 
 def lanes_through(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout:
-    """Lanes of a tensor that a computation reads element-wise, from those of what it writes."""
+    """The layout of an operand that is read element-wise, from the layout of the result."""
 
     def follow(dim: int | None) -> int | None:
         return None if dim is None else dimension_of(access.node, computation.axes[dim])
@@ -40,18 +40,18 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: VectorLay
 
 @lru_cache(maxsize=4096)
 def _shifted_dimensions(computation: Computation, access: ReadAccess) -> dict[int, int]:
-    """Dimensions of the output and of the read whose index is the output's axis plus something else."""
-    found: dict[int, int] = {}
+    """Output dimensions, each with the first dimension of the read whose index is its axis plus other terms."""
+    shifted: dict[int, int] = {}
     for dim, index in enumerate(access.indices):
         affine = as_affine(index)
         for position, axis in enumerate(computation.axes):
             if affine is not None and affine.coefficients.get(axis) == 1:
-                found.setdefault(position, dim)
-    return found
+                shifted.setdefault(position, dim)
+    return shifted
 
 
 def lanes_back(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout | None:
-    """Lanes of what a computation writes, from those of a tensor it reads; None where the read does not tell all."""
+    """The layout of the result, from the layout of an operand; None where the read does not determine it."""
     positions = {axis: dim for dim, axis in enumerate(computation.axes)}
 
     def follow(dim: int | None) -> int | None:

@@ -1,11 +1,11 @@
-"""Products of each channel with weights of its own, as matrix products with diagonal weights.
+"""Depthwise products as GEMM with diagonal weights.
 
-``D[.., c] += X[.., c] * W[.., c]`` sums nothing over channels, so that as a matrix product it is one value wide. But it
-is ``sum over k of X[.., k] * V[.., c, k]`` with ``V[.., c, k] = W[.., c]`` where ``k = c`` and 0 elsewhere. The host
-makes the diagonals when it packs the weights (``isa.Diagonal``), so this is for weights that come from the host.
+``D[.., c] += X[.., c] * W[.., c]`` reduces nothing over channels, so that as a plain GEMM it would use one lane. But it
+equals ``sum over k of X[.., k] * V[.., c, k]`` with ``V[.., c, k] = W[.., c]`` where ``k = c`` and 0 elsewhere. The
+host CPU builds the diagonals when it packs the weights (``isa.Diagonal``), so the weights must be program inputs.
 
-An element of weights holds as many values as its shorter side has. Where a block of the result has more columns than
-one of the data, several elements fill it, from as many of the data; where it has fewer, each takes a part of the data.
+A weight vector holds as many values as the shorter side of its matrix. If a block of the result has more columns than
+one of the data, several weight and data vectors fill it; if it has fewer, each weight vector uses a slice of the data.
 """
 
 from math import prod
@@ -34,18 +34,18 @@ def diagonal_product(
     config: HardwareConfig,
     schedule: ProducerLookup,
     known: KnownLanes,
-    made: VectorLayout | None,
-    walked: SequentialAxes,
+    result: VectorLayout | None,
+    sequential: SequentialAxes,
 ) -> GemmMatch | None:
-    """The product with diagonal weights that a computation is, or None; arguments as for ``matrix_product``.
+    """Match a computation as GEMM with diagonal weights, or None; arguments as for ``matrix_product``.
 
-    The weights are the operand that the host gives, of two the one with fewer values, or the second.
+    The weights are the operand that is a program input; if both are, the one with fewer values, or else the second.
     """
     pair = match_gemm_operands(computation)
     if pair is None:
         return None
     data_element, step = element_of(config, INP), whole_elements(config)
-    may_be_rows, may_be_columns = possible_axes(computation, walked)
+    may_be_rows, may_be_columns = possible_axes(computation, sequential)
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
         if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, INP, schedule):
             continue
@@ -54,8 +54,8 @@ def diagonal_product(
             for axis in may_be_columns
             if all(dimension_of(read, axis, step) is not None for read in (data, weight))
         ]
-        columns = axes_of_made_lanes(computation, both, made, "cols")
-        rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
+        columns = axes_of_made_lanes(computation, both, result, "cols")
+        rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), result, "rows")
         if not columns or (rows is None and data_element.rows > 1):
             continue
         before = known.get(data.tensor)
@@ -70,7 +70,7 @@ def diagonal_product(
 
 
 def is_given(tensor: Tensor, schedule: ProducerLookup) -> bool:
-    """Whether a tensor is loaded to ``wgt`` as the host gives it, or may be."""
+    """Whether a tensor is a program input, or an unchanged copy of one in ``wgt``."""
     stage = schedule.maker(tensor)
     if stage is None:
         return True
@@ -79,5 +79,5 @@ def is_given(tensor: Tensor, schedule: ProducerLookup) -> bool:
 
 
 def _may_be_in(tensor: Tensor, scope: str, schedule: ProducerLookup) -> bool:
-    """Whether a tensor is in a scratchpad, or in DRAM, from where it may be loaded to it."""
+    """Whether a tensor is in a scratchpad, or in DRAM, from where it can be loaded."""
     return schedule.scope_of(tensor) in (scope, DRAM)

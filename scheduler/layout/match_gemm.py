@@ -1,4 +1,4 @@
-"""Matrix products in computations, and which of their axes become rows, columns and the summed lanes of elements."""
+"""Matching of GEMMs, and the choice of the axes that become the rows, columns and reduction lanes of their vectors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 AGAINST = 1e-3
-"""What a choice counts that contradicts the lanes which a tensor has already: only if there is no other."""
+"""The score of an axis that contradicts the layout that a tensor already has: taken only if there is no other."""
 
 
 class KnownLanes(Protocol):
-    """Lanes of tensors, as far as they are known."""
+    """Vector layouts of tensors, as far as they are known."""
 
     def get(self, tensor: Tensor, /) -> VectorLayout | None:
-        """The lanes of a tensor, if they are known."""
+        """The layout of a tensor, if it is known."""
 
     def __getitem__(self, tensor: Tensor, /) -> VectorLayout:
-        """The lanes of a tensor that are known."""
+        """The layout of a tensor, which must be known."""
 
 
 class ProducerLookup(Protocol):
-    """What a product asks a schedule: who makes a tensor, and in which memory it is."""
+    """What matching asks of a schedule: the producer of a tensor, and its memory."""
 
     def maker(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
 
     def scope_of(self, tensor: Tensor) -> str:
-        """The memory in which the tensor is."""
+        """The memory that holds the tensor."""
 
 
 @dataclass(frozen=True)
 class SequentialAxes:
-    """Axes of a result that are walked within blocks of lanes, so that they can be no rows, or no columns."""
+    """Axes of a result that cannot be its rows, or its columns: it is computed in smaller steps than a vector has."""
 
     rows: frozenset[Axis] = frozenset()
     cols: frozenset[Axis] = frozenset()
@@ -49,10 +49,10 @@ class SequentialAxes:
 
 @dataclass(frozen=True)
 class GemmMatch:
-    """A matrix product in a computation: operands, and the axes that become lanes (None: of one value only).
+    """A matched GEMM: its operands, and the axes that become lanes (None: a single value fills them).
 
-    ``inner`` is the axis that is summed over; in a ``diagonal`` one it is the ``column``, which runs along the
-    diagonals of elements of weights, and nothing is summed over it.
+    ``inner`` is the reduction axis. In a ``diagonal`` match (depthwise) it equals ``column``, which runs along the
+    diagonal of the weight vectors, and nothing is reduced over it.
     """
 
     data: Read
@@ -61,10 +61,10 @@ class GemmMatch:
     column: Axis | None
     inner: Axis | None
     diagonal: bool = False
-    turns: int | None = None  # of one that only moves blocks of values: those of its result (``VectorLayout``)
+    turns: int | None = None  # of a permutation GEMM (layout conversion): those of its result (``VectorLayout.turns``)
 
     def steps(self, computation: Computation, config: HardwareConfig) -> int:
-        """Steps of the matrix core for each element of the result."""
+        """Cycles of the matrix core (one GEMM micro-op each) for every vector of the result."""
         count = prod(axis.extent for axis in computation.reduce_axes)
         if self.turns is not None:
             return count if config.block_out > config.block_in else 1
@@ -75,14 +75,14 @@ class GemmMatch:
         return count // self.inner.extent * ceil(self.inner.extent / element_of(config, INP).cols)
 
     def steps_of_tap(self, config: HardwareConfig) -> int:
-        """Steps for each vector of the result and one point of what is summed, with its lanes."""
+        """Cycles of the matrix core for every vector of the result and point of the reduction outside the lanes."""
         if not self.diagonal:
             return 1
         data, weights = (element_of(config, scope) for scope in OPERANDS)
         return ceil(weights.rows / data.cols)
 
     def fill(self, config: HardwareConfig) -> float:
-        """The part of the matrix core's multipliers that do something for the result."""
+        """Utilisation: the fraction of the matrix core's multipliers that contribute to the result."""
         data, weights = (element_of(config, scope) for scope in OPERANDS)
         rows = filled(self.row, data.rows)
         if self.diagonal:
@@ -90,7 +90,7 @@ class GemmMatch:
         return rows * filled(self.column, weights.rows) * filled(self.inner, weights.cols)
 
     def is_thin(self, config: HardwareConfig) -> bool:
-        """Whether nothing is summed along lanes, nor are there columns to speak of: the ALU is quicker then."""
+        """Whether no lanes are reduced and at most a quarter of the columns are filled, so that the ALU is faster."""
         narrow = self.column is None or self.column.extent * 4 <= element_of(config, WGT).rows
         return self.inner is None and narrow
 
@@ -103,28 +103,28 @@ def matrix_product(
     made: VectorLayout | None = None,
     walked: SequentialAxes = SequentialAxes(),
 ) -> GemmMatch | None:
-    """The matrix product that a computation is, with lanes chosen to leave the fewest empty, or None.
+    """Match a computation as a GEMM, and choose the axes in its lanes that leave the fewest lanes empty; or None.
 
-    The operand that has a lane axis of the output which the other lacks is the weight; a computed tensor is the data
-    where it can be, because a store seldom lays elements out as weights. ``known`` gives the lanes of computed tensors,
-    which the choice keeps to where it can; ``made`` those of the result, where they are decided; ``walked`` are axes
-    that cannot be lanes of it. A product that neither shares lanes between the operands (as in a
-    depthwise convolution) nor has columns to speak of is none: it may be one with diagonal weights
-    (``diagonal_product``), or else the ALU does it in fewer cycles, and keeps the channels' lanes.
+    The operand that has the output's column axis, and the other has not, is the weight; a computed tensor is the data
+    where possible, because stored vectors seldom have the layout of weights. ``known`` gives the layouts of computed
+    tensors, which the choice follows where it can; ``made`` the layout of the result, if it is fixed; ``walked`` the
+    axes that cannot be its lanes. A product that reduces no lanes (as in a depthwise convolution) and has hardly any
+    columns is not matched: it may be a GEMM with diagonal weights (``diagonal_product``), or else the ALU takes fewer
+    cycles, and preserves the layout of the channels.
     """
     pair = match_gemm_operands(computation)
     if pair is None:
         return None
-    found: list[tuple[float, GemmMatch]] = []
-    placed = False
+    candidates: list[tuple[float, GemmMatch]] = []
+    in_operand_memory = False
     data_element, weight_element = (element_of(config, scope) for scope in OPERANDS)
     step = whole_elements(config)
     for order, (data, weight) in enumerate((pair, pair[::-1])):
-        places = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
-        if ACC in places:
+        scopes = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
+        if ACC in scopes:
             return None  # the ALU reads it there
-        placed = placed or INP in places or WGT in places
-        if places[0] == WGT or places[1] == INP:
+        in_operand_memory = in_operand_memory or INP in scopes or WGT in scopes
+        if scopes[0] == WGT or scopes[1] == INP:
             continue
         may_be_rows, may_be_columns = possible_axes(computation, walked)
         columns = axes_of_made_lanes(computation, only_in(may_be_columns, weight, data, step), made, "cols")
@@ -152,35 +152,35 @@ def matrix_product(
         if is_computed(weight.tensor, schedule, borders=False):
             given = not is_computed(weight.tensor, schedule) and _is_sooner_loaded(product, computation, config)
             score *= 1 if given else 0.5 if is_computed(data.tensor, schedule) else 1e-2
-        found.append((score - 1e-12 * order, product))
-    if not found:
+        candidates.append((score - 1e-12 * order, product))
+    if not candidates:
         return None
-    best = max(found, key=lambda each: each[0])[1]
-    if made is None and not placed and best.is_thin(config) and computation.axes[-1].extent > 1:
+    best = max(candidates, key=lambda each: each[0])[1]
+    if made is None and not in_operand_memory and best.is_thin(config) and computation.axes[-1].extent > 1:
         return None
     return best
 
 
 def possible_axes(computation: Computation, walked: SequentialAxes) -> tuple[list[Axis], list[Axis]]:
-    """The axes of a computation that may be rows, and those that may be columns."""
+    """The axes of a computation that can be rows, and those that can be columns."""
     rows, cols = ([axis for axis in computation.axes if axis not in each] for each in (walked.rows, walked.cols))
     return rows, cols
 
 
 def axes_of_made_lanes(
-    computation: Computation, axes: list[Axis], made: VectorLayout | None, side: str
+    computation: Computation, axes: list[Axis], result: VectorLayout | None, side: str
 ) -> list[Axis] | None:
-    """Those of the axes that may run along a side of the result's elements; None where the decided one cannot."""
-    if made is None:
+    """The axes that can be a side ("rows" or "cols") of the result's vectors; None if its given layout excludes all."""
+    if result is None:
         return axes
-    dim = made.rows if side == "rows" else made.cols
+    dim = result.rows if side == "rows" else result.cols
     if dim is None:
         return []
     return [computation.axes[dim]] if computation.axes[dim] in axes else None
 
 
 def _is_sooner_loaded(product: GemmMatch, computation: Computation, config: HardwareConfig) -> bool:
-    """Whether the weights of a product, with lanes that stay empty, are loaded while it is computed."""
+    """Whether the weights of a GEMM, padded to whole vectors, take no longer to load than the GEMM to compute."""
     weights, data = (element_of(config, scope) for scope in (WGT, INP))
     blocks = {product.column: weights.rows, product.row: data.rows}
     steps = prod(ceil(axis.extent / blocks.get(axis, 1)) for axis in computation.axes)
@@ -191,9 +191,9 @@ def _is_sooner_loaded(product: GemmMatch, computation: Computation, config: Hard
 
 
 def is_computed(tensor: Tensor, schedule: ProducerLookup | None, borders: bool = True) -> bool:
-    """Whether a chain of plain copies that leads to a tensor begins with one that is computed.
+    """Whether a tensor is a computed one, or a copy, possibly through several stages, of a computed one.
 
-    With ``borders``, of copies with zeros around them, too.
+    With ``borders``, copies with zero padding count as copies too.
     """
     while True:
         stage = schedule.maker(tensor) if schedule else None
@@ -206,25 +206,25 @@ def is_computed(tensor: Tensor, schedule: ProducerLookup | None, borders: bool =
 
 @lru_cache(maxsize=4096)
 def copied(computation: Computation) -> Tensor | None:
-    """The tensor whose elements a computation copies from places that do not depend on data, if that is all it does."""
+    """The tensor that a computation copies, at data-independent indices, if that is all it does."""
     body = computation.bodies[0]
     return body.tensor if is_plain_read(body) else None
 
 
 @lru_cache(maxsize=4096)
 def loaded(computation: Computation) -> Tensor | None:
-    """The tensor of which a computation holds elements and zeros around them, if that is all it does."""
+    """The tensor that a computation copies, perhaps with zero padding, if that is all it does."""
     tensors = {read.tensor for read in computation.reads}
     return tensors.pop() if len(tensors) == 1 and is_loadable(computation.bodies[0]) else None
 
 
 def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
-    """Whether a sum along lanes can end in their midst: it has whole blocks, or zeros may stand behind a tensor."""
+    """Whether an axis can be reduced along lanes: it fills whole blocks, or ends where a tensor does (zero padding)."""
     return axis.extent % block == 0 or any(ends_with(read, axis) for read in reads)
 
 
 def ends_with(read: Read, axis: Axis) -> bool:
-    """Whether an axis goes as far as the dimension of a tensor that it alone indexes, perhaps not from its first on."""
+    """Whether an axis that alone indexes a dimension of a tensor ends where the dimension ends."""
     dim = dimension_of(read, axis, step=1)
     index = None if dim is None else as_affine(read.indices[dim])
     return dim is not None and index is not None and read.tensor.shape[dim] == axis.extent + index.const
@@ -235,7 +235,7 @@ def _mentioned(axes: Iterable[Axis], read: Read, step: int) -> list[Axis]:
 
 
 def only_in(axes: Iterable[Axis], operand: Read, other: Read, step: int) -> list[Axis]:
-    """Axes that index one operand, alone or with a multiple of ``step``, and the other not at all."""
+    """The axes that index one operand, alone or plus a multiple of ``step``, and the other not at all."""
     elsewhere = _indexing(other)
     return [axis for axis in _mentioned(axes, operand, step) if axis not in elsewhere]
 
@@ -246,7 +246,7 @@ def _indexing(read: Read) -> frozenset[Axis]:
 
 
 def filled(axis: Axis | None, block: int) -> float:
-    """The part of the lanes that an axis fills."""
+    """The fraction of lanes that an axis fills in vectors of ``block`` lanes."""
     if axis is None:
         return 1 / block
     return axis.extent / (-(-axis.extent // block) * block)
@@ -255,14 +255,15 @@ def filled(axis: Axis | None, block: int) -> float:
 def best_axis(
     axes: list[Axis], block: int, read: Read, step: int, wanted: int | None, strict: bool = False
 ) -> tuple[Axis | None, float]:
-    """The axis that leaves the fewest lanes empty, among equals the innermost, and what the choice counts.
+    """The axis that leaves the fewest lanes empty, of equal ones the innermost, and its score.
 
-    If the operand has lanes already along dimension ``wanted``, the axis that runs along it comes first.
+    If the operand already has dimension ``wanted`` in its lanes, the axis that indexes it is preferred. ``strict``: the
+    operand's layout is known, so that no axis is chosen if ``wanted`` is None.
     """
     if strict or wanted is not None:
-        agreeing = [axis for axis in axes if wanted is not None and dimension_of(read, axis, step) == wanted]
-        if agreeing:
-            return agreeing[0], filled(agreeing[0], block)
+        matching = [axis for axis in axes if wanted is not None and dimension_of(read, axis, step) == wanted]
+        if matching:
+            return matching[0], filled(matching[0], block)
         if strict and wanted is None:
             return None, filled(None, block)
     chosen = max(reversed(axes), key=lambda axis: filled(axis, block), default=None)
@@ -270,7 +271,7 @@ def best_axis(
 
 
 def lanes_of_operand(product: GemmMatch, scope: str, config: HardwareConfig) -> VectorLayout:
-    """Lanes of an operand of a matrix product: of the one that is read from a scratchpad."""
+    """The layout of the operand of a GEMM that is read from a scratchpad, ``inp`` or ``wgt``."""
     inner, step = product.inner, whole_elements(config)
     if product.turns is not None:
         if scope == WGT:
@@ -284,7 +285,7 @@ def lanes_of_operand(product: GemmMatch, scope: str, config: HardwareConfig) -> 
 
 
 def turning_product(computation: Computation, lanes: VectorLayout) -> GemmMatch:
-    """The product that a computation of ``insert_turns`` is, with a result in such lanes."""
+    """The permutation GEMM of a stage that ``insert-layout-conversions`` has added; ``lanes``: layout of its result."""
     pair = match_gemm_operands(computation)
     assert pair is not None, f"{computation.name} is no product"
     rows, cols = (None if dim is None else computation.axes[dim] for dim in (lanes.rows, lanes.cols))
@@ -292,5 +293,5 @@ def turning_product(computation: Computation, lanes: VectorLayout) -> GemmMatch:
 
 
 def has_placed_operand(stage: StageView) -> bool:
-    """Whether somebody has placed what a stage reads where only matrix products read."""
+    """Whether an operand of a stage is already in ``inp`` or ``wgt``, which only GEMM reads."""
     return any(stage.schedule.scope_of(read.tensor) in OPERANDS for read in stage.state.computation.reads)

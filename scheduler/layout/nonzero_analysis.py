@@ -1,8 +1,7 @@
-"""Which cells of a tensor may hold anything but zeros, which add nothing to a sum of products.
+"""Structural sparsity: which indices of a tensor may hold non-zeros, so that GEMM can skip the zeros.
 
-Said for each dimension by itself, as conditions of padding are: a cell holds data only if its index of every dimension
-is one of those. So rows and columns of a border are known, and gaps between the pixels of a transposed convolution,
-also behind copies.
+The result is separable: a mask for each dimension, and an element may be non-zero only if every one of its indices is
+in its mask. That covers borders of padding and the zeros between the pixels of a dilated input, also through copies.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +19,16 @@ from lathe.frontend.expr.nodes import Axis, Select, axes_of, reads_data
 from lathe.scheduler.rewriting.matchers import is_plain_read
 
 HeldCells: TypeAlias = tuple[bytes | None, ...]
-"""For each dimension a byte for each index, 1 if cells there may hold data; None: all of them may."""
+"""For each dimension a byte per index, 1 if elements there may be non-zero; None: all of them may."""
 
 LARGEST = 1 << 20
-"""Points of one index that are looked at; of more all are taken to read data."""
+"""The most points of one index expression that are evaluated; beyond that, all are taken for non-zero."""
 
 
 class DataCells:
-    """``data_cells`` of all tensors of a program, each worked out once.
+    """``data_cells`` of all tensors of a program, cached.
 
-    ``computation_of`` gives what makes a tensor, None for an input.
+    ``computation_of`` gives the computation of a tensor, None for an input.
     """
 
     def __init__(self, computation_of: Callable[[Tensor], Computation | None]) -> None:
@@ -37,9 +36,9 @@ class DataCells:
         self.known: dict[Tensor, HeldCells | None] = {}
 
     def __call__(self, tensor: Tensor) -> HeldCells | None:
-        """The cells of a tensor that may hold anything but 0; None if all may."""
+        """The indices of a tensor that may hold non-zeros; None if all may."""
         if tensor not in self.known:
-            self.known[tensor] = None  # of what is copied in a circle nothing is known
+            self.known[tensor] = None  # conservative where copies form a recurrence
             computation = self.computation_of(tensor)
             if computation is not None:
                 self.known[tensor] = data_cells(computation, self)
@@ -47,9 +46,9 @@ class DataCells:
 
 
 def data_cells(computation: Computation, cells_of: Callable[[Tensor], HeldCells | None]) -> HeldCells | None:
-    """The cells of what a computation makes that may hold anything but 0; None if all may.
+    """The indices of the result of a computation that may hold non-zeros; None if all may.
 
-    ``cells_of`` says the same of what it reads.
+    ``cells_of`` gives the same for its operands.
     """
     if len(computation.bodies) > 1 or computation.where is not None:
         return None
@@ -86,18 +85,18 @@ def _values(axis: Axis) -> NDArray[np.int64]:
 
 
 def cells_within(cells: HeldCells | None, low: tuple[int, ...], extent: tuple[int, ...]) -> HeldCells | None:
-    """The same of a box: a byte for each index from its first one on. All may hold data beside the tensor."""
+    """The masks restricted to a box, indexed from its first index on; a side that leaves the tensor has none."""
     if cells is None or len(cells) != len(extent):
         return None
-    found: list[bytes | None] = []
+    masks: list[bytes | None] = []
     for each, first, count in zip(cells, low, extent, strict=True):
         part = None if each is None else each[first : first + count]
-        found.append(None if part is None or first < 0 or len(part) < count or all(part) else part)
-    return tuple(found) if any(each is not None for each in found) else None
+        masks.append(None if part is None or first < 0 or len(part) < count or all(part) else part)
+    return tuple(masks) if any(each is not None for each in masks) else None
 
 
 def share_with_data(indices: Sequence[Expr], cells: HeldCells | None) -> float:
-    """Which part of all points of the indices' axes reads cells that may hold data."""
+    """The fraction of all points of the indices' axes at which elements that may be non-zero are read."""
     share = 1.0
     for index, held in zip(indices, cells or [None] * len(indices), strict=True):
         axes = axes_of(index)

@@ -1,8 +1,8 @@
-"""Where an element of a tensor lies: blocks and lanes in DRAM, and the same blocks, cut out, in a scratchpad.
+"""Physical layouts: the address of each vector of a tensor in DRAM, and in the scratchpad buffer of a box of it.
 
-The machine moves and computes whole elements: ``batch`` × ``block`` values of inp, acc and out, ``block_out`` ×
-``block_in`` of wgt. So at most one dimension of a tensor becomes the rows of an element and one its columns; the block
-numbers of these come first in the element's address, then the other dimensions in order.
+The machine moves and computes whole vectors: ``batch`` × ``block`` values in inp, acc and out, ``block_out`` ×
+``block_in`` in wgt. So at most one dimension of a tensor becomes the rows of a vector and one its columns; the block
+numbers of these are the outermost digits of the vector's address, followed by the other dimensions in order.
 """
 
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 @dataclass(frozen=True)
 class PhysicalLayout:
-    """How a tensor of shape ``view`` is cut into elements. ``order``: its dimensions from the outermost stride on.
+    """How a tensor of shape ``view`` is tiled into vectors of type ``element``, and their address order (``order``).
 
-    ``group`` elements of neighbouring columns adjoin in DRAM, where several of them make one element of another memory;
-    ``stack`` elements of neighbouring rows do, where several of them make one element of weights. Of turned lanes, a
-    group is a block of columns, in scratchpads too. In a scratchpad, where one ``adjoins``, its elements lie side by
-    side as in DRAM; ``joined``: it is moved as one, as a block of columns. ``outside`` are dimensions that come before
-    all others but the lanes: what else of the axis that these run along has been split off. ``gaps`` (of ``inp``):
-    dimensions of which an element holds one index of so many. ``held``: of turned lanes in a scratchpad, how many
-    elements of a group there are, from the first one on; 0: all. ``positions``: where elements of a group do not lie in
-    order, by how many each bit of an element's number in the group moves it, the lowest bit first.
+    ``group``: as many vectors of neighbouring columns are contiguous in DRAM, where they form one vector of a wider
+    memory; ``stack``: the same for neighbouring rows that form one weight vector. In a permuted layout (``turns``) a
+    group holds one block of columns, in scratchpads too. In a scratchpad, ``adjoins``: groups are contiguous as in
+    DRAM; ``joined``: a group is moved as one block of columns. ``outside``: dimensions ordered directly after those in
+    the lanes (other parts of an axis that was split). ``gaps`` (in ``inp``): dilation of each dimension, of which only
+    indices with data are stored. ``held``: how many vectors of a group a scratchpad stores of a permuted layout, from
+    the first on; 0: all. ``positions``: of permuted groups, the offset that each bit of a vector's number in the group
+    adds, the lowest bit first; () if they are in order.
     """
 
     view: tuple[int, ...]
@@ -56,48 +56,48 @@ class PhysicalLayout:
         return (*first, *(dim for dim in range(len(self.view)) if dim not in (*first, *last)), *last)
 
     def block(self, dim: int) -> int:
-        """How many values of a dimension one element holds, or stands for."""
+        """How many indices of a dimension one vector covers."""
         gap = self.gaps[dim] if self.gaps else None
         if gap is not None:
             return gap.step
-        together = self.group if self.joined and dim == self.lanes.cols else 1
-        return self.element.block(self.lanes, dim) * together
+        grouped = self.group if self.joined and dim == self.lanes.cols else 1
+        return self.element.block(self.lanes, dim) * grouped
 
     def step(self, dim: int) -> int:
-        """How many values of a dimension lie in elements that adjoin; a stride leads from group to group."""
+        """How many indices of a dimension one stride of ``strides`` covers: those of a group of contiguous vectors."""
         adjoining = self.group if dim == self.lanes.cols else self.stack if dim == self.lanes.rows else 1
         return self.block(dim) * (1 if self.is_together else adjoining)
 
     @property
     def is_together(self) -> bool:
-        """Whether elements that adjoin hold the values of one block."""
+        """Whether the vectors of a group together hold the values of one block."""
         return self.lanes.turns is not None or self.joined
 
     @property
     def inseparable(self) -> int:
-        """How many elements that adjoin hold the values of one block."""
+        """How many vectors hold the values of one block, so that they are moved together."""
         return self.held or self.group if self.is_together else 1
 
     def position(self, number: int) -> int:
-        """Where an element of a group lies in it."""
+        """The offset in a group of the vector with this number."""
         if not self.positions:
             return number
         return sum(moved for bit, moved in enumerate(self.positions) if number >> bit & 1)
 
     @property
     def in_buffers(self) -> "PhysicalLayout":
-        """The same, with what buffers hold all or nothing of as a block."""
+        """The layout as buffers are sized by it: contiguous groups count as one block, since they are stored whole."""
         return replace(self, adjoins=False, joined=True) if self.adjoins else self
 
     def blocks(self, dim: int, first: int, extent: int) -> int:
-        """How many elements of a buffer a range of a dimension touches."""
+        """How many vectors of a buffer a range of a dimension touches."""
         form = self.in_buffers
         size = form.block(dim)
-        found = (first + extent - 1) // size - first // size + 1
-        return found * form.inseparable if dim == self.lanes.cols else found
+        touched = (first + extent - 1) // size - first // size + 1
+        return touched * form.inseparable if dim == self.lanes.cols else touched
 
     def strides(self, low: tuple[int, ...], extent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """Elements from one step of each dimension to the next in a dense box, and the number of its elements."""
+        """The stride of each dimension, in vectors for every ``step(dim)`` indices, in a dense box, and its size."""
         strides = [0] * len(self.view)
         count = (self.held or self.group) * self.stack
         for dim in reversed(self.order):
@@ -107,11 +107,11 @@ class PhysicalLayout:
         return tuple(strides), count
 
     def whole(self) -> tuple[tuple[int, ...], int]:
-        """Strides and number of elements of the whole tensor."""
+        """Strides and number of vectors of the whole tensor."""
         return self.strides((0,) * len(self.view), self.view)
 
     def layout(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...] = ()) -> Layout:
-        """The same for the host, which packs inputs and unpacks outputs, after reorderings of the user's."""
+        """The layout that the host CPU packs inputs and unpacks outputs by, after the user's ``reorderings``."""
         if self.lanes.is_diagonal:
             return self._layout_of_diagonals(tensor, storage, reorderings)
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
@@ -127,8 +127,8 @@ class PhysicalLayout:
                 PhysicalAxis(BROADCAST if cols is None else cols, 1 if cols is None else self.block(cols), self.group)
             )
         if self.stack > 1:
-            assert self.lanes.rows is not None, f"no elements of weights are made of {self}"
-            assert self.group == 1, f"no elements of weights are made of {self}"
+            assert self.lanes.rows is not None, f"{self} cannot form weight vectors"
+            assert self.group == 1, f"{self} cannot form weight vectors"
             axes.append(PhysicalAxis(self.lanes.rows, self.block(self.lanes.rows), self.stack))
         for dim, size, spread in (
             (self.lanes.rows, self.element.rows, self.element.spread_rows),
@@ -138,9 +138,9 @@ class PhysicalLayout:
         return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage, reorderings=reorderings)
 
     def _layout_of_diagonals(self, tensor: Tensor, storage: str, reorderings: tuple[LayoutStep, ...]) -> Layout:
-        """The same where a dimension runs along the diagonals of elements, which the host fills."""
-        assert self.lanes.cols is not None, f"no dimension runs along the lanes of {self}"
-        assert self.group == self.stack == 1, f"no elements of other memories are made of {self}"
+        """The host layout where a dimension is on the diagonal of weight vectors, and the host fills in zeros."""
+        assert self.lanes.cols is not None, f"no dimension is in the lanes of {self}"
+        assert self.group == self.stack == 1, f"{self} cannot form vectors of other memories"
         spread = Diagonal(self.view, self.lanes.cols, self.element.rows, self.element.cols)
         order = (*self.order, len(self.view), len(self.view) + 1)
         axes = tuple(PhysicalAxis(dim, 1, spread.shape[dim]) for dim in order)
@@ -155,7 +155,7 @@ class PhysicalLayout:
 
 
 def physical_of(stage: StageView, lanes: Mapping[Tensor, VectorLayout], config: HardwareConfig) -> PhysicalLayout:
-    """How the tensor of a stage lies in its memory."""
+    """The physical layout of the tensor of a stage in its memory."""
     element = element_of(config, stage.state.scope)
     view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
     form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along), config)
@@ -165,12 +165,12 @@ def physical_of(stage: StageView, lanes: Mapping[Tensor, VectorLayout], config: 
 def adjoining(
     form: PhysicalLayout, stage: StageView, lanes: Mapping[Tensor, VectorLayout], config: HardwareConfig
 ) -> PhysicalLayout:
-    """How cells of a stage lie in a scratchpad where what one stored element holds adjoins, as it does in DRAM."""
-    assert form.lanes.turns is None, f"blocks of {form} lie in an order of their own"
+    """The scratchpad layout with the vectors that form one stored vector contiguous, as they are in DRAM."""
+    assert form.lanes.turns is None, f"blocks of {form} are permuted"
     sources = [lanes.get(read.tensor) for read in stage.state.computation.reads]
-    turned = any(each is not None and each.turns is not None for each in sources)
+    permuted = any(each is not None and each.turns is not None for each in sources)
     group = element_of(config, DRAM).cols // form.element.cols
-    return replace(form, group=group, adjoins=True, positions=positions(config) if turned else ())
+    return replace(form, group=group, adjoins=True, positions=positions(config) if permuted else ())
 
 
 def form_in(
@@ -181,19 +181,19 @@ def form_in(
     gaps: Gaps = (),
     config: HardwareConfig | None = None,
 ) -> PhysicalLayout:
-    """How cells lie in a scratchpad of a machine."""
+    """The physical layout of a scratchpad buffer."""
     group = 1 if lanes.turns is None else element.span // element.cols
     held = 0 if config is None or group == 1 else _held(view, lanes, element, config)
     return PhysicalLayout(view, lanes, element, group, outside=outside, gaps=gaps, held=held)
 
 
 def _held(view: tuple[int, ...], lanes: VectorLayout, element: VectorType, config: HardwareConfig) -> int:
-    """How many elements of a group have rows that the tensor has: the others are neither made nor stored nor loaded.
+    """How many vectors of a group hold rows of the tensor (0: all); the others are not computed, stored or loaded.
 
-    Of those that are loaded all are where it is no gain: each row of DRAM is a burst of its own then, and waits for the
-    memory.
+    Loads transfer all of them if that is no slower: leaving some out makes each DRAM row a burst of its own, which
+    waits for the memory's latency.
     """
-    assert lanes.turns is not None, f"elements with {lanes} are not turned"
+    assert lanes.turns is not None, f"{lanes} is not permuted"
     if lanes.rows is None:
         return 0
     rows = min(view[lanes.rows], element.rows)
@@ -210,29 +210,29 @@ def _held(view: tuple[int, ...], lanes: VectorLayout, element: VectorType, confi
 
 
 def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: VectorLayout) -> tuple[int, ...]:
-    """The dimensions into which the axis along the columns of tensors of some shape has been split, besides these.
+    """The other dimensions that the axis in the columns was split into (``delinearize-axes``), for ``outside``.
 
-    Groups of channels lie apart, then, and not the channels of one pixel: a product reads those of one group. This
-    depends on nothing but shape and lanes, by which stages that take over each other's cells are known to have them in
-    one order (``in_place_aliasing.py``).
+    They become outer dimensions, so that the pixels of one group of channels, which a GEMM reads, are contiguous. This
+    depends on shape and lanes alone, so that stages that alias each other's buffers have the same order
+    (``in_place_aliasing.py``).
     """
     if lanes.cols is None or lanes.is_diagonal:
         return ()
     for finer, whole in schedule.state.views.items():
         parts = _parts_of(lanes.cols, finer.shape, whole.shape) if len(finer.shape) == len(view) else []
-        # Along other dimensions stages may have more, as padding, or less, where not all is read.
+        # Other dimensions may be longer (padding) or shorter (only a slice is read).
         if parts and all(finer.shape[dim] == view[dim] for dim in parts):
             return tuple(dim for dim in parts if dim not in lanes.dims)
     return ()
 
 
 def _parts_of(dim: int, finer: tuple[int, ...], whole: tuple[int, ...]) -> list[int]:
-    """The dimensions of the finer shape, ``dim`` among them, that one of the whole has been split into."""
-    left = list(range(len(finer)))
+    """The dimensions of the finer shape, ``dim`` among them, that one dimension of the whole shape was split into."""
+    rest = list(range(len(finer)))
     for extent in reversed(whole):
         parts: list[int] = []
-        while left and (not parts or prod(finer[part] for part in parts) < extent):
-            parts.append(left.pop())
+        while rest and (not parts or prod(finer[part] for part in parts) < extent):
+            parts.append(rest.pop())
         if dim in parts:
             return parts[::-1]
     return []

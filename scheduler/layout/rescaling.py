@@ -1,4 +1,4 @@
-"""What of a rescaling is read from scratchpads of its own, and how it lies there: parameters and tables."""
+"""Rescaling stages (requantisation): their match, the extensions they need, and the layout of parameters and tables."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -15,42 +15,39 @@ from lathe.scheduler.rewriting.undef import defined
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, TABLES
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
-_WHAT_FOR = {
-    RESCALE: "for sums with a factor for each channel",
-    RESCALE_ADD: "for two such sums added",
-    LOOKUP: "for values of a table at places that depend on data",
+_PURPOSES = {
+    RESCALE: "per-channel rescaling",
+    RESCALE_ADD: "the sum of two rescaled operands",
+    LOOKUP: "look-ups at data-dependent indices",
 }
 
 FORM = "clamp(rounding_shift(int64(data + bias) * int64(word >> 6), int64(word % 64)) + zero_point)"
-"""What a rescaling is, for messages; a second product may be added."""
+"""The form of a rescaling, for messages; a second scaled operand may be added."""
 
 
 @lru_cache(maxsize=4096)
 def rescaling_of(computation: Computation) -> Rescaling | None:
-    """The rescaling that a computation is, if it is one; of several that places choose among, the first.
-
-    These are alike but for their parameters.
-    """
-    found = rescalings_of(computation)
-    return found[0] if found else None
+    """Match a computation as a rescaling, or None; of several that index conditions select among, the first."""
+    rescalings = rescalings_of(computation)
+    return rescalings[0] if rescalings else None
 
 
 @lru_cache(maxsize=4096)
 def rescalings_of(computation: Computation) -> tuple[Rescaling, ...]:
-    """The rescaling that a computation is, or those that places choose among, alike but for their parameters."""
+    """The rescalings that a computation selects among, equal but for their parameters; () if it is none."""
     if computation.reduce_axes or len(computation.bodies) != 1:
         return ()
-    found: list[Rescaling] = []
+    matched: list[Rescaling] = []
     for branch in _branches(defined(computation).bodies[0]):
         rescaling = rescaling_in(branch)
-        if rescaling is None or (found and _without_parameters(rescaling) != _without_parameters(found[0])):
+        if rescaling is None or (matched and _without_parameters(rescaling) != _without_parameters(matched[0])):
             return ()
-        found.append(rescaling)
-    return tuple(found)
+        matched.append(rescaling)
+    return tuple(matched)
 
 
 def _branches(value: Expr) -> Iterator[Expr]:
-    """What conditions choose among."""
+    """The values that selects choose among."""
     if isinstance(value, Select):
         yield from _branches(value.then)
         yield from _branches(value.otherwise)
@@ -64,54 +61,54 @@ def _without_parameters(rescaling: Rescaling) -> tuple[object, ...]:
 
 
 def missing_extensions(rescaling: Rescaling, config: HardwareConfig) -> tuple[str, ...]:
-    """The extensions that a machine would need besides its own."""
-    wanted = [RESCALE]
-    wanted += [RESCALE_ADD] if len(rescaling.terms) > 1 else []
-    wanted += [LOOKUP] if rescaling.table is not None else []
-    return tuple(each for each in wanted if each not in config.extensions)
+    """The extensions that a rescaling needs and a machine lacks."""
+    required = [RESCALE]
+    required += [RESCALE_ADD] if len(rescaling.terms) > 1 else []
+    required += [LOOKUP] if rescaling.table is not None else []
+    return tuple(each for each in required if each not in config.extensions)
 
 
 def unmet(value: Expr, config: HardwareConfig) -> Mapping[str, str]:
-    """The extensions that a machine has not for a rescaling or look-up, and what each is for."""
+    """The extensions that a machine lacks for a rescaling or look-up, each with its purpose."""
     found = rescaling_in(value)
     if found is not None:
-        return {each: _WHAT_FOR[each] for each in missing_extensions(found, config)}
+        return {each: _PURPOSES[each] for each in missing_extensions(found, config)}
     if isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
-        needed = {} if RESCALE in config.extensions else {RESCALE: "for the pass that looks values up"}
-        return {**needed, LOOKUP: _WHAT_FOR[LOOKUP]}
+        needed = {} if RESCALE in config.extensions else {RESCALE: "the pass that performs look-ups"}
+        return {**needed, LOOKUP: _PURPOSES[LOOKUP]}
     return {}
 
 
 def told(missing: Mapping[str, str]) -> str:
-    """Extensions and what each is for, as part of a sentence."""
-    named = ", and ".join(f"{extension!r}, {purpose}" for extension, purpose in missing.items())
+    """Extensions with their purposes, for messages: ``extensions 'a' (purpose) and 'b' (purpose)``."""
+    named = " and ".join(f"{extension!r} ({purpose})" for extension, purpose in missing.items())
     return f"extension{'s' * (len(missing) > 1)} {named}"
 
 
-def rescaling_wanted(value: Expr, config: HardwareConfig) -> str:
-    """What is told of a value that computes with int64: the form that RESCALE takes, and why it does not take this."""
-    without = "" if RESCALE in config.extensions else f" (extension {RESCALE!r}, which {config.name!r} is without)"
+def why_not_rescale(value: Expr, config: HardwareConfig) -> str:
+    """Why RESCALE does not take an int64 expression, for messages: the form that it takes, and the difference."""
+    without = "" if RESCALE in config.extensions else f" (extension {RESCALE!r}, which {config.name!r} lacks)"
     why = why_no_rescaling(value) or "the rule must be 'rescale'"
-    return f"of int64, RESCALE{without} takes {FORM}, where {why}"
+    return f"RESCALE{without} takes int64 only as {FORM}: {why}"
 
 
 def look_ups_taken(read: Read, index: Expr, config: HardwareConfig) -> str:
-    """What is told, as a sentence, where a tensor is read at a place that depends on data: which look-ups are taken."""
+    """A hint, for messages about a data-dependent index, on the look-ups that the machine supports; "" without any."""
     if not reads_data(index):
         return ""
     if LOOKUP in config.extensions:
         return (
-            f" Look-ups are taken by rule 'rescale' where table[uint8(value), ..] is all that a stage computes, of "
-            f"{TABLE_ELEMENTS} rows and values of 8 bits."
+            f" Rule 'rescale' takes a look-up only if table[uint8(value), ..] is all that the stage computes, with "
+            f"{TABLE_ELEMENTS} rows of 8-bit values."
         )
     if table_index(read) is None:
         return ""
-    return f" Tables are looked up with the extension {LOOKUP!r}, which machine {config.name!r} is without."
+    return f" Look-ups need extension {LOOKUP!r}, which machine {config.name!r} lacks."
 
 
 @lru_cache(maxsize=4096)
 def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Read, str]:
-    """The reads of a rescaling of parameters and tables, and the scratchpads from which the machine takes them."""
+    """The parameter and table reads of a rescaling, each with the scratchpad that it must be in; {} if it is none."""
     found = rescaling_of(computation)
     if found is None or missing_extensions(found, config):
         return {}
@@ -123,9 +120,9 @@ def own_operands(computation: Computation, config: HardwareConfig) -> Mapping[Re
 def lanes_of_own_operand(
     computation: Computation, access: ReadAccess, scope: str, lanes: VectorLayout, config: HardwareConfig
 ) -> VectorLayout:
-    """The lanes of a parameter or table, from those of the result: one value for all where it has no such dimension.
+    """The layout of a parameter or table, from that of the result; a dimension that it lacks is broadcast.
 
-    A parameter's element has a lane in each row, and its two words in the columns.
+    A parameter vector has the lanes of the result in its rows, and the two words of each in its columns.
     """
     axis = None if lanes.cols is None else computation.axes[lanes.cols]
     along = dimension_of(access.node, axis, whole_elements(config))
@@ -135,8 +132,8 @@ def lanes_of_own_operand(
 def is_in_the_way(
     computation: Computation, access: ReadAccess, lanes: VectorLayout, element: VectorType, config: HardwareConfig
 ) -> bool:
-    """Whether a result cannot have these lanes because of a parameter or table: it has one value for all rows of an
-    element, and one for all columns or one for each.
+    """Whether a parameter or table rules a layout of the result out: it must not vary over the rows of a vector, and
+    over columns only if it has a dimension along them.
     """
     axes = axes_of(*(index for index in access.indices if not reads_data(index)))
     rows = element.rows > 1 and lanes.rows is not None and computation.axes[lanes.rows] in axes

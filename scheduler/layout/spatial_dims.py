@@ -1,4 +1,4 @@
-"""Dimensions of a product's data that run along no lanes, and copies of some of their elements."""
+"""Spatial dimensions of the data of a GEMM (those not in the lanes), and copies that gather along them."""
 
 from lathe.configs import HardwareConfig
 from lathe.frontend import as_affine
@@ -10,7 +10,7 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 
 def pixels_of(product: GemmMatch, config: HardwareConfig) -> list[int]:
-    """The dimensions of a product's data that run along no lanes: of these the last is that of pixels in a line."""
+    """The dimensions of a GEMM's data that are not in the lanes; the last is that of pixels in a row."""
     element = element_of(config, INP)
     sides = ((product.row, element.rows), (product.inner, element.cols))
     lanes = [dimension_of(product.data, axis) for axis, values in sides if values > 1]
@@ -18,7 +18,7 @@ def pixels_of(product: GemmMatch, config: HardwareConfig) -> list[int]:
 
 
 def gathers(stage: StageView, product: GemmMatch, config: HardwareConfig) -> bool:
-    """Whether a stage copies some pixels or lines of a tensor, as they lie, for the data of a product."""
+    """Whether a stage copies only some pixels or rows of a tensor, in order, to be the data of a GEMM."""
     body = stage.state.computation.bodies[0]
     if product.data.tensor is not stage.tensor or not is_plain_read(body) or len(stage.state.tensors) > 1:
         return False
@@ -29,7 +29,7 @@ def gathers(stage: StageView, product: GemmMatch, config: HardwareConfig) -> boo
     for index, extent in zip(body.indices, body.tensor.shape, strict=True):
         form = as_affine(index)
         if form is not None and not form.coefficients and (extent > 1 or not axes or axes[0][1].extent > 1):
-            some = True  # one of the remainders that an input is packed by
+            some = True  # one phase of an input that is packed by space-to-depth
             continue
         if form is None or not axes:
             return False

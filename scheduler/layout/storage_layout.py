@@ -1,8 +1,8 @@
-"""How folded values fill the elements of a memory: which dimension of a buffer the lanes of a tensor run along.
+"""The vector layout of a user buffer (``store_in``), from the layout of the tensor that its storage map folds.
 
-An element holds a block of neighbouring values along a dimension, and is written and read as a whole. So the map of a
-storage must keep such blocks together: the index along the lanes is an index of the cell itself, or its remainder by
-whole blocks; other indices of the cell may have it divided by whole blocks.
+A vector holds a block of consecutive values of a dimension, and is written and read as a whole. So a storage map must
+keep such blocks together: the index in the lanes is mapped to itself, or modulo a multiple of the block; other buffer
+indices may contain it divided by a multiple of the block.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ from lathe.scheduler.schedule_ir.user_buffers import storages_of
 
 
 def lanes_of_cells(storage: Storage, lanes: VectorLayout, element: VectorType) -> VectorLayout | None:
-    """The dimensions of a buffer that fill rows and columns, from those of the tensor; None where blocks come apart."""
+    """The layout of a buffer, from the layout of the tensor; None if the storage map takes blocks apart."""
     variables = [LoopVariable(axis.name, axis.extent) for axis in storage.axes]
     cell = storage.in_loops([Linear.of(variable) for variable in variables])
-    found: list[int | None] = []
+    sides: list[int | None] = []
     for dim, block in ((lanes.rows, element.rows), (lanes.cols, element.cols)):
         along = None if dim is None else _along(cell, variables[dim], block)
         if dim is not None and along is None and block > 1:
             return None
-        found.append(along)
-    rows, cols = found
+        sides.append(along)
+    rows, cols = sides
     return None if rows is not None and rows == cols else VectorLayout(rows, cols)
 
 
 def _along(cell: Sequence[Linear], variable: LoopVariable, block: int) -> int | None:
-    """The dimension of the cell that runs along the blocks of a variable."""
-    place: int | None = None
+    """The buffer dimension that runs through the blocks of a variable; None if blocks are taken apart."""
+    position: int | None = None
     for dim, index in enumerate(cell):
         if variable not in index.variables():
             continue
@@ -46,18 +46,18 @@ def _along(cell: Sequence[Linear], variable: LoopVariable, block: int) -> int | 
         if not plain:
             continue
         others = [coefficient for atom, coefficient in index.terms.items() if atom is not variable]
-        if plain != 1 or index.constant % block or place is not None or any(each % block for each in others):
+        if plain != 1 or index.constant % block or position is not None or any(each % block for each in others):
             return None
-        place = dim
-    return place
+        position = dim
+    return position
 
 
 def shape_and_lanes(
     schedule: ScheduleView, stage: StageView, tensor: Tensor, lanes: VectorLayout, element: VectorType
 ) -> tuple[tuple[int, ...], VectorLayout]:
-    """What lies in memory for a tensor of a stage: the shape of its cells, and which of their dimensions fill lanes.
+    """The shape and layout of a stage's tensor as it is stored: its own, or those of its user buffer.
 
-    Raises BuildError where the map of the storage takes blocks of lanes apart.
+    Raises BuildError if the storage map takes blocks of lanes apart.
     """
     storage = stage.state.storage
     if storage is None:
@@ -66,9 +66,9 @@ def shape_and_lanes(
     if found is None:
         axes = [stage.state.computation.axes[dim].name for dim in (lanes.rows, lanes.cols) if dim is not None]
         raise BuildError(
-            f"cells of {stage.name} must keep blocks of {element.cols} neighbours along {' and '.join(axes)} together, "
-            f"which fill the lanes of elements, not be {storage}. Leave that index as it is, or fold it by a multiple "
-            f"of {element.cols}; or say with vectorize which other loop fills the lanes.",
+            f"storage map of {stage.name} must keep blocks of {element.cols} consecutive values along "
+            f"{' and '.join(axes)}, which fill a vector, together, not be {storage}. Leave that index as it is, or "
+            f"fold it by a multiple of {element.cols}, or vectorize another loop.",
             kind="machine",
         )
 

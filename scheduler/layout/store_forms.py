@@ -1,4 +1,4 @@
-"""The forms in which stored tensors have to lie in DRAM for what loads them."""
+"""Whether vectors as they are stored in DRAM already have the layout that a load needs."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from lathe.scheduler.schedule_ir.memories import DRAM, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
-"""The dtypes that are stored as planes of bytes."""
+"""The dtypes that are stored as byte planes."""
 
 
 def stores_make_weights(config: HardwareConfig, lanes: VectorLayout, wanted: VectorLayout) -> bool:
-    """Whether stored elements with these lanes, one behind the other, are the rows of elements of weights."""
+    """Whether consecutive stored vectors with layout ``lanes`` form weight vectors with layout ``wanted``."""
     stored, weights = element_of(config, DRAM), element_of(config, WGT)
     rows = wanted.rows is not None and (stored.rows == 1 or lanes.rows == wanted.rows)
     cols = wanted.cols is not None and lanes.cols == wanted.cols
@@ -21,10 +21,10 @@ def stores_make_weights(config: HardwareConfig, lanes: VectorLayout, wanted: Vec
 
 
 def stores_make_elements(config: HardwareConfig, lanes: VectorLayout, scope: str, shape: Sequence[int]) -> bool:
-    """Whether stored elements with these lanes, one behind the other, are the elements that a memory loads.
+    """Whether consecutive stored vectors of a tensor of this shape and layout form vectors as a memory loads them.
 
-    ``shape`` is that of the tensor. Of one row, and columns that fill no more than the first block of an element, the
-    first stored one has all there is where the first loaded one has it.
+    If the widths differ, they do with a batch of 1, with nothing in the lanes, if one row and one block of columns hold
+    the whole tensor, or after all conversions.
     """
     stored, loaded = element_of(config, DRAM), element_of(config, scope)
     if lanes.turns is not None:

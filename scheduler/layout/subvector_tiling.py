@@ -1,4 +1,4 @@
-"""Where loops cut a tensor: a dimension that is cut within the machine's blocks cannot be in their lanes."""
+"""Dimensions that loops tile below vector width, and which therefore cannot be in the lanes of vectors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
@@ -20,25 +20,25 @@ NONE: frozenset[int] = frozenset()
 
 
 def steps_between_chunks(stage: StageView) -> tuple[int, ...]:
-    """For each dimension of what a stage makes, the greatest step that divides all distances between its chunks.
+    """For each dimension of a stage's output, the greatest common divisor of the offsets between its chunks.
 
-    0 for a dimension that each chunk has all of. A chunk is what is inside the loop of the pragma, or else inside the
-    innermost loop in which another stage is computed. The steps are kept with the schedule until one of these changes.
+    0 for a dimension that every chunk covers. A chunk is the nest inside the loop of ``emit_insn``, or else inside the
+    innermost loop that encloses another stage. Cached with the schedule until one of these changes.
     """
     state = stage.state
-    hosting = {guest.state.attachment.axis for guest in stage.schedule.attached(stage) if guest.state.attachment}
-    known = stage.schedule.derived.setdefault("cuts", {})
-    kept: tuple[StageState, set[LoopAxis], tuple[int, ...]] | None = known.get(stage.id)
-    if kept is None or kept[0] is not state or kept[1] != hosting:
-        kept = known[stage.id] = state, hosting, _steps(state, hosting)
-    return kept[2]
+    anchors = {inner.state.attachment.axis for inner in stage.schedule.attached(stage) if inner.state.attachment}
+    cache = stage.schedule.derived.setdefault("cuts", {})
+    cached: tuple[StageState, set[LoopAxis], tuple[int, ...]] | None = cache.get(stage.id)
+    if cached is None or cached[0] is not state or cached[1] != anchors:
+        cached = cache[stage.id] = state, anchors, _steps(state, anchors)
+    return cached[2]
 
 
 class Cuts:
-    """The dimensions of tensors that loops cut within blocks of lanes: those of their stages, and of readers in turn.
+    """The dimensions of tensors that loops tile below vector width, by their own stage or by one that consumes them.
 
-    A reader counts where it leads a dimension through as it is, since it has the same lanes then. ``blocks``: those of
-    so many values. What has been found holds until ``renew`` says that a schedule is another.
+    Consumers, and theirs in turn, count where they preserve the dimension, since they then have the same layout.
+    ``blocks``: the vector widths to check. Results hold until ``renew``.
     """
 
     def __init__(self, schedule: ScheduleView, blocks: Iterable[int]) -> None:
@@ -46,20 +46,20 @@ class Cuts:
         self._known: dict[int, dict[Tensor, frozenset[int]]] = {block: {} for block in blocks if block > 1}
 
     def of(self, tensor: Tensor, block: int) -> frozenset[int]:
-        """The dimensions of a tensor that are cut within blocks of so many values."""
+        """The dimensions of a tensor that are tiled below this vector width."""
         return NONE if block == 1 else self._known[block].get(tensor, NONE)
 
     def renew(self, changes: Changes) -> set[Tensor]:
-        """The tensors that are cut otherwise than before, readers being looked at before those whose values they read.
+        """Update the results after changes, consumers before producers; return the tensors with a changed result.
 
-        But for readers in a circle, which count where they stand behind.
+        In a recurrence only consumers later in program order count.
         """
         had, now, order = changes.before.states, changes.now.states, changes.now.order
         waiting = {*changes.others}
         for states, keys in ((had, changes.were), (now, changes.others)):
             for key in keys:
-                place = states[key].attachment
-                waiting |= {place.host} if place is not None else set()
+                anchor = states[key].attachment
+                waiting |= {anchor.host} if anchor is not None else set()
                 waiting |= self._makers(states[key], changes.now)
         for key in changes.were:
             for known in self._known.values():
@@ -68,60 +68,60 @@ class Cuts:
                         known.pop(tensor, None)
         heap = [(-order[key], key) for key in waiting if key in order]
         heapify(heap)
-        found: set[Tensor] = set()
+        updated: set[Tensor] = set()
         while heap:
             _, key = heappop(heap)
-            changed = self._look_again(self._schedule.by_id(key), order)
+            changed = self._update(self._schedule.by_id(key), order)
             if changed:
-                found |= changed
+                updated |= changed
                 new = {each for each in self._makers(now[key], changes.now) if order[each] < order[key]} - waiting
                 waiting |= new
                 for each in new:
                     heappush(heap, (-order[each], each))
-        return found
+        return updated
 
     def _makers(self, state: StageState, stages: StagesInOrder) -> set[StageId]:
-        found = (stages.makers.get(read.tensor) for read in state.computation.reads)
-        return {key for key in found if key is not None}
+        producers = (stages.makers.get(read.tensor) for read in state.computation.reads)
+        return {key for key in producers if key is not None}
 
-    def _look_again(self, stage: StageView, order: Mapping[StageId, int]) -> set[Tensor]:
-        """The tensors of a stage that are cut otherwise than before."""
-        steps, place = steps_between_chunks(stage), order[stage.id]
+    def _update(self, stage: StageView, order: Mapping[StageId, int]) -> set[Tensor]:
+        """Update the results of a stage's tensors; return those with a changed result."""
+        steps, position = steps_between_chunks(stage), order[stage.id]
         changed: set[Tensor] = set()
         for block, known in self._known.items():
             own = frozenset([dim for dim, step in enumerate(steps) if step % block]) if any(steps) else NONE
             for number, made in enumerate(stage.state.tensors):
-                # What no reader cuts, the greater part of a program, is not looked at any further.
+                # Most tensors have no consumer that is tiled below vector width: nothing more is computed for them.
                 cut = [each for each in self._schedule.readers(made) if known.get(each.tensor)]
-                behind = [each for each in cut if order[each.id] > place or (each is stage and number)]
-                dims = own.union(*(_through(each, made, known[each.tensor]) for each in behind)) if behind else own
+                later = [each for each in cut if order[each.id] > position or (each is stage and number)]
+                dims = own.union(*(_through(each, made, known[each.tensor]) for each in later)) if later else own
                 if known.get(made, NONE) != dims:
                     changed.add(made)
                 known[made] = dims
         return changed
 
 
-def _through(reader: StageView, tensor: Tensor, cut: frozenset[int]) -> frozenset[int]:
-    """The dimensions of a tensor that lead into those which are cut of what a stage makes of it."""
-    computation = reader.state.computation
+def _through(consumer: StageView, tensor: Tensor, cut: frozenset[int]) -> frozenset[int]:
+    """The dimensions of a tensor that a consumer maps unchanged to the given dimensions of its output."""
+    computation = consumer.state.computation
     axes = {computation.axes[n] for n in cut}
-    return frozenset([dim for dim, axis in _led(computation, tensor) if axis in axes])
+    return frozenset([dim for dim, axis in _preserved(computation, tensor) if axis in axes])
 
 
 @lru_cache(maxsize=16384)
-def _led(computation: Computation, tensor: Tensor) -> list[tuple[int, Axis]]:
-    """The dimensions of a tensor that a computation reads along an axis of its own as it is, with that axis."""
+def _preserved(computation: Computation, tensor: Tensor) -> list[tuple[int, Axis]]:
+    """The dimensions of a tensor that a computation reads at a plain axis, each with that axis."""
     reads = [read for read in computation.reads if read.tensor is tensor]
     plain = [(dim, as_bare_axis(index)) for read in reads for dim, index in enumerate(read.indices)]
     return [(dim, axis) for dim, axis in plain if axis is not None]
 
 
-def _steps(state: StageState, hosting: set[LoopAxis]) -> tuple[int, ...]:
+def _steps(state: StageState, anchors: set[LoopAxis]) -> tuple[int, ...]:
     if state.pragma_axis is not None:
         depth = state.leaves.index(state.pragma_axis)
     else:
-        depth = max((number + 1 for number, leaf in enumerate(state.leaves) if leaf in hosting), default=0)
-    stored = is_plain_read(state.computation.bodies[0])  # chunk by chunk; the ALU makes all lanes of elements each time
+        depth = max((number + 1 for number, leaf in enumerate(state.leaves) if leaf in anchors), default=0)
+    stored = is_plain_read(state.computation.bodies[0])  # tails matter: the ALU, in contrast, always writes all lanes
     if not depth and not (stored and state.relations):
         return (0,) * len(state.computation.axes)
     loops = stage_loops(state, {root: root.source.extent for root in state.roots if root.source is not None})
@@ -129,29 +129,29 @@ def _steps(state: StageState, hosting: set[LoopAxis]) -> tuple[int, ...]:
     outside = {variable for leaf in state.leaves[:depth] for variable in loops.of_leaf[leaf] if variable.extent > 1}
     steps = []
     for root in (root for root in state.roots if root.kind == "data"):
-        found, terms = list[int](), loops.local[root].terms
+        offsets, terms = list[int](), loops.local[root].terms
         for atom, coefficient in terms.items():
             if isinstance(atom, LoopVariable):
-                found += [coefficient] * (atom in outside)
+                offsets += [coefficient] * (atom in outside)
             elif isinstance(atom, FloorDivision) and atom.numerator.variables() & outside:
-                found.append(1)
+                offsets.append(1)
         assert root.source is not None
         if stored:
             inside = [(terms[each], n) for n, each in enumerate(inwards) if each in terms and each not in outside]
-            found += _begins_of_tails(root.source.extent, inside)
-        steps.append(reduce(gcd, found, 0))
+            offsets += _begins_of_tails(root.source.extent, inside)
+        steps.append(reduce(gcd, offsets, 0))
     return tuple(steps)
 
 
 def _begins_of_tails(extent: int, loops: list[tuple[int, int]]) -> Iterator[int]:
-    """Where pieces of a range begin that a chunk's loops, of such steps and places, do not divide evenly.
+    """Offsets of the tails where a chunk's loops (stride, depth) do not divide a range evenly.
 
-    What is left is a piece behind the others; or, where the loop of smaller steps is outside of the other, there is a
-    piece of each of the greater steps.
+    The tail follows the full iterations; but if the loop of a smaller stride is outside of the other, there is a tail
+    in each iteration of the greater stride.
     """
-    for step, place in sorted(loops, reverse=True):
-        left = extent % step
-        if left:
-            within = any(other < step and outer < place for other, outer in loops)
-            yield gcd(left, step) if within else extent - left
+    for step, depth in sorted(loops, reverse=True):
+        tail = extent % step
+        if tail:
+            within = any(other < step and outer < depth for other, outer in loops)
+            yield gcd(tail, step) if within else extent - tail
         extent = step

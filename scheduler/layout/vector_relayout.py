@@ -1,22 +1,22 @@
-"""Stored elements that become elements of wider or narrower columns, by products that move whole parts of rows.
+"""Layout conversion by permutation GEMMs, from stored vectors to loadable vectors with wider or narrower columns.
 
-A store writes elements of ``out``, batch × block_out values, and a load into ``inp`` reads elements of batch × block_in
-where they lie. With a batch of 1 as many of the narrower as fill the wider one adjoin. Otherwise rows lie between: of
-2 × 16 values the first 2 × 8 are all 16 of row 0, where a product wants the first 8 of both rows.
+A store writes vectors of ``out``, batch × block_out values; a load into ``inp`` reads vectors of batch × block_in. With
+a batch of 1, the narrow vectors that fill a wide one are contiguous. Otherwise rows come in between: the first 2 × 8 of
+2 × 16 stored values are all 16 of row 0, whereas GEMM needs the first 8 of both rows.
 
-Of ``B`` rows, and columns in ``q`` blocks of the narrower width, a *span* has ``B × q`` such blocks. Their numbers have
-``log2 B`` bits of a row and ``log2 q`` of a block of columns, and where they lie is an order of these bits. A product
-with matrices that select writes a row of what was loaded to the same row of its result, and puts the blocks of as many
-elements side by side as the result is wide, or writes those of one element to as many results: the bits of the row and
-those that chose among blocks change places. So after one turn, or a few, what has been stored are the elements that are
-loaded. With two rows of two blocks::
+A *span* is ``B`` rows × ``q`` blocks of columns (of the narrower width): one wide vector. A block's number has ``log2
+B`` row bits and ``log2 q`` block bits, and the memory order of the blocks is an order of these bits. One conversion
+(turn) loads a span, multiplies it with selection matrices, and stores it. GEMM keeps the row of each value, and either
+concatenates one block each of several vectors, or distributes the blocks of one vector over several results: the row
+bits and the bits that chose among blocks change places. After one turn or a few, stored vectors are loadable ones. With
+two rows of two blocks::
 
     stored     row 0: a b     loaded    a    c    selected   a c    stored, loaded   a    b
                row 1: c d               b    d               b d                     c    d
 
-Blocks that are elements of their own in DRAM, side by side, may lie there in any order: of stored elements that are the
-narrower ones at first, of such that are loaded at last (``positions``). So one turn does where a row has as many blocks
-as there are rows, or more.
+Narrow vectors have addresses of their own in DRAM, so that they can be stored (if ``out`` is narrower), or in the end
+loaded (if ``inp`` is), in any order of their blocks (``positions``). So one turn is enough if a row has no fewer blocks
+than there are rows.
 """
 
 from collections import deque
@@ -34,14 +34,14 @@ from lathe.scheduler.layout.vector_type import VectorType
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 Bit = tuple[str, int]
-"""A bit of the number of a row or of a block of columns: which of both, and how many of these it counts."""
+"""A bit of the number of a row or block of columns: ("row" or "block", the bit's weight)."""
 BitOrder = tuple[Bit, ...]
-"""Bits of a place among the blocks of a span, the highest first."""
+"""The memory order of the blocks of a span: which bit of their number each bit of their offset is, highest first."""
 
 
 @dataclass(frozen=True)
 class BlockGrid:
-    """``rows`` of ``blocks`` blocks; whether stored elements are the wider ones."""
+    """The blocks of a span, ``rows`` × ``blocks``; ``stores_wider``: whether stored vectors are the wide ones."""
 
     rows: int
     blocks: int
@@ -49,51 +49,51 @@ class BlockGrid:
 
     @property
     def orders(self) -> tuple[BitOrder, ...]:
-        """Where blocks lie as they are stored at first, and after each turn; at last as they are loaded."""
+        """The memory orders as stored at first and after each turn; the last one is loadable."""
         return _orders(self)
 
 
 def spans_of(element: VectorType, stored: bool = True) -> BlockGrid:
-    """The spans of an element that is stored, or else of one that is loaded."""
+    """The span of a stored (or loaded) vector type."""
     wider = element.cols == element.span
     return BlockGrid(element.rows, element.span // element.grain, wider if stored else not wider)
 
 
 def conversions_needed(config: HardwareConfig) -> int:
-    """Turns from elements of out to those of inp: 0 where rows do not lie between, or columns are equal."""
+    """Turns that convert vectors of ``out`` to vectors of ``inp``; 0 with a batch of 1 or equal widths."""
     return len(_spans(config).orders) - 1
 
 
 def positions(config: HardwareConfig) -> tuple[int, ...]:
-    """By how many elements each bit of a block's number moves it in DRAM, the lowest bit first; () if by as many.
+    """The offset in DRAM, in vectors, that each bit of a narrow vector's block number adds, lowest bit first.
 
-    Of narrower elements, before they are turned or when they have been.
+    () if they are in order. It applies before the first turn or after the last, where the vectors are narrow.
     """
     spans = _spans(config)
     if len(spans.orders) == 1:
         return ()
     bits = [bit for bit in spans.orders[-1 if spans.stores_wider else 0] if bit[0] == "block"]
-    found = tuple(1 << len(bits) - 1 - bits.index(("block", 1 << n)) for n in range(len(bits)))
-    return found if found != tuple(1 << n for n in range(len(bits))) else ()
+    offsets = tuple(1 << len(bits) - 1 - bits.index(("block", 1 << n)) for n in range(len(bits)))
+    return offsets if offsets != tuple(1 << n for n in range(len(bits))) else ()
 
 
 def steps_of_span(config: HardwareConfig) -> int:
-    """Steps of one turn of a span: a product for each of the narrower elements, a reset for each accumulator."""
+    """Cycles of one turn of a span: a GEMM micro-op for each narrow vector, and a reset for each accumulator."""
     spans = _spans(config)
     return spans.blocks + (1 if spans.stores_wider else spans.blocks)
 
 
 def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
-    """The matrices of one turn, from 1 on: (elements, block_out, block_in), of zeros and ones.
+    """The 0/1 selection matrices of a turn (numbered from 1): (narrow vectors, block_out, block_in).
 
-    Of several elements of inp that make one accumulator, or of several accumulators that one element of inp makes,
-    one matrix each. Only the first has a 1 at (0, 0).
+    One for each vector of inp that goes into an accumulator, or for each accumulator that a vector of inp goes to. Only
+    the first has a 1 at (0, 0).
     """
     spans = _spans(config)
     before, after = spans.orders[turn - 1 : turn + 1]
     grain = min(config.block_in, config.block_out)
     matrices = np.zeros((spans.blocks, config.block_out, config.block_in), np.int8)
-    for number in range(spans.blocks):  # of row 0 as it is loaded
+    for number in range(spans.blocks):  # blocks of row 0, as loaded
         place = number * spans.rows if spans.stores_wider else number
         target = _place(_values(place, before), after)
         element, left, right = (number, target, 0) if spans.stores_wider else (target // spans.rows, 0, number)
@@ -103,23 +103,23 @@ def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
 
 
 def elements_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
-    """How many of the narrower elements of a span, from the first one on, hold values in one turn, of so many rows.
+    """How many narrow vectors of a span, from the first on, hold any of the first ``rows`` rows in a turn.
 
-    As they are loaded, where results are wider; else of those that are made.
+    The narrow vectors are those loaded if results are wider, else the results.
     """
     spans = _spans(config)
     order = spans.orders[turn - 1 if spans.stores_wider else turn]
     count = 0
     for number in range(spans.blocks):
-        values = _values(number * spans.rows, order)  # of its first block, which is that of the first of its rows
+        values = _values(number * spans.rows, order)  # of its first block, in its first row
         if sum(weight for (kind, weight), bit in values.items() if kind == "row" and bit) < rows:
             count = number + 1
     return count
 
 
 def digits(element: VectorType, lanes: VectorLayout) -> tuple[PhysicalAxis, ...]:
-    """The physical axes within a span of stored elements."""
-    assert lanes.turns is not None, f"elements with {lanes} are not turned"
+    """The physical axes within a span of stored vectors."""
+    assert lanes.turns is not None, f"{lanes} is not permuted"
     axes: list[PhysicalAxis] = []
     for kind, weight in spans_of(element).orders[lanes.turns]:
         dim, size = (lanes.rows, 1) if kind == "row" else (lanes.cols, element.grain)
@@ -135,7 +135,7 @@ def _spans(config: HardwareConfig) -> BlockGrid:
 
 @lru_cache(maxsize=256)
 def _orders(spans: BlockGrid) -> tuple[BitOrder, ...]:
-    """The fewest turns, by searching all orders of the bits; blocks in the order of their numbers where they may be."""
+    """The shortest sequence of turns, by breadth-first search over bit orders, which prefers block bits in order."""
     rows, blocks = _bits("row", spans.rows), _bits("block", spans.blocks)
     starts, ends = [rows + blocks], [(*each, *rows) for each in permutations(blocks)]
     if not spans.stores_wider:
@@ -144,13 +144,13 @@ def _orders(spans: BlockGrid) -> tuple[BitOrder, ...]:
     queue = deque(starts)
     while not came_from.keys() & set(ends):
         order = queue.popleft()
-        if spans.stores_wider:  # elements of inp by the highest bits, rows of them by the lowest
+        if spans.stores_wider:  # the highest bits number vectors of inp, the lowest their rows
             chosen, row = order[: len(blocks)], order[len(blocks) :]
-            found = [(*row, *others) for others in permutations(chosen)]
+            successors = [(*row, *others) for others in permutations(chosen)]
         else:
             row, chosen = order[: len(rows)], order[len(rows) :]
-            found = [(*others, *row) for others in permutations(chosen)]
-        for each in found:
+            successors = [(*others, *row) for others in permutations(chosen)]
+        for each in successors:
             if each not in came_from:
                 came_from[each] = order
                 queue.append(each)

@@ -1,4 +1,4 @@
-"""One element of a memory: the values that the machine moves and computes at once."""
+"""The vector type of a memory: the shape of what it holds per address, which the machine moves and computes at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 @dataclass(frozen=True)
 class VectorType:
-    """The shape of one element of a memory: values in a row of rows."""
+    """The shape of one vector of a memory: ``rows`` × ``cols`` values."""
 
     rows: int
     cols: int
-    spread_rows: bool = True  # whether the host repeats a value along rows that no dimension fills, or puts zeros there
+    spread_rows: bool = True  # whether the host broadcasts along rows that no dimension fills, or fills in zeros
     spread_cols: bool = True
-    innermost: int | None = None  # a dimension of which neighbours adjoin, whatever other dimensions there are
-    span: int = 0  # columns of the wider ones of elements of inp and acc, and of the narrower ones
-    grain: int = 0
+    innermost: int | None = None  # a dimension whose vectors are contiguous, whatever the other dimensions
+    span: int = 0  # columns of the wider of the vectors of inp and acc
+    grain: int = 0  # columns of the narrower
 
     @property
     def lanes(self) -> int:
         return self.rows * self.cols
 
     def sides(self, lanes: VectorLayout) -> tuple[tuple[int | None, int], tuple[int | None, int]]:
-        """The dimensions that run along rows and columns, each with the values of it that one element holds."""
+        """The dimensions in the rows and columns, each with the number of its values that one vector holds."""
         return (lanes.rows, self.rows), (lanes.cols, self.cols)
 
     def block(self, lanes: VectorLayout, dim: int) -> int:
-        """How many values of a dimension one element holds."""
+        """How many values of a dimension one vector holds."""
         if lanes.turns is not None and dim == lanes.cols:
             return self.span
         if lanes.is_diagonal and dim == lanes.cols:
@@ -40,11 +40,11 @@ class VectorType:
         return self.cols if dim == lanes.cols else 1
 
     def filled(self, extent: int) -> int:
-        """The values that so many fill columns with, and what stands behind them in the last element."""
+        """An extent in the columns, rounded up to whole vectors."""
         return -(-extent // self.cols) * self.cols
 
     def possible_lanes(self, dims: Sequence[int]) -> Iterator[VectorLayout]:
-        """All lanes that dimensions can have, those of the last in columns first."""
+        """All layouts that put some of the dimensions into the lanes, those with the last in the columns first."""
         for cols in (*reversed(dims), None):
             for rows in (None, *dims) if self.rows > 1 else (None,):
                 if rows is None or rows != cols:
@@ -52,19 +52,18 @@ class VectorType:
 
 
 def element_of(config: HardwareConfig, scope: str) -> VectorType:
-    """The shape of an element of a memory; what is in DRAM is stored from where it is computed.
+    """The vector type of a memory; tensors in DRAM have that of ``acc``, from which they are stored.
 
-    Columns of inp and wgt are summed over, so those without values are zeros; all others repeat the value, so that a
-    tensor with no dimension along lanes is the same in all of them, however it was made. Rows of par are the lanes of
-    accumulators, and its columns the two words of each; rows of a
-    table adjoin, whatever else it depends on.
+    Columns of inp and wgt are reduced over, so unused ones are zeros; all other lanes that no dimension fills broadcast
+    the value, so that they are the same however it was computed. Rows of par are the lanes of accumulators, its columns
+    the two words of each; rows of a table (lut) are contiguous.
     """
     return _elements(config.batch, config.block_in, config.block_out)[ACC if scope == DRAM else scope]
 
 
 @lru_cache(maxsize=256)
 def _elements(batch: int, block_in: int, block_out: int) -> dict[str, VectorType]:
-    """The shapes of elements of all memories."""
+    """The vector types of all memories."""
     grain, span = sorted((block_in, block_out))
     return {
         "inp": VectorType(batch, block_in, spread_cols=False, span=span, grain=grain),
@@ -76,19 +75,16 @@ def _elements(batch: int, block_in: int, block_out: int) -> dict[str, VectorType
 
 
 def whole_elements(config: HardwareConfig) -> int:
-    """So many values of a dimension are whole elements of every memory, whichever side of them they run along.
-
-    What begins at a multiple of them is an address.
-    """
+    """The longest side of any vector of a machine: multiples of it are vector boundaries in all memories."""
     return max(config.batch, config.block_in, config.block_out)
 
 
 def depth_of(config: HardwareConfig, scope: str) -> int:
-    """Elements of a scratchpad."""
+    """The capacity of a scratchpad, in vectors."""
     return FORMS[scope][0].depth(config)
 
 
 def loaded_bytes(config: HardwareConfig, scope: str, dtype: str) -> int:
-    """Bytes in DRAM of what a LOAD makes an element of a scratchpad from; bytes are loaded in the narrowest form."""
+    """Bytes in DRAM that a LOAD reads for one vector of a scratchpad; int8 is loaded in the narrowest form."""
     narrowest, *wider = sorted(form.element_bytes(config) for form in FORMS[scope])
     return wider[-1] if wider and dtype != "int8" else narrowest

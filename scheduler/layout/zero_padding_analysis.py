@@ -1,7 +1,7 @@
-"""Which computed tensors hold zeros in the lanes behind their last column: what a reduction over whole blocks needs.
+"""Which computed tensors hold zeros in the pad lanes after their last column, as a reduction over whole blocks needs.
 
-The host fills such lanes of inputs with zeros. Arithmetic is done on whole elements, so a computed tensor holds there
-what its expression gives for zeros; a matrix product holds zeros where the rows of its weights are zeros.
+The host fills the pad lanes of inputs with zeros. Arithmetic computes all lanes, so a computed tensor holds there what
+its expression gives for zeros; the result of a GEMM holds zeros where the rows of its weights are zeros.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 
 def tensors_with_zeros_behind(schedule: ScheduleView, plan: LayoutAssignment) -> set[Tensor]:
-    """The tensors made by stages with columns along lanes, and zeros in the lanes behind the last."""
+    """The computed tensors with a dimension in the columns whose pad lanes are known to be zero."""
     maker = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
-    found: set[Tensor] = set()
+    zero_padded: set[Tensor] = set()
     for stage in schedule.stages:
         state = stage.state
         if plan.known[state.tensor].cols is None:
@@ -31,14 +31,14 @@ def tensors_with_zeros_behind(schedule: ScheduleView, plan: LayoutAssignment) ->
         if product is not None:
             all_rows = product.column is None or ends_with(product.weight, product.column)
             if all_rows and comes_from_host(schedule, product.weight.tensor):
-                found.update(state.tensors)
-        elif _reads_zeros(stage, plan, maker, found) and all(_is_zero(body) for body in state.computation.bodies):
-            found.update(state.tensors)
-    return found
+                zero_padded.update(state.tensors)
+        elif _reads_zeros(stage, plan, maker, zero_padded) and all(_is_zero(body) for body in state.computation.bodies):
+            zero_padded.update(state.tensors)
+    return zero_padded
 
 
 def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
-    """Whether an operand of a matrix product is an input, or loaded from one, perhaps with zeros around it."""
+    """Whether a GEMM operand is a program input, or loaded from one, perhaps with zero padding."""
     loaded = False
     while (stage := schedule.maker(tensor)) is not None:
         state = stage.state
@@ -53,7 +53,7 @@ def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
 
 
 def is_loaded_with_zeros(schedule: ScheduleView, tensor: Tensor) -> bool:
-    """Whether an operand of a product is a padding that nothing else reads: its loads carry it out, none is stored."""
+    """Whether a GEMM operand is a zero padding with no other use, which its LOADs carry out, so that none is stored."""
     stage = schedule.maker(tensor)
     if stage is None or tensor in schedule.outputs or stage.state.scope != DRAM:
         return False
@@ -73,7 +73,7 @@ def _keeps_zeros(body: Expr) -> bool:
 def _reads_zeros(
     stage: StageView, plan: LayoutAssignment, maker: Mapping[Tensor, StageState], zeros: set[Tensor]
 ) -> bool:
-    """Whether everything read has zeros there as well, not values that are the same in all lanes."""
+    """Whether all operands have zeros in the pad lanes too, rather than broadcast values."""
     state = stage.state
     lanes = plan.known[state.tensor]
     if state.scope == PARAMETERS and lanes.rows is None:
@@ -91,7 +91,7 @@ def _reads_zeros(
 
 
 def ends_with_sources(stage: StageView, lanes: VectorLayout) -> bool:
-    """Whether what stands behind the last lanes of all that a stage copies stands there in the copy, too."""
+    """Whether a copy ends together with all its sources, so that its pad lanes are copies of theirs."""
     for access in stage.state.computation.reads:
         read = lanes_through(stage.state.computation, access, lanes)
         for own, other in ((lanes.rows, read.rows), (lanes.cols, read.cols)):
@@ -101,9 +101,9 @@ def ends_with_sources(stage: StageView, lanes: VectorLayout) -> bool:
 
 
 def ends_together(stage: StageView, access: ReadAccess, own: int | None, read: int) -> bool:
-    """Whether what stands behind the last of a dimension that is computed is behind the last of what is read, too.
+    """Whether a computed dimension ends where the dimension that it reads ends.
 
-    Of a tensor of which only a part is read, its other values stand there.
+    If only a slice of a tensor is read, the pad lanes hold its next values instead.
     """
     computation, index = stage.state.computation, as_affine(access.indices[read])
     layout = stage.schedule.layouts.get(access.tensor)
@@ -115,7 +115,7 @@ def ends_together(stage: StageView, access: ReadAccess, own: int | None, read: i
 
 @lru_cache(maxsize=4096)
 def _is_zero(body: Expr) -> bool:
-    """Whether an expression is 0 where all that it reads is 0, whichever way its conditions go."""
+    """Whether an expression is 0 if all that it reads is 0, whatever its conditions are."""
     if isinstance(body, Reduce):
         return _is_zero(body.body)
 

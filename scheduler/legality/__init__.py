@@ -1,1 +1,1 @@
-"""Questions about the order of a schedule, answered exactly and with a witness. Changes nothing."""
+"""Legality of a schedule: exact queries, answered with a witness. Changes nothing."""

@@ -1,4 +1,4 @@
-"""The dependences of a program: which instance needs which, exactly, as isl maps that can be read."""
+"""The exact dependences of a program, as isl maps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +15,13 @@ IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 @dataclass(frozen=True)
 class Dependence:
-    """Instances of ``consumer`` that need instances of ``producer``.
+    """Instances of ``consumer`` that depend on instances of ``producer``.
 
-    ``kind``: "flow" (the consumer reads the element of ``tensor`` that the producer makes) or "reduction" (both add to
-    the same element; such updates commute, so their order does not matter, but two cannot be at the same time).
-    ``relation`` is an isl map from points of the producer's data axes (all axes for a reduction) to points of the
-    consumer. ``distance`` is consumer minus producer along each data axis, where that is the same everywhere, else
-    None. ``exact``: whether every pair really depends; conditions and indices that are not affine count as possible.
+    ``kind``: "flow" (the consumer reads the element of ``tensor`` that the producer writes) or "reduction" (both update
+    the same element; updates commute, so their order is free, but they cannot run at the same time). ``relation`` is an
+    isl map from points of the producer's data axes (all axes for a reduction) to points of the consumer. ``distance``
+    is consumer minus producer along each data axis, if that is uniform, else None. ``exact`` is false if some pairs may
+    not depend: conditions and indices that are not affine are over-approximated.
     """
 
     producer: str
@@ -42,7 +42,7 @@ class Dependence:
 
 
 def dependences(schedule: ScheduleView) -> tuple[Dependence, ...]:
-    """The dependences among the stages, in the order of the stages that read.
+    """The dependences among the stages, ordered by consumer.
 
     Two reads of one tensor at different indices are two dependences. Reads of inputs depend on nothing.
     """
@@ -50,15 +50,15 @@ def dependences(schedule: ScheduleView) -> tuple[Dependence, ...]:
     for stage in schedule.stages:
         computation = stage.state.computation
         for read in computation.reads:
-            maker = schedule.maker(read.tensor)
-            if maker is None:
+            producer = schedule.maker(read.tensor)
+            if producer is None:
                 continue
-            with answerable(f"how {stage.name} depends on {maker.name}"):
-                relation = access_of(computation, read).reverse().set_tuple_name(IN, maker.name).coalesce()
+            with answerable(f"how {stage.name} depends on {producer.name}"):
+                relation = access_of(computation, read).reverse().set_tuple_name(IN, producer.name).coalesce()
                 distance = _distance(relation, len(computation.axes))
             found.append(
                 Dependence(
-                    maker.name, stage.name, read.tensor.name, "flow", relation, distance, is_exact(computation, read)
+                    producer.name, stage.name, read.tensor.name, "flow", relation, distance, is_exact(computation, read)
                 )
             )
         if computation.reduce_axes:
@@ -73,7 +73,7 @@ def dependences(schedule: ScheduleView) -> tuple[Dependence, ...]:
 
 
 def _distance(relation: isl.Map, rank: int) -> tuple[int, ...] | None:
-    """Consumer minus producer along the data axes, if there are as many on both sides and it is constant."""
+    """Consumer minus producer along the data axes, if both have as many and it is uniform."""
     if relation.dim(IN) != rank or relation.is_empty():
         return None
     relation = relation.project_out(OUT, rank, relation.dim(OUT) - rank)

@@ -1,7 +1,7 @@
-"""When values of a buffer are written and read by a chunk, with as few events as say it all.
+"""Write and read events of a buffer in a chunk, in few enough numbers to enumerate.
 
-Loops that move different dimensions of a tensor are looked at apart: the last time at which a value is read is a sum of
-maxima, one for each group of loops, so that a convolution's reads need not be gone through one by one.
+Loops that move different dimensions of a tensor are treated separately: the time of a value's last read is a sum of
+maxima, one for each group of loops, so the reads of a convolution need not be enumerated one by one.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ from lathe.scheduler.query_results import QueryBudgetExceeded
 Ints = NDArray[np.int64]
 
 LARGEST = 1 << 22
-"""How many points of loops, and how many events, one question may have before it counts as too hard."""
+"""The maximum number of loop points, and of events, of a query; beyond, it exceeds its budget."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """Of each event its time, the row-major number of its value, and a tag: what is asked for of its loops."""
+    """For each event, its time, the row-major number of its value, and a tag computed from its loops."""
 
     times: Ints
     values: Ints
@@ -36,7 +36,7 @@ class Events:
 
 @dataclass(frozen=True)
 class _Number:
-    """An index of a tensor, and by how much a step of it moves the number of a value."""
+    """An index of a tensor, and the stride of the value's number per unit of it."""
 
     dim: int
     index: Expr
@@ -45,7 +45,7 @@ class _Number:
 
 @dataclass(frozen=True)
 class LoopGroup:
-    """Loops, by position, that move some dimensions of a tensor together, or are in a condition with such."""
+    """Loops, by position, that move some dimensions of a tensor together, or share a condition with such loops."""
 
     loops: frozenset[int]
     numbers: tuple[_Number, ...] = ()
@@ -58,10 +58,10 @@ class LoopGroup:
 
 @dataclass(frozen=True)
 class Use:
-    """The values at ``indices`` of a tensor are written or read by the instances of a chunk, where ``guards`` hold.
+    """Accesses of a chunk to a tensor: its instances write or read the values at ``indices``, where ``guards`` hold.
 
-    Of the uses of one value in one iteration of the outermost ``kept`` loops, and of those that the tag is about, only
-    the last counts. Conditions on data are taken to hold.
+    Of the accesses to one value in one iteration of the outermost ``kept`` loops, and of those that the tag depends on,
+    only the last counts. Conditions on data are assumed to hold.
     """
 
     occurrence: Occurrence
@@ -73,12 +73,12 @@ class Use:
 
     @property
     def depth(self) -> int:
-        """How many loops must be gone through one by one."""
+        """The number of outermost loops that must be enumerated."""
         return max([self.kept, *(n + 1 for n in self.tag.weights)])
 
     @cached_property
     def groups(self) -> list[LoopGroup]:
-        """The loops that matter, in groups that do not depend on each other."""
+        """The loops that matter, in independent groups."""
         position = {span.variable: n for n, span in enumerate(self.occurrence.spans)}
         strides = [int(np.prod(self.shape[dim + 1 :], dtype=np.int64)) for dim in range(len(self.shape))]
         parts: list[LoopGroup] = []
@@ -98,9 +98,9 @@ class Use:
         return groups + [LoopGroup(frozenset({n})) for n in range(self.depth) if n not in seen]
 
     def events(self, fixed: Iterable[int] = ()) -> Events:
-        """The events, those only whose values are at 0 along the ``fixed`` dimensions.
+        """The events; of the ``fixed`` dimensions, only those of values at index 0.
 
-        Raises TooHard where there are too many.
+        Raises QueryBudgetExceeded if there are too many.
         """
         spans = self.occurrence.spans
         seen: set[int] = set().union(*(group.loops for group in self.groups))
@@ -123,7 +123,7 @@ class Use:
         return total
 
     def part(self, group: LoopGroup) -> Events:
-        """What some loops contribute to times, numbers of values and tags."""
+        """The contribution of a group of loops to times, numbers of values and tags."""
         loops = sorted(group.loops)
         spans = [self.occurrence.spans[n] for n in loops]
         shape = tuple(span.count for span in spans)

@@ -1,11 +1,11 @@
-"""Does every read find its value: made before, and still there? Of values with cells of their own.
+"""Flow-dependence check: every read finds its value computed and still live, for values with cells of their own.
 
-A stage computed at the root is whole before its readers begin. A stage computed in a loop is made anew in each
-iteration, as far as that iteration needs; its values in a scratchpad are gone when the iteration ends, those in DRAM
-stay, and a reuse buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it
-touches has been made in the same iteration of the loops around both, or, in DRAM, in an earlier one, or, in a window,
-since its loop began. Stages of a cycle, and sums in shared loops, are whole before no reader begins: there it is pairs
-of instances that are compared. Updates of one reduction commute, so orders among them do not matter.
+A stage at the root is complete before its consumers begin. A stage in a loop is computed in each iteration, as far as
+the iteration needs it; its values in a scratchpad are freed when the iteration ends, those in DRAM persist, and a reuse
+buffer keeps its window from one iteration to the next. So a read is legal iff every cell that it accesses has been
+computed in the same iteration of the loops around both, or, in DRAM, in an earlier one, or, in a window, since its loop
+began. Stages of a recurrence, and sums in shared loops, are not complete when a consumer begins: there, pairs of
+instances are compared. Updates of a reduction commute, so their order does not matter.
 """
 
 from lathe.frontend.expr.nodes import ReadAccess
@@ -25,61 +25,62 @@ Placed = dict[StageView, StageRegion]
 
 
 def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], placed: Placed | None = None) -> None:
-    """Refuse a schedule in which a stage that depends on one of ``moved`` would be read where its values are not.
+    """Refuse a schedule in which a read affected by one of ``moved`` finds no live value.
 
-    ``placed``: the placements to look at, where they are not those of all instances of the stages.
+    ``placed``: the regions to check, if they are not those of all instances of the stages.
     """
     if _is_plain(schedule):
         return
     dependent = reached(moved, lambda each: [*schedule.attached(each), *makers_of(schedule, each)])
     affected = [stage for stage in schedule.stages if stage in dependent]
     attached = [stage for stage in affected if stage.state.attachment is not None]
-    early = [(stage, reader) for stage in affected if stage not in attached for reader in _before(schedule, stage)]
+    early = [(stage, consumer) for stage in affected if stage not in attached for consumer in _before(schedule, stage)]
     if not attached and not early:
         return
     placed = place_stages(schedule) if placed is None else placed
-    for stage, reader in early:
-        for read in _reads_of(reader, stage):
-            if _runs_inside(reader, stage):  # it may read what earlier iterations have made
-                _check_pairs(schedule, stage, reader, read, placed, command, "in the loops that they share")
+    for stage, consumer in early:
+        for read in _reads_of(consumer, stage):
+            if _runs_inside(consumer, stage):  # it may read values of earlier iterations
+                _check_pairs(schedule, stage, consumer, read, placed, command, "in their shared loops")
             else:
-                _refuse_early(stage, reader, read, placed, command)
+                _refuse_premature(stage, consumer, read, placed, command)
     for stage in attached:
-        kept = stage.state.attachment and stage.state.attachment.loops and outlives_iteration(stage)
-        others = recurrence_of(schedule, stage) if kept else []  # among these, pairs of instances are compared
-        for reader in readers_of(schedule, stage):
-            for read in _reads_of(reader, stage) if reader not in others else []:
+        persists = stage.state.attachment and stage.state.attachment.loops and outlives_iteration(stage)
+        others = recurrence_of(schedule, stage) if persists else []  # these are compared by instances
+        for consumer in readers_of(schedule, stage):
+            for read in _reads_of(consumer, stage) if consumer not in others else []:
                 if shares_reduction(stage):
-                    _check_pairs(schedule, stage, reader, read, placed, command, "all of its sum")
+                    _check_pairs(schedule, stage, consumer, read, placed, command, "as a complete sum")
                 else:
-                    _check_read(schedule, stage, reader, read, placed, command)
+                    _check_read(schedule, stage, consumer, read, placed, command)
 
 
 def _is_plain(schedule: ScheduleView) -> bool:
-    """Whether no stage is computed in a loop of another and all come before their readers, as most schedules begin."""
+    """Whether no stage is computed in a loop of another and all precede their consumers, as in a new schedule."""
     tables = schedule.state.tables
     makers, order = tables.makers, tables.order
     return not tables.attached and not any(
-        tensor in makers and order[readers[0]] < order[makers[tensor]] for tensor, readers in tables.readers.items()
+        tensor in makers and order[consumers[0]] < order[makers[tensor]] for tensor, consumers in tables.readers.items()
     )
 
 
-def check_circles(schedule: ScheduleView, command: str, changed: set[StageView], placed: Placed) -> None:
-    """Raises LegalityError, with a witness, if a stage of a cycle would read what is not made yet."""
-    what = "in a cycle of stages that need each other's earlier values, not later or at the same time"
+def check_recurrences(schedule: ScheduleView, command: str, changed: set[StageView], placed: Placed) -> None:
+    """Raises LegalityError, with a witness, if a stage of a recurrence would read a value not computed yet."""
+    why = "in their recurrence"
     for group in recurrence_groups(schedule):
         if not changed & reached(group, lambda each: [] if each.host is None else [each.host]):
             continue
-        for reader in group:
-            for read in reader.state.computation.reads:
-                maker = schedule.maker(read.tensor)
-                place = None if maker is None else maker.state.attachment
-                if maker in group and maker is not None and (place is None or place.loops):  # not made in parts
-                    _check_pairs(schedule, maker, reader, read, placed, command, what)
+        for consumer in group:
+            for read in consumer.state.computation.reads:
+                producer = schedule.maker(read.tensor)
+                location = None if producer is None else producer.state.attachment
+                by_region = location is not None and not location.loops
+                if producer in group and producer is not None and not by_region:
+                    _check_pairs(schedule, producer, consumer, read, placed, command, why)
 
 
 def check_emitted(placement: StageRegion, command: str) -> None:
-    """Raises LegalityError if a nest that an emission rule carries out as it likes holds instances in an order."""
+    """Raises LegalityError if a nest that a rule may execute in any order has dependences between its iterations."""
     stage, emitted = placement.stage, placement.state.emitted_leaves()
     own = _reads_of(stage, stage) if emitted else []
     if not own:
@@ -87,120 +88,113 @@ def check_emitted(placement: StageRegion, command: str) -> None:
     around = placement.around
     level = around.index(placement.loops.of_leaf[emitted[0]][0])
     order = Ordering(every=True, outside=tuple(around[:level]), free=tuple(around[level:]))
-    with answerable(f"whether rule {placement.state.pragma!r} may carry out loops of stage {stage.name} in any order"):
+    with answerable(f"whether rule {placement.state.pragma!r} may execute loops of stage {stage.name} in any order"):
         verdict = first_lost(DirectAccesses.of_instances(placement, placement, own), order)
     if verdict is not None:
         raise LegalityError(
-            f"loops of stage {stage.name} that emit_insn gives to rule {placement.state.pragma!r} must hold instances "
-            f"that may be carried out in any order, not some that need others ({command}, from {emitted[0].name} on). "
-            f"For example, {verdict.witness}. Put the pragma on an inner loop.",
+            f"Cannot give loops of stage {stage.name}, from {emitted[0].name} inwards, to rule "
+            f"{placement.state.pragma!r} ({command}): it may execute iterations in any order, and some depend on "
+            f"others. For example, {verdict.witness}. Put the pragma on an inner loop.",
             verdict.found,
         )
 
 
-def _reads_of(reader: StageView, stage: StageView) -> list[ReadAccess]:
-    return [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
+def _reads_of(consumer: StageView, stage: StageView) -> list[ReadAccess]:
+    return [read for read in consumer.state.computation.reads if read.tensor in stage.state.tensors]
 
 
-def _question(command: str, reader: StageView, read: ReadAccess) -> str:
-    return f"whether the read of {read.tensor.name} by {reader.name} finds its value after {command}"
+def _question(command: str, consumer: StageView, read: ReadAccess) -> str:
+    return f"whether the read of {read.tensor.name} by {consumer.name} finds its value after {command}"
 
 
 def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The readers of a stage at the root that come before it. Readers in its own cycle read earlier values."""
-    readers, stages = set(readers_of(schedule, stage)), schedule.stages
-    early = [each for each in stages[: stages.index(stage)] if each in readers]
-    circle = recurrence_of(schedule, stage) if early else []
-    return [each for each in early if each not in circle]
+    """The consumers of a root-level stage that precede it, except in its recurrence: there they read earlier values."""
+    consumers, stages = set(readers_of(schedule, stage)), schedule.stages
+    early = [each for each in stages[: stages.index(stage)] if each in consumers]
+    recurrence = recurrence_of(schedule, stage) if early else []
+    return [each for each in early if each not in recurrence]
 
 
-def _runs_inside(stage: StageView, host: StageView) -> bool:
-    """Whether a stage runs in loops of another, in those of a stage there included."""
-    return stage.host is not None and (stage.host is host or _runs_inside(stage.host, host))
+def _runs_inside(stage: StageView, anchor: StageView) -> bool:
+    """Whether a stage runs in loops of another, directly or not."""
+    return stage.host is not None and (stage.host is anchor or _runs_inside(stage.host, anchor))
 
 
-def _refuse_early(stage: StageView, reader: StageView, read: ReadAccess, placed: Placed, command: str) -> None:
-    """Refuse a stage at the root that comes behind one of its readers, unless that reads nothing after all."""
-    with answerable(_question(command, reader, read)):
-        uses = DirectAccesses.in_iterations(placed[stage], placed[reader], read, 0, placed)
+def _refuse_premature(stage: StageView, consumer: StageView, read: ReadAccess, placed: Placed, command: str) -> None:
+    """Refuse a root-level stage after one of its consumers, unless that never reads it."""
+    with answerable(_question(command, consumer, read)):
+        uses = DirectAccesses.in_iterations(placed[stage], placed[consumer], read, 0, placed)
         verdict = first_lost(uses, Ordering(first=False, stays=False))
     if verdict is not None:
         raise LegalityError(
-            f"{command} must leave stage {stage.name} before {reader.name}, which reads it, not behind. For example, "
+            f"Cannot apply {command}: {consumer.name} would run before {stage.name}, which it reads. For example, "
             f"{verdict.witness}.",
             verdict.found,
         )
 
 
 def _check_read(
-    schedule: ScheduleView, stage: StageView, reader: StageView, read: ReadAccess, placed: Placed, command: str
+    schedule: ScheduleView, stage: StageView, consumer: StageView, read: ReadAccess, placed: Placed, command: str
 ) -> None:
-    """One read of what a stage in a loop makes: refuse it unless every cell has been made and is still there."""
-    here, there, place = placed[stage], placed[reader], stage.state.attachment
-    assert place is not None, f"{stage.name} is not in a loop"
+    """Refuse a read of a stage in a loop unless every cell read has been computed and is still live."""
+    here, there, location = placed[stage], placed[consumer], stage.state.attachment
+    assert location is not None, f"{stage.name} is not in a loop"
     depth = min(shared_depth(here.around, there.around), len(here.prefix))
     inside, stays = depth == len(here.prefix), outlives_iteration(stage)
-    together = bool(place.loops) or place.region != "box"
-    with answerable(_question(command, reader, read)):
+    together = bool(location.loops) or location.region != "box"
+    with answerable(_question(command, consumer, read)):
         uses = DirectAccesses.in_iterations(here, there, read, depth, placed)
         if inside and not together:
             verdict = first_lost(uses, Ordering(stays=False))
             assert verdict is None, (
-                f"{command}: the region of {stage.name} lacks cells that {reader.name} needs: {verdict.witness}"
+                f"{command}: the region of {stage.name} lacks cells that {consumer.name} needs: {verdict.witness}"
             )
             return
-        first = comes_first(schedule, stage, reader, placed, depth)
+        first = comes_first(schedule, stage, consumer, placed, depth)
         verdict = first_lost(uses, Ordering(first=first and (stays or inside), stays=stays))
     if verdict is None:
         return
-    why = "reads the values after the loop iteration that makes them has ended"
+    why = "reads values after the iteration that computes them has ended"
     if not first:
-        why = "runs before the loop that makes the values"
+        why = "runs before the loop that computes the values"
     elif stays:
-        why = "reads cells that no iteration so far has made"
-    loop = f"loop {place.axis.name} of {schedule.at(place).name}"
-    if place.region != "box":
+        why = "reads cells that no iteration so far has computed"
+    loop = f"loop {location.axis.name} of {schedule.at(location).name}"
+    if location.region != "box":
         message = (
-            f"region {place.region!r} of stage {stage.name} must make what its readers have not got, not leave it to "
-            f"values that are gone or yet to come ({command}, {loop}): stage {reader.name} {why}"
+            f"Cannot compute region {location.region!r} of {stage.name} at {loop} ({command}): {consumer.name} {why}"
         )
     elif together:
-        message = (
-            f"{command} must leave {stage.name} ahead of what {reader.name} reads of it, not in {loop} as it stands: "
-            f"{reader.name} {why}"
-        )
+        message = f"Cannot run {stage.name} in {loop} ({command}): {consumer.name} {why}"
     else:
-        message = (
-            f"place of stage {stage.name} must be a loop that all its readers are in, not {loop} ({command}): stage "
-            f"{reader.name} {why}"
-        )
+        message = f"Cannot compute {stage.name} at {loop} ({command}): {consumer.name} {why}"
     raise LegalityError(f"{message}. For example, {verdict.witness}.", verdict.found)
 
 
 def _check_pairs(
     schedule: ScheduleView,
-    maker: StageView,
-    reader: StageView,
+    producer: StageView,
+    consumer: StageView,
     read: ReadAccess,
     placed: Placed,
     command: str,
     why: str,
 ) -> None:
-    """Raises LegalityError unless all instances that make what a read touches come before it, one by one."""
-    if not outlives_iteration(maker) and reader in read_later(schedule, maker):
+    """Raises LegalityError unless all instances that write what a read accesses precede it, one by one."""
+    if not outlives_iteration(producer) and consumer in read_later(schedule, producer):
         raise ScheduleError(
-            f"scope of stage {maker.name} must be dram, not {maker.state.scope!r} ({command}): {reader.name} reads "
-            f"what earlier iterations of {maker.name} have made, and a buffer belongs to one. Put a copy into a "
+            f"scope of stage {producer.name} must be dram, not {producer.state.scope!r} ({command}): {consumer.name} "
+            "reads values of earlier iterations, and a scratchpad buffer is freed after each. Copy them into a "
             "scratchpad with cache_write or cache_read.",
             kind="legality",
         )
-    with answerable(_question(command, reader, read)):
-        uses = DirectAccesses.of_instances(placed[maker], placed[reader], [read])
-        first = maker is not reader and comes_first(schedule, maker, reader, placed, uses.depth)
+    with answerable(_question(command, consumer, read)):
+        uses = DirectAccesses.of_instances(placed[producer], placed[consumer], [read])
+        first = producer is not consumer and comes_first(schedule, producer, consumer, placed, uses.depth)
         verdict = first_lost(uses, Ordering(first=first, every=True))
     if verdict is not None:
         raise LegalityError(
-            f"{command} must leave every cell of {maker.name} made before {reader.name} reads it, {why}. For example, "
-            f"{verdict.witness}.",
+            f"Cannot apply {command}: {consumer.name} would read {producer.name} before it is computed {why}. For "
+            f"example, {verdict.witness}.",
             verdict.found,
         )

@@ -1,4 +1,4 @@
-"""Loops that stages share must run one for one, and be loops that both can run together."""
+"""Checks of loops that stages share: they must match one for one, and be fusible."""
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.fused_loops import shares_reduction
@@ -10,53 +10,52 @@ from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 
 
 def check_together(stage: StageView, command: str) -> None:
-    """Raises ScheduleError unless the loops that the stage shares with its host can be run together."""
+    """Raises ScheduleError unless the loops that a stage shares with its enclosing stage can be fused."""
     attachment = stage.state.attachment
     assert attachment is not None
-    host = stage.schedule.at(attachment)
-    where = f"loops that stage {stage.name} shares with {host.name}"
-    placed = host.state.attachment
-    if placed is not None and not placed.loops:
+    anchor = stage.schedule.at(attachment)
+    where = f"loops that stage {stage.name} shares with {anchor.name}"
+    location = anchor.state.attachment
+    if location is not None and not location.loops:
         raise ScheduleError(
-            f"{where} must be loops of a stage that is computed whole, but {host.name} is computed at loop "
-            f"{placed.axis.name} of {stage.schedule.at(placed).name} ({command}). Undo that with compute_root.",
+            f"{where} must be loops of a stage at the root, but {anchor.name} is computed at loop {location.axis.name} "
+            f"of {stage.schedule.at(location).name} ({command}). Undo that with compute_root.",
             kind="limit",
         )
-    count = host.state.leaves.index(attachment.axis) + 1 if attachment.axis in host.state.leaves else 0
+    count = anchor.state.leaves.index(attachment.axis) + 1 if attachment.axis in anchor.state.leaves else 0
     if count != len(attachment.loops) or stage.state.leaves[:count] != attachment.loops:
         names = ", ".join(loop.name for loop in attachment.loops)
         raise ScheduleError(
-            f"{where} must stay their outermost loops, one for one, not be changed on one side ({names} of "
-            f"{stage.name}, down to {attachment.axis.name} of {host.name}; {command}). Change the loops first, and put "
-            "the stages together afterwards.",
+            f"{where} must stay the outermost loops of both, one for one, not be changed in one stage only ({names} of "
+            f"{stage.name}, down to {attachment.axis.name} of {anchor.name}; {command}). Change the loops first, and "
+            "let the stages share them afterwards.",
             kind="limit",
         )
     if stage.state.computation.reduce_axes and stage_loops(stage.state, _extents(stage.state)).is_mixed():
         raise ScheduleError(
-            f"{where} must each be of data axes or of the reduction of {stage.name}, not of both ({command}). Let "
-            f"{host.name} share the loops of {stage.name} instead.",
+            f"{where} must each run over data axes or over the reduction of {stage.name}, not over both ({command}). "
+            f"Let {anchor.name} share the loops of {stage.name} instead.",
             kind="limit",
         )
-    if any(_leads_across_sums(relation) for relation in host.state.relations):
+    if any(_mixes_data_and_reduction(relation) for relation in anchor.state.relations):
         raise ScheduleError(
-            f"{where} must each be of data axes or of the reduction of {host.name}, not of both ({command}). Leave "
-            "them as they are, or share loops outside the reduction.",
+            f"{where} must each run over data axes or over the reduction of {anchor.name}, not over both ({command}). "
+            "Leave them as they are, or share loops outside the reduction.",
             kind="limit",
         )
     if shares_reduction(stage) and not outlives_iteration(stage):
         raise ScheduleError(
-            f"scope of stage {stage.name} must be dram to run its reduction in loops that it shares with {host.name}, "
-            f"not {stage.state.scope!r}, where a buffer belongs to one iteration ({command}). Share loops outside the "
+            f"scope of stage {stage.name} must be dram to share its reduction loops with {anchor.name}, not "
+            f"{stage.state.scope!r}, where a buffer is freed after each iteration ({command}). Share loops outside the "
             "reduction.",
             kind="legality",
         )
-    for each, loops in ((stage, attachment.loops), (host, host.state.leaves[:count])):
+    for each, loops in ((stage, attachment.loops), (anchor, anchor.state.leaves[:count])):
         for loop in loops:
-            if each is host and _is_part_of_fused(each.state, loop):
+            if each is anchor and _is_derived_from_fused(each.state, loop):
                 raise ScheduleError(
-                    f"{where} must be loops of {each.name} that a fuse has made as they are, or none, not "
-                    f"{loop.name}, which other commands have made of a fused one ({command}). Let {each.name} share "
-                    f"the loops of {stage.name} instead, or fuse last.",
+                    f"{where} must not be derived from a fused loop, as {loop.name} of {each.name} is ({command}). Let "
+                    f"{each.name} share the loops of {stage.name} instead, or fuse last.",
                     kind="limit",
                 )
             if loop in each.state.emitted_leaves():
@@ -67,10 +66,10 @@ def check_together(stage: StageView, command: str) -> None:
                 )
 
 
-def _leads_across_sums(relation: Relation) -> bool:
-    """Whether a loop of a reduction decides on elements, too, by an affine map of the loops of a stage that shares it.
+def _mixes_data_and_reduction(relation: Relation) -> bool:
+    """Whether a reduction loop also determines elements, by an affine map of the loops of a stage that shares it.
 
-    No command on the stage itself makes such a map, and the kind of a loop no longer says what it runs over.
+    No primitive on the stage itself creates such a map; the kind of a loop no longer says what it runs over.
     """
     if not isinstance(relation, AffineMap):
         return False
@@ -83,11 +82,11 @@ def _extents(state: StageState) -> dict[LoopAxis, int]:
     return {root: root.source.extent for root in state.roots if root.source is not None}
 
 
-def _is_part_of_fused(state: StageState, loop: LoopAxis) -> bool:
-    wanted = {loop}
+def _is_derived_from_fused(state: StageState, loop: LoopAxis) -> bool:
+    derived = {loop}
     for relation in reversed(state.relations):
-        if wanted & set(made_by(relation)):
+        if derived & set(made_by(relation)):
             if isinstance(relation, Fuse):
                 return relation.fused is not loop
-            wanted |= set(replaced_by(relation))
+            derived |= set(replaced_by(relation))
     return False

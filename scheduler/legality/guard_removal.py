@@ -1,4 +1,4 @@
-"""Conditions taken out of expressions, and what the instances are that run without them."""
+"""Removal of conditions from expressions, and proofs that the instances that then run are harmless."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,10 +23,10 @@ SET = isl.dim_type.set
 
 @dataclass
 class Branches:
-    """Takes the terms that are ``wanted`` out of the conditions of a stage's expressions, where that is harmless.
+    """Removes the terms that ``wanted`` selects from the conditions of a stage's expressions, if that is harmless.
 
-    ``computation`` is what the stage computes, or will. Wherever a condition does not hold, what it guards must come
-    to the value of the other branch. Raises PaddingError with an instance where it does not.
+    ``computation`` is the stage's, or a new one. Where a condition fails, the guarded expression must have the value of
+    the other branch. Raises PaddingError with an instance where it does not.
     """
 
     stage: StageView
@@ -40,7 +40,7 @@ class Branches:
         self.free = free_points(self.stage, self.computation)
 
     def bodies(self) -> tuple[Expr, ...]:
-        """The bodies without the wanted terms."""
+        """The bodies without the selected terms."""
         domain = self.flow.domain()
         found: list[Expr] = []
         for body in self.computation.bodies:
@@ -70,19 +70,19 @@ class Branches:
         then = self._without(expr.then, holds)
         if not dropped:
             return expr if then is expr.then else Select(expr.condition, then, expr.otherwise)
-        kept = [term for term in terms if not self.wanted(term)]
+        remaining = [term for term in terms if not self.wanted(term)]
         inside = points
-        for term in kept:
-            left = self.flow.where(term, True, inside)
-            assert left is not None, f"{term} is not affine"
-            inside = left
+        for term in remaining:
+            narrowed = self.flow.where(term, True, inside)
+            assert narrowed is not None, f"{term} is not affine"
+            inside = narrowed
         self.removed += dropped
         self.check(inside.subtract(holds), then, expr.otherwise)
-        condition = conjunction(kept)
+        condition = conjunction(remaining)
         return then if condition is None else Select(condition, then, expr.otherwise)
 
     def check(self, added: isl.Set, then: Expr, wanted: Expr) -> None:
-        """Refuse points at which an expression has not the value of another, or reads what it may not."""
+        """Refuse points at which an expression differs from ``wanted``, or makes a forbidden read."""
         if added.is_empty():
             return
         found = self.flow.parts(then, added)
@@ -95,7 +95,7 @@ class Branches:
                     raise self.refusal(other, then, value, wanted)
 
     def refusal(self, points: isl.Set, then: Expr, value: Value, wanted: Expr) -> PaddingError:
-        """The error that names the first of some points at which an expression is not what is wanted."""
+        """The error that names the first point at which an expression differs from ``wanted``."""
         computation = self.computation
         point = least_point(points)
         axes = (*computation.axes, *computation.reduce_axes)
@@ -109,23 +109,23 @@ class Branches:
         name, target = self.stage.name, f"{self.stage.name}{list(witness.cell)}"
         where = f"instances that {self.command} adds to stage {name}"
         if isinstance(value, Poison):
-            what = "which is no cell of it" if value.outside else "padding that nothing may read (pad_value=None)"
+            what = "which is out of bounds" if value.outside else "padding that must not be read (pad_value=None)"
             at = [int(evaluate(index, bound)) for index in value.read.indices]
             remedy = "Keep the branch" if value.outside else f"Lay {value.read.tensor.name} out with a pad_value"
             return PaddingError(
-                f"{where} must read what is there, not {value.read.tensor.name}{at}, {what}: {witness}. {remedy}.",
+                f"{where} must read existing values, not {value.read.tensor.name}{at}, {what}: {witness}. {remedy}.",
                 witness,
             )
         must = self._wanted(wanted)
-        came = str(value) if isinstance(value, int) else f"{value.value}"
+        actual = str(value) if isinstance(value, int) else f"{value.value}"
         return PaddingError(
-            f"{where} must come to {must} there, not to a value that is {came}, or {target} would be another: "
-            f"{witness}. Keep the branch, or lay out what is read with another pad_value.",
+            f"{where} must compute {must}, not a value that is {actual}, or they would change {target}: {witness}. "
+            "Keep the branch, or lay out the tensors that are read with another pad_value.",
             witness,
         )
 
     def refusal_of_taken(self, points: isl.Set, axis: Axis) -> PaddingError:
-        """The error that names an instance of the last iteration of an axis that takes an element."""
+        """The error that names an instance, in the last iteration of an axis, that reduces an element."""
         computation = self.computation
         point = least_point(points)
         axes = (*computation.axes, *computation.reduce_axes)
@@ -134,8 +134,8 @@ class Branches:
         values = {each.name: at for each, at in zip(axes, point, strict=True)}
         witness = PaddingWitness(self.stage.name, values, point[: len(computation.axes)], reads)
         return PaddingError(
-            f"first or last iterations of axis {axis.name} of stage {self.stage.name} must change nothing for "
-            f"{self.command} to leave them out, not take an element: {witness}.",
+            f"first or last iterations of axis {axis.name} of stage {self.stage.name} must only reduce neutral values "
+            f"for {self.command} to drop them, but one reduces an element: {witness}.",
             witness,
         )
 
@@ -155,7 +155,7 @@ class Branches:
     def _known(self, read: Read, cell: tuple[int, ...]) -> str:
         inside = all(0 <= at < extent for at, extent in zip(cell, read.tensor.shape, strict=True))
         if not inside:
-            return "no cell of it"
+            return "out of bounds"
         for cells, value in known_cells(self.stage.schedule, read.tensor):
             point = isl.Set(f"{{ [{', '.join(map(str, cell))}] }}")
             if not cells.intersect(point).is_empty():
@@ -168,7 +168,7 @@ class Branches:
 
 
 def free_points(stage: StageView, computation: Computation) -> isl.Set:
-    """The points of what a stage computes that make cells on which nobody relies: padding without a value."""
+    """The points at which a stage computes padding without a contract, whose value is arbitrary."""
     found = isl.Set.empty(points_of(computation).space)
     for tensor in stage.state.tensors:
         layout = stage.schedule.layouts.get(tensor)
@@ -182,13 +182,13 @@ def free_points(stage: StageView, computation: Computation) -> isl.Set:
 
 
 def least_point(points: isl.Set) -> tuple[int, ...]:
-    """The first of some points, in lexicographic order."""
+    """The lexicographic minimum of some points."""
     sample = points.lexmin().sample_point()
     return tuple(int(sample.get_coordinate_val(SET, n).to_python()) for n in range(points.dim(SET)))
 
 
 def roots_under(stage: StageView, axis: "AxisLike | None", command: str) -> set[Axis]:
-    """The axes of the computation that a present loop of its stage runs over; all of them for None."""
+    """The axes of the computation that a present loop of its stage runs over; all axes for None."""
     state = stage.state
     if axis is None:
         return {root.source for root in state.roots if root.source is not None}
@@ -201,10 +201,10 @@ def roots_under(stage: StageView, axis: "AxisLike | None", command: str) -> set[
 
 
 def mentions(axes: set[Axis]) -> Callable[[Expr], bool]:
-    """Whether a condition speaks of one of some axes."""
+    """A predicate: whether a condition uses one of some axes."""
     return lambda condition: bool(set(axes_of(condition)) & axes)
 
 
 def with_bodies(computation: Computation, bodies: tuple[Expr, ...]) -> Computation:
-    """The same computation with other bodies."""
+    """The computation with other bodies."""
     return replace(computation, bodies=bodies)

@@ -1,8 +1,8 @@
-"""What is known of values where a computation reads padding: one query that decides overcompute and branching.
+"""Abstract interpretation of values that depend on padding: one query decides overcompute and branching.
 
-An expression is evaluated over a set of points without values for the elements of tensors: what comes out are parts of
-the set, on each of which the value is a number, undefined, unknown, or may not be read at all. The contracts of layouts
-(RFC 0077) say what padding holds; of a tensor without one, the expression that makes it tells.
+An expression is evaluated over a set of points, without values for the elements of tensors. The result partitions the
+set: on each part the value is a number, undefined, unknown, or must not be read (poison). The contracts of layouts (RFC
+0077) define the values of padding; for a tensor without one, the expression that computes it is followed.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
 SET = isl.dim_type.set
 MOST_PARTS = 64
-"""In how many parts a set may come; beyond, values count as unknown."""
+"""The maximum number of parts of a result; beyond, values are unknown."""
 DEEPEST = 6
-"""Through how many computations a value is followed."""
+"""The maximum number of computations through which a value is followed."""
 
 
 class Unknown(Enum):
-    """A value of which only so much is known."""
+    """A value that is not a known number."""
 
     UNKNOWN = "unknown"
     UNDEFINED = "undefined"
@@ -39,7 +39,7 @@ class Unknown(Enum):
 
 @dataclass(frozen=True)
 class Poison:
-    """A read that must not happen: of padding that nothing may read, or of no cell of the tensor at all."""
+    """A read that must not happen: of padding without a contract, or ``outside`` the tensor."""
 
     read: Read
     outside: bool
@@ -50,7 +50,7 @@ ValueParts: TypeAlias = list[tuple[isl.Set, Value]]
 
 
 class Dataflow:
-    """Values of expressions over the points of a computation, as far as they are known."""
+    """Abstract values of expressions over the points of a computation."""
 
     def __init__(self, schedule: ScheduleView, computation: Computation, depth: int = 0) -> None:
         self.schedule = schedule
@@ -63,12 +63,12 @@ class Dataflow:
         return domain_of(self.computation)
 
     def where(self, condition: Expr, holds: bool, points: isl.Set) -> isl.Set | None:
-        """The points at which a condition holds, or does not; None where it is not quasi-affine."""
+        """The points at which a condition holds, or fails; None if it is not quasi-affine."""
         found = self.points.condition(condition, holds)
         return None if found is None else points.intersect(found)
 
     def parts(self, expr: Expr, points: isl.Set) -> ValueParts:
-        """The values of an expression at some points; the parts cover them."""
+        """The values of an expression at some points, by parts that cover them."""
         if points.is_empty():
             return []
         found = self._parts(expr, points)
@@ -104,9 +104,9 @@ class Dataflow:
         return [(points, Unknown.UNKNOWN)]
 
     def _number(self, expr: Expr, points: isl.Set) -> ValueParts | None:
-        """The values of a number made of axes; None for anything else, or if it must be looked at operand by operand.
+        """The values of an expression of axes; None for anything else, or if the operands must be evaluated separately.
 
-        Of an affine one with more than ``MOST_PARTS`` values it is said where it is 0, which is what decides products.
+        For an affine expression with more than ``MOST_PARTS`` values only its zeros are found: 0 times anything is 0.
         """
         axes = set(axes_of(expr))
         if not axes or any(isinstance(node, Read | Reduce | Undef) for node in walk(expr)):
@@ -144,7 +144,7 @@ class Dataflow:
         return self._joined(sides, points)
 
     def _joined(self, sides: list[ValueParts], points: isl.Set) -> ValueParts:
-        """Unknown, but for what must not be read."""
+        """Unknown, except where one of the parts is poison or undefined."""
         forbidden: ValueParts = [(part, value) for side in sides for part, value in side if isinstance(value, Poison)]
         undefined: ValueParts = [(part, value) for side in sides for part, value in side if value is Unknown.UNDEFINED]
         found: ValueParts = []
@@ -173,8 +173,8 @@ class Dataflow:
         classes = known_cells(self.schedule, read.tensor, self.depth)
         values = [value for index in read.indices if (value := self.points.value(index)) is not None]
         if len(values) < len(read.indices):
-            worst = next((value for _, value in classes if value is None), Unknown.UNKNOWN)
-            return [(points, Poison(read, False) if worst is None else Unknown.UNKNOWN)]
+            poisoned = next((value for _, value in classes if value is None), Unknown.UNKNOWN)
+            return [(points, Poison(read, False) if poisoned is None else Unknown.UNKNOWN)]
         space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[f"d{n}" for n in range(len(values))])
         function = isl.MultiPwAff.zero(self.points.space.map_from_domain_and_range(space))
         for position, value in enumerate(values):
@@ -210,7 +210,7 @@ def _at_least(value: Value) -> Value:
 
 
 def combined(expr: Binary, left: Value, right: Value) -> Value:
-    """The value of an operation on what is known of its operands; 0 times anything is 0."""
+    """The value of an operation, as far as its operands are known; 0 times anything is 0."""
     for value in (left, right):
         if isinstance(value, Poison):
             return value
@@ -227,7 +227,7 @@ def cell_box(shape: tuple[int, ...]) -> isl.Set:
 
 
 def _anonymous(cells: isl.Set) -> isl.Set:
-    """The same cells in a tuple without a name."""
+    """The same cells in an unnamed tuple."""
     return cells.reset_tuple_id() if cells.has_tuple_name() else cells
 
 
@@ -235,39 +235,39 @@ Classes: TypeAlias = list[tuple[isl.Set, int | Unknown | None]]
 
 
 def known_cells(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Classes:
-    """The cells of a tensor, taken apart by what is known of them; None: not to be read. []: nothing is known.
+    """The cells of a tensor, partitioned by what is known of them; None: must not be read. []: nothing is known.
 
-    A layout's padding holds what its contract says. Otherwise, the expression that makes a tensor is followed; what it
-    leaves out, nothing may read.
+    Padding of a layout has the value of its contract. Otherwise, the expression that computes the tensor is followed;
+    cells that it does not define must not be read.
     """
     layout = schedule.layouts.get(tensor)
     if layout is not None and layout.padding_count:
         return padded_cells(layout.tensor.shape, layout.padded_maps)
-    maker = schedule.maker(tensor)
-    if maker is None or depth >= DEEPEST:
+    producer = schedule.maker(tensor)
+    if producer is None or depth >= DEEPEST:
         return []
-    computation = maker.state.computation
-    if computation.reduce_axes or any(read.tensor in maker.state.tensors for read in computation.reads):
+    computation = producer.state.computation
+    if computation.reduce_axes or any(read.tensor in producer.state.tensors for read in computation.reads):
         return []
     flow = Dataflow(schedule, computation, depth + 1)
-    body = computation.bodies[maker.state.tensors.index(tensor)]
-    made = flow.domain()
+    body = computation.bodies[producer.state.tensors.index(tensor)]
+    defined = flow.domain()
     for condition in conditions_of(body):
-        holds = flow.where(condition, True, made)
+        holds = flow.where(condition, True, defined)
         if holds is None:
             return []
-        made = holds
+        defined = holds
     found: Classes = []
-    for part, value in flow.parts(stripped(body), made):
+    for part, value in flow.parts(stripped(body), defined):
         found.append((_anonymous(part), None if isinstance(value, Poison) else value))
-    left_out = flow.domain().subtract(made)
-    if not left_out.is_empty():
-        found.append((_anonymous(left_out), None))
+    undefined = flow.domain().subtract(defined)
+    if not undefined.is_empty():
+        found.append((_anonymous(undefined), None))
     return [] if all(value is Unknown.UNKNOWN for _, value in found) else found
 
 
 def padded_cells(shape: tuple[int, ...], maps: "Sequence[tuple[IndexMap, AddedCells | None]]") -> Classes:
-    """The cells of a layout: elements, of which nothing is known, and what each map has added."""
+    """The cells of a layout: the elements, which are unknown, and the padding that each map has added."""
     found: Classes = [(cell_box(shape), Unknown.UNKNOWN)]
     for each, pad in maps:
         points = Points(each.axes, "before")

@@ -1,7 +1,7 @@
 """Which loops may run their iterations in any order, or at the same time.
 
-A loop is parallel iff no iteration reads a cell that an earlier one has made and it has not made itself, and no two
-iterations update the same accumulator. Cells that several iterations compute again have the same value in each, and
+A loop is parallel iff no iteration reads a cell that an earlier one has written and it has not written itself, and no
+two iterations update the same accumulator. Cells that several iterations recompute have the same value in each, and
 buffers inside a loop belong to one iteration.
 """
 
@@ -20,21 +20,25 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, storages_of
 
 
-def check_marked_loops(schedule: ScheduleView, command: str) -> None:
-    """Raises ParallelismError, with a witness, if a marked loop is parallel no more."""
-    marked = [(stage, loop, mark) for stage in schedule.stages for loop, mark in stage.state.annotations.items()]
-    if not marked:
+def check_annotated_loops(schedule: ScheduleView, command: str) -> None:
+    """Raises ParallelismError, with a witness, if an annotated loop is no longer parallel."""
+    annotated = [
+        (stage, loop, annotation) for stage in schedule.stages for loop, annotation in stage.state.annotations.items()
+    ]
+    if not annotated:
         return
     placed = place_stages(schedule)
-    for stage, loop, mark in marked:
+    for stage, loop, annotation in annotated:
         answer = parallel_loop(schedule, stage, loop, placed)
         if not answer:
-            subject = f"loop {loop.name} of stage {stage.name} must be parallel to be marked {mark} ({command})"
+            subject = (
+                f"loop {loop.name} of stage {stage.name} must be parallel to be annotated by {annotation} ({command})"
+            )
             raise not_parallel(subject, answer)
 
 
 def not_parallel(subject: str, answer: Answer) -> ScheduleError:
-    """The refusal of what needs a loop to be parallel that is not."""
+    """The error for a request that needs a parallel loop."""
     message = f"{subject}, but {answer.reason}."
     if isinstance(answer.witness, Witness):
         return ParallelismError(message, answer.witness)
@@ -51,8 +55,8 @@ def parallel_loop(
 ) -> Answer:
     """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness.
 
-    ``updates_commute``: iterations may update the same elements, as those of a reduction do, one update at a time, and
-    may have buffers of their own, where others of the user's would be shared.
+    ``updates_commute``: iterations may update the same elements, as in a reduction, one update at a time, and may each
+    have a copy of user-declared buffers inside the loop.
     """
     if loop.kind == "reduce" and not updates_commute:
         return _reduction(stage, loop, placed[stage])
@@ -69,38 +73,38 @@ def parallel_loop(
         if each.state.reuse and len(placed[each].prefix) == depth:
             return Answer(False, f"reuse buffer {each.name} keeps values from one iteration to the next", None)
     question = f"whether loop {loop.name} of stage {stage.name} is parallel"
-    for reader in inside:
-        for read in reader.state.computation.reads:
+    for consumer in inside:
+        for read in consumer.state.computation.reads:
             producer = schedule.maker(read.tensor)
             if producer not in inside or producer is None or not outlives_iteration(producer):
                 continue
             with answerable(question):
                 verdict = first_lost(
-                    DirectAccesses.in_iterations(placed[producer], placed[reader], read, depth, placed), order
+                    DirectAccesses.in_iterations(placed[producer], placed[consumer], read, depth, placed), order
                 )
             if verdict is not None:
                 witness = verdict.found
-                return Answer(False, f"one iteration reads what another makes: {witness}", witness)
+                return Answer(False, f"one iteration reads what another writes: {witness}", witness)
     reason = "" if updates_commute else _shared_cell(schedule, order, placed, question)
     if reason:
         return Answer(False, reason)
-    return Answer(True, "no iteration reads what another makes", None)
+    return Answer(True, "no iteration reads what another writes", None)
 
 
 def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView, StageRegion], question: str) -> str:
-    """A sentence on a cell that two iterations of a loop of a stage use, at least one to write it; "" if none is.
+    """A message about a cell that two iterations of a loop access, at least one to write it; "" if there is none.
 
     Buffers that are allocated in the loop, or in one inside it, belong to one iteration.
     """
-    stored = storages_of(schedule.stages)
-    if not stored:
+    buffers = storages_of(schedule.stages)
+    if not buffers:
         return ""
     occurrences, end = occurrences_of(partition(build_nest(schedule)))
     loops = [*order.outside, *order.free]
-    for buffer, allocated in stored.items():
-        place = schedule.allocations.get(buffer)
-        if place is not None:
-            inside = Ordering.without(placed[schedule.at(place)], place.axis)
+    for buffer, allocated in buffers.items():
+        location = schedule.allocations.get(buffer)
+        if location is not None:
+            inside = Ordering.without(placed[schedule.at(location)], location.axis)
             if [*inside.outside, *inside.free][: len(loops)] == loops:
                 continue
         with answerable(question):

@@ -1,7 +1,7 @@
-"""The one question of legality: for each cell, is the last write before each read the wanted one?
+"""The legality query: for each cell, is the last write before each read the required one?
 
-What is asked about are uses: the reads and writes of cells, a value's own or those of a storage map. How they are asked
-about is an order: that of the nest, or that less the order of some loops. The answer is a verdict, or none.
+An ``AccessSet`` has the reads and writes of cells: of values with cells of their own, or of a storage map. An
+``Ordering`` is the order of the nest, perhaps without the order of some loops. The result is a ``Violation`` or None.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,12 @@ from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 @dataclass(frozen=True)
 class Ordering:
-    """Which writes may be relied on, or must be feared, in a read.
+    """Which writes reach a read, or may overwrite its value.
 
-    ``first``: within one iteration of the loops around both, the writes come first. ``stays``: what earlier iterations
-    of these loops have written is still there. ``every``: all writes of a cell must be before a read, as those of a
-    sum and of a cycle must; otherwise one will do, as a value that is computed again is the same value.
-    ``free``: loops whose iterations have no order, inside those ``outside``; what is in the same iteration of these has
-    its own order all the same.
+    ``first``: within one iteration of the loops around both, writes precede reads. ``stays``: writes of earlier
+    iterations of these loops are still live. ``every``: all writes of a cell must precede a read, as for a sum or a
+    recurrence; else one is enough, since a recomputed value is the same. ``free``: loops whose iterations are
+    unordered, inside those ``outside``; within one iteration of these the order of the nest holds.
     """
 
     first: bool = True
@@ -32,7 +31,7 @@ class Ordering:
 
     @staticmethod
     def without(placement: StageRegion, loop: LoopAxis, *, every: bool = False) -> "Ordering":
-        """The order of the nest less that of one of a stage's loops: of several variables, if it is a fused one."""
+        """The order of the nest without that of a stage's loop; a fused loop has several variables."""
         around, variables = placement.around, placement.loops.of_leaf[loop]
         depth = max(around.index(variable) for variable in variables) + 1
         outer = depth - len(variables)
@@ -41,10 +40,10 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Violation:
-    """A cell whose last write before a read may not be the wanted one.
+    """A cell whose last write before a read may not be the required one.
 
     ``cell`` is an index of the tensor, or of the buffer. ``iterations`` are those of the loops around the read and the
-    write, where loops without order were asked about; ``witness`` has the instances, where there is a read.
+    write, for a query with unordered loops; ``witness`` has the instances, if there is a read.
     """
 
     cell: tuple[int, ...]
@@ -53,22 +52,20 @@ class Violation:
 
     @property
     def found(self) -> Witness:
-        """The witness, where a read was asked about."""
-        assert self.witness is not None, f"cell {self.cell} has no reader"
+        """The witness, for a query with reads."""
+        assert self.witness is not None, f"cell {self.cell} has no read"
         return self.witness
 
 
 class AccessSet(Protocol):
-    """Reads and writes of cells: ``DirectAccesses``, which asks isl, or ``FoldedAccesses``, which goes through
-    events.
-    """
+    """Reads and writes of cells: ``DirectAccesses`` queries isl, ``FoldedAccesses`` enumerates events."""
 
     def lost(self, order: Ordering) -> Violation | None: ...
 
 
-def first_lost(uses: AccessSet, order: Ordering) -> Violation | None:
-    """None if in the given order every read finds what it wants; otherwise the first that may not.
+def first_lost(accesses: AccessSet, order: Ordering) -> Violation | None:
+    """None if in the given order every read finds its value; otherwise the first violation.
 
-    To be asked where ``answerable`` catches what a solver finds too hard.
+    Call it inside ``answerable``, which handles queries that exceed their budget.
     """
-    return uses.lost(order)
+    return accesses.lost(order)

@@ -1,8 +1,8 @@
-"""Values with cells of their own: isl finds the reads of one stage for which another has not made what they want.
+"""Values with cells of their own: isl finds reads of a stage that no write of another has reached.
 
-Both sides are maps from iterations of loops to cells: of the loops around both stages, where it is enough to know what
-is there by the end of each, or of all loops of each stage, where instances are compared one by one. What is missing is
-an exact difference, and the first point of it becomes the witness.
+Both sides are maps from loop iterations to cells: of the loops around both stages, if it is enough to know which cells
+are live by the end of each iteration, or of all loops of each stage, if instances are compared one by one. The missing
+cells are an exact set difference, whose first point becomes the witness.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,9 @@ IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 @dataclass(frozen=True)
 class DirectAccesses:
-    """The cells that ``reads`` of one stage want (``needed``) and that another makes (``made``), by iterations.
+    """The cells that ``reads`` of one stage need (``needed``) and that another writes (``made``), by iterations.
 
-    ``depth``: how many of these loops are around both. Without ``reads`` the writes themselves are what must find the
-    cell as they left it.
+    ``depth``: how many of these loops are around both. Without ``reads``, two writes of one cell are the violation.
     """
 
     maker: StageRegion
@@ -40,14 +39,14 @@ class DirectAccesses:
     def in_iterations(
         maker: StageRegion, reader: StageRegion, read: ReadAccess, depth: int, placed: dict[StageView, StageRegion]
     ) -> "DirectAccesses":
-        """One read, by iterations of the first ``depth`` loops; the maker's cells are those it has by their end.
+        """One read, by iterations of the first ``depth`` loops; the producer's cells are those live by their end.
 
-        Iterations that are left out need nothing and make nothing.
+        Iterations that are skipped need and write nothing.
         """
         needed = _by_loops(cells_read(reader, read, depth, carried_out(reader, placed)))
         name, inside = read.tensor.name, depth == len(maker.prefix)
-        place = maker.state.attachment
-        whole = place is not None and not place.loops and place.region == "box" and depth <= len(maker.prefix)
+        location = maker.state.attachment
+        whole = location is not None and not location.loops and location.region == "box" and depth <= len(maker.prefix)
         if inside and maker.window is not None:
             made = cells_kept(maker, name)
         else:
@@ -57,7 +56,7 @@ class DirectAccesses:
 
     @staticmethod
     def of_instances(maker: StageRegion, reader: StageRegion, reads: Sequence[ReadAccess]) -> "DirectAccesses":
-        """Reads, instance by instance. Those of several tensors of one stage count as of the first."""
+        """Reads, instance by instance. Reads of several tensors of one stage count as reads of the first."""
         name = reads[0].tensor.name if len(reads) == 1 else maker.state.tensor.name
         every, own = len(reader.around), len(maker.around)
         first, *others = (cells_read(reader, read, every).set_tuple_name(OUT, name) for read in reads)
@@ -69,7 +68,7 @@ class DirectAccesses:
 
     @staticmethod
     def of_sums(stage: StageRegion, depth: int, placed: dict[StageView, StageRegion]) -> "DirectAccesses":
-        """The sums that a stage begins, by iterations of the first ``depth`` loops."""
+        """The sums that a stage initialises, by iterations of the first ``depth`` loops."""
         made = _by_loops(cells_written(stage, stage.state.tensor.name, depth, carried_out(stage, placed)))
         return DirectAccesses(stage, stage, (), made, made, depth)
 
@@ -77,17 +76,17 @@ class DirectAccesses:
         """The first iteration that misses a cell, and the first such cell."""
         missing = self.needed
         if not order.every:
-            missing = missing.subtract(self._there(order))
+            missing = missing.subtract(self._reached(order))
             if missing.is_empty():
                 return None
             if not order.free:
-                return self._verdict(missing)
+                return self._violation(missing)
         wrong = missing.apply_range(self.made.reverse())
         wrong = wrong.intersect(self._not_before(order, wrong.get_space()))
-        return None if wrong.is_empty() else self._verdict(missing, wrong)
+        return None if wrong.is_empty() else self._violation(missing, wrong)
 
-    def _there(self, order: Ordering) -> isl.Map:
-        """What one write or another has surely left in its cell, by iterations of the reader."""
+    def _reached(self, order: Ordering) -> isl.Map:
+        """The cells that some write has certainly reached, by iterations of the reader."""
         if order.free or (order.first and not order.stays):
             return self.made
         if not order.stays:
@@ -97,7 +96,7 @@ class DirectAccesses:
         return earlier.apply_range(self.made)
 
     def _not_before(self, order: Ordering, space: isl.Space) -> isl.Map:
-        """From iterations of the reader to those of the maker whose writes are not there, or may not be."""
+        """From iterations of the reader to those of the writer whose writes have not, or may not have, reached it."""
         if order.free:
             found = equal_loops(space, len(order.outside))
             return found.subtract(isl.Map.identity(space)) if order.every else found
@@ -108,18 +107,18 @@ class DirectAccesses:
             found = found.union(equal_loops(space, level).order_lt(IN, level, OUT, level))
         return found if order.first else found.union(equal_loops(space, self.depth))
 
-    def _verdict(self, missing: isl.Map, wrong: isl.Map | None = None) -> Violation:
-        here = (missing if wrong is None else wrong).domain().lexmin()
-        cells = missing.intersect_domain(here).range()
+    def _violation(self, missing: isl.Map, wrong: isl.Map | None = None) -> Violation:
+        reader_point = (missing if wrong is None else wrong).domain().lexmin()
+        cells = missing.intersect_domain(reader_point).range()
         iterations: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         if wrong is None:
             cells = cells.lexmin()
         else:
-            others = wrong.intersect_domain(here).range()
+            others = wrong.intersect_domain(reader_point).range()
             cells = cells.intersect(self.made.intersect_domain(others).range()).lexmin()
-            there = self.made.intersect_range(cells).domain().intersect(others).lexmin()
-            iterations = tuple(values_of(here)), tuple(values_of(there))
-        witness = reads_missing(self.maker, self.reader, self.reads, here, cells) if self.reads else None
+            writer_point = self.made.intersect_range(cells).domain().intersect(others).lexmin()
+            iterations = tuple(values_of(reader_point)), tuple(values_of(writer_point))
+        witness = reads_missing(self.maker, self.reader, self.reads, reader_point, cells) if self.reads else None
         return Violation(tuple(values_of(cells)), witness, iterations)
 
 

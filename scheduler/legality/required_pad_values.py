@@ -1,8 +1,8 @@
-"""What padding must hold for those who read it to need no branch, solved backwards from consumers to producers.
+"""Pad values that let consumers run without a branch, by backward analysis from consumers to producers.
 
-A sum takes 0 without changing, a product 1, a maximum the least value of its dtype. What a reduction computes of an
-element before it takes it, and the element-wise computations on the way to it, are gone through backwards: for the sum
-of ``B`` with ``B = A + 1``, ``A`` needs -1. (RFC 0077: constraints flow from consumer to producer.)
+The neutral value of a reduction has no effect: 0 in a sum, 1 in a product, the minimum of the dtype in a maximum. The
+analysis goes backwards through the operand of a reduction and through element-wise computations: for the sum of ``B``
+with ``B = A + 1``, ``A`` needs -1. (RFC 0077: constraints flow from consumer to producer.)
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from lathe.scheduler.legality.padding_dataflow import Unknown, Value, combined
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
 FEW = 256
-"""Dtypes of so many values have all of them tried; of others, those that mean something."""
+"""For dtypes with at most this many values all are tried; for others, only likely candidates."""
 
 
 @dataclass(frozen=True)
 class PaddingNeeded:
-    """``value`` is what the padding of ``tensor`` must hold, None: anything; ``by`` says what each reader needs.
+    """``value`` is the required padding of ``tensor``, None: any; ``by`` has the requirement of each consumer.
 
-    A reader needs "anything", a number, or "a branch" where no number will do.
+    A consumer requires "anything", a number, or "a branch" if no number will do.
     """
 
     tensor: str
@@ -36,33 +36,33 @@ class PaddingNeeded:
     _repr_html_ = repr_html
 
     def __str__(self) -> str:
-        needs = ", ".join(f"{need} for {stage}" for stage, need in self.by) or "nobody reads it"
+        needs = ", ".join(f"{need} for {stage}" for stage, need in self.by) or "no consumers"
         return f"{self.tensor}: {'undef' if self.value is None else self.value} ({needs})"
 
 
 Accepted = frozenset[int] | None
-"""The values that will do; None: any."""
+"""The acceptable values; None: any."""
 
 
 def padding_needed(schedule: ScheduleView, tensor: Tensor) -> PaddingNeeded:
-    """The value that the padding of a tensor must hold so that every stage that reads it can run over it.
+    """The value that the padding of a tensor must have so that every consumer can run over it without a branch.
 
-    0 for a sum, 1 for a product, the least value of the dtype for a maximum and the largest for a minimum, or what
-    leads to these by way of other computations and of the contracts of layouts. Pass it as ``pad_value`` to
-    ``transform_layout``, and let ``overcompute`` rely on it. Nothing is changed.
+    0 for a sum, 1 for a product, the minimum of the dtype for a maximum and the maximum for a minimum, or what leads to
+    these through other computations and contracts of layouts. Pass it as ``pad_value`` to ``transform_layout``, and
+    ``overcompute`` can rely on it. Nothing is changed.
 
-    Raises ScheduleError for a tensor that nobody reads, or where two readers need different values, naming both.
+    Raises ScheduleError for a tensor without consumers, or if two of them need different values, naming both.
     """
-    seen = schedule.current(tensor)
-    if not isinstance(seen, Tensor) or not schedule.readers(seen):
+    current = schedule.current(tensor)
+    if not isinstance(current, Tensor) or not schedule.readers(current):
         raise ScheduleError(
             f"tensor of padding_needed must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
     together: Accepted = None
     needs: list[tuple[StageView, Accepted]] = []
-    for stage in schedule.readers(seen):
-        accepted = _accepted(schedule, stage, seen, {})
+    for stage in schedule.readers(current):
+        accepted = _accepted(schedule, stage, current, {})
         if accepted == frozenset():
             needs.append((stage, accepted))  # a branch, whatever the padding holds
             continue
@@ -70,16 +70,15 @@ def padding_needed(schedule: ScheduleView, tensor: Tensor) -> PaddingNeeded:
         if both == frozenset():
             other, theirs = next((s, a) for s, a in needs if a and accepted is not None and not a & accepted)
             raise ScheduleError(
-                f"padding of {seen.name} must hold one value for all that read it, not {_said(theirs)} for "
-                f"{other.name} ({_kind(other)}) and {_said(accepted)} for {stage.name} "
-                f"({_kind(stage)}). Keep the branch of one of them, or let it read a copy (cache_read) with padding of "
-                "its own.",
+                f"padding of {current.name} must have one value for all consumers, not {_described(theirs)} for "
+                f"{other.name} ({_kind(other)}) and {_described(accepted)} for {stage.name} ({_kind(stage)}). Keep the "
+                "branch of one of them, or let it read a copy (cache_read) with padding of its own.",
                 kind="legality",
             )
         together = both
         needs.append((stage, accepted))
     value = None if together is None else _preferred(together)
-    return PaddingNeeded(seen.name, value, tuple((stage.name, _said(accepted)) for stage, accepted in needs))
+    return PaddingNeeded(current.name, value, tuple((stage.name, _described(accepted)) for stage, accepted in needs))
 
 
 def solve_padding(schedule: ScheduleView) -> dict[str, PaddingNeeded]:
@@ -96,7 +95,7 @@ def _preferred(values: frozenset[int]) -> int:
     return min(values, key=lambda value: (abs(value), value))
 
 
-def _said(accepted: Accepted) -> str:
+def _described(accepted: Accepted) -> str:
     if accepted is None:
         return "anything"
     return str(_preferred(accepted)) if accepted else "a branch"
@@ -108,24 +107,24 @@ def _kind(stage: StageView) -> str:
 
 
 def _accepted(schedule: ScheduleView, stage: StageView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
-    """The values of a tensor's padding that leave a reader what it is."""
+    """The pad values of a tensor that do not change a consumer's results."""
     together: Accepted = None
     for result, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
         inner = body.body if isinstance(body, Reduce) else body
         if isinstance(body, Reduce):
-            wanted: Accepted = frozenset([neutral(body.kind, body.dtype)])
+            required: Accepted = frozenset([neutral(body.kind, body.dtype)])
         else:
-            wanted = _wanted(schedule, result, known)
-        if wanted is None:
+            required = _required(schedule, result, known)
+        if required is None:
             continue
         inner = _unguarded(inner)
-        found = {v for v in _candidates(tensor, inner, wanted) if _value(inner, tensor, v) in wanted}
+        found = {v for v in _candidates(tensor, inner, required) if _value(inner, tensor, v) in required}
         together = frozenset(found) if together is None else together & found
     return together
 
 
-def _wanted(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
-    """The values that a computed tensor's padding may hold, for its readers and its own contract."""
+def _required(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted]) -> Accepted:
+    """The acceptable pad values of a computed tensor, given its consumers and its own contract."""
     if tensor in known:
         return known[tensor]
     known[tensor] = None
@@ -135,8 +134,8 @@ def _wanted(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted
         known[tensor] = None if None in numbers else frozenset(number for number in numbers if number is not None)
         return known[tensor]
     together: Accepted = None
-    for reader in schedule.readers(tensor):
-        accepted = _accepted(schedule, reader, tensor, known)
+    for consumer in schedule.readers(tensor):
+        accepted = _accepted(schedule, consumer, tensor, known)
         if accepted:
             together = accepted if together is None else together & accepted
     known[tensor] = together
@@ -144,25 +143,25 @@ def _wanted(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accepted
 
 
 def _unguarded(expr: Expr) -> Expr:
-    """What an expression computes where its outer conditions on loops do not matter any more."""
+    """The expression inside outer conditions on loops."""
     while isinstance(expr, Select) and not reads_data(expr.condition) and isinstance(expr.otherwise, Const | Undef):
         expr = expr.then
     return expr
 
 
-def _candidates(tensor: Tensor, expr: Expr, wanted: Iterable[int]) -> list[int]:
+def _candidates(tensor: Tensor, expr: Expr, required: Iterable[int]) -> list[int]:
     limits = DTYPES[tensor.dtype]
     if limits.maximum - limits.minimum < FEW:
         return list(range(limits.minimum, limits.maximum + 1))
     constants = [node.value for node in walk(expr) if isinstance(node, Const)]
-    found = {0, 1, -1, limits.minimum, limits.maximum, *wanted}
-    found |= {sign * (a - b) for a in (*wanted, 0) for b in constants for sign in (1, -1)}
-    found |= {a // b for a in wanted for b in constants if b}
+    found = {0, 1, -1, limits.minimum, limits.maximum, *required}
+    found |= {sign * (a - b) for a in (*required, 0) for b in constants for sign in (1, -1)}
+    found |= {a // b for a in required for b in constants if b}
     return sorted(value for value in found if limits.minimum <= value <= limits.maximum)
 
 
 def _value(expr: Expr, tensor: Tensor, value: int) -> Value:
-    """An expression where every element of a tensor is a number, and nothing is known of others."""
+    """The value of an expression if every element of ``tensor`` is ``value`` and all others are unknown."""
     match expr:
         case Const(value=number):
             return number

@@ -1,4 +1,4 @@
-"""Does every read find its value in its cell, where cells of a buffer hold several values one after the other?"""
+"""Storage check: every read finds its value in its cell, for buffers whose cells hold several values over time."""
 
 from functools import partial
 
@@ -15,10 +15,10 @@ from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 
 def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] | None = None) -> None:
-    """Raises LegalityError, with a witness, if a value would be gone from its cell when it is read.
+    """Raises LegalityError, with a witness, if a value would be overwritten or freed before it is read.
 
-    Only buffers that ``changed`` stages may concern are looked at; all, if that is None. Raises ScheduleError where
-    there are too many events to look at.
+    Checks only buffers that ``changed`` stages may affect; all if that is None. Raises ScheduleError if there are too
+    many events to enumerate.
     """
     buffers = [each for each in storages_of(schedule.stages).values() if _needs_check(schedule, each, changed)]
     if not buffers:
@@ -26,11 +26,11 @@ def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] 
     occurrences, end = occurrences_of(partition(build_nest(schedule, largest_blocks=True)))
     for allocated in buffers:
         users = " and ".join(stage.name for stage in allocated.users)
-        place = f"in buffer {allocated.buffer.name}"
-        with answerable(f"whether values of {users} stay {place} until they are read after {command}"):
-            verdict = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), Ordering())
-        if verdict is not None:
-            raise _refusal(schedule, allocated, verdict, command)
+        location = f"in buffer {allocated.buffer.name}"
+        with answerable(f"whether values of {users} stay live {location} until they are read after {command}"):
+            violation = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), Ordering())
+        if violation is not None:
+            raise _refusal(schedule, allocated, violation, command)
 
 
 def _needs_check(schedule: ScheduleView, allocated: UserBuffer, changed: set[StageView] | None) -> bool:
@@ -38,33 +38,31 @@ def _needs_check(schedule: ScheduleView, allocated: UserBuffer, changed: set[Sta
     shared = len(stages) > 1 or allocated.buffer in schedule.allocations
     if not shared and not storage_of(stages[0]).folds(allocated.shape):
         return False
-    return changed is None or bool(_concerned(schedule, allocated) & changed)
+    return changed is None or bool(_affecting_stages(schedule, allocated) & changed)
 
 
-def _concerned(schedule: ScheduleView, allocated: UserBuffer) -> set[StageView]:
-    """The stages whose place and loops decide when a buffer's values are written and read."""
+def _affecting_stages(schedule: ScheduleView, allocated: UserBuffer) -> set[StageView]:
+    """The stages whose compute locations and loops determine when a buffer's values are written and read."""
 
     def onward(stage: StageView) -> list[StageView]:
-        """Where it is computed, and what it computes there: that follows from what its readers need."""
+        """The enclosing stage, and the consumers, which determine the region computed there."""
         return [] if stage.host is None else [stage.host, *readers_of(schedule, stage)]
 
     users = allocated.users
-    found = reached([*users, *(reader for stage in users for reader in readers_of(schedule, stage))], onward)
-    return reached(
-        found, partial(makers_of, schedule)
-    )  # what is computed inside a stage's loops, or no longer is, orders its statements
+    found = reached([*users, *(consumer for stage in users for consumer in readers_of(schedule, stage))], onward)
+    return reached(found, partial(makers_of, schedule))  # producers inside a stage's loops affect its order
 
 
-def _refusal(schedule: ScheduleView, allocated: UserBuffer, verdict: Violation, command: str) -> LegalityError:
-    witness, name = verdict.found, allocated.buffer.name
-    if not isinstance(witness, StorageWitness):  # the value itself, from another life of the buffer
-        place = schedule.allocations[allocated.buffer]
-        reader = witness.consumer_stage
+def _refusal(schedule: ScheduleView, allocated: UserBuffer, violation: Violation, command: str) -> LegalityError:
+    witness, name = violation.found, allocated.buffer.name
+    if not isinstance(witness, StorageWitness):  # the same value, from another allocation of the buffer
+        location = schedule.allocations[allocated.buffer]
+        consumer = witness.consumer_stage
         return LegalityError(
-            f"values in buffer {name} must live within one iteration of loop {place.axis.name} of "
-            f"{schedule.at(place).name}, for each of which it is allocated anew ({command}), not be read by "
-            f"{reader or 'the host'} in another: {witness if reader else 'they are outputs'}. Allocate it at a loop "
-            "outside.",
+            f"values in buffer {name} must be read in the iteration of loop {location.axis.name} of "
+            f"{schedule.at(location).name} that writes them, since the buffer is allocated in each ({command}), not by "
+            f"{consumer or 'the host CPU'} in another: {witness if consumer else 'they are outputs'}. Allocate it at "
+            "an outer loop.",
             witness,
         )
     what = f"buffer {name}, shared by {witness.producer_stage} and {witness.overwriter_stage},"
@@ -72,7 +70,7 @@ def _refusal(schedule: ScheduleView, allocated: UserBuffer, verdict: Violation, 
         stage = next(each for each in allocated.users if each.name == witness.producer_stage)
         what = f"store_in of {stage.name} as {storage_of(stage)}"
     return LegalityError(
-        f"{what} must keep each value until it is last read, not let another take its cell before ({command}): "
-        f"{witness}. Give the buffer more cells, or let values be read sooner after they are made.",
+        f"{what} must keep each value until its last read, not overwrite it before ({command}): {witness}. Give the "
+        "buffer more cells, or read values sooner after they are written.",
         witness,
     )

@@ -1,10 +1,9 @@
-"""Values that take turns in the cells of a buffer: all writes and reads of it, as events, cell by cell.
+"""Folded storage: the writes and reads of a buffer as events, compared cell by cell.
 
-A value is live from when it is written to when it is last read; the accumulator of a reduction is read by each update.
-In the order of the nest (``loop_ir/timestamps.py``) what was last written before a read must be the value that is
-read. Of reads in the same iteration of the loops around writer and reader, the last one tells for all. Values of
-outputs are read when everything is done, by the host. Where the iterations of a loop have no order, a cell that two
-of them use must not be written by one.
+A value is live from its write to its last read; each update of a reduction reads the accumulator. In the order of the
+nest (``loop_ir/timestamps.py``) the last write before a read must be that of the value read. Of reads in the same
+iteration of the loops around producer and consumer, only the last one matters. The host CPU reads values of outputs at
+the end. A cell that two iterations of an unordered loop access must be written by neither.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from lathe.frontend.arith.linear import LoopVariable
 from lathe.frontend.expr.nodes import AxisRef
 from lathe.scheduler.legality.events import Events, Use
 from lathe.scheduler.legality.reaching_write_query import Ordering, Violation
-from lathe.scheduler.legality.slice_symmetry import alike_dimensions
+from lathe.scheduler.legality.slice_symmetry import symmetric_dimensions
 from lathe.scheduler.legality.witnesses import value_gone
 from lathe.scheduler.loop_ir.timestamps import NO_TAG, Occurrence, Tag
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -32,10 +31,9 @@ Truths = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class FoldedAccesses:
-    """The chunks of a partitioned nest, which ends at time ``end``, and a buffer that they use.
+    """Accesses to a buffer by the chunks of a partitioned nest, which ends at time ``end``.
 
-    The buffer is allocated anew in each iteration of a loop, if the schedule says so; what is written in another is
-    lost.
+    A buffer may be allocated in each iteration of a loop; what another iteration has written is lost.
     """
 
     schedule: ScheduleView
@@ -44,39 +42,39 @@ class FoldedAccesses:
     end: int
 
     def lost(self, order: Ordering) -> Violation | None:
-        """The first read that finds another value, or the first cell that iterations without order share.
+        """The first read that finds another value, or the first cell that unordered iterations share.
 
-        Raises TooHard where there are more events than are gone through.
+        Raises QueryBudgetExceeded if there are too many events.
         """
         return self._shared(order.outside, order.free) if order.free else self._overwritten()
 
     def _overwritten(self) -> Violation | None:
-        place, users = self.schedule.allocations.get(self.allocated.buffer), self.allocated.users
-        life: LoopVariable | None = None  # in whose iterations the buffer lives
-        if place is not None:
+        location, users = self.schedule.allocations.get(self.allocated.buffer), self.allocated.users
+        lifetime: LoopVariable | None = None  # the loop in each iteration of which the buffer is allocated
+        if location is not None:
             placements = (each.chunk.placement for each in self.occurrences)
-            loops = next(each.loops for each in placements if each.stage is self.schedule.at(place))
-            life = loops.of_leaf[place.axis][-1]
-        writes, reads = self._uses((lambda _: NO_TAG) if life is None else partial(Tag.begin, variable=life))
-        fixed = alike_dimensions(storage_of(users[0]), _all_of(writes), _all_of(reads)) if len(users) == 1 else []
+            loops = next(each.loops for each in placements if each.stage is self.schedule.at(location))
+            lifetime = loops.of_leaf[location.axis][-1]
+        writes, reads = self._uses((lambda _: NO_TAG) if lifetime is None else partial(Tag.begin, variable=lifetime))
+        fixed = symmetric_dimensions(storage_of(users[0]), _all_of(writes), _all_of(reads)) if len(users) == 1 else []
         host = [
             _Part(each, None, self._at_the_end(each, fixed)) for each in users if each.tensor in self.schedule.outputs
         ]
         events = _Events(self.allocated, _parts(writes, fixed), [*_parts(reads, fixed), *host])
         written, values, cells = events.written, events.values, events.cells
         times = 2 * events.times
-        times[written] += 1  # an instance reads first
+        times[written] += 1  # an instance reads before it writes
         order = _in_order(cells, times, 2 * self.end + 2)
         latest = np.maximum.accumulate(np.where(written[order], np.arange(len(order)), -1))
         source = np.where(latest >= 0, order[np.maximum(latest, 0)], -1)
-        wanted = ~written[order] & (source >= 0) & (cells[source] == cells[order])
-        wrong = wanted & (values[source] != values[order])
-        if life is not None:
-            wrong |= wanted & ((events.tags[source] != events.tags[order]) | (events.tags[order] < 0))
-        bad = np.flatnonzero(wrong)
-        if not len(bad):
+        has_source = ~written[order] & (source >= 0) & (cells[source] == cells[order])
+        mismatched = has_source & (values[source] != values[order])
+        if lifetime is not None:
+            mismatched |= has_source & ((events.tags[source] != events.tags[order]) | (events.tags[order] < 0))
+        violations = np.flatnonzero(mismatched)
+        if not len(violations):
             return None
-        chosen = bad[np.argmin(times[order[bad]])]
+        chosen = violations[np.argmin(times[order[violations]])]
         read, write = int(order[chosen]), int(source[chosen])
         cell, reader = self._index_of(int(cells[read])), events.part_of(read).occurrence
         value, found = events.value_of(read), events.value_of(write)
@@ -98,9 +96,9 @@ class FoldedAccesses:
         return None if found is None else Violation(self._index_of(int(keys[found]) % most))
 
     def _uses(self, tag: Callable[[Occurrence], Tag]) -> "tuple[list[_Use], list[_Use]]":
-        """Where values begin, by a statement without reduction or the start of one, and where they are needed.
+        """Writes of values, which start a reduction or need none, and reads of them by consumers and by updates.
 
-        They are needed by readers and by updates of a reduction. ``tag`` says what is asked for about the loops around.
+        ``tag`` computes the tag of an event from the loops around its chunk.
         """
         writes: list[_Use] = []
         reads: list[_Use] = []
@@ -113,13 +111,13 @@ class FoldedAccesses:
                 if each in starts:
                     writes.append((stage, Use(each, index, shape, len(each.around), exists, tag(each))))
                 else:
-                    reads.append((stage, Use(each, index, shape, _beside(each, starts), exists, tag(each))))
+                    reads.append((stage, Use(each, index, shape, _shared_depth(each, starts), exists, tag(each))))
             for reader in self.schedule.readers(stage.tensor):
                 own = [access for access in reader.state.computation.reads if access.tensor is stage.tensor]
                 for each in self._chunks(reader):
-                    kept = _beside(each, starts)
+                    depth = _shared_depth(each, starts)
                     for access in own if each.chunk.role != "init" else []:
-                        use = Use(each, tuple(access.indices), shape, kept, tuple(access.guards), tag(each))
+                        use = Use(each, tuple(access.indices), shape, depth, tuple(access.guards), tag(each))
                         reads.append((stage, use))
         return writes, reads
 
@@ -127,7 +125,7 @@ class FoldedAccesses:
         return [each for each in self.occurrences if each.chunk.placement.stage is stage]
 
     def _at_the_end(self, stage: StageView, fixed: Sequence[int]) -> Events:
-        """The host reads an output when everything is done, of dimensions that are ``fixed`` at 0 only."""
+        """Reads of an output by the host CPU at the end; only at index 0 of the ``fixed`` dimensions."""
         shape = [1 if dim in fixed else extent for dim, extent in enumerate(stage.tensor.shape)]
         values: Ints = np.ravel_multi_index(tuple(np.indices(shape)), stage.tensor.shape).reshape(-1)
         return Events(np.full(len(values), self.end), values, np.full(len(values), -1))
@@ -137,9 +135,9 @@ class FoldedAccesses:
 
 
 def written_cell_of_two(cells: Ints, iterations: Ints, written: Truths, count: int) -> int | None:
-    """The first cell that two iterations use and one of them writes; None if there is none.
+    """The first cell that two iterations access and one of them writes; None if there is none.
 
-    One number per use in each array; those of cells are below ``count``.
+    Each array has one number per access; those of cells are below ``count``.
     """
     user = np.empty(count, np.int64)
     user[cells] = iterations
@@ -154,9 +152,9 @@ def written_cell_of_two(cells: Ints, iterations: Ints, written: Truths, count: i
 
 
 def storage_of(stage: StageView) -> Storage:
-    """The storage that the user has given a stage."""
+    """The storage map that the user has given a stage."""
     storage = stage.state.storage
-    assert storage is not None, f"{stage.name} has no cells of its own"
+    assert storage is not None, f"{stage.name} has no storage map"
     return storage
 
 
@@ -165,7 +163,7 @@ _Use = tuple[StageView, Use]
 
 @dataclass(frozen=True)
 class _Part:
-    """Events of one chunk, or those of the host, which are of no chunk; ``stage`` is the one whose values these are."""
+    """Events of one chunk, or of the host CPU, which has no chunk; ``stage`` is the one whose values they access."""
 
     stage: StageView
     occurrence: Occurrence | None
@@ -173,7 +171,7 @@ class _Part:
 
 
 class _Events:
-    """The events of parts, one after the other in arrays. Values have numbers: those of each stage from one on."""
+    """The concatenated events of parts. Values are numbered consecutively, stage by stage."""
 
     def __init__(self, allocated: UserBuffer, writes: Sequence[_Part], reads: Sequence[_Part]) -> None:
         self.parts = [*writes, *reads]
@@ -193,7 +191,7 @@ class _Events:
         return self.parts[int(np.searchsorted(ends, event, side="right"))]
 
     def value_of(self, event: int) -> tuple[StageView, tuple[int, ...]]:
-        """The stage that makes the value of an event, and its index."""
+        """The stage that computes the value of an event, and its index."""
         stage = self.part_of(event).stage
         return stage, _unravel(int(self.values[event]) - self.first_value[stage], stage.tensor.shape)
 
@@ -206,13 +204,13 @@ def _all_of(uses: Sequence[_Use]) -> list[Use]:
     return [use for _, use in uses]
 
 
-def _beside(occurrence: Occurrence, writers: Sequence[Occurrence]) -> int:
-    """How many loops are around a chunk and one that writes what it reads, at most."""
+def _shared_depth(occurrence: Occurrence, writers: Sequence[Occurrence]) -> int:
+    """The maximum number of loops around both a chunk and a chunk that writes what it reads."""
     return max((occurrence.shared(writer) for writer in writers), default=0)
 
 
 def _in_order(cells: Ints, times: Ints, end: int) -> Ints:
-    """Events cell by cell, in each by time."""
+    """Event indices ordered by cell, then by time."""
     most = int(cells.max(initial=0)) + 1
     if most * end < 1 << 62:
         return np.argsort(cells * end + times, kind="stable")

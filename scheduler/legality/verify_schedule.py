@@ -1,14 +1,14 @@
-"""Is a schedule legal? What it says fits together, and every read finds its value: computed before, and still there.
+"""Verification of a schedule: it is well-formed, and every read finds its value, computed before and still live.
 
-Eight ask one question (``reaching_write_query.py``), and each says in its own words what a verdict means: reads of
-values with cells of their own, cycles, and nests of emission rules (``flow_dependences.py``); cells that hold
-several values (``storage.py``); loops marked as parallel and loops in threads, which have no order; and chunks that
-instructions carry out at once (``codegen/in_place_checks.py``).
+Eight checks pose one query (``reaching_write_query.py``) and report a violation in their own terms: reads of values
+with cells of their own, recurrences, and nests of emission rules (``flow_dependences.py``); folded cells
+(``storage.py``); parallel loops and virtual threads, which are unordered; and chunks whose instances one instruction
+executes at once (``codegen/in_place_checks.py``).
 """
 
 from lathe.scheduler.errors import BuildError, LegalityError, ScheduleError
-from lathe.scheduler.legality.flow_dependences import check_circles, check_emitted, check_reads
-from lathe.scheduler.legality.parallelism import check_marked_loops
+from lathe.scheduler.legality.flow_dependences import check_emitted, check_reads, check_recurrences
+from lathe.scheduler.legality.parallelism import check_annotated_loops
 from lathe.scheduler.legality.storage import check_storage
 from lathe.scheduler.legality.vthread_independence import check_threads
 from lathe.scheduler.legality.well_formedness import check_structure
@@ -19,46 +19,46 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
 
 def check_schedule(schedule: ScheduleView, command: str, changed: set[StageView], moved: set[StageView]) -> None:
-    """Refuse the schedule if a tag or a place has become impossible, or a read would miss its value.
+    """Refuse the schedule if a tag or a compute location is invalid, or a read would not find its value.
 
-    Dependences are checked again for every stage that depends on one of ``moved``: those of the ``changed`` ones whose
-    loops, place, reads or memory are new. Raises ScheduleError, or LegalityError with a witness.
+    Dependences are checked again for every stage that depends on one of ``moved``: the ``changed`` stages whose loops,
+    compute location, reads or memory are new. Raises ScheduleError, or LegalityError with a witness.
     """
     check_structure(schedule, command)
     check_reads(schedule, command, moved)
     check_storage(schedule, command, changed)
     if schedule.has_recurrences:
         placed = place_stages(schedule)
-        check_circles(schedule, command, moved, placed)
+        check_recurrences(schedule, command, moved, placed)
         for stage in changed & set(schedule.stages):
             check_emitted(placed[stage], command)
-    check_marked_loops(schedule, command)
+    check_annotated_loops(schedule, command)
     check_threads(schedule, command)
 
 
 def check_completed(schedule: ScheduleView) -> None:
-    """What commands have checked, asked once more of a schedule that has been completed for a machine.
+    """Verify a schedule that has been lowered for a machine.
 
-    Commands have refused what is illegal in the schedule as it was given, so a read that misses its value now is a
-    fault of the compiler: an AssertionError with the witness. Raises BuildError if the order that completion has given
-    stages overwrites a value in a buffer that ``store_in`` names, or where a check takes too long.
+    Primitives have refused what is illegal in the user's schedule, so an illegal read is now a bug of the compiler: an
+    AssertionError with the witness. Raises BuildError if the order of stages that lowering has chosen overwrites a
+    value in a buffer of ``store_in``, or if a check exceeds its budget.
     """
     placed = place_stages(schedule)
     try:
         try:
             _check_all_reads(schedule, placed)
-        except LegalityError:  # perhaps of a cell that takes up room in a box only
+        except LegalityError:  # perhaps of a cell that only pads a box
             _check_all_reads(schedule, without_unneeded(schedule, placed))
     except LegalityError as error:
-        raise AssertionError(f"completing a legal schedule has made it illegal: {error}") from error
+        raise AssertionError(f"lowering a legal schedule has made it illegal: {error}") from error
     except ScheduleError as error:
         raise BuildError(str(error), kind=error.kind) from None
     try:
         check_storage(schedule, "build")
     except ScheduleError as error:
         raise BuildError(
-            f"order of a schedule must keep what store_in relies on when build completes it: {error} Say with commands "
-            "in which loops these stages run, down to their tiles.",
+            f"Cannot build: the order of stages that build chooses makes a storage map of store_in illegal: {error} "
+            "Fix the loops in which these stages run, down to their tiles, with primitives.",
             kind="limit",
         ) from None
 
@@ -67,6 +67,6 @@ def _check_all_reads(schedule: ScheduleView, placed: dict[StageView, StageRegion
     stages = set(schedule.stages)
     check_reads(schedule, "build", stages, placed)
     if schedule.has_recurrences:
-        check_circles(schedule, "build", stages, placed)
+        check_recurrences(schedule, "build", stages, placed)
         for stage in schedule.stages:
             check_emitted(placed[stage], "build")

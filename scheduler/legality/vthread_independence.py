@@ -1,7 +1,7 @@
-"""May iterations of a loop run in threads? What they have in common must not depend on which comes first.
+"""Independence of virtual threads: their results must not depend on the order of iterations.
 
-Iterations that read what others make must come in order. So must those that begin the same sums in a memory that they
-share, and those whose values take turns in cells of a buffer that is not theirs alone.
+Iterations are dependent if one reads what another writes, if they initialise the same sum in shared memory, or if their
+values share cells of a buffer outside the loop over time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from lathe.scheduler.schedule_ir.user_buffers import storages_of
 
 
 def check_threads(schedule: ScheduleView, command: str) -> None:
-    """Raises ScheduleError, with a witness where there is one, if iterations in threads must wait for each other."""
+    """Raises ScheduleError, with a witness if there is one, if iterations in threads depend on each other."""
     threaded = [(stage, loop, count) for stage in schedule.stages for loop, count in stage.state.threads.items()]
     if not threaded:
         return
@@ -31,7 +31,7 @@ def check_threads(schedule: ScheduleView, command: str) -> None:
     for stage, loop, count in threaded:
         answer = parallel_loop(schedule, stage, loop, placed, updates_commute=True)
         if answer:
-            answer = _updated_apart(schedule, stage, loop, placed)
+            answer = _update_disjoint_cells(schedule, stage, loop, placed)
         if not answer:
             subject = f"loop {loop.name} of stage {stage.name} must be parallel to run in {count} threads{after}"
             raise not_parallel(subject, answer)
@@ -39,42 +39,42 @@ def check_threads(schedule: ScheduleView, command: str) -> None:
         _check_storage(schedule, after)
 
 
-def _updated_apart(
+def _update_disjoint_cells(
     schedule: ScheduleView, stage: StageView, loop: LoopAxis, placed: dict[StageView, StageRegion]
 ) -> Answer:
-    """Whether no two iterations of a loop make the same sums in cells that they share: one would begin what another
-    goes on with. In a buffer of its own each thread has its own.
+    """Whether no two iterations of a loop compute the same sum in shared cells, where one would reset the other's.
+
+    A buffer inside the loop exists once per thread.
     """
     order = Ordering.without(placed[stage], loop, every=True)
     loops = [*order.outside, *order.free]
     for each in schedule.stages:
-        state, place = each.state, placed[each]
+        state, region = each.state, placed[each]
         shared = state.scope == DRAM or state.storage is not None
         if state.attachment is None or state.attachment.loops or not shared:
             continue
-        if not state.computation.reduce_axes or place.around[: len(loops)] != loops:
+        if not state.computation.reduce_axes or region.around[: len(loops)] != loops:
             continue
         with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            verdict = first_lost(DirectAccesses.of_sums(place, len(loops), placed), order)
+            verdict = first_lost(DirectAccesses.of_sums(region, len(loops), placed), order)
         if verdict is None:
             continue
         cell = ", ".join(map(str, verdict.cell))
         first, second = (iteration[-1] for iteration in verdict.iterations)
         return Answer(
             False,
-            f"iterations {first} and {second} both begin the sum {each.tensor.name}[{cell}], in "
-            f"{'dram' if state.scope == DRAM else state.storage}: in a buffer inside the loop each thread would have "
-            "its own",
+            f"iterations {first} and {second} both initialise the sum {each.tensor.name}[{cell}], in "
+            f"{'dram' if state.scope == DRAM else state.storage}, which threads share, unlike a buffer inside the loop",
         )
     return Answer(True, "no two iterations update the same cells")
 
 
 def _check_storage(schedule: ScheduleView, after: str) -> None:
-    """Raises ScheduleError if cells that hold several values in turn are shared by threads."""
-    stored = storages_of(schedule.stages)
-    turning = [
+    """Raises ScheduleError if threads share folded cells."""
+    buffers = storages_of(schedule.stages)
+    folded = [
         buffer
-        for buffer, each in stored.items()
+        for buffer, each in buffers.items()
         if len(each.users) > 1 or any(u.state.storage and u.state.storage.folds(each.shape) for u in each.users)
     ]
     for loop in _threaded(build_nest(schedule)):
@@ -83,14 +83,14 @@ def _check_storage(schedule: ScheduleView, after: str) -> None:
         blocks = [node for node in inside if isinstance(node, StatementBlock)]
         for block in blocks:
             storage = block.placement.state.storage
-            if storage is None or storage.buffer in own or storage.buffer not in turning:
+            if storage is None or storage.buffer in own or storage.buffer not in folded:
                 continue
-            host = next(each.placement.stage for each in blocks if loop.variable in each.placement.loops.variables)
+            anchor = next(each.placement.stage for each in blocks if loop.variable in each.placement.loops.variables)
             raise ScheduleError(
                 f"buffer {storage.buffer.name} must be allocated inside loop {loop.variable.name} of stage "
-                f"{host.name}, which runs in {loop.threads} threads{after}, not outside, where the values of several "
-                f"iterations would be in the same cells at the same time. Use s.allocate_at({storage.buffer.name}, "
-                f"s[{host.name}], {loop.variable.name}).",
+                f"{anchor.name}, which runs in {loop.threads} threads{after}, not outside, where several iterations "
+                f"would use the same cells at the same time. Use s.allocate_at({storage.buffer.name}, "
+                f"s[{anchor.name}], {loop.variable.name}).",
                 kind="legality",
             )
 

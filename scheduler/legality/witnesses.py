@@ -1,4 +1,4 @@
-"""Witnesses: the instances that show that a read does not find its value."""
+"""Construction of witnesses: the instances that show that a read does not find its value."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,42 +14,44 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 
 def reads_missing(
-    maker: StageRegion, reader: StageRegion, reads: Sequence[ReadAccess], iteration: isl.Set, cell: isl.Set
+    producer: StageRegion, consumer: StageRegion, reads: Sequence[ReadAccess], iteration: isl.Set, cell: isl.Set
 ) -> Witness:
-    """The first instance in an iteration of outer loops of the reader that reads a cell of the maker.
+    """The first instance of ``consumer``, in an iteration of its outer loops, that reads a cell of ``producer``.
 
     ``iteration`` and ``cell`` are single points.
     """
-    computation = reader.state.computation
-    executed = instances(reader)
+    computation = consumer.state.computation
+    executed = instances(consumer)
     for level, value in enumerate(values_of(iteration)):
         executed = executed.fix_val(isl.dim_type.in_, level, isl.Val(value))
     inside = executed.range()
     points = isl.Set.empty(inside.get_space())
     for read in reads:
-        access = access_of(computation, read, existing_cells(read.tensor, maker.state.computation))
+        access = access_of(computation, read, existing_cells(read.tensor, producer.state.computation))
         there = access.intersect_range(cell.set_tuple_name(read.tensor.name)).domain()
         points = points.union(inside.intersect(there))
     assert not points.is_empty(), f"{computation.name}: no instance reads {cell}"
     index = tuple(values_of(cell))
     point = dict(zip((*computation.axes, *computation.reduce_axes), values_of(points.lexmin()), strict=True))
     tensor = cell.get_tuple_name()
-    return Witness(tensor, index, maker.stage.name, _value_at(maker.stage, index), computation.name, _named(point))
+    return Witness(
+        tensor, index, producer.stage.name, _value_at(producer.stage, index), computation.name, _named(point)
+    )
 
 
 def value_gone(
     buffer: str,
     cell: tuple[int, ...],
-    wanted: tuple[StageView, tuple[int, ...]],
+    needed: tuple[StageView, tuple[int, ...]],
     found: tuple[StageView, tuple[int, ...]],
     reader: Occurrence | None,
     time: int,
 ) -> Witness:
-    """A read of a cell of a buffer, at some time in a chunk (or, without one, by the host at the end).
+    """A read of a cell of a buffer at some time in a chunk, or, without one, by the host CPU at the end.
 
-    It wants one value, of a stage at an index, and finds another, or the same from another life of the buffer.
+    It needs the value ``needed`` of a stage at an index, and finds another, or the same from another allocation.
     """
-    stage, index = wanted
+    stage, index = needed
     consumer, point = "", {}
     if reader is not None:
         computation = reader.chunk.placement.state.computation
@@ -57,10 +59,12 @@ def value_gone(
         consumer = computation.name
         point = _named({axis: values[axis] for axis in (*computation.axes, *computation.reduce_axes)})
     instance = _value_at(stage, index)
-    if wanted == found:
+    if needed == found:
         return Witness(buffer, cell, stage.name, instance, consumer, point)
-    other, place = found
-    return StorageWitness(buffer, cell, stage.name, instance, consumer, point, other.name, _value_at(other, place))
+    other, other_index = found
+    return StorageWitness(
+        buffer, cell, stage.name, instance, consumer, point, other.name, _value_at(other, other_index)
+    )
 
 
 def _value_at(stage: StageView, index: Sequence[int]) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""Where and when everything runs: placements, instances, the loop nest, its boxes, text and meaning."""
+"""The loop nest IR: compute locations, bounds inference, instances, partitioning, printer and interpreter."""

@@ -1,7 +1,7 @@
-"""Which iterations of a stage's loops are carried out: those in which the stage, or what is computed there, has work.
+"""Active iterations: those iterations of a stage's loops that are executed, since the stage may have work in them.
 
-A condition on a domain (or on loops) that fails for a whole iteration leaves it out, with all other stages that are
-computed in it. The loop nest is built so, and legality must not count on what such an iteration would have made.
+An iteration is skipped, with all stages computed in it, where a condition on a domain (or on loops) fails for all of
+it. The loop nest is built so, and legality must not rely on values that a skipped iteration would have computed.
 """
 
 from collections.abc import Collection
@@ -12,21 +12,21 @@ from lathe.frontend.arith.linear import Bound, FloorDivision, Linear, LoopVariab
 from lathe.scheduler.loop_ir.bounds_inference import eliminate
 from lathe.scheduler.loop_ir.instances import InstanceSpace
 from lathe.scheduler.loop_ir.stage_region import StageRegion
-from lathe.scheduler.loop_ir.warmup_stages import fills
+from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import same_place
 
 
 def conditions_at(
-    placement: StageRegion, level: int, constraints: list[Bound], together: Collection[LoopVariable]
+    placement: StageRegion, level: int, constraints: list[Bound], fused: Collection[LoopVariable]
 ) -> list[Bound]:
-    """What must be >= 0 for an iteration of a stage's loop ``level`` to be carried out, as far as that loop decides it.
+    """The bounds that must be >= 0 for an iteration of a stage's loop ``level`` to run, as far as this loop decides it.
 
-    ``constraints`` are those of the stage's instances. A condition on the domain that inner loops take part in leaves
-    an iteration out if it holds for none of theirs. Loops that others share go on where this stage has come to its end.
+    ``constraints`` are those of the stage's instances. A domain condition that involves inner loops skips an iteration
+    if it fails for all of theirs. Fused loops are not skipped: they continue after this stage's last iteration.
     """
     variables = placement.loops.variables
-    if set(variables[level:]) & set(together):
+    if set(variables[level:]) & set(fused):
         return []
     variable, deeper = variables[level], set(variables[level + 1 :])
     mine = [each for each in constraints if variable in bound_variables(each)]
@@ -48,37 +48,37 @@ def may_grow(bound: Bound, variable: LoopVariable) -> bool:
     return any(may_grow(inner, variable) for inner in bound.bounds)
 
 
-def innermost_shared(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> set[LoopVariable]:
-    """The innermost loops of those that stages run together, as far as the stages that have them are placed."""
+def innermost_fused(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> set[LoopVariable]:
+    """The innermost of the fused loops of each fused stage, for those whose enclosing stages are placed."""
     found: set[LoopVariable] = set()
     for stage in schedule.stages:
-        place = stage.state.attachment
-        if place is not None and place.loops and schedule.at(place) in placed:
-            host = placed[schedule.at(place)]
-            found.add(max(host.loops.of_leaf[place.axis], key=[*host.prefix, *host.loops.variables].index))
+        location = stage.state.attachment
+        if location is not None and location.loops and schedule.at(location) in placed:
+            anchor = placed[schedule.at(location)]
+            found.add(max(anchor.loops.of_leaf[location.axis], key=[*anchor.prefix, *anchor.loops.variables].index))
     return found
 
 
 def carried_out(placement: StageRegion, placed: dict[StageView, StageRegion]) -> isl.Set | None:
-    """The iterations of the loops around a stage that are carried out; None for all of them."""
-    together = innermost_shared(placement.stage.schedule, placed)
+    """The iterations of the loops around a stage that are executed; None for all of them."""
+    fused = innermost_fused(placement.stage.schedule, placed)
     bounds: list[Bound] = []
     pieces: list[list[list[Bound]]] = []
-    guest, attachment = placement, placement.state.attachment
+    inner, attachment = placement, placement.state.attachment
     while attachment is not None:
-        host = placed[placement.stage.schedule.at(attachment)]
-        constraints, variables = host.certain_constraints(), host.loops.variables
-        depth = sum(variable in guest.prefix for variable in variables)
+        anchor = placed[placement.stage.schedule.at(attachment)]
+        constraints, variables = anchor.certain_constraints(), anchor.loops.variables
+        depth = sum(variable in inner.prefix for variable in variables)
         for level in range(depth):
-            found = conditions_at(host, level, constraints, together)
-            if level == depth - 1 and _fills_there(guest, variables[level]):
-                found = [each for each in found if not may_grow(each, variables[level])]
-            bounds += found
-        if host.pieces is not None:
+            conditions = conditions_at(anchor, level, constraints, fused)
+            if level == depth - 1 and _runs_in_warmup_of(inner, variables[level]):
+                conditions = [each for each in conditions if not may_grow(each, variables[level])]
+            bounds += conditions
+        if anchor.pieces is not None:
             visible = set(placement.prefix)
-            own = [[each for each in piece if each.variables() <= visible] for piece in host.pieces]
+            own = [[each for each in piece if each.variables() <= visible] for piece in anchor.pieces]
             pieces.append([list(piece) for piece in own])
-        guest, attachment = host, host.state.attachment
+        inner, attachment = anchor, anchor.state.attachment
     if not bounds and not pieces:
         return None
     space = InstanceSpace(placement.prefix, "instance")
@@ -86,22 +86,22 @@ def carried_out(placement: StageRegion, placed: dict[StageView, StageRegion]) ->
     for bound in bounds:
         points = space.not_negative(bound, points)
     for choices in pieces:
-        some = isl.Set.empty(space.space)
+        union = isl.Set.empty(space.space)
         for piece in choices:
-            part = points
+            subset = points
             for condition in piece:
-                part = space.not_negative(condition, part)
-            some = some.union(part)
-        points = some
+                subset = space.not_negative(condition, subset)
+            union = union.union(subset)
+        points = union
     return points
 
 
-def _fills_there(guest: StageRegion, variable: LoopVariable) -> bool:
-    """Whether a stage is carried out in iterations of a loop in which nothing is, but that reuse buffers fill."""
-    schedule = guest.stage.schedule
-    kept = [
+def _runs_in_warmup_of(inner: StageRegion, variable: LoopVariable) -> bool:
+    """Whether a stage also runs in those iterations of a loop that only fill reuse buffers (warm-up)."""
+    schedule = inner.stage.schedule
+    reused = [
         each
         for each in schedule.stages
-        if each.state.reuse and same_place(each.state.attachment, guest.state.attachment)
+        if each.state.reuse and same_place(each.state.attachment, inner.state.attachment)
     ]
-    return guest.prefix[-1] is variable and bool(kept) and fills(schedule, guest.stage)
+    return inner.prefix[-1] is variable and bool(reused) and runs_in_warmup(schedule, inner.stage)

@@ -1,4 +1,4 @@
-"""Which box of its domain a stage must compute where it is computed: bounds from the reads of its consumers."""
+"""Bounds inference: the box that a stage must compute at its compute location, from the reads of its consumers."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ from lathe.frontend.expr.nodes import Axis, ReadAccess, reads_data
 
 
 def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> Bound:
-    """The smallest (``side="low"``) or largest value of a bound over all values of the variables not visible."""
+    """The least (``side="low"``) or largest value of a bound over all values of the variables not visible."""
     if isinstance(bound, Extremum):
         return Extremum(bound.kind, tuple(eliminate(inner, visible, box, side) for inner in bound.bounds))
     result = Linear(bound.constant)
@@ -38,10 +38,10 @@ def eliminate(bound: Bound, visible: set[LoopVariable], box: Box, side: str) -> 
 
 
 def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[LoopVariable], box: Box) -> list[Interval]:
-    """Per dimension of the tensor, bounds of what one read touches, in terms of the visible variables.
+    """Bounds of the cells that one read touches, per dimension of the tensor, in terms of the visible variables.
 
-    Where a read is guarded, or its index has no linear bounds or depends on data, the tensor's own extent is the bound:
-    what is looked up by data is there as a whole.
+    Bounds are limited to the tensor, which guarded reads may exceed. An index that has no linear bounds, or depends on
+    data, may touch the whole dimension.
     """
     result: list[Interval] = []
     for index, size in zip(access.indices, access.tensor.shape, strict=True):
@@ -56,11 +56,11 @@ def read_box(access: ReadAccess, axes: Mapping[Axis, Interval], visible: set[Loo
 
 
 MOST_CASES = 128
-"""How many differences of linear bounds an extent may be decided by; beyond, a box of constant bounds is computed."""
+"""The most differences of linear bounds that may decide an extent; a box with more gets constant bounds."""
 
 
 def hull(boxes: list[list[Interval]], box: Box) -> list[Interval]:
-    """The smallest box that holds all the given ones, or one of constant bounds where that has too many cases."""
+    """The smallest box that contains the given ones, with constant bounds where these would have too many cases."""
     result: list[Interval] = []
     for d in range(len(boxes[0])):
         low = extremum("min", [each[d][0] for each in boxes], box)
@@ -72,7 +72,7 @@ def hull(boxes: list[list[Interval]], box: Box) -> list[Interval]:
 
 
 def cases(bound: Bound) -> int:
-    """How many linear expressions a bound may be."""
+    """How many linear expressions a bound may equal."""
     return 1 if isinstance(bound, Linear) else sum(cases(inner) for inner in bound.bounds)
 
 

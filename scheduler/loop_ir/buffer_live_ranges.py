@@ -1,4 +1,4 @@
-"""Where in a nest buffers of the user's begin and end: around all that touches them, or in each iteration of a loop."""
+"""Live ranges of user buffers in a nest: around all nodes that access them, or in each iteration of a loop."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,17 +12,17 @@ from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
 
 
 def allocation_loops(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> list[LoopVariable]:
-    """The loops in whose iterations buffers are allocated."""
-    places = [(placed.get(schedule.at(place)), place.axis) for place in schedule.allocations.values()]
-    return [host.loops.of_leaf[axis][-1] for host, axis in places if host is not None]
+    """The loops in whose iterations user buffers are allocated."""
+    locations = [(placed.get(schedule.at(each)), each.axis) for each in schedule.allocations.values()]
+    return [anchor.loops.of_leaf[axis][-1] for anchor, axis in locations if anchor is not None]
 
 
 def with_buffers(schedule: ScheduleView, nodes: Sequence[Node], placed: dict[StageView, StageRegion]) -> list[Node]:
-    """A nest with the lives of the buffers that stages name. In DRAM these are as long as the program's."""
+    """The nest with allocation and freeing of user buffers; those in DRAM are live throughout the program."""
     for allocated in storages_of(schedule.stages).values():
-        place = schedule.allocations.get(allocated.buffer)
-        if place is not None and schedule.at(place) in placed:
-            nodes = _in_loop(nodes, placed[schedule.at(place)].loops.of_leaf[place.axis][-1], allocated, placed)
+        location = schedule.allocations.get(allocated.buffer)
+        if location is not None and schedule.at(location) in placed:
+            nodes = _in_loop(nodes, placed[schedule.at(location)].loops.of_leaf[location.axis][-1], allocated, placed)
         elif allocated.scope != DRAM:
             nodes = _around(nodes, allocated, placed)
     return list(nodes)
@@ -43,19 +43,19 @@ def _in_loop(
 
 
 def _around(nodes: Sequence[Node], allocated: UserBuffer, placed: dict[StageView, StageRegion]) -> list[Node]:
-    touching = [position for position, node in enumerate(nodes) if _touches(node, allocated)]
-    if not touching:
+    users = [position for position, node in enumerate(nodes) if _accesses(node, allocated)]
+    if not users:
         return list(nodes)
-    first, last = touching[0], touching[-1] + 1
+    first, last = users[0], users[-1] + 1
     placement = placed[allocated.users[0]]
     low = tuple(Linear(0) for _ in allocated.shape)
-    begin = Alloc(placement, low, tuple(map(Linear, allocated.shape)), allocated)
-    return [*nodes[:first], begin, *nodes[first:last], Free(placement, allocated), *nodes[last:]]
+    alloc = Alloc(placement, low, tuple(map(Linear, allocated.shape)), allocated)
+    return [*nodes[:first], alloc, *nodes[first:last], Free(placement, allocated), *nodes[last:]]
 
 
-def _touches(node: Node, allocated: UserBuffer) -> bool:
+def _accesses(node: Node, allocated: UserBuffer) -> bool:
     if isinstance(node, Loop | Guard):
-        return any(_touches(inner, allocated) for inner in node.body)
+        return any(_accesses(inner, allocated) for inner in node.body)
     if not isinstance(node, StatementBlock):
         return False
     stored = {tensor for user in allocated.users for tensor in user.state.tensors}

@@ -1,4 +1,4 @@
-"""For execution: the cells of each buffer of the user's as a tensor."""
+"""User buffers as tensors of cells, for the interpreter."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from lathe.scheduler.schedule_ir.user_buffers import storages_of
 
 
 class BufferTensors:
-    """For execution: the cells of each buffer as a tensor, and expressions that read these cells."""
+    """One tensor of cells for each user buffer, and expressions rewritten to read these cells."""
 
     def __init__(self, schedule: ScheduleView | None = None) -> None:
         self.tensors: dict[Tensor, Tensor] = {}
@@ -32,21 +32,21 @@ class BufferTensors:
                 self.shapes[stage.tensor] = allocated.shape
 
     def reading(self, body: Expr) -> Expr:
-        """The body, reading cells of buffers instead of the tensors stored there."""
+        """The body with reads of tensors in user buffers replaced by reads of the buffers' cells."""
         if not self.tensors:
             return body
-        known = self._rewritten.get(id(body))
-        if known is None:
+        cached = self._rewritten.get(id(body))
+        if cached is None:
 
             def read(node: Read) -> Expr:
                 storage = self.storages.get(node.tensor)
                 return node if storage is None else Read(self.tensors[node.tensor], storage.at(node.indices))
 
-            known = self._rewritten[id(body)] = (body, transform(body, lambda _: None, read))
-        return known[1]
+            cached = self._rewritten[id(body)] = (body, transform(body, lambda _: None, read))
+        return cached[1]
 
     def cells(self, tensor: Tensor, indices: Sequence[Ints]) -> tuple[Ints, ...]:
-        """The cells, dimension by dimension, of the values at an array of indices."""
+        """The cells, per dimension of the buffer, in which a tensor's values at arrays of indices are stored."""
         storage = self.storages[tensor]
         bound: Mapping[Axis, Ints] = dict(zip(storage.axes, indices, strict=True))
         shape = np.broadcast_shapes(*(each.shape for each in indices))

@@ -1,7 +1,7 @@
-"""Loops that an index divides, taken apart into the quotient's loop and the remainder's.
+"""Delinearisation: a loop that an index divides is split into a loop of the quotient and one of the remainder.
 
-Where ``spread[x]`` is ``data[x // 2]`` at odd ``x``, as between the pixels of a transposed convolution, no chunk of
-more than two ``x`` has linear indices. With ``x = 2 * xo + xi`` the index is ``xo``, and one chunk holds them all.
+Where ``spread[x]`` is ``data[x // 2]`` at odd ``x``, as in a transposed convolution, no chunk with more than two values
+of ``x`` has linear indices. With ``x = 2 * xo + xi`` the index is ``xo``, and one chunk covers all values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,21 +21,21 @@ from lathe.scheduler.schedule_ir.stage import StageState
 _Digits = dict[tuple[LoopVariable, int], tuple[LoopVariable, LoopVariable]]
 
 
-def with_divided_loops(nodes: Sequence[Node]) -> list[Node]:
-    """A partitioned nest whose chunks, where they are no reductions, have loops that indices do not divide unevenly.
+def delinearize_loops(nodes: Sequence[Node]) -> list[Node]:
+    """Delinearise the loops of the chunks without reduction in a partitioned nest.
 
-    What is left of a loop behind the last whole quotient is a chunk of its own; or each remainder is, where data for
-    products is at one of them alone, which then is loaded at once.
+    The iterations after the last whole quotient become a chunk of their own. Where GEMM data exists at one remainder
+    only, each remainder becomes a chunk instead, so that all data is loaded by one chunk.
     """
-    return _divided(nodes, {})
+    return _delinearized(nodes, {})
 
 
-def _divided(nodes: Sequence[Node], digits: _Digits) -> list[Node]:
+def _delinearized(nodes: Sequence[Node], digits: _Digits) -> list[Node]:
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Loop):
-            result.append(replace(node, body=tuple(_divided(node.body, digits))))
-        elif isinstance(node, ChunkNode) and node.role == "map" and _divides(node.placement.state.computation):
+            result.append(replace(node, body=tuple(_delinearized(node.body, digits))))
+        elif isinstance(node, ChunkNode) and node.role == "map" and _has_division(node.placement.state.computation):
             result += _chunks(node, digits)
         else:
             result.append(node)
@@ -43,13 +43,13 @@ def _divided(nodes: Sequence[Node], digits: _Digits) -> list[Node]:
 
 
 @lru_cache(maxsize=4096)
-def _divides(computation: Computation) -> bool:
+def _has_division(computation: Computation) -> bool:
     indices = (index for read in computation.reads for index in read.indices)
     return any(isinstance(node, Binary) and node.op in ("floordiv", "mod") for each in indices for node in walk(each))
 
 
 def _chunks(node: ChunkNode, digits: _Digits) -> Iterator[ChunkNode]:
-    """The chunk with the loops taken apart that an index divides, one after the other."""
+    """The chunks that a chunk becomes when the loops that its indices divide are split, one after the other."""
     own = {variable: extent for variable, extent in node.loops if extent > 1}
     steps: dict[LoopVariable, int] = {}
     for read in node.placement.state.computation.reads:
@@ -81,7 +81,7 @@ def _chunks(node: ChunkNode, digits: _Digits) -> Iterator[ChunkNode]:
 
 
 def _holds_one_remainder(state: StageState) -> bool:
-    """Whether a stage copies data for products where a remainder is one value, and nothing between these is kept."""
+    """Whether a stage loads GEMM data that exists at one remainder only, into a buffer without cells for the others."""
     if state.scope != INP or state.storage is not None or state.reuse is not None:
         return False
     bodies = [skip_casts(body) for body in state.computation.bodies]
@@ -100,9 +100,9 @@ def _replaced(
     node: ChunkNode, variable: LoopVariable, loops: list[tuple[LoopVariable, int]], weights: list[int], start: int
 ) -> ChunkNode:
     value = Linear(start, {loop: weight for (loop, _), weight in zip(loops, weights, strict=True)})
-    at = [each for each, _ in node.loops].index(variable)
+    position = [each for each, _ in node.loops].index(variable)
     return replace(
         node,
-        loops=(*node.loops[:at], *loops, *node.loops[at + 1 :]),
+        loops=(*node.loops[:position], *loops, *node.loops[position + 1 :]),
         roots={axis: root.substitute({variable: value}.get) for axis, root in node.roots.items()},
     )

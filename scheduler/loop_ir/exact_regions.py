@@ -1,8 +1,8 @@
-"""Exactly what an iteration must compute of a stage: what it reads, or what of that no earlier iteration has made.
+"""Exact regions: the cells of a stage that an iteration reads, or those of them that no earlier iteration has computed.
 
-``compute_at`` computes a box. Where reads leave gaps, or an earlier iteration has made a part already, the cells are
-those of an isl map, taken apart into pieces that do not overlap, each a conjunction of conditions on loops. (Tiramisu's
-missing = needed − produced, with what earlier iterations have produced.)
+``compute_at`` computes a box unless its region is ``"exact"`` or ``"missing"``. Then the cells are those of an isl map,
+cut into disjoint pieces, each a conjunction of conditions on loops. (Tiramisu's missing = needed − produced, with what
+earlier iterations have produced.)
 """
 
 import islpy as isl
@@ -18,22 +18,22 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 
 def pieces_of(placement: StageRegion, placed: dict[StageView, StageRegion]) -> list[list[Linear]]:
     """The groups of conditions on loops, no two of which hold at once, under which an instance is computed."""
-    with answerable(f"which part of {placement.stage.name} an iteration needs"):
+    with answerable(f"which cells of {placement.stage.name} an iteration needs"):
         return _pieces(placement, placed)
 
 
 def _pieces(placement: StageRegion, placed: dict[StageView, StageRegion]) -> list[list[Linear]]:
     stage, depth = placement.stage, len(placement.prefix)
     needed: isl.Map | None = None
-    for reader, there in placed.items():
+    for consumer, there in placed.items():
         around = [*there.prefix, *there.loops.variables]
-        if reader is stage or around[:depth] != placement.prefix:
+        if consumer is stage or around[:depth] != placement.prefix:
             continue
-        reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
-        if reads:  # an iteration that is left out needs nothing, and makes nothing that later ones could rely on
-            done = carried_out(there, placed)
+        reads = [read for read in consumer.state.computation.reads if read.tensor in stage.state.tensors]
+        if reads:  # an iteration that is skipped needs nothing, and computes nothing that later ones could rely on
+            executed = carried_out(there, placed)
             for read in reads:
-                cells = cells_read(there, read, depth, done)
+                cells = cells_read(there, read, depth, executed)
                 cells = cells.set_tuple_name(isl.dim_type.in_, "loops").set_tuple_name(isl.dim_type.out, "cells")
                 needed = cells if needed is None else needed.union(cells)
     if needed is None:

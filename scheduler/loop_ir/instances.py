@@ -1,4 +1,4 @@
-"""Placements as isl sets and maps: which instances a stage executes, and which cells they read."""
+"""Stage regions as isl sets and maps: the instances that a stage executes, and the cells that they read and write."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ SET = isl.dim_type.set
 
 
 class InstanceSpace:
-    """The space of loop variables of some placement, in order."""
+    """The isl space of a list of loop variables."""
 
     def __init__(self, variables: list[LoopVariable], name: str) -> None:
         self.variables = variables
@@ -45,7 +45,7 @@ class InstanceSpace:
         return result
 
     def not_negative(self, bound: Bound, points: isl.Set) -> isl.Set:
-        """The points where a bound is at least 0: some of its choices must be, or all, so that nothing comes apart."""
+        """The points where a bound is >= 0; extrema become unions and intersections, so that sets have few pieces."""
         if isinstance(bound, Extremum) and bound.kind == "min":
             for inner in bound.bounds:
                 points = self.not_negative(inner, points)
@@ -75,12 +75,12 @@ class InstanceSpace:
 
 def instances(placement: StageRegion) -> isl.Map:
     """From each executed instance (prefix and own loops) to the point of the computation's domain that it computes."""
-    if not placement.found:
+    if not placement.cached_instances:
         first, *others = map(_instances, placement.cases)
         for each in others:
             first = first.union(each)
-        placement.found.append(first)
-    return placement.found[0]
+        placement.cached_instances.append(first)
+    return placement.cached_instances[0]
 
 
 def _instances(placement: StageRegion) -> isl.Map:
@@ -92,13 +92,13 @@ def _instances(placement: StageRegion) -> isl.Map:
     for constraint in placement.constraints():
         points = space.not_negative(constraint, points)
     if placement.pieces is not None:
-        one_of = isl.Set.empty(space.space)
+        union = isl.Set.empty(space.space)
         for piece in placement.pieces:
-            part = points
+            subset = points
             for condition in piece:
-                part = space.not_negative(condition, part)
-            one_of = one_of.union(part)
-        points = one_of
+                subset = space.not_negative(condition, subset)
+            union = union.union(subset)
+        points = union
     roots = placement.roots()
     values = {axis: space.bound(root) for axis, root in roots.items()}
     return isl.Map.from_multi_pw_aff(_points(placement, space, values)).intersect_domain(points)
@@ -109,7 +109,7 @@ def _has_conditions(computation: Computation) -> bool:
 
 
 def _of_exact(placement: StageRegion, exact: ExactBox, space: InstanceSpace, points: isl.Set) -> isl.Map:
-    """The instances of a part whose box has bounds that are choices, from the box itself: pieces stay few."""
+    """The instances of a stage whose box has piecewise bounds, from the isl box, which gives fewer pieces."""
     computation, depth, own = placement.state.computation, len(placement.prefix), len(placement.loops.variables)
     lows = iter(exact.lows)
     values: dict[Axis, isl.PwAff] = {}
@@ -132,7 +132,7 @@ def _of_exact(placement: StageRegion, exact: ExactBox, space: InstanceSpace, poi
 
 
 def _points(placement: StageRegion, space: InstanceSpace, values: Mapping[Axis, isl.PwAff]) -> isl.MultiPwAff:
-    """The point that each instance computes, from the values of the axes."""
+    """The function from instances to points of the domain, from the values of the axes."""
     computation = placement.state.computation
     axes = (*computation.axes, *computation.reduce_axes)
     function = isl.MultiPwAff.zero(
@@ -148,14 +148,9 @@ def _points(placement: StageRegion, space: InstanceSpace, values: Mapping[Axis, 
 
 
 def cells_read(placement: StageRegion, read: ReadAccess, depth: int, around: isl.Set | None = None) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells that one of its reads touches in an iteration.
-
-    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
-    """
-    maker = placement.stage.schedule.maker(read.tensor)
-    cells = (
-        None if maker is None else existing_cells(read.tensor, maker.state.computation)
-    )  # for a machine, it may make more
+    """From the first ``depth`` loops around a stage to the cells that a read touches, in iterations ``around``."""
+    producer = placement.stage.schedule.maker(read.tensor)  # once lowered, it may compute more than existing cells
+    cells = None if producer is None else existing_cells(read.tensor, producer.state.computation)
     access = access_of(placement.state.computation, read, cells)
     relation = _executed_in(placement, around).apply_range(access)
     count = len(placement.prefix) + len(placement.loops.variables)
@@ -163,7 +158,7 @@ def cells_read(placement: StageRegion, read: ReadAccess, depth: int, around: isl
 
 
 def _executed_in(placement: StageRegion, around: isl.Set | None) -> isl.Map:
-    """The instances executed in some iterations of the loops around a stage; None for all of them."""
+    """The instances executed in iterations ``around`` of the enclosing loops; in all iterations for None."""
     if around is None:
         return instances(placement)
     inside = around.insert_dims(SET, len(placement.prefix), len(placement.loops.variables))
@@ -171,10 +166,7 @@ def _executed_in(placement: StageRegion, around: isl.Set | None) -> isl.Map:
 
 
 def cells_written(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells of the instances executed within them, one by one.
-
-    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
-    """
+    """From the first ``depth`` loops around a stage to the cells that its instances write, in iterations ``around``."""
     computation = placement.state.computation
     relation = _executed_in(placement, around)
     relation = relation.project_out(isl.dim_type.out, len(computation.axes), len(computation.reduce_axes))
@@ -184,10 +176,7 @@ def cells_written(placement: StageRegion, tensor_name: str, depth: int, around: 
 
 
 def cells_made(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
-    """From the first ``depth`` loops around a stage to the cells that it computes within them.
-
-    ``around``: the iterations of the loops around the stage that are carried out, if not all are.
-    """
+    """From the first ``depth`` loops around a stage to the box of cells that it computes, in iterations ``around``."""
     if placement.exact is not None:
         relation = placement.exact.cells.set_tuple_name(isl.dim_type.out, tensor_name)
     else:
@@ -198,24 +187,21 @@ def cells_made(placement: StageRegion, tensor_name: str, depth: int, around: isl
 
 
 def cells_kept(placement: StageRegion, tensor_name: str) -> isl.Map:
-    """From the loops around a reuse buffer to the cells that it has by the end of their iteration.
-
-    Those are the cells of its window that it has fetched in this iteration of the innermost loop or in an earlier one.
-    """
+    """From the loops around a reuse buffer to the cells of its window that this or earlier iterations have fetched."""
     window, depth = placement.window, len(placement.prefix)
     assert window is not None, f"{placement.stage.name} is no reuse buffer"
-    made = _box_around(placement, tensor_name, placement.low, placement.extent)
-    loops = made.domain().get_space()
+    fetched = _box_around(placement, tensor_name, placement.low, placement.extent)
+    loops = fetched.domain().get_space()
     order = isl.Map.universe(loops.map_from_domain_and_range(loops))
     for level in range(depth - 1):
         order = order.equate(isl.dim_type.in_, level, isl.dim_type.out, level)
     order = order.order_ge(isl.dim_type.in_, depth - 1, isl.dim_type.out, depth - 1)
     held = _box_around(placement, tensor_name, window.low, window.extent)
-    return order.apply_range(made).intersect(held)
+    return order.apply_range(fetched).intersect(held)
 
 
 def _box_around(placement: StageRegion, tensor_name: str, lows: list[Bound], extents: list[Bound]) -> isl.Map:
-    """From the loops around a stage to the cells of a box."""
+    """From the loops around a stage to the cells of a box, given by its bounds."""
     tensor = placement.state.tensors[0]
     indices = [LoopVariable(f"cell{dim}", extent) for dim, extent in enumerate(tensor.shape)]
     space = InstanceSpace([*placement.prefix, *indices], "instance")
@@ -236,7 +222,7 @@ def values_of(point: isl.Set) -> list[int]:
 
 
 def equal_loops(space: isl.Space, count: int) -> isl.Map:
-    """The pairs of a space of maps that have the outermost ``count`` loops in common."""
+    """The map, in a space of maps, of all pairs that are equal in the outermost ``count`` loops."""
     order = isl.Map.universe(space)
     for position in range(count):
         order = order.equate(isl.dim_type.in_, position, isl.dim_type.out, position)

@@ -1,9 +1,9 @@
-"""Virtual threads: iterations of a loop that are carried out together, statement by statement in turn.
+"""Virtual threads: iterations of a loop whose statements are interleaved.
 
-A walk over a partitioned nest has one thread to begin with. At a loop with threads, each of them becomes as many as the
-loop says, for as many iterations at once (fewer in the last turn); every node inside is then carried out for each
-before the next node is. Buffers that are acquired inside belong to one thread; what is outside is shared. The idea is
-TVM's, whose virtual threads VTA uses to hide the time of loads.
+A walk over a partitioned nest begins with one thread. At a loop with threads, each thread becomes as many as the loop
+says, one per iteration (fewer in the last group); every node inside is then executed for all threads before the next
+node is. Buffers allocated inside belong to one thread; those outside are shared. The idea is TVM's, whose virtual
+threads hide the latency of loads on VTA.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,10 +18,7 @@ Memory = TypeVar("Memory")
 
 @dataclass
 class Thread(Generic[Memory]):
-    """One thread of a walk: its number among those ``of`` side by side, the values of loops, and what it has alone.
-
-    Who walks a nest lets the values of its loops go on.
-    """
+    """One of ``of`` concurrent threads of a walk: its number, the values of loops (set by ``turns``), its own state."""
 
     number: int
     environment: "dict[LoopVariable, int]"
@@ -32,7 +29,7 @@ class Thread(Generic[Memory]):
 def turns(
     threads: list[Thread[Memory]], loop: "Loop", fork: Callable[[Memory], Memory]
 ) -> Iterator[list[Thread[Memory]]]:
-    """The threads for each turn of a loop; ``fork`` gives a thread that begins there what it has of its own."""
+    """The threads for each group of iterations of a loop; ``fork`` returns the private state of a new thread."""
     if loop.threads == 1:
         for value in range(loop.first, loop.last + 1):
             for thread in threads:

@@ -1,8 +1,7 @@
-"""The meaning of a loop nest: executes partitioned chunks in order on NumPy arrays, with spoilt buffers.
+"""The interpreter of a partitioned loop nest: executes chunks in order on NumPy arrays, vectorised over each chunk.
 
-Each buffer that lives inside a loop holds garbage at the start of every iteration, so a schedule that reads a value
-before it is made, or outside the box that it computed, gives a wrong result here and not a lucky one. Work is
-vectorised over each chunk.
+A buffer allocated in a loop holds garbage at the start of every iteration, so a schedule that reads a value before it
+is computed, or outside the box that was computed, gives a wrong result and cannot be right by chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ GARBAGE = 0x5A5A5A5A
 
 @dataclass
 class _Memory:
-    """Values by tensor; whole tensors, so that indices stay those of the program, or buffers of the user's."""
+    """Values by tensor: whole tensors, so that indices stay those of the program, or the cells of user buffers."""
 
     values: dict[Tensor, Array] = field(default_factory=dict)
     reads: dict[str, int] | None = None
@@ -42,27 +41,27 @@ class _Memory:
     stored: BufferTensors = field(default_factory=BufferTensors)
 
     def fork(self) -> "_Memory":
-        """The same arrays; what is spoilt, as buffers are when they are acquired, is another's no more."""
+        """The memory of a new thread: the same arrays, except those that are allocated (and poisoned) later."""
         return _Memory(dict(self.values), self.reads, self.instances, self.stored)
 
-    def spoil(self, tensor: Tensor) -> None:
-        """Forget what the tensor holds: cells that are not written again are wrong, and differently so each time."""
+    def poison(self, tensor: Tensor) -> None:
+        """Fill a tensor with garbage, different in each cell, so that reads of cells not written again are wrong."""
         count = int(np.prod(tensor.shape))
         garbage = (np.arange(count, dtype=np.int64) * 2654435761 + GARBAGE).astype(tensor.dtype)
         self.values[tensor] = garbage.reshape(tensor.shape)
 
     def whole(self, tensor: Tensor) -> Array:
-        """The values of a tensor."""
+        """The values of a tensor, gathered from the cells of a user buffer if it is stored in one."""
         if tensor not in self.stored.tensors:
             return self.values[tensor]
         indices = np.indices(tensor.shape)
         return self.values[self.stored.tensors[tensor]][self.stored.cells(tensor, list(indices))]
 
-    def keep(self, tensor: Tensor, box: tuple[slice, ...]) -> None:
-        """Forget what the tensor holds outside a box."""
-        kept = self.values[tensor][box].copy()
-        self.spoil(tensor)
-        self.values[tensor][box] = kept
+    def poison_outside(self, tensor: Tensor, box: tuple[slice, ...]) -> None:
+        """Fill a tensor with garbage outside a box."""
+        inside = self.values[tensor][box].copy()
+        self.poison(tensor)
+        self.values[tensor][box] = inside
 
 
 def interpret_nest(
@@ -77,7 +76,7 @@ def interpret_nest(
 
 
 def interpret_padded(schedule: ScheduleView, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors that a schedule computes, by name, each in its layout and with what its padding holds."""
+    """Execute a schedule; returns all computed tensors by name, each in its layout and with its padding."""
     memory = _executed(schedule, partition(build_nest(schedule, largest_blocks=True)), inputs)
     return {tensor.name: memory.whole(tensor) for stage in schedule.stages for tensor in stage.state.tensors}
 
@@ -91,7 +90,7 @@ def _executed(
 ) -> _Memory:
     memory = _Memory(reads=reads, instances=instances, stored=BufferTensors(schedule))
     for cells in memory.stored.of_buffer.values():
-        memory.spoil(cells)
+        memory.poison(cells)
     for tensor in schedule.outputs:
         if tensor in memory.stored.tensors and tensor.computation is not None:
             missing = np.nonzero(_outside_of(schedule[tensor].op, tensor.shape))
@@ -99,7 +98,7 @@ def _executed(
     for stage in schedule.stages:
         if stage.state.storage is None:
             for tensor in stage.state.tensors:
-                memory.spoil(tensor)
+                memory.poison(tensor)
                 if tensor in schedule.outputs:
                     memory.values[tensor][_outside_of(stage.state.computation, tensor.shape)] = 0
         for read in stage.state.computation.reads:
@@ -111,7 +110,7 @@ def _executed(
 
 
 def _outside_of(computation: Computation, shape: tuple[int, ...]) -> Array:
-    """Where a tensor has no elements, and so holds zeros when it is an output; everywhere, if that depends on data."""
+    """Mask of the points outside a computation's domain, where an output holds zeros; all if that depends on data."""
     where = computation.where
     if where is None:
         return np.zeros(shape, np.bool_)
@@ -136,19 +135,19 @@ def _run_node(node: Node, environment: dict[LoopVariable, int], memory: _Memory)
     if isinstance(node, ChunkNode):
         _run_chunk(node, environment, memory)
     elif isinstance(node, Alloc | Free) and node.stored is not None:
-        memory.spoil(memory.stored.of_buffer[node.stored.buffer])
+        memory.poison(memory.stored.of_buffer[node.stored.buffer])
     elif isinstance(node, AdvanceWindow) and node.placement.state.storage is not None:
-        pass  # what the window leaves behind is overwritten by what comes
+        pass  # cells that leave the window are overwritten by those that enter it
     elif isinstance(node, Alloc | Free):
         for tensor in node.placement.state.tensors:
-            memory.spoil(tensor)
+            memory.poison(tensor)
     elif isinstance(node, AdvanceWindow):
         box = tuple(
             slice(first, first + max(bound_value(extent, environment), 0))
             for first, extent in zip((bound_value(low, environment) for low in node.low), node.extent, strict=True)
         )
         for tensor in node.placement.state.tensors:
-            memory.keep(tensor, box)
+            memory.poison_outside(tensor, box)
 
 
 def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory: _Memory) -> None:
@@ -163,11 +162,11 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     bound: dict[Any, Array] = {**axes, **memory.values}
     if chunk.role != "init":
         _count(chunk, bound, shape, memory)
-    exists = mask_of(computation)
-    at: tuple[Any, ...] = (...,)
-    if exists is not None:
-        at = (np.broadcast_to(evaluate(memory.stored.reading(exists), bound), shape),)
-        indices = tuple(each[at] for each in indices)
+    domain = mask_of(computation)
+    where: tuple[Any, ...] = (...,)
+    if domain is not None:
+        where = (np.broadcast_to(evaluate(memory.stored.reading(domain), bound), shape),)
+        indices = tuple(each[where] for each in indices)
     bodies = chunk.values if isinstance(chunk, DecidedChunk) else defined(computation).bodies
     for tensor, whole in zip(chunk.placement.state.tensors, bodies, strict=True):
         body = memory.stored.reading(whole)
@@ -180,34 +179,34 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
             values[cells] = neutral(body.kind, tensor.dtype)
             continue
         if not isinstance(body, Reduce):
-            values[cells] = np.broadcast_to(evaluate(body, bound), shape)[at]
+            values[cells] = np.broadcast_to(evaluate(body, bound), shape)[where]
             if isinstance(chunk, DecidedChunk):
-                outside = _outside(chunk, grids, shape)[at]
+                outside = _outside(chunk, grids, shape)[where]
                 values[tuple(each[outside] for each in cells)] = chunk.padding
             continue
-        result = np.broadcast_to(evaluate(body.body, bound), shape)[at]
+        result = np.broadcast_to(evaluate(body.body, bound), shape)[where]
         with np.errstate(over="ignore"):
             REDUCTIONS[body.kind].at(values, cells, result)
 
 
 def _count(chunk: ChunkNode, bound: dict[Any, Array], shape: tuple[int, ...], memory: _Memory) -> None:
-    """Note what a chunk reads, and how many instances it has."""
+    """Count the reads of a chunk by tensor, and its instances by stage."""
     computation = chunk.placement.state.computation
     if memory.reads is not None:
         for access in computation.reads:
-            taken = np.ones((), np.bool_)
+            executed = np.ones((), np.bool_)
             for guard, holds in access.guards:
-                taken = taken & (evaluate(memory.stored.reading(guard), bound) == holds)
-            count = int(np.broadcast_to(taken, shape).sum())
+                executed = executed & (evaluate(memory.stored.reading(guard), bound) == holds)
+            count = int(np.broadcast_to(executed, shape).sum())
             memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
     if memory.instances is not None:
         condition, name = happens(computation), chunk.placement.stage.name
-        there = np.asarray(condition is None or evaluate(memory.stored.reading(condition), bound))
-        memory.instances[name] = memory.instances.get(name, 0) + int(np.broadcast_to(there, shape).sum())
+        present = np.asarray(condition is None or evaluate(memory.stored.reading(condition), bound))
+        memory.instances[name] = memory.instances.get(name, 0) + int(np.broadcast_to(present, shape).sum())
 
 
 def _outside(chunk: DecidedChunk, grids: Mapping[LoopVariable, Array], shape: tuple[int, ...]) -> Array:
-    """Where a chunk has a constant around what it reads."""
+    """Mask of the points of a chunk that get its constant ``padding`` instead of a value that is read."""
     outside = np.zeros(shape, np.bool_)
     extents = dict(chunk.loops)
     for variable, before, after in chunk.around:

@@ -1,7 +1,7 @@
-"""Which instances of parts make what somebody reads: the others may compute from anything.
+"""Live instances: those whose result is read. The others may compute from any values.
 
-A part is computed, or loaded, as a box around what an iteration of its loop reads of it. Of a circle, such a box may
-take in cells that are not made yet; what becomes of them is read by nobody.
+A stage computed in a loop is computed, or loaded, as a box around the cells that an iteration reads of it. In a
+recurrence such a box may include cells that do not exist yet; what is computed from them is never read.
 """
 
 from dataclasses import replace
@@ -18,35 +18,35 @@ IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 
 def without_unneeded(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> dict[StageView, StageRegion]:
-    """The placements, those of parts in scratchpads with the instances only whose values are read in their loops."""
+    """The regions, with those of scratchpad stages restricted to instances whose values are read in their loops."""
     found = dict(placed)
-    for stage in reversed(schedule.stages):  # readers first
+    for stage in reversed(schedule.stages):  # consumers first
         state, here = stage.state, placed[stage]
-        together = state.attachment is not None and bool(state.attachment.loops)
-        if state.scope == DRAM or together or state.reuse or state.storage is not None:
+        fused = state.attachment is not None and bool(state.attachment.loops)
+        if state.scope == DRAM or fused or state.reuse or state.storage is not None:
             continue
         needed = _read_inside(schedule, stage, found)
         if needed is None:
             continue
         executed, depth = instances(here), len(here.prefix)
         rank = len(state.computation.axes)
-        makes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, "cells")
-        around = needed.insert_dims(IN, depth, len(here.loops.variables)).set_tuple_name(IN, "instance")
-        found[stage] = replace(here, found=[executed.intersect_domain(makes.intersect(around).domain())])
+        writes = executed.project_out(OUT, rank, executed.dim(OUT) - rank).set_tuple_name(OUT, "cells")
+        live = needed.insert_dims(IN, depth, len(here.loops.variables)).set_tuple_name(IN, "instance")
+        found[stage] = replace(here, cached_instances=[executed.intersect_domain(writes.intersect(live).domain())])
     return found
 
 
 def _read_inside(schedule: ScheduleView, stage: StageView, placed: dict[StageView, StageRegion]) -> isl.Map | None:
-    """From the loops around a stage to the cells that are read of it there; None where others read it, too."""
+    """From the loops around a stage to the cells of it that are read in them; None if it is read elsewhere, too."""
     here = placed[stage]
     depth = len(here.prefix)
     needed: isl.Map | None = None
     for tensor in stage.state.tensors:
-        for reader in schedule.readers(tensor):
-            there = placed[reader]
+        for consumer in schedule.readers(tensor):
+            there = placed[consumer]
             if [*there.prefix, *there.loops.variables][:depth] != here.prefix:
                 return None
-            for read in reader.state.computation.reads:
+            for read in consumer.state.computation.reads:
                 if read.tensor is tensor:
                     cells = cells_read(there, read, depth, carried_out(there, placed))
                     cells = cells.set_tuple_name(IN, "instance").set_tuple_name(OUT, "cells")

@@ -1,6 +1,6 @@
-"""What a loop nest is made of, before and after partitioning: loops, statement blocks, lifetimes of buffers.
+"""The nodes of the loop nest IR, before and after partitioning: loops, statement blocks, allocation of buffers.
 
-Nodes are values: a nest is changed by making another, which may share nodes with it.
+Nodes are immutable: a transformation returns a new nest, which may share nodes with the old one.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ Role = Literal["init", "update", "map"]
 
 @dataclass(frozen=True)
 class Loop:
-    """``variable`` from ``first`` to ``last`` inclusive, while every one of ``constraints`` is >= 0.
+    """A loop of ``variable`` from ``first`` to ``last`` inclusive, over iterations in which all constraints are >= 0.
 
-    ``threads`` iterations at a time are carried out together; ``across_cores``: each may be on a core of its own.
+    ``threads``: the number of virtual threads; ``across_cores``: iterations may run on different cores.
     """
 
     variable: LoopVariable
@@ -37,7 +37,7 @@ class Loop:
 class StatementBlock:
     """All instances of a stage's statement over ``variables`` that satisfy the constraints (each must be >= 0).
 
-    ``role``: ``init`` sets a reduction to its neutral value, ``update`` adds one point to it, ``map`` is a statement
+    ``role``: ``init`` sets a reduction to its neutral element, ``update`` accumulates one point, ``map`` is a statement
     without reduction. ``roots`` gives the axes of the computation.
     """
 
@@ -51,9 +51,9 @@ class StatementBlock:
 
 @dataclass(frozen=True)
 class Alloc:
-    """From here on a buffer in a scratchpad holds the box of the stage that starts at ``low``.
+    """Allocates a scratchpad buffer for the box of a stage that starts at ``low``.
 
-    ``stored``: a buffer that stages name, of which ``placement`` is the first; ``extent`` counts its cells then.
+    ``stored``: a user buffer instead, of which ``placement`` is the first stage; ``extent`` is then its shape.
     """
 
     placement: StageRegion
@@ -64,7 +64,7 @@ class Alloc:
 
 @dataclass(frozen=True)
 class Free:
-    """The buffer of the stage is not read any more."""
+    """Frees the buffer of a stage: it has no later reads."""
 
     placement: StageRegion
     stored: UserBuffer | None = None
@@ -72,7 +72,7 @@ class Free:
 
 @dataclass(frozen=True)
 class AdvanceWindow:
-    """The window of a reuse buffer moves to the box that starts at ``low``: cells outside it are gone."""
+    """Moves the window of a reuse buffer to the box that starts at ``low``; cells outside it are dropped."""
 
     placement: StageRegion
     low: tuple[Bound, ...]
@@ -81,7 +81,7 @@ class AdvanceWindow:
 
 @dataclass(frozen=True)
 class SignalNode:
-    """A barrier, or a token that a stage sends or receives."""
+    """Manual synchronisation: a barrier, or a dependence token that a stage sends or receives."""
 
     placement: StageRegion
     signal: SyncOp
@@ -89,7 +89,7 @@ class SignalNode:
 
 @dataclass(frozen=True)
 class Guard:
-    """What happens only where every one of ``constraints`` is >= 0; partitioning removes it."""
+    """Nodes that are executed only where all constraints are >= 0; partitioning removes guards."""
 
     body: "tuple[Node, ...]"
     constraints: tuple[Bound, ...]
@@ -97,7 +97,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class ChunkNode:
-    """A block with constant extents and no condition. ``roots`` is linear in outer and own loops (from 0)."""
+    """A block with constant extents and no condition. ``roots`` is linear in enclosing and own loops (from 0)."""
 
     placement: StageRegion
     role: Role
@@ -111,11 +111,10 @@ Around = tuple[tuple[LoopVariable, int, int], ...]
 
 @dataclass(frozen=True)
 class DecidedChunk(ChunkNode):
-    """A chunk whose statements compute ``values``, without selects over loops.
+    """A chunk whose statements compute ``values``, with all selects over loops resolved.
 
-    ``around`` are (loop, before, after): the first and last iterations of a loop that get the constant ``padding``
-    instead of what is read.
-    ``choices`` are what the selects have chosen; ``rule`` is the one that takes the chunk, where that is known.
+    ``around`` are (loop, before, after): how many first and last iterations of a loop get the constant ``padding``
+    instead of a value that is read. ``choices``: which branch each select took. ``rule``: its rule, if known.
     """
 
     values: tuple[Expr, ...] = ()
@@ -127,7 +126,7 @@ class DecidedChunk(ChunkNode):
 
 @dataclass(frozen=True)
 class PipelinedChunks:
-    """Chunks that follow each other, each in as many parts: part n of one needs no later part of those before it."""
+    """Consecutive chunks, each cut into slices: slice n of one depends on slices up to n of those before it only."""
 
     chunks: tuple[tuple[ChunkNode, ...], ...]
 

@@ -1,11 +1,10 @@
-"""Loop partitioning: a nest with conditions becomes a nest of boxes without any.
+"""Loop partitioning: turns a nest with conditions into a nest of boxes without conditions.
 
-Every condition, and every choice between the arguments of a ``min`` or ``max``, is a linear expression that is
-negative or not. Going from the outermost loop inwards, each loop's range is cut where the sign of such an expression
-changes for all values of the other variables; values for which the sign still depends on inner loops become ranges of
-their own, for which the inner loops are cut next. What is left are boxes on which no sign changes, in the order of the
-original loops. The idea of peeling body and tail and giving both the same pragma is from TVM's discussion on loop
-partitioning; here it is exact for any conjunction of linear conditions.
+Every condition, and every choice between the arguments of a ``min`` or ``max``, depends on the sign of a linear
+expression. From the outermost loop inwards, each loop's range is cut where such a sign changes for all values of the
+other variables; values for which the sign still depends on inner loops become ranges of their own, for which the inner
+loops are cut next. The result is boxes on which no sign changes, in the order of the original loops. Peeling body and
+tail with the same pragma is TVM's idea; here it is exact for any conjunction of linear conditions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from lathe.frontend.arith.linear import (
     extremum,
 )
 from lathe.frontend.expr.nodes import Axis
-from lathe.scheduler.loop_ir.delinearize_loops import with_divided_loops
+from lathe.scheduler.loop_ir.delinearize_loops import delinearize_loops
 from lathe.scheduler.loop_ir.nodes import (
     AdvanceWindow,
     Alloc,
@@ -38,17 +37,17 @@ from lathe.scheduler.loop_ir.nodes import (
 
 Range = tuple[int, int]
 Sign = tuple[Linear, bool]
-"""An expression whose sign matters, and whether zero may count as either (it decides between equal arguments)."""
+"""An expression whose sign matters, and whether zero may count as either (it chooses between equal arguments)."""
 Signs = dict[int, list[Sign]]
 
 
 def partition(nodes: Sequence[Node], box: Box | None = None) -> list[Node]:
     """The same nest with constant loop ranges and ``ChunkNode`` in place of ``StatementBlock``."""
     result: list[Node] = []
-    for node in nodes:  # each by itself: what is outside of it has none of its variables
+    for node in nodes:  # each by itself: nodes outside it do not have its variables
         whole = {variable: (0, variable.extent - 1) for variable in _variables(node)}
         result += _partition([node], {**whole, **(box or {})}, {})
-    return with_divided_loops(result)
+    return delinearize_loops(result)
 
 
 def _variables(node: Node) -> Sequence[LoopVariable]:
@@ -87,7 +86,7 @@ def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Sig
             low = [resolved(each, box) for each in node.low]
             fixed = {v: Linear(first) for v, (first, last) in box.items() if first == last}
             extent = [resolved(each, box).substitute(fixed.get) for each in node.extent]
-            extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # nothing is needed here
+            extent = [Linear(0) if each.range(box)[1] <= 0 else each for each in extent]  # an empty box
             result.append(replace(node, low=tuple(low), extent=tuple(extent)))
         else:
             result.append(node)
@@ -95,12 +94,12 @@ def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Sig
 
 
 def continues(node: Node | None, variable: LoopVariable, first: int) -> TypeGuard[Loop]:
-    """Whether a node is a loop of the variable that ends where another begins."""
+    """Whether a node is a loop of the variable that ends just before ``first``."""
     return isinstance(node, Loop) and node.variable is variable and node.last + 1 == first
 
 
 def same(left: Sequence[Node], right: Sequence[Node]) -> bool:
-    """Whether two partitioned nests do the same, loop variables being the same."""
+    """Whether two partitioned nests are equal, with identical loop variables."""
     if len(left) != len(right):
         return False
     for a, b in zip(left, right, strict=True):
@@ -136,15 +135,15 @@ def _chunks(block: StatementBlock, box: dict[LoopVariable, Range], known: Signs)
             for each in boxes
             for segment in cut(variable, inner[variable], signs, {**each, **deeper})
         ]
-    kept: list[_Piece] = []
+    pieces: list[_Piece] = []
     for each in boxes:
         if any(bound_range(constraint, each)[1] < 0 for constraint in block.constraints):
             continue
-        kept.append(_Piece(each, {axis: resolved(value, each) for axis, value in block.roots.items()}))
+        pieces.append(_Piece(each, {axis: resolved(value, each) for axis, value in block.roots.items()}))
     for variable in reversed(block.variables):
-        kept = _joined(kept, variable, block.variables)
+        pieces = _merged(pieces, variable, block.variables)
     chunks: list[Node] = []
-    for piece in kept:
+    for piece in pieces:
         loops = tuple((v, piece.box[v][1] - piece.box[v][0] + 1) for v in block.variables)
         shift = {v: Linear.of(v) + piece.box[v][0] for v in block.variables if piece.box[v][0]}
         roots = {axis: value.substitute(shift.get) for axis, value in piece.roots.items()}
@@ -154,14 +153,14 @@ def _chunks(block: StatementBlock, box: dict[LoopVariable, Range], known: Signs)
 
 @dataclass(frozen=True)
 class _Piece:
-    """A box of a block's loops in which the axes are these linear expressions."""
+    """A box of a block's loops on which the axes are the linear expressions ``roots``."""
 
     box: dict[LoopVariable, Range]
     roots: dict[Axis, Linear]
 
 
-def _joined(pieces: list[_Piece], variable: LoopVariable, variables: Sequence[LoopVariable]) -> list[_Piece]:
-    """Neighbours along one loop made one, where the cut between them was for a choice that makes no difference."""
+def _merged(pieces: list[_Piece], variable: LoopVariable, variables: Sequence[LoopVariable]) -> list[_Piece]:
+    """Pieces with neighbours along one loop merged where their axes are the same linear expressions."""
     result: list[_Piece] = []
     for piece in pieces:
         before = result[-1] if result else None
@@ -179,7 +178,7 @@ def _joined(pieces: list[_Piece], variable: LoopVariable, variables: Sequence[Lo
 
 
 def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -> list[Range]:
-    """The range of a loop in pieces on which the signs of linear expressions do not depend on it.
+    """The range of a loop cut into pieces on which the signs of linear expressions do not depend on it.
 
     >>> io, ii = LoopVariable("io", 4), LoopVariable("ii", 16)
     >>> room = Linear(59, {io: -16, ii: -1})   # 59 - 16*io - ii >= 0
@@ -201,9 +200,9 @@ def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -
             starts.update(range(first, last + 1))
             break
         rest_low, rest_high = (sign - Linear.of(variable, coefficient)).range(box)
-        if coefficient > 0:  # negative below never, not negative from always on
+        if coefficient > 0:  # negative below ``never``, >= 0 from ``always`` on
             never, always = -(rest_high // coefficient), -(rest_low // coefficient)
-        else:  # not negative below always, negative from never on
+        else:  # >= 0 below ``always``, negative from ``never`` on
             always, never = rest_low // -coefficient + 1, rest_high // -coefficient + 1
         begin, end = sorted((never, always))
         starts.update(value for value in range(max(begin, first), min(end, last) + 1))
@@ -212,7 +211,7 @@ def cut(variable: LoopVariable, whole: Range, signs: Iterable[Sign], box: Box) -
 
 
 def resolved(bound: Bound, box: Box) -> Linear:
-    """The one linear expression that a bound is on a box that partitioning has made."""
+    """The one linear expression that a bound equals on a box of the partitioned nest."""
     if isinstance(bound, Linear):
         return bound
     chosen = extremum(bound.kind, [resolved(inner, box) for inner in bound.bounds], box)
@@ -222,8 +221,8 @@ def resolved(bound: Bound, box: Box) -> Linear:
 
 def _signs(node: Node, known: Signs) -> list[Sign]:
     """The linear expressions whose signs the node depends on."""
-    found = known.get(id(node))
-    if found is None:
+    cached = known.get(id(node))
+    if cached is None:
         signs: dict[Sign, None] = {}
         if isinstance(node, Loop | Guard):
             for inner in node.body:
@@ -237,8 +236,8 @@ def _signs(node: Node, known: Signs) -> list[Sign]:
         elif isinstance(node, Alloc | AdvanceWindow):
             for value in (*node.low, *node.extent):
                 signs.update(dict.fromkeys(_choices(value)))
-        found = known[id(node)] = list(signs)
-    return found
+        cached = known[id(node)] = list(signs)
+    return cached
 
 
 def _leaves(bound: Bound) -> list[Linear]:
@@ -248,7 +247,7 @@ def _leaves(bound: Bound) -> list[Linear]:
 
 
 def _choices(bound: Bound) -> list[Sign]:
-    """The differences whose signs decide which argument an extremum is."""
+    """The differences whose signs decide which argument an extremum equals."""
     if not isinstance(bound, Extremum):
         return []
     leaves = _leaves(bound)

@@ -1,4 +1,4 @@
-"""The text form of loop nests, before and after partitioning."""
+"""Printer of loop nests, before and after partitioning."""
 
 import re
 from collections.abc import Sequence
@@ -27,10 +27,7 @@ from lathe.scheduler.schedule_ir.stage import StageState, SyncOp
 
 
 class Line(NamedTuple):
-    """A line of a level's text, and the stage that it is of, by name; "" where it is of several, as a loop, or of none.
-
-    ``instruction`` is the number of the instruction that it shows, -1 where it shows none.
-    """
+    """A printed line; the name of its stage ("" for none or several, as a loop); the number of its instruction."""
 
     text: str
     stage: str = ""
@@ -38,12 +35,12 @@ class Line(NamedTuple):
 
 
 def format_nest(nodes: Sequence[Node]) -> str:
-    """One line per loop, statement and buffer; loops of the same name are told apart by primes."""
+    """The text of a nest: a line for each loop, statement and buffer; nested loops of one name get primes."""
     return "".join(f"{line.text}\n" for line in nest_lines(nodes))
 
 
 def nest_lines(nodes: Sequence[Node]) -> list[Line]:
-    """The same as lines."""
+    """The lines of ``format_nest``, each with its stage."""
     return _Formatter().lines(nodes, 0)
 
 
@@ -58,8 +55,8 @@ class _Formatter:
             if isinstance(node, Loop):
                 outer = set(self.names.values())
                 name = self._name(node.variable, outer)
-                together = f" in {node.threads} threads" if node.threads > 1 else ""
-                result.append(Line(f"{indent}for {name} in {node.first}..{node.last + 1}{together}:"))
+                threads = f" in {node.threads} threads" if node.threads > 1 else ""
+                result.append(Line(f"{indent}for {name} in {node.first}..{node.last + 1}{threads}:"))
                 result += self.lines(node.body, depth + 1)
                 del self.names[node.variable]
             elif isinstance(node, Guard):
@@ -74,7 +71,7 @@ class _Formatter:
                 window, state = node.placement.window, node.placement.state
                 form = f"{state.reuse} along {state.computation.axes[window.dimension].name}"
                 shape = list(buffer_shape(window.shape))
-                text = f"{indent}buffer {state.tensor.name} in {state.scope}{text_of_turns(state)}: {shape}, {form}"
+                text = f"{indent}buffer {state.tensor.name} in {state.scope}{slots_text(state)}: {shape}, {form}"
                 result.append(Line(text, state.computation.name))
             elif isinstance(node, Alloc | AdvanceWindow):
                 shifts = node.placement.state.reuse == "shift"
@@ -83,7 +80,7 @@ class _Formatter:
                     f"{self.text(low)} + {self.text(extent)}" for low, extent in zip(node.low, node.extent, strict=True)
                 )
                 state = node.placement.state
-                where = f" in {state.scope}{text_of_turns(state)}" if isinstance(node, Alloc) else ""
+                where = f" in {state.scope}{slots_text(state)}" if isinstance(node, Alloc) else ""
                 result.append(Line(f"{indent}{verb} {state.tensor.name}{where}: [{box}]", state.computation.name))
             elif isinstance(node, SignalNode):
                 name = node.placement.state.computation.name
@@ -92,7 +89,7 @@ class _Formatter:
                 state = node.placement.state
                 result.append(Line(f"{indent}free {state.tensor.name}", state.computation.name))
             else:
-                assert isinstance(node, StatementBlock | ChunkNode), f"{type(node).__name__} in a nest that is shown"
+                assert isinstance(node, StatementBlock | ChunkNode), f"{type(node).__name__} in a printed nest"
                 name = node.placement.state.computation.name
                 result += [Line(text, name) for text in self.statement(node, indent)]
         return result
@@ -114,8 +111,8 @@ class _Formatter:
         result = []
         bodies = node.values if isinstance(node, DecidedChunk) else defined(state.computation).bodies
         if isinstance(node, DecidedChunk) and node.around:
-            what = str(node.padding) if node.padding else "zeros"
-            condition = f", {what} around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.around)
+            constant = str(node.padding) if node.padding else "zeros"
+            condition = f", {constant} around " + ", ".join(f"{self.names[v]} ({a}, {b})" for v, a, b in node.around)
         for tensor, body in zip(state.tensors, bodies, strict=True):
             values = {axis: self.text(value) for axis, value in node.roots.items()}
             target = f"{tensor.name}[{', '.join(values[axis] for axis in state.computation.axes)}]"
@@ -124,10 +121,10 @@ class _Formatter:
                 start = {"sum": "0", "prod": "1", "max": "minimum", "min": "maximum"}[body.kind]
                 statement = f"{target} = {start}"
             elif isinstance(body, Reduce):
-                takes = {"sum": "+", "prod": "*"}.get(body.kind, body.kind)
-                statement = f"{target} {takes}= {_with(body.body, values)}"
+                operator = {"sum": "+", "prod": "*"}.get(body.kind, body.kind)
+                statement = f"{target} {operator}= {_with_axes(body.body, values)}"
             else:
-                statement = f"{target} = {_with(body, values)}"
+                statement = f"{target} = {_with_axes(body, values)}"
             result.append(f"{indent}{pragma}{statement}{condition}")
         for variable in added:
             del self.names[variable]
@@ -165,10 +162,10 @@ _OPEN, _CLOSE = "\x02", "\x03"
 _MARKED = re.compile(f"([-*/%] |-)?{_OPEN}([^{_CLOSE}]*){_CLOSE}( [*/%])?")
 
 
-def _with(expr: Expr, values: dict[Axis, str]) -> str:
-    """An expression's text with axes replaced by what they are in terms of loops, in parentheses where it binds so."""
+def _with_axes(expr: Expr, values: dict[Axis, str]) -> str:
+    """An expression's text with axes replaced by their values, in parentheses where precedence requires them."""
 
-    def bound(match: re.Match[str]) -> str:
+    def substituted(match: re.Match[str]) -> str:
         before, value, after = match.group(1) or "", match.group(2), match.group(3) or ""
         binds = (before or after) and not value.isidentifier()
         return f"{before}({value}){after}" if binds else f"{before}{value}{after}"
@@ -176,11 +173,11 @@ def _with(expr: Expr, values: dict[Axis, str]) -> str:
     named: dict[Axis, Expr] = {
         axis: AxisRef(Axis(f"{_OPEN}{text}{_CLOSE}", axis.extent, axis.start)) for axis, text in values.items()
     }
-    return _MARKED.sub(bound, format_expr(rewrite(expr, axes=named)))
+    return _MARKED.sub(substituted, format_expr(rewrite(expr, axes=named)))
 
 
 def signal_text(stage: str, signal: SyncOp) -> str:
-    """A barrier, or who sends a token to whom."""
+    """The text of a barrier, or of a token with its sender or receiver."""
     if signal.kind == "barrier":
         return "barrier"
     if signal.kind == "send":
@@ -188,6 +185,6 @@ def signal_text(stage: str, signal: SyncOp) -> str:
     return f"{stage} receives from {signal.other}{f', {signal.ahead} ahead' if signal.ahead else ''}"
 
 
-def text_of_turns(state: StageState) -> str:
-    """How many buffers take turns, where the schedule says."""
+def slots_text(state: StageState) -> str:
+    """The number of slots of a double-buffered or multi-buffered stage; "" if the schedule does not set it."""
     return "" if state.slots is None else f" × {state.slots}"

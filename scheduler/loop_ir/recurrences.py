@@ -1,8 +1,7 @@
-"""Stages that need each other's earlier values: which they are, how they begin, and which of their loops stay outside.
+"""Recurrences: stages that need each other's earlier values, and the loops that carry them.
 
-The stages of a cycle run together in the loops that carry it, as the frontend found them
-(``lathe.frontend.tensor.recurrences``): the last of them is the host of the others. No stage is whole before its
-readers begin.
+The stages of a recurrence run in the same loops, which the frontend has found (``lathe.frontend.tensor.recurrences``):
+the last stage encloses the others. No stage is complete before its consumers begin.
 """
 
 from functools import partial
@@ -20,9 +19,9 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt
 
 
 def recurrence_groups(schedule: ScheduleView) -> list[list[StageView]]:
-    """The stages that need each other, or themselves, in groups; each group in the order of the stages."""
-    makers = partial(makers_of, schedule)
-    from_stage = {each: reached(makers(each), makers) for each in schedule.stages}
+    """The recurrences (strongly connected components) of a schedule, each in the order of the stages."""
+    producers = partial(makers_of, schedule)
+    from_stage = {each: reached(producers(each), producers) for each in schedule.stages}
     groups: list[list[StageView]] = []
     for stage in schedule.stages:
         if stage in from_stage[stage] and not any(stage in group for group in groups):
@@ -31,40 +30,37 @@ def recurrence_groups(schedule: ScheduleView) -> list[list[StageView]]:
 
 
 def recurrence_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The stages of the cycle that a stage is in, or none."""
+    """The stages of the recurrence that a stage is in, or none."""
     groups = recurrence_groups(schedule) if schedule.has_recurrences else []
     return next((group for group in groups if stage in group), [])
 
 
 def place_inside(stage: StageView) -> ComputeAt:
-    """The innermost of the loops of a stage of a cycle that carry it."""
-    place = stage.state.attachment
-    if place is not None:
-        return ComputeAt(place.host, place.axis)
+    """The innermost of the loops that carry the recurrence of a stage, as a compute location."""
+    location = stage.state.attachment
+    if location is not None:
+        return ComputeAt(location.host, location.axis)
     return ComputeAt(stage.id, stage.state.leaves[max(shared_loops(stage), 1) - 1])
 
 
 def read_later(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The stages that read what earlier iterations of this one have made, because they come before it."""
+    """The consumers of a stage that precede it, and so read what its earlier iterations have computed."""
     here = schedule.stages.index(stage)
     return [
-        reader
-        for reader in schedule.stages[: here + 1]
-        if any(read.tensor in stage.state.tensors for read in reader.state.computation.reads)
+        consumer
+        for consumer in schedule.stages[: here + 1]
+        if any(read.tensor in stage.state.tensors for read in consumer.state.computation.reads)
     ]
 
 
-def _is_part(stage: StageView) -> bool:
-    """Whether a stage is computed as far as the iteration needs: the cells that it makes are checked elsewhere."""
-    place = stage.state.attachment
-    return place is not None and not place.loops
+def _is_computed_at(stage: StageView) -> bool:
+    """Whether a stage is computed in a loop, as far as the iteration needs."""
+    location = stage.state.attachment
+    return location is not None and not location.loops
 
 
 def carried_loops(placement: StageRegion) -> int:
-    """How many of a stage's own loops must stay outside its blocks, because it reads in them what it made before.
-
-    What is inside a block happens in any order, or at once.
-    """
+    """How many of a stage's own loops carry its dependence on itself, so that they must stay outside its blocks."""
     pairs = _own_pairs(placement)
     if pairs is None:
         return 0
@@ -72,25 +68,25 @@ def carried_loops(placement: StageRegion) -> int:
     for level in range(outside, len(placement.around) + 1):
         if pairs.intersect(equal_loops(pairs.get_space(), level)).is_empty():
             return level - outside
-    raise AssertionError(f"{placement.stage.name} reads a cell in the instance that makes it")
+    raise AssertionError(f"{placement.stage.name} reads a cell in the instance that computes it")
 
 
 def _own_pairs(placement: StageRegion) -> isl.Map | None:
-    """From instances of a stage to those of its own that make what it reads there; None where it reads others only."""
+    """From instances of a stage to those that compute what they read of the stage itself; None if it does not."""
     state, depth = placement.state, len(placement.around)
     pairs: isl.Map | None = None
     for read in state.computation.reads:
         if read.tensor in state.tensors:
-            makes = cells_written(placement, read.tensor.name, depth)
-            found = cells_read(placement, read, depth).apply_range(makes.reverse())
+            writes = cells_written(placement, read.tensor.name, depth)
+            found = cells_read(placement, read, depth).apply_range(writes.reverse())
             pairs = found if pairs is None else pairs.union(found)
     return pairs
 
 
 def walked_dimensions(stage: StageView) -> frozenset[int]:
-    """The dimensions along which a stage of a cycle makes one value at a time, so that they can fill no lanes."""
+    """The dimensions along which a recurrence computes one value at a time, so that they cannot be vector lanes."""
     axes = stage.state.computation.axes
-    if _is_part(stage):
+    if _is_computed_at(stage):
         placement = place_stages(stage.schedule)[stage]
         return frozenset(n for n, each in enumerate(placement.extent) if bound_range(each, placement.box)[1] <= 1)
     leaves = set(stage.state.leaves[: shared_loops(stage)])
@@ -102,15 +98,15 @@ def walked_dimensions(stage: StageView) -> frozenset[int]:
 
 
 def shared_loops(stage: StageView) -> int:
-    """How many loops of a stage must stay outside what it computes at once: others run in them, or it needs itself."""
-    place = stage.state.attachment
-    loops = [each.state.attachment for each in stage.schedule.stages]
+    """How many loops of a stage must stay outside its blocks: others run in them, or they carry its recurrence."""
+    location = stage.state.attachment
+    locations = [each.state.attachment for each in stage.schedule.stages]
     inside = [
         stage.state.leaves.index(each.axis) + 1
-        for each in loops
+        for each in locations
         if each is not None and stage.schedule.at(each) is stage
     ]
-    own = len(place.loops) if place is not None else 0
+    own = len(location.loops) if location is not None else 0
     placement = place_stages(stage.schedule)[stage]
     outside = set(placement.loops.variables[: carried_loops(placement)])
     carried = [n + 1 for n, leaf in enumerate(stage.state.leaves) if outside & set(placement.loops.of_leaf[leaf])]

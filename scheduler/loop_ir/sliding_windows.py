@@ -1,13 +1,13 @@
-"""Reuse buffers: windows that stay from one iteration of a loop to the next, so that only what is new is fetched.
+"""Reuse buffers (sliding windows): values stay in a buffer over iterations of a loop, and only new ones are fetched.
 
-In each iteration a reader needs a box. Where the box moves along one dimension as the loop goes on, an iteration lacks
-only a slab at its front: from where the box of the iteration before ended, or all of the box in the first iteration.
-With ``v`` the loop, counted from 0, and ``M`` at least as large as the box, that slab begins at
+In each iteration a consumer needs a box. Where the box moves along one dimension, an iteration lacks only a slab at its
+front: from where the box of the previous iteration ended, or all of the box in the first iteration. With ``v`` the
+loop, counted from 0, and ``M`` at least as large as the box, that slab begins at
 
     max(low(v), min(high(v - 1) + 1, low(v) + M * v))
 
-which is one bound like those of any other box, so that partitioning, legality and regions need no other case. The idea
-of reuse buffers, and the inference of their shapes, is HeteroCL's.
+which is one bound like those of any other box, so that partitioning, legality and bounds inference need no special
+case. Reuse buffers, and the inference of their shapes, are HeteroCL's.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from lathe.scheduler.loop_ir.bounds_inference import extent_of
 REUSE_FORMS = ("ring", "shift")
 
 MOST_POINTS = 2048
-"""How many iterations may be tried out to see where a window moves."""
+"""The most points at which bounds may be evaluated to see where a window moves."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Ring:
-    """How a window lies in a scratchpad: along ``dimension``, cell ``c`` is in place ``c`` modulo the number of cells.
+    """A window as a ring buffer: along ``dimension``, cell ``c`` is stored at ``c`` modulo the number of cells.
 
-    ``shape`` and ``advance`` are the window's along that dimension. Elements hold ``block`` of its cells; one that is
-    overwritten must not hold any that are still in the window.
+    ``shape`` and ``advance`` are the window's along that dimension. Vectors hold ``block`` of its cells; a vector that
+    is overwritten must not hold cells that are still in the window.
     """
 
     dimension: int
@@ -63,19 +63,18 @@ class Ring:
     block: int
 
     def cells(self, slots: int) -> int:
-        """A multiple of the block, with room for what comes next in each slot but the first."""
-        wanted = self.shape + (slots - 1) * self.advance + self.block - 1
-        return -(-wanted // self.block) * self.block
+        """The number of cells: whole blocks for the window, and for the next slab of each slot but the first."""
+        least = self.shape + (slots - 1) * self.advance + self.block - 1
+        return -(-least // self.block) * self.block
 
 
-def kept_window(
+def sliding_window(
     name: str, needed: list[Interval], loop: LoopVariable, box: Box, first: int
 ) -> tuple[list[Interval], Window]:
-    """What a reuse buffer lacks in an iteration of its loop, and what it holds then.
+    """The slab that a reuse buffer fetches in an iteration of its loop, and the window that it holds then.
 
-    From iteration ``first`` on it is read. Before, it holds what the window then has in common with the one there.
-
-    Raises ScheduleError if the needed box does not move along one dimension, in one direction.
+    Consumers read it from iteration ``first`` on; in warm-up iterations before, its window is limited to cells that are
+    in that of ``first``. Raises ScheduleError if the needed box does not move along one dimension, in one direction.
     """
     moving = [d for d, ends in enumerate(needed) if any(loop in bound_variables(end) for end in ends)]
     if len(moving) > 1:
@@ -90,9 +89,9 @@ def kept_window(
         return bound_substitute(bound, lambda v: iteration if v is loop else None)
 
     low, high = needed[d]
-    before, later = Linear.of(loop) - 1, {**box, loop: (1, max(loop.extent - 1, 1))}
-    upwards = never_above(at(low, before), low, later) and never_above(at(high, before), high, later)
-    downwards = never_above(low, at(low, before), later) and never_above(high, at(high, before), later)
+    before, after_first = Linear.of(loop) - 1, {**box, loop: (1, max(loop.extent - 1, 1))}
+    upwards = never_above(at(low, before), low, after_first) and never_above(at(high, before), high, after_first)
+    downwards = never_above(low, at(low, before), after_first) and never_above(high, at(high, before), after_first)
     if upwards and first:
         low = extremum("max", [low, at(low, Linear(first))], box)
     elif downwards and first:
@@ -100,31 +99,31 @@ def kept_window(
     held = [*needed[:d], (low, high), *needed[d + 1 :]]
     extents = [extent_of(interval, box) for interval in held]
     shape = tuple(max(bound_range(extent, box)[1], 1) for extent in extents)
-    far = Linear.of(loop, shape[d])
-    new = list(held)
+    offset = Linear.of(loop, shape[d])
+    slab = list(held)
     if not moving:  # the same cells in every iteration, as in a loop of one
-        new[d] = (add(low, far), high)
-        step: Bound = Linear(0)
+        slab[d] = (add(low, offset), high)
+        advance_by: Bound = Linear(0)
     elif upwards:
-        begin = extremum("min", [add(at(high, before), Linear(1)), add(low, far)], box)
-        new[d] = (extremum("max", [low, begin], box), high)
-        step = add(high, scale(at(high, before), -1))
+        begin = extremum("min", [add(at(high, before), Linear(1)), add(low, offset)], box)
+        slab[d] = (extremum("max", [low, begin], box), high)
+        advance_by = add(high, scale(at(high, before), -1))
     elif downwards:
-        end = extremum("max", [add(at(low, before), Linear(-1)), add(high, far * -1)], box)
-        new[d] = (low, extremum("min", [high, end], box))
-        step = add(at(low, before), scale(low, -1))
+        end = extremum("max", [add(at(low, before), Linear(-1)), add(high, offset * -1)], box)
+        slab[d] = (low, extremum("min", [high, end], box))
+        advance_by = add(at(low, before), scale(low, -1))
     else:
         raise ScheduleError(
             f"window of reuse buffer {name} must move in one direction from one iteration of loop {loop.name} to the "
             f"next, not from {low} to {high} along dimension {d}. Reuse at another loop.",
             kind="limit",
         )
-    advance = max(min(bound_range(step, later)[1], shape[d]), 1)
-    return new, Window([each for each, _ in held], extents, d, shape, advance)
+    advance = max(min(bound_range(advance_by, after_first)[1], shape[d]), 1)
+    return slab, Window([each for each, _ in held], extents, d, shape, advance)
 
 
 def never_above(one: Bound, other: Bound, box: Box) -> bool:
-    """Whether a bound is at most another at every point; tried out point by point where their form does not tell."""
+    """Whether a bound is at most another at every point; evaluated at all points where their form does not show it."""
     if at_most(one, other, box):
         return True
     variables = list(bound_variables(one) | bound_variables(other))

@@ -1,10 +1,10 @@
-"""The end of a nest in parts: what its last iteration stores is made and stored piece by piece.
+"""Splits the epilogue of a nest: the last iteration is peeled, and its last chunks are computed and stored in slices.
 
-A store begins when what it stores is there, and nothing is computed behind the last one. Where the chunks that the last
-iteration ends with compute what the next one reads element by element, they are cut alike along one loop, so that a
-part can be stored while the next ones are made::
+A store begins when all that it stores is computed, and nothing is computed during the last one. Where each of the last
+chunks reads the result of the one before element by element, they are cut alike along one loop, so that one slice is
+stored while the next ones are computed::
 
-    rescale(i3 in 0..64), dma(i3 in 0..64)   ->   4 parts of: rescale(i3 in 0..16), dma(i3 in 0..16)
+    rescale(i3 in 0..64), dma(i3 in 0..64)   ->   4 slices of: rescale(i3 in 0..16), dma(i3 in 0..16)
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,19 +16,16 @@ from lathe.frontend.arith.loop_bounds import linear_index
 from lathe.scheduler.loop_ir.nodes import Alloc, ChunkNode, Free, Loop, Node, PipelinedChunks
 
 Along = tuple[ChunkNode, int, LoopVariable, Linear]
-"""A chunk, a dimension of what it makes, its loop along this dimension, and the first index there."""
+"""A chunk, a dimension of its result, its loop along this dimension, and the first index there."""
 Chain = list[Along]
-"""Chunks in a row along one dimension, the storing one first."""
+"""Consecutive chunks, each along a loop that all of them have, the storing one first."""
 Cutter = Callable[[Sequence[Chain]], tuple[Chain, int] | None]
-"""Which of these chains is cut, and how much of the loop a part takes; None: all stay whole."""
+"""Chooses the chain that is cut, and the iterations of the loop per slice; None: no chain is cut."""
 
 
-def with_last_parts(nodes: Sequence[Node], stores: Callable[[ChunkNode], bool], cutter: Cutter) -> list[Node]:
-    """A partitioned nest with the last iterations of its outermost loops taken off, and what these end with in parts.
-
-    ``stores`` tells the chunks that are stored in such parts.
-    """
-    last = {node.variable: node for node in nodes if isinstance(node, Loop)}  # where a loop comes in several stretches
+def split_epilogue(nodes: Sequence[Node], stores: Callable[[ChunkNode], bool], cutter: Cutter) -> list[Node]:
+    """Peel the last iterations of outermost loops, and cut the chunks they end with if the last one ``stores``."""
+    last = {node.variable: node for node in nodes if isinstance(node, Loop)}  # partitioning may have cut a loop
     end = next((node for node in reversed(nodes) if not isinstance(node, Free)), None)
     peeled: list[Node] = []
     for node in nodes:
@@ -51,48 +48,48 @@ def _peeled(loop: Loop, stores: Callable[[ChunkNode], bool], cutter: Cutter, aga
 def _tail(
     nodes: Sequence[Node], stores: Callable[[ChunkNode], bool], cutter: Cutter, again: bool = False
 ) -> list[Node]:
-    """The body of a last iteration, with its end in parts; ``again``: there are iterations before it."""
+    """The body of a last iteration, with its last chunks in slices; ``again``: there are iterations before it."""
     end = next((n for n in range(len(nodes) - 1, -1, -1) if not isinstance(nodes[n], Free)), 0)
     last = nodes[end] if nodes else None
     if isinstance(last, Loop):
         return [*nodes[:end], *_peeled(last, stores, cutter, again), *nodes[end + 1 :]]
     if not isinstance(last, ChunkNode) or not stores(last):
         return list(nodes)
-    loop, inside = _last_part_of_a_sum(nodes[:end])
+    loop, inside = _reduction_loop(nodes[:end])
     before = nodes[:end] if loop is None else [*inside, *nodes[loop + 1 : end]]
     chosen = cutter([list(_chain(each, before, before if again else inside)) for each in _along(last)])
     if chosen is None:
         return list(nodes)
     chain, size = chosen
-    parts = PipelinedChunks(tuple(tuple(_cut(chunk, each, size)) for chunk, _, each, _ in reversed(chain)))
+    slices = PipelinedChunks(tuple(tuple(_cut(chunk, each, size)) for chunk, _, each, _ in reversed(chain)))
     earliest = chain[-1][0]
     begin = next((n for n, node in enumerate(nodes) if node is earliest), loop)
-    assert begin is not None, "a chain of chunks that are not there"
+    assert begin is not None, "a chain of chunks outside the nest"
     first = nodes[begin]
-    kept = [node for node in nodes[begin : end + 1] if not isinstance(node, ChunkNode | Loop)]
-    acquired = [node for node in kept if isinstance(node, Alloc)]
-    released = [node for node in kept if isinstance(node, Free)]
+    others = [node for node in nodes[begin : end + 1] if not isinstance(node, ChunkNode | Loop)]
+    allocated = [node for node in others if isinstance(node, Alloc)]
+    freed = [node for node in others if isinstance(node, Free)]
     if not isinstance(first, Loop):
-        return [*nodes[:begin], *acquired, parts, *released, *nodes[end + 1 :]]
-    body = [parts if node is earliest else node for node in first.body]
+        return [*nodes[:begin], *allocated, slices, *freed, *nodes[end + 1 :]]
+    body = [slices if node is earliest else node for node in first.body]
     peeled = [replace(first, last=first.last - 1), replace(first, first=first.last, body=tuple(body))]
-    return [*nodes[:begin], *acquired, *peeled, *released, *nodes[end + 1 :]]
+    return [*nodes[:begin], *allocated, *peeled, *freed, *nodes[end + 1 :]]
 
 
-def _last_part_of_a_sum(nodes: Sequence[Node]) -> tuple[int | None, Sequence[Node]]:
-    """The place of a loop over parts of a sum before the chunks at the end, and its body; None without such a loop."""
-    place = next((n for n in range(len(nodes) - 1, -1, -1) if isinstance(nodes[n], Loop)), None)
-    loop = None if place is None else nodes[place]
-    if place is None or not isinstance(loop, Loop) or loop.threads != 1 or loop.across_cores or loop.first == loop.last:
+def _reduction_loop(nodes: Sequence[Node]) -> tuple[int | None, Sequence[Node]]:
+    """The position and the body of the last loop, if it is over slices of a reduction; otherwise None."""
+    index = next((n for n in range(len(nodes) - 1, -1, -1) if isinstance(nodes[n], Loop)), None)
+    loop = None if index is None else nodes[index]
+    if index is None or not isinstance(loop, Loop) or loop.threads != 1 or loop.across_cores or loop.first == loop.last:
         return None, ()
-    made = [node for node in loop.body if not isinstance(node, Free)][-1:]
-    if not (made and isinstance(made[0], ChunkNode) and made[0].role == "update"):
+    last = [node for node in loop.body if not isinstance(node, Free)][-1:]
+    if not (last and isinstance(last[0], ChunkNode) and last[0].role == "update"):
         return None, ()
-    return place, loop.body
+    return index, loop.body
 
 
 def _along(chunk: ChunkNode) -> Iterator[Along]:
-    """A chunk along each dimension that one of its loops alone goes through, step by step."""
+    """A chunk along each dimension that exactly one of its loops traverses, with stride 1."""
     computation = chunk.placement.state.computation
     for dim, axis in enumerate(computation.axes):
         for loop, extent in chunk.loops:
@@ -104,36 +101,36 @@ def _along(chunk: ChunkNode) -> Iterator[Along]:
 
 
 def _chain(store: Along, before: Sequence[Node], sums: Sequence[Node]) -> Iterator[Along]:
-    """The chunks that a nest ends with, the storing one first, as far back as all that they read goes along with it.
+    """The chunks that a nest ends with, the storing one first, as far back as slice n of each needs slice n only.
 
-    The first of them may be one of ``sums``: the last part of a sum, or a sum behind others. What a program begins with
-    is not cut: its first products would wait for all that is summed up.
+    The earliest may be one of ``sums``: the last slice of a reduction, or a reduction that follows others. A reduction
+    that the program begins with is not cut: its first slice would wait for the data of the whole reduction.
     """
     yield store
-    wanted = dict(_read(store))
+    reads = dict(_read(store))
     for node in reversed(before):
         if isinstance(node, Alloc | Free):
             continue
         tensor = node.placement.state.tensor if isinstance(node, ChunkNode) else None
-        if not isinstance(node, ChunkNode) or tensor is None or wanted.get(tensor) is None:
+        if not isinstance(node, ChunkNode) or tensor is None or reads.get(tensor) is None:
             return
         if node.role != "map" and not any(node is each for each in sums):
             return
         extent = dict(store[0].loops)[store[2]]
-        found = [each for each in _along(node) if wanted[tensor] == (each[1], each[3])]
+        found = [each for each in _along(node) if reads[tensor] == (each[1], each[3])]
         if len(found) != 1 or dict(node.loops)[found[0][2]] != extent:
             return
         if node.role == "update" and _in_windows(found[0]):
             return
         for read, along in _read(found[0]):
-            wanted[read] = along if wanted.get(read, along) == along else None
+            reads[read] = along if reads.get(read, along) == along else None
         yield found[0]
-        if node.role == "update":  # what it reads is read in every part
+        if node.role == "update":  # every slice of a reduction reads all of its operands
             return
 
 
 def _in_windows(along: Along) -> bool:
-    """Whether a chunk reads windows along its loop, which perhaps meet borders: no cut is to go through them."""
+    """Whether a chunk reads windows along its loop, which may overlap padding, so that it must not be cut there."""
     chunk, _, loop, _ = along
     own = {each for each, extent in chunk.loops if extent > 1}
     indices = [linear_index(each, chunk.roots) for a in chunk.placement.state.computation.reads for each in a.indices]
@@ -141,7 +138,7 @@ def _in_windows(along: Along) -> bool:
 
 
 def _read(along: Along) -> Iterator[tuple[Tensor, tuple[int, Linear] | None]]:
-    """What a chunk reads, with the dimension that goes along with its loop and the first index there, if one does."""
+    """The tensors that a chunk reads, each with the dimension along its loop and the first index there, if any."""
     chunk, _, loop, _ = along
     for access in chunk.placement.state.computation.reads:
         indices = [linear_index(index, chunk.roots) for index in access.indices]
@@ -157,7 +154,7 @@ def _depends(index: Linear, loop: LoopVariable) -> bool:
 
 
 def _cut(chunk: ChunkNode, loop: LoopVariable, size: int) -> Iterator[ChunkNode]:
-    """A chunk in parts of so many iterations of one of its loops."""
+    """A chunk in slices of ``size`` iterations of one of its loops."""
     extent = dict(chunk.loops)[loop]
     for first in range(0, extent, size):
         loops = tuple((each, min(size, extent - first) if each is loop else count) for each, count in chunk.loops)

@@ -1,7 +1,7 @@
-"""The loops of a map of the user's that are of data axes, or of reduction axes, as a map of their own.
+"""Splits an affine schedule of the user's into one of the data axes and one of the reduction axes.
 
-The machine adds up in acc and stores what is whole, so a stage with a reduction becomes two: one has the loops of the
-data axes, the other those of the reduction.
+The machine accumulates in acc and stores complete values, so lowering turns a stage with a reduction into two: one has
+the loops of the data axes, the other those of the reduction.
 """
 
 import islpy as isl
@@ -16,28 +16,28 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 Case = tuple[list[Linear], list[Linear]]
-"""Points as formulas of times, and what must be >= 0 at the times that these are for."""
+"""Points as linear expressions of times, and the conditions (each must be >= 0) at the times that these are for."""
 
 
 def cases_of(back: isl.Map, inputs: list[Linear]) -> list[Case]:
-    """A function from times to points as formulas, each with the times that it is for; no two for the same time."""
-    found: list[Case] = []
+    """A function from times to points as cases, no two of which hold at the same time."""
+    cases: list[Case] = []
 
     def piece(times: isl.Set, formula: isl.MultiAff) -> None:
         points = [linear_of(formula.get_at(d), inputs) for d in range(formula.dim(OUT))]
-        for part in times.coalesce().compute_divs().make_disjoint().get_basic_sets():
+        for basic in times.coalesce().compute_divs().make_disjoint().get_basic_sets():
             conditions: list[Linear] = []
-            for constraint in part.remove_redundancies().get_constraints():
+            for constraint in basic.remove_redundancies().get_constraints():
                 value = linear_of(constraint.get_aff(), inputs)
                 conditions += [value, value * -1] if constraint.is_equality() else [value]
-            found.append((points, conditions))
+            cases.append((points, conditions))
 
     isl.PwMultiAff.from_map(back).coalesce().foreach_piece(piece)
-    return found
+    return cases
 
 
-def part_of_map(mapped: AffineSchedule, kind: str) -> AffineSchedule | None:
-    """The loops and axes of one kind; None where they do not stand for each other, one by one."""
+def restricted_to_kind(mapped: AffineSchedule, kind: str) -> AffineSchedule | None:
+    """The schedule's loops and axes of one kind; None where they do not correspond one to one."""
     roots = [n for n, parent in enumerate(mapped.parents) if parent.kind == kind]
     times = [n for n, child in enumerate(mapped.children) if child.kind == kind]
     if not roots or not times:
@@ -50,7 +50,7 @@ def part_of_map(mapped: AffineSchedule, kind: str) -> AffineSchedule | None:
     if not relation.is_single_valued() or not relation.is_injective():
         return None
     variables = tuple(mapped.variables[n] for n in times)
-    (values, constraints), *others = [
+    (values, constraints), *other_cases = [
         (tuple(points), tuple(conditions))
         for points, conditions in cases_of(relation.coalesce(), [Linear.of(each) for each in variables])
     ]
@@ -61,12 +61,12 @@ def part_of_map(mapped: AffineSchedule, kind: str) -> AffineSchedule | None:
         tuple(mapped.first[n] for n in times),
         values,
         constraints,
-        tuple(others),
+        tuple(other_cases),
     )
 
 
 def has_all_points(mapped: AffineSchedule) -> bool:
-    """Whether a map has times for all points of the box of its axes, not for a domain in it only."""
+    """Whether an affine schedule has a time for each point of the box of its axes, not only for a domain in it."""
     points = _relation(mapped).range()
     box = isl.Set.universe(points.get_space())
     for position, root in enumerate(mapped.parents):
@@ -92,38 +92,38 @@ def _relation(mapped: AffineSchedule) -> isl.Map:
             function = function.set_pw_aff(n, space.bound(value))
         case = isl.Map.from_multi_pw_aff(function).intersect_domain(where)
         result = case if result is None else result.union(case)
-    assert result is not None, "a map has a piece"
+    assert result is not None, "an affine schedule without pieces"
     return result
 
 
 def relations_by_kind(stage: StageView) -> tuple[tuple[Relation, ...] | None, tuple[Relation, ...]]:
-    """Where the loops of the reduction, and those of the data axes, come from; None for loops without any order."""
+    """The loop relations of the reduction (None: it keeps the loops of its axes), and those of the data axes."""
     state = stage.state
     found: dict[str, list[Relation]] = {"data": [], "reduce": []}
-    natural = False
+    unordered = False
     for relation in state.relations:
         if len({parent.kind for parent in replaced_by(relation)}) == 1:
             found[_kind(relation)].append(relation)
             continue
         if not isinstance(relation, AffineSchedule):
             raise BuildError(
-                _refusal(stage, "a command on a stage that shares them", "Share loops outside the reduction."),
+                _refusal(stage, "a command on a fused stage", "Fuse stages outside the reduction."),
                 kind="limit",
             )
-        data, reduction = part_of_map(relation, "data"), part_of_map(relation, "reduce")
-        guests = [each.state.attachment for each in stage.schedule.attached(stage)]
-        if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in guests)):
-            raise BuildError(_refusal(stage, "set_schedule", "Give each kind times of its own."), kind="limit")
+        data, reduction = restricted_to_kind(relation, "data"), restricted_to_kind(relation, "reduce")
+        attachments = [each.state.attachment for each in stage.schedule.attached(stage)]
+        if data is None or (reduction is None and any(each and each.axis.kind == "reduce" for each in attachments)):
+            raise BuildError(_refusal(stage, "set_schedule", "Give each kind of axes its own times."), kind="limit")
         found["data"].append(data)
-        natural = reduction is None
+        unordered = reduction is None
         found["reduce"] += [] if reduction is None else [reduction]
-    return None if natural else tuple(found["reduce"]), tuple(found["data"])
+    return None if unordered else tuple(found["reduce"]), tuple(found["data"])
 
 
 def _refusal(stage: StageView, command: str, remedy: str) -> str:
     return (
-        f"loops of stage {stage.name} must each be of data axes or of its reduction for a machine, which stores what a "
-        f"reduction has made when it is whole, not of both, as {command} has given them. {remedy}"
+        f"Cannot lower the loops of stage {stage.name}: {command} mixes data axes and reduction axes in one loop, but "
+        f"the machine stores the result of a reduction only when it is complete. {remedy}"
     )
 
 

@@ -1,10 +1,10 @@
-"""The loops of one stage as variables with ranges: what split, fuse and affine maps mean in linear arithmetic.
+"""The loops of one stage as variables with ranges: split, fuse and affine maps in linear arithmetic.
 
-Split is linear already: ``parent = outer * factor + inner``; so is an affine map, by its inverse. A loop with a lead
-begins that many iterations earlier, in which its axis is negative; a constraint keeps them out of the stage itself. A
-fused loop is replaced by the two loops it was made of, in its place, which keeps the order. A fused loop that was split
-again keeps its outer loops and gets the two loops back in the place of the innermost part, with the inequalities that
-tie them together; partitioning turns these into boxes like any other condition.
+Split is linear already: ``parent = outer * factor + inner``; so is an affine map, by its inverse. A loop with warm-up
+iterations begins that many iterations earlier, with a negative axis; a constraint keeps them out of the stage itself. A
+fused loop is replaced by the two loops it was made of, which keeps the order. A fused loop that was split again keeps
+its outer loops, and the two loops replace the innermost part, with inequalities that relate them; partitioning turns
+these into boxes like any other condition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from lathe.frontend.arith.linear import FloorDivision, Linear, LoopVariable, flo
 from lathe.scheduler.schedule_ir.loops import AffineMap, AffineSchedule, Fuse, LoopAxis, Split, made_by
 from lathe.scheduler.schedule_ir.stage import StageState
 
-SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
+FusedLoop = tuple[Linear, tuple[LoopVariable, ...]]
 """A loop of another stage: its value, and the variables that it runs over."""
 
 
@@ -22,8 +22,8 @@ SharedLoop = tuple[Linear, tuple[LoopVariable, ...]]
 class StageLoops:
     """``variables`` outermost first; ``local`` gives each root axis counted from 0; every constraint must be >= 0.
 
-    ``extents`` are the iterations of each present loop, fused ones as one; ``first`` is the iteration from which on
-    loops do more than fill reuse buffers, where that is not the first.
+    ``extents`` are the iterations of each loop, fused ones as one; ``first`` is the first iteration after the warm-up,
+    for loops that have one.
     """
 
     variables: list[LoopVariable]
@@ -32,26 +32,23 @@ class StageLoops:
     constraints: list[Linear]
     extents: dict[LoopAxis, int]
     values: dict[LoopAxis, Linear] = field(default_factory=dict)
-    """Each present loop in terms of variables: of one that was fused, of those of its parts."""
+    """Each loop in terms of variables: a fused loop in terms of the two that it was made of."""
     first: dict[LoopVariable, int] = field(default_factory=dict)
     others: list[tuple[dict[LoopAxis, Linear], list[Linear]]] = field(default_factory=list)
-    """Other values of ``local`` and ``constraints``, for the pieces of a map; at no iteration two of them hold."""
+    """``local`` and ``constraints`` of the other pieces of a piecewise schedule; no two hold in one iteration."""
 
     def is_mixed(self) -> bool:
-        """Whether loops that run over a reduction decide on elements of the result, too."""
+        """Whether loops over a reduction also determine the element of the result."""
         forms = [self.local, *(local for local, _ in self.others)]
-        found = {
+        in_data = {
             v for local in forms for root, value in local.items() if root.kind == "data" for v in value.variables()
         }
-        return any(variable.kind == "reduce" for variable in found)
+        return any(variable.kind == "reduce" for variable in in_data)
 
 
 @dataclass
 class _Sizes:
-    """The extent of every loop that is or was, the step of each split, and the least values of affine maps.
-
-    Filled here, relation by relation.
-    """
+    """The extent of every loop, also of replaced ones, the factor of each split, the least values of affine maps."""
 
     extent: dict[LoopAxis, int]
     factor: dict[Split, int]
@@ -59,35 +56,35 @@ class _Sizes:
 
 
 def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:
-    found = _Sizes({axis: size + state.warmup.get(axis, 0) for axis, size in extents.items()}, {}, {})
-    extent = found.extent
+    sizes = _Sizes({axis: size + state.warmup.get(axis, 0) for axis, size in extents.items()}, {}, {})
+    extent = sizes.extent
     for relation in state.relations:
         if isinstance(relation, Split):
             size = extent[relation.parent]
-            step = relation.factor if relation.factor is not None else -(-size // (relation.parts or 1))
-            found.factor[relation] = step
-            extent[relation.outer] = relation.parts if relation.parts is not None else -(-size // step)
-            extent[relation.inner] = min(step, size)
+            factor = relation.factor if relation.factor is not None else -(-size // (relation.parts or 1))
+            sizes.factor[relation] = factor
+            extent[relation.outer] = relation.parts if relation.parts is not None else -(-size // factor)
+            extent[relation.inner] = min(factor, size)
         elif isinstance(relation, Fuse):
             extent[relation.fused] = extent[relation.outer] * extent[relation.inner]
         elif isinstance(relation, AffineSchedule):
             extent.update(zip(relation.children, (each.extent for each in relation.variables), strict=True))
         else:
             last = [extent[parent] - 1 for parent in relation.parents]
-            found.least[relation] = []
+            sizes.least[relation] = []
             for child, row, shift in zip(relation.children, relation.forward, relation.shift, strict=True):
                 least = sum(c * end for c, end in zip(row, last, strict=True) if c < 0)
                 most = sum(c * end for c, end in zip(row, last, strict=True) if c > 0)
-                found.least[relation].append(least)
+                sizes.least[relation].append(least)
                 extent[child] = most - least + 1 + shift
         for part in made_by(relation):
             extent[part] += state.warmup.get(part, 0)
-            assert isinstance(relation, Split) or part not in state.warmup, f"loop {part.name} of no split begins early"
-    return found
+            assert isinstance(relation, Split) or part not in state.warmup, f"warm-up of {part.name}, not from a split"
+    return sizes
 
 
 def leaf_extents(state: StageState, extents: Mapping[LoopAxis, int]) -> dict[LoopAxis, int]:
-    """The number of iterations of each present loop of a stage whose root axes have the given extents."""
+    """The number of iterations of each loop of a stage whose root axes have the given extents."""
     extent = _sizes(state, extents).extent
     return {leaf: extent[leaf] for leaf in state.leaves}
 
@@ -95,13 +92,13 @@ def leaf_extents(state: StageState, extents: Mapping[LoopAxis, int]) -> dict[Loo
 def stage_loops(
     state: StageState,
     extents: Mapping[LoopAxis, int],
-    shared: Sequence[SharedLoop] = (),
+    shared: Sequence[FusedLoop] = (),
     longer: Mapping[LoopAxis, int] | None = None,
 ) -> StageLoops:
     """The loops of a stage whose root axes have the given largest extents.
 
-    ``shared`` are loops of another stage that stand for the outermost ones of this one; ``longer`` gives loops that run
-    on for stages that run together with this one.
+    ``shared``: loops of another stage that replace the outermost ones of this stage, which is fused with it.
+    ``longer``: extents of loops that run longer for stages fused with this one.
     """
     sizes = _sizes(state, extents)
     extent, factor = sizes.extent, sizes.factor
@@ -126,16 +123,16 @@ def stage_loops(
         slots[position : position + 1] = new
         for leaf, variables in of_leaf.items():
             if old in variables:
-                place = variables.index(old)
-                of_leaf[leaf] = (*variables[:place], *new, *variables[place + 1 :])
+                index = variables.index(old)
+                of_leaf[leaf] = (*variables[:index], *new, *variables[index + 1 :])
 
-    def begun(axis: LoopAxis) -> Linear:
-        """The value of an axis, from its first iteration on: negative in the lead."""
+    def axis_value(axis: LoopAxis) -> Linear:
+        """The value of an axis, which is negative in warm-up iterations."""
         return value[axis] - state.warmup.get(axis, 0)
 
     for relation in reversed(state.relations):
         if isinstance(relation, Split):
-            parent = begun(relation.outer) * factor[relation] + begun(relation.inner)
+            parent = axis_value(relation.outer) * factor[relation] + axis_value(relation.inner)
             value[relation.parent] = parent
             whole = extent[relation.outer] - state.warmup.get(relation.outer, 0)
             if extent[relation.parent] != whole * factor[relation]:
@@ -144,18 +141,18 @@ def stage_loops(
             _unfuse(relation, extent, value, constraints, slots, replace_slot)
         elif isinstance(relation, AffineSchedule):
             times = {
-                variable: begun(child) + least
+                variable: axis_value(child) + least
                 for variable, child, least in zip(relation.variables, relation.children, relation.first, strict=True)
             }
             for values, conditions in relation.others:
                 case = (each.substitute(times.get) for each in values)
-                also = [each.substitute(times.get) for each in conditions]
-                others.append((dict(zip(relation.parents, case, strict=True)), [*constraints, *also]))
+                case_conditions = [each.substitute(times.get) for each in conditions]
+                others.append((dict(zip(relation.parents, case, strict=True)), [*constraints, *case_conditions]))
             value.update(zip(relation.parents, (each.substitute(times.get) for each in relation.values), strict=True))
             constraints += [each.substitute(times.get) for each in relation.constraints]
         else:
             moved = [
-                begun(child) + (least - shift)
+                axis_value(child) + (least - shift)
                 for child, least, shift in zip(relation.children, sizes.least[relation], relation.shift, strict=True)
             ]
             for original, row in zip(relation.parents, relation.inverse, strict=True):
@@ -164,17 +161,17 @@ def stage_loops(
                     parent += each * coefficient
                 value[original] = parent
                 constraints += [parent, (parent * -1) + (extent[original] - 1)]
-    constraints += [begun(axis) for axis in state.warmup if axis in value]
-    local = {root: begun(root) for root in state.roots if root in value}
-    alone = [leaf for leaf in state.leaves[len(shared) :] if leaf not in (longer or {})]  # what others share, they use
-    first = {of_leaf[leaf][0]: state.warmup[leaf] for leaf in alone if leaf in state.warmup and len(of_leaf[leaf]) == 1}
+    constraints += [axis_value(axis) for axis in state.warmup if axis in value]
+    local = {root: axis_value(root) for root in state.roots if root in value}
+    own = [leaf for leaf in state.leaves[len(shared) :] if leaf not in (longer or {})]  # others work in a fused warm-up
+    first = {of_leaf[leaf][0]: state.warmup[leaf] for leaf in own if leaf in state.warmup and len(of_leaf[leaf]) == 1}
     extents_of = {leaf: extent[leaf] for leaf in state.leaves}
     present = {leaf: value[leaf] for leaf in state.leaves}
     return StageLoops(slots, of_leaf, local, constraints, extents_of, present, first, others)
 
 
 def _last(value: Linear) -> int:
-    """The largest value that loops give."""
+    """The largest value of a linear expression over all iterations."""
     return value.range({variable: (0, variable.extent - 1) for variable in value.variables()})[1]
 
 
@@ -188,14 +185,14 @@ def _unfuse(
 ) -> None:
     fused, width = value[relation.fused], extent[relation.inner]
     own = [atom for atom in fused.terms if isinstance(atom, LoopVariable) and atom in slots]
-    if not own:  # the loops of another stage, which stay as they are
-        value[relation.outer] = _settled(floor_divide(fused, width))
+    if not own:  # loops of another stage, which are not replaced
+        value[relation.outer] = _constant_folded(floor_divide(fused, width))
         value[relation.inner] = fused - value[relation.outer] * width
         return
     last = max(own, key=slots.index)
     count = extent[relation.outer]
     if fused == Linear.of(last):
-        count = max(count, -(-last.extent // width))  # others that share the loop may run on
+        count = max(count, -(-last.extent // width))  # stages fused with this one may run longer
     outer = LoopVariable(relation.outer.name, count, relation.outer.kind)
     inner = LoopVariable(relation.inner.name, width, relation.inner.kind)
     value[relation.outer], value[relation.inner] = Linear.of(outer), Linear.of(inner)
@@ -207,7 +204,7 @@ def _unfuse(
         if not rest.is_constant:
             constraints.append(joined - rest)
             constraints.append(rest - joined + (last.extent - 1))
-        # constraints and values of what was made of the fused loop speak of the loop that is gone
+        # constraints and values of loops made from the fused loop still refer to the variable that is replaced
         constraints[:] = [each.substitute(lambda v: joined - rest if v is last else None) for each in constraints]
         for loop, each in value.items():
             value[loop] = each.substitute(lambda v: joined - rest if v is last else None)
@@ -217,8 +214,8 @@ def _unfuse(
     constraints.append(fused - joined)
 
 
-def _settled(quotient: Linear) -> Linear:
-    """The quotient without divisions that have the same result in all iterations."""
+def _constant_folded(quotient: Linear) -> Linear:
+    """The quotient with constants in place of divisions that have the same result in all iterations."""
     result = Linear(quotient.constant)
     for atom, coefficient in quotient.terms.items():
         term = Linear.of(atom)

@@ -1,4 +1,4 @@
-"""A stage in its place: the loops around it, the box it computes there, its own loops."""
+"""The region of a stage: its enclosing loops, the box that it computes in them, and its own loops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from lathe.scheduler.schedule_ir.stage import ACROSS_CORES, StageState
 
 @dataclass(frozen=True)
 class ExactBox:
-    """A box whose bounds are choices, as isl has it: the least index in each dimension, and the cells, by loops."""
+    """A box with piecewise bounds, as isl objects: the least index per dimension, and a map from loops to cells."""
 
     lows: "list[isl.PwAff]"
     cells: "isl.Map"
@@ -26,11 +26,11 @@ class ExactBox:
 
 @dataclass(frozen=True, eq=False)
 class StageRegion:
-    """Where a stage is computed and what of it.
+    """The loops that a stage is computed in, and the box of its domain that is computed there.
 
-    ``prefix`` are the loops of other stages around it, outermost first; ``low`` and ``extent`` the box of data axes
-    that it computes there, as bounds over the prefix; ``box`` the range of every variable of prefix and own loops.
-    ``window`` is what a reuse buffer holds there: the box is what the window lacks.
+    ``prefix``: the loops of enclosing stages, outermost first. ``low``, ``extent``: the box of data axes, as bounds
+    over the prefix. ``box``: the range of every variable of prefix and own loops. ``window``: what a reuse buffer
+    holds; ``low`` and ``extent`` are then the part of it that was not fetched before.
     """
 
     stage: StageView
@@ -41,19 +41,19 @@ class StageRegion:
     box: dict[LoopVariable, tuple[int, int]]
     window: Window | None = None
     pieces: "list[list[Linear]] | None" = None
-    """Conditions (each must be >= 0) of which one group must hold in addition; None for none at all."""
-    exact: ExactBox | None = None  # the same box as ``low`` and ``extent`` in iterations that are carried out
-    found: "list[isl.Map]" = field(default_factory=list, repr=False)  # what ``instances`` has found, or shall say
+    """Groups of bounds: an instance is computed only if all bounds of one group are >= 0. None: no such condition."""
+    exact: ExactBox | None = None  # the same box as ``low`` and ``extent`` in iterations that are executed
+    cached_instances: "list[isl.Map]" = field(default_factory=list, repr=False)  # at most one map, by ``instances``
 
     @property
     def buffer_shape(self) -> tuple[int, ...]:
-        """The largest box that the stage has at a time, without dimensions of extent 1 unless it has no other."""
+        """The largest box that the stage's buffer holds, without dimensions of extent 1 unless it has no other."""
         extents = tuple(bound_range(extent, self.box)[1] for extent in self.extent)
         return buffer_shape(self.window.shape if self.window is not None else extents)
 
     @property
     def around(self) -> list[LoopVariable]:
-        """All loops that the stage runs in, its own included."""
+        """All loops that the stage runs in, outermost first, its own included."""
         return [*self.prefix, *self.loops.variables]
 
     @property
@@ -68,21 +68,21 @@ class StageRegion:
 
     @property
     def threads(self) -> dict[LoopVariable, int]:
-        """How many iterations of its own loops are carried out together; of a fused one, of its innermost part."""
-        found: dict[LoopVariable, int] = {}
+        """The number of virtual threads of each of its own loops; those of a fused loop are on its innermost part."""
+        counts: dict[LoopVariable, int] = {}
         for leaf, count in self.state.threads.items():
             variables = self.loops.of_leaf[leaf]
-            found[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
-        return found
+            counts[next((v for v in reversed(variables) if v.extent > 1), variables[-1])] = count
+        return counts
 
     @property
     def cases(self) -> "list[StageRegion]":
-        """The same placement for each of the pieces of a map that gives its loops; itself, where there is none."""
+        """One region for each piece of a piecewise affine schedule; the region itself if its loops have one form."""
         if not self.loops.others:
             return [self]
         forms = [(self.loops.local, self.loops.constraints), *self.loops.others]
-        loops = [replace(self.loops, local=local, constraints=found, others=[]) for local, found in forms]
-        return [replace(self, loops=each, found=[]) for each in loops]
+        loops = [replace(self.loops, local=local, constraints=constraints, others=[]) for local, constraints in forms]
+        return [replace(self, loops=each, cached_instances=[]) for each in loops]
 
     def roots(self) -> dict[Axis, Bound]:
         """The value of each axis of the computation, in terms of prefix and own variables."""
@@ -95,32 +95,32 @@ class StageRegion:
         return result
 
     def constraints(self) -> list[Bound]:
-        """What must be >= 0 for an instance to be in the domain, without what always holds."""
-        found: list[Bound] = list(self.loops.constraints)
+        """The bounds that must be >= 0 for an instance to be in the domain, without those that always are."""
+        bounds: list[Bound] = list(self.loops.constraints)
         extents = iter(self.extent)
         for root in self.state.roots:
             assert root.source is not None
             extent: Bound = next(extents) if root.kind == "data" else Linear(root.source.extent)
-            found.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
-        found += self.domain_bounds()
+            bounds.append(add(add(extent, Linear(-1)), self.loops.local[root] * -1))
+        bounds += self.domain_bounds()
         roots = self.roots()
         for body in self.state.computation.bodies:
             for condition in conditions_of(body):
                 bound = condition_bound(condition, roots)
-                assert bound is not None, f"{self.stage.name} is undefined but where {condition}, which is not linear"
-                found.append(bound)
-        unique: dict[Bound, None] = dict.fromkeys(each for each in found if bound_range(each, self.box)[0] < 0)
+                assert bound is not None, f"{self.stage.name} is defined only where {condition}, which is not linear"
+                bounds.append(bound)
+        unique: dict[Bound, None] = dict.fromkeys(each for each in bounds if bound_range(each, self.box)[0] < 0)
         return list(unique)
 
     def domain_bounds(self) -> list[Bound]:
-        """What must be >= 0 for an instance to be in the domain of the computation, where that is no box."""
+        """The bounds that must be >= 0 for the computation's domain predicate to hold; none for a box."""
         if self.state.computation.where is None:
             return []
-        found = bounds_of(self.state.computation, self.roots(), self.box)
-        return [each for each in found if bound_range(each, self.box)[0] < 0]
+        bounds = bounds_of(self.state.computation, self.roots(), self.box)
+        return [each for each in bounds if bound_range(each, self.box)[0] < 0]
 
     def certain_constraints(self) -> list[Bound]:
-        """The constraints that hold for the instances of all cases."""
+        """The constraints that all cases have in common."""
         first, *others = [case.constraints() for case in self.cases]
         return [each for each in first if all(each in other for other in others)]
 
@@ -136,7 +136,7 @@ class StageRegion:
             last = add(add(first, next(extents) if root.kind == "data" else Linear(root.source.extent)), Linear(-1))
             low: Bound = value
             high: Bound = value
-            if self.loops.local[root].range(self.box)[0] < 0:  # in the lead of a loop, or where another loop goes on
+            if self.loops.local[root].range(self.box)[0] < 0:  # in warm-up, or where a fused loop is longer
                 low = Extremum("max", (value, first))
             if bound_range(add(last, scale(value, -1)), self.box)[0] < 0:
                 high = Extremum("min", (value, last))
@@ -145,7 +145,7 @@ class StageRegion:
 
 
 def shared_depth(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many of the loops around one chunk or stage, outermost first, are around another, too."""
+    """How many outermost loops two chunks or stages, given by their enclosing loops, have in common."""
     depth = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine is not theirs:

@@ -1,7 +1,7 @@
-"""When each statement of a partitioned nest is executed: exact times, without executing the nest.
+"""Timestamps: when each statement instance of a partitioned nest is executed, without executing the nest.
 
-Every statement instance of a nest gets a number, its time. Loops are boxes, so within one chunk of the nest times are
-a linear function of the loops.
+Every statement instance gets a number, its time. Loops are boxes, so within one chunk of the nest times are a linear
+function of the loops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Span:
-    """A loop as a chunk sees it: ``count`` iterations from ``first``, each ``stride`` times long.
+    """A loop around a chunk: ``count`` iterations from ``first``, each taking ``stride`` units of time.
 
-    ``begin`` is the time of the first iteration, all loops outside being in their first. ``stride`` is known once the
-    walk in this file has been through the loop's body, and stays.
+    ``begin`` is the time of its first iteration in the first iterations of all enclosing loops. ``stride`` is set once
+    the walk in this file has visited the loop's body.
     """
 
     variable: LoopVariable
@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Occurrence:
-    """A chunk in its nest: loops ``around`` it and its ``own``, outermost first; its first instance at ``start``."""
+    """A chunk in its nest: loops ``around`` it and its ``own``, outermost first; its first instance is at ``start``."""
 
     chunk: ChunkNode
     around: tuple[Span, ...]
@@ -48,11 +48,11 @@ class Occurrence:
         return (*self.around, *self.own)
 
     def shared(self, other: "Occurrence") -> int:
-        """How many loops are around both."""
+        """How many enclosing loops both chunks share."""
         return shared_depth(self.around, other.around)
 
     def depth_of(self, variable: LoopVariable) -> int | None:
-        """How many loops there are around the chunk down to that of a variable; None if it is not among them."""
+        """The depth of a variable's loop among those of the chunk, from 1; None if it is not among them."""
         for depth, span in enumerate(self.spans):
             if span.variable is variable:
                 return depth + 1
@@ -60,10 +60,10 @@ class Occurrence:
 
     def loops_at(self, time: int) -> dict[LoopVariable, int]:
         """The values of the loops at the time of one of the chunk's instances."""
-        rest, values = time - self.start, {}
+        remaining, values = time - self.start, {}
         for span in self.spans:
-            values[span.variable] = span.first + rest // span.stride
-            rest %= span.stride
+            values[span.variable] = span.first + remaining // span.stride
+            remaining %= span.stride
         return values
 
     def instance_at(self, time: int) -> dict[Axis, int]:
@@ -79,7 +79,7 @@ def occurrences_of(nodes: Sequence[Node]) -> tuple[list[Occurrence], int]:
 
 
 def _walk(nodes: Sequence[Node], around: list[Span], start: int, found: list[Occurrence]) -> int:
-    """Times of nodes, from ``start`` on; how long they take."""
+    """Assign times to nodes, from ``start`` on; returns how long they take."""
     length = 0
     for node in nodes:
         if isinstance(node, Loop):
@@ -101,14 +101,14 @@ def _walk(nodes: Sequence[Node], around: list[Span], start: int, found: list[Occ
 
 @dataclass(frozen=True)
 class Tag:
-    """A number that tells iterations apart: ``constant``, and so much more for each step of loops, by position."""
+    """A number that distinguishes iterations: ``constant`` plus ``weights`` times the loops, by their positions."""
 
     constant: int
     weights: Mapping[int, int]
 
     @staticmethod
     def begin(occurrence: Occurrence, variable: LoopVariable) -> "Tag":
-        """When the iteration of a loop begins that a chunk's instance is in; -1 if it is in none."""
+        """When the iteration of a loop that contains a chunk's instance begins; -1 if it is not in this loop."""
         depth = occurrence.depth_of(variable)
         if depth is None:
             return Tag(-1, {})
@@ -132,7 +132,7 @@ NO_TAG = Tag(0, {})
 
 
 def values_on(value: Linear, grids: Mapping[LoopVariable, Ints]) -> Ints:
-    """A linear expression where loops are arrays that broadcast together."""
+    """The values of a linear expression for loops given as arrays, which must broadcast together."""
     total: Ints = np.asarray(value.constant, np.int64)
     for atom, coefficient in value.terms.items():
         inner = grids[atom] if isinstance(atom, LoopVariable) else values_on(atom.numerator, grids) // atom.divisor

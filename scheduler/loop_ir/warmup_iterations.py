@@ -1,7 +1,7 @@
-"""Leads: iterations before the first of a loop, in which reuse buffers fill and nothing else happens.
+"""Warm-up: iterations before the first of a loop, in which only reuse buffers are filled.
 
-Stages that run a loop together lead alike, or one of them would run ahead of what it reads. A lead is there for the
-buffers that fill in it, and goes with the last of them.
+Fused stages have the same warm-up, or one of them would run ahead of what it reads. A loop has a warm-up as long as
+there are buffers that fill in it.
 """
 
 from dataclasses import replace
@@ -14,42 +14,42 @@ from lathe.scheduler.schedule_ir.stage import StageState
 
 
 def with_lead(stage: StageView, loop: LoopAxis, early: int) -> dict[StageView, StageState]:
-    """The states of all stages that run a loop of a stage, with a lead of at least ``early`` iterations.
+    """The states of all stages that run a loop of a stage, with a warm-up of at least ``early`` iterations.
 
-    None where there is nothing to fill, or the loop of one of them does not begin as an axis does.
+    Empty where there is nothing to fill, or the loop of one of them does not begin where an axis begins.
     """
     group = {each: own for each, (own,) in sharing(stage, (loop,)).items()}
     if not early or any(_begins_elsewhere(each.state, own) for each, own in group.items()):
         return {}
     found: dict[StageView, StageState] = {}
     for each, own in group.items():
-        lead = {**each.state.warmup, own: max(early, each.state.warmup.get(own, 0))}
-        found[each] = replace(each.state, warmup=MappingProxyType(lead))
+        warmup = {**each.state.warmup, own: max(early, each.state.warmup.get(own, 0))}
+        found[each] = replace(each.state, warmup=MappingProxyType(warmup))
     return found
 
 
 def leading_alike(stage: StageView, other: StageView, count: int) -> dict[StageView, StageState]:
-    """The states of two stages that are about to share their outermost loops, and others there, with the same leads."""
+    """The states, with equal warm-ups, of two stages whose outermost loops will be fused, and of those fused there."""
     found: dict[StageView, StageState] = {}
     for one, two in zip(stage.state.leaves[:count], other.state.leaves[:count], strict=True):
         early = max(stage.state.warmup.get(one, 0), other.state.warmup.get(two, 0))
         for each, state in {**with_lead(stage, one, early), **with_lead(other, two, early)}.items():
-            lead = {**found.get(each, each.state).warmup, **state.warmup}
-            found[each] = replace(state, warmup=MappingProxyType(lead))
+            warmup = {**found.get(each, each.state).warmup, **state.warmup}
+            found[each] = replace(state, warmup=MappingProxyType(warmup))
     return found
 
 
 def without_idle_leads(schedule: ScheduleView) -> dict[StageView, StageState]:
-    """The states of stages with a lead in which no buffer is filled, without it."""
-    leading = [stage for stage in schedule.stages if stage.state.warmup]
-    if not leading:
+    """The states of stages that have a warm-up in which no buffer is filled, without it."""
+    candidates = [stage for stage in schedule.stages if stage.state.warmup]
+    if not candidates:
         return {}
     buffers = [each.state.attachment for each in schedule.stages if each.state.reuse]
     filling = {(schedule.at(place), place.axis) for place in buffers if place is not None}
     found: dict[StageView, StageState] = {}
-    for stage in leading:
+    for stage in candidates:
         state = stage.state
-        kept = {
+        used = {
             loop: early
             for loop, early in state.warmup.items()
             if any(
@@ -57,13 +57,13 @@ def without_idle_leads(schedule: ScheduleView) -> dict[StageView, StageState]:
                 for leaf in _leaves_of(state, loop)
             )
         }
-        if len(kept) < len(state.warmup):
-            found[stage] = replace(state, warmup=MappingProxyType(kept))
+        if len(used) < len(state.warmup):
+            found[stage] = replace(state, warmup=MappingProxyType(used))
     return found
 
 
 def _leaves_of(state: StageState, loop: LoopAxis) -> list[LoopAxis]:
-    """The present loops that run over what a loop ran over."""
+    """The loops that a loop has been replaced by, or the loop itself."""
     found = {loop}
     for relation in state.relations:
         if found & set(replaced_by(relation)):
@@ -72,7 +72,7 @@ def _leaves_of(state: StageState, loop: LoopAxis) -> list[LoopAxis]:
 
 
 def _begins_elsewhere(state: StageState, loop: LoopAxis) -> bool:
-    """Whether a loop is a fused, shifted, skewed or mapped one or part of one: it does not begin as an axis does."""
+    """Whether a loop is, or is split from, a fused, shifted, skewed or mapped one, and does not begin with an axis."""
     for relation in reversed(state.relations):
         if loop not in made_by(relation):
             continue

@@ -1,11 +1,11 @@
-"""Stages that are computed in the iterations in which reuse buffers fill."""
+"""Stages that are also computed in warm-up iterations, in which reuse buffers are filled."""
 
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import same_place
 
 
-def fills(schedule: ScheduleView, stage: StageView) -> bool:
-    """Whether a stage is computed in the iterations that fill reuse buffers, too: it is one, or one reads it."""
+def runs_in_warmup(schedule: ScheduleView, stage: StageView) -> bool:
+    """Whether a stage is also computed in warm-up iterations: it is a reuse buffer, or one at its loop needs it."""
     seen: set[StageView] = set()
     waiting = [stage]
     while waiting:
@@ -13,18 +13,18 @@ def fills(schedule: ScheduleView, stage: StageView) -> bool:
         if current.state.reuse is not None:
             return True
         seen.add(current)
-        waiting += [each for each in readers_beside(schedule, current) if each not in seen]
+        waiting += [each for each in sibling_consumers(schedule, current) if each not in seen]
     return False
 
 
-def readers_beside(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The stages at the same loop as a stage that read it, or in whose loops one is that does."""
+def sibling_consumers(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+    """The stages at the same compute location as a stage that consume it, themselves or by a stage in their loops."""
     found: list[StageView] = []
     for tensor in stage.state.tensors:
-        for reader in schedule.readers(tensor):
-            beside: StageView | None = reader
-            while beside is not None and not same_place(beside.state.attachment, stage.state.attachment):
-                beside = schedule.at(beside.state.attachment) if beside.state.attachment else None
-            if beside is not None and beside is not stage:
-                found.append(beside)
+        for consumer in schedule.readers(tensor):
+            sibling: StageView | None = consumer
+            while sibling is not None and not same_place(sibling.state.attachment, stage.state.attachment):
+                sibling = schedule.at(sibling.state.attachment) if sibling.state.attachment else None
+            if sibling is not None and sibling is not stage:
+                found.append(sibling)
     return found

@@ -1,1 +1,1 @@
-"""The lower bound on the cycles of a program."""
+"""Lower bound on the cycles of a program on a machine, for any schedule."""

@@ -1,8 +1,8 @@
-"""The ways in which a machine can compute a stage, each with its steps, and with the lanes of what it loads.
+"""Alternative implementations of a stage on a machine, each with its issue cycles and the layouts of its operands.
 
-Steps are those of the instruction table. What a way counts is what any schedule of it has to do: each step on a whole
-vector, but no copies, no tokens, no micro-ops, and nothing for bringing values into other lanes. Each way has the lanes
-of its accumulators, which stages that read its sums share (``shared_layouts.py``).
+Issue cycles are those of the instruction table, a lower bound for any schedule: each is for a whole vector, and copies,
+tokens, micro-ops and layout conversions cost nothing. Each implementation has a vector layout of its accumulators,
+which stages that read them in 32 bits must share (``shared_layouts.py``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from lathe.scheduler.layout.match_gemm import GemmMatch, only_in
 from lathe.scheduler.layout.rescaling import rescaling_of
 from lathe.scheduler.layout.vector_type import element_of
 from lathe.scheduler.lower_bound.domain_points import Bits, CountedPoints
-from lathe.scheduler.lower_bound.mac_counts import Maker, Source, factors_of, products_in, source_of
+from lathe.scheduler.lower_bound.mac_counts import Maker, Source, factors_of, macs_in, source_of
 from lathe.scheduler.rewriting.matchers import dimension_of
 from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
@@ -49,8 +49,8 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-class BoundPlace(NamedTuple):
-    """Which axes of a stage fill the rows and the columns of its accumulators; None for one index in each."""
+class AccLayout(NamedTuple):
+    """Vector layout of a stage's accumulators: the axes along rows and columns; None if only one index is used."""
 
     row: Axis | None
     column: Axis | None
@@ -58,13 +58,10 @@ class BoundPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Implementation:
-    """Steps of the compute unit, and for each source that is read in lanes of its own: its memory and these lanes.
-
-    ``place``: the lanes of the accumulators. ``products``: those of two values that are added up.
-    """
+    """Issue cycles, ``layout`` of accumulators, number of MACs; per GEMM operand its memory and possible layouts."""
 
     unit: str
-    place: BoundPlace
+    layout: AccLayout
     gemm: int = 0
     reset: int = 0
     alu: int = 0
@@ -74,117 +71,115 @@ class Implementation:
 
     @property
     def steps(self) -> int:
+        """All issue cycles."""
         return self.gemm + self.reset + self.alu + self.rescale
 
 
 class StageImplementations:
-    """All ways to compute the points of a stage, by the lanes of its accumulators.
-
-    ``needed``: which values of its data axes anybody reads. ``results``: the points that it makes, before anything is
-    reduced.
-    """
+    """All implementations of a stage, by accumulator layout; ``needed``: the live values of its data axes."""
 
     def __init__(
         self, computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
     ) -> None:
         self.guards: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
         self.computation, self.needed, self.maker, self.config = computation, needed, maker, config
-        self.near, self.data, self.weights = (element_of(config, scope) for scope in (ACC, *OPERANDS))
+        self.acc, self.data, self.weights = (element_of(config, scope) for scope in (ACC, *OPERANDS))
         self.results = self.points(())
-        self.multiplied = products_in(computation, maker, needed)
+        self.macs = macs_in(computation, maker, needed)
         self.rescaling = rescaling_of(computation)
-        self._at: dict[BoundPlace, tuple[Implementation, ...]] = {}
+        self._at: dict[AccLayout, tuple[Implementation, ...]] = {}
 
     @cached_property
-    def places(self) -> list[BoundPlace]:
-        """The lanes that its accumulators may have."""
-        return list(dict.fromkeys([*self.by_products, *self.lanes()]))
+    def layouts(self) -> list[AccLayout]:
+        """The possible layouts of its accumulators."""
+        return list(dict.fromkeys([*self.by_gemm, *self.alu_layouts()]))
 
-    def vectors(self, place: BoundPlace) -> int:
-        """How many elements hold what the stage makes, in these lanes."""
-        return self.results.vectors(self._filled(place))
+    def vectors(self, layout: AccLayout) -> int:
+        """The number of vectors of the stage's results in a layout."""
+        return self.results.vectors(self._lanes_of(layout))
 
-    def at(self, place: BoundPlace) -> tuple[Implementation, ...]:
-        """All ways in these lanes, if there are any."""
-        if place not in self._at:
-            self._at[place] = tuple(self._ways_at(place))
-        return self._at[place]
+    def at(self, layout: AccLayout) -> tuple[Implementation, ...]:
+        """All implementations with this layout, if there are any."""
+        if layout not in self._at:
+            self._at[layout] = tuple(self._at_layout(layout))
+        return self._at[layout]
 
-    def _ways_at(self, place: BoundPlace) -> Iterator[Implementation]:
+    def _at_layout(self, layout: AccLayout) -> Iterator[Implementation]:
         if self.rescaling is not None:
-            steps = steps_of_rescaling(self.rescaling) * self.vectors(place)
-            yield Implementation("rescale", place, rescale=steps)
+            steps = steps_of_rescaling(self.rescaling) * self.vectors(layout)
+            yield Implementation("rescale", layout, rescale=steps)
             return
-        yield from self.by_products.get(place, ())
-        if not any(axis is not None and self._is_shifted(axis, size) for axis, size in self._sides(place)):
-            yield self._on_alu(place)
+        yield from self.by_gemm.get(layout, ())
+        if not any(axis is not None and self._is_shifted(axis, size) for axis, size in self._sides(layout)):
+            yield self._on_alu(layout)
 
     @cached_property
-    def by_products(self) -> dict[BoundPlace, list[Implementation]]:
-        """The ways on the matrix core."""
-        found: dict[BoundPlace, list[Implementation]] = {}
-        for way in () if self.rescaling is not None else self.products():
-            found.setdefault(way.place, []).append(way)
-        return found
+    def by_gemm(self) -> dict[AccLayout, list[Implementation]]:
+        """The implementations by GEMM, by the layout of accumulators."""
+        gemms: dict[AccLayout, list[Implementation]] = {}
+        for each in () if self.rescaling is not None else self.gemms():
+            gemms.setdefault(each.layout, []).append(each)
+        return gemms
 
     def points(self, conditions: Sequence[Guard], *, reduced: bool = False) -> CountedPoints:
-        """The points of the data axes, or of all axes, where conditions hold."""
+        """The points of the data axes, with ``reduced`` of all axes, at which conditions hold."""
         axes: dict[Axis, Bits | None] = dict(self.needed)
         if reduced:
             axes.update(dict.fromkeys(self.computation.reduce_axes))
         return CountedPoints(axes, (*self.guards, *conditions))
 
-    def lanes(self) -> Iterator[BoundPlace]:
-        """What the lanes of accumulators can be filled with: not what taps shift, which would lie in two elements."""
+    def alu_layouts(self) -> Iterator[AccLayout]:
+        """The layouts for the ALU: not along axes that taps shift, where reads would straddle two vectors."""
         axes = [axis for axis in self.computation.axes if axis.extent > 1]
-        cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.cols)]
-        rows: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.near.rows)]
+        cols: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.acc.cols)]
+        rows: list[Axis | None] = [axis for axis in axes if not self._is_shifted(axis, self.acc.rows)]
         for col in cols or [None]:
-            for row in (None, *rows) if self.near.rows > 1 else (None,):
+            for row in (None, *rows) if self.acc.rows > 1 else (None,):
                 if row is None or row is not col:
-                    yield BoundPlace(row, col)
+                    yield AccLayout(row, col)
 
-    def _sides(self, place: BoundPlace) -> tuple[tuple[Axis | None, int], tuple[Axis | None, int]]:
-        return (place.row, self.near.rows), (place.column, self.near.cols)
+    def _sides(self, layout: AccLayout) -> tuple[tuple[Axis | None, int], tuple[Axis | None, int]]:
+        return (layout.row, self.acc.rows), (layout.column, self.acc.cols)
 
-    def _filled(self, place: BoundPlace, block: int = 0) -> dict[Axis, int]:
-        """How many indices of each axis an element holds; ``block``: how many columns count, all of them if it is 0."""
-        return _lanes((place.row, self.near.rows), (place.column, block or self.near.cols))
+    def _lanes_of(self, layout: AccLayout, block: int = 0) -> dict[Axis, int]:
+        """The number of lanes of a vector along each axis; ``block``: number of columns in use, 0 for all."""
+        return _lane_counts((layout.row, self.acc.rows), (layout.column, block or self.acc.cols))
 
     def _is_shifted(self, axis: Axis, block: int) -> bool:
-        """Whether a step of the reduction moves what is read along an axis by less than whole blocks."""
+        """Whether an iteration of the reduction shifts reads along an axis by less than whole vectors."""
         for read in self.computation.reads:
             for index in read.indices:
                 affine = as_affine(index)
-                steps = {} if affine is None else affine.coefficients
-                if steps.get(axis) == 1 and any(c % block for each, c in steps.items() if each.kind == "reduce"):
+                strides = {} if affine is None else affine.coefficients
+                if strides.get(axis) == 1 and any(c % block for each, c in strides.items() if each.kind == "reduce"):
                     return True
         return False
 
-    def products(self) -> Iterator[Implementation]:
-        found = factors_of(self.computation, self.maker)
-        if found is None:
-            yield from self._sums_by_products()
+    def gemms(self) -> Iterator[Implementation]:
+        """The implementations by GEMM: either operand may be the data; of a sum of bytes, GEMM with ones."""
+        factors = factors_of(self.computation, self.maker)
+        if factors is None:
+            yield from self._sums_as_gemm()
             return
-        pair = found.operands
-        counted = self.points(found.counted, reduced=True)
+        pair = factors.operands
+        counted = self.points(factors.counted, reduced=True)
         for data, weight in (pair, pair[::-1]):
-            for product in self._lanes_of_products(self._packed(data.read), self._packed(weight.read)):
-                place = BoundPlace(product.row, product.column)
-                lanes = self._filled(place)
+            for product in self._gemm_matches(self._packed(data.read), self._packed(weight.read)):
+                layout = AccLayout(product.row, product.column)
+                lanes = self._lanes_of(layout)
                 reset = 0 if GEMM_BEGIN in self.config.extensions else self.results.vectors(lanes)
-                steps = lanes | _lanes((product.inner, self.data.cols))
+                issued = lanes | _lane_counts((product.inner, self.data.cols))
                 yield Implementation(
                     "diagonal products" if product.diagonal else "products",
-                    place,
-                    gemm=counted.vectors(self._of_diagonals(product) if product.diagonal else steps),
+                    layout,
+                    gemm=counted.vectors(self._of_diagonals(product) if product.diagonal else issued),
                     reset=reset,
-                    products=self.multiplied,
+                    products=self.macs,
                     operands={data: (INP, self._of_data(product)), weight: (WGT, self._of_weights(product))},
                 )
 
-    def _sums_by_products(self) -> Iterator[Implementation]:
-        """A sum of bytes, multiplied by ones on the diagonals of weights that the host makes."""
+    def _sums_as_gemm(self) -> Iterator[Implementation]:
+        """A sum of int8 values as a GEMM with ones on the diagonals of weights."""
         body = self.computation.bodies[0]
         if (
             len(self.computation.bodies) > 1
@@ -201,30 +196,30 @@ class StageImplementations:
         for column in plain:
             rows: list[Axis | None] = [axis for axis in plain if axis is not column]
             for row in rows if rows and self.data.rows > 1 else [None]:
-                place = BoundPlace(row, column)
+                layout = AccLayout(row, column)
                 product = GemmMatch(data, data, row, column, column, diagonal=True)
                 yield Implementation(
                     "sums by products",
-                    place,
+                    layout,
                     gemm=counted.vectors(self._of_diagonals(product)),
-                    reset=0 if GEMM_BEGIN in self.config.extensions else self.vectors(place),
+                    reset=0 if GEMM_BEGIN in self.config.extensions else self.vectors(layout),
                     operands={source: (INP, self._of_data(product))},
                 )
 
     def _packed(self, read: Read) -> Read:
-        """A read as the host may pack what it reads: of an input read in steps, elements lie beside each other."""
+        """A read as the host CPU may pack the tensor: without the stride of a strided read of an input."""
         if self.maker(read.tensor) is not None:
             return read
-        return Read(read.tensor, tuple(map(_without_step, read.indices)))
+        return Read(read.tensor, tuple(map(_without_stride, read.indices)))
 
     def _of_diagonals(self, product: GemmMatch) -> dict[Axis, int]:
-        """The lanes of one step of diagonal weights: as many columns as fill elements of data and of results."""
-        return _lanes((product.row, self.data.rows), (product.column, min(self.data.cols, self.near.cols)))
+        """The lanes of one issue of a diagonal GEMM: as many columns as vectors of data and of results both have."""
+        return _lane_counts((product.row, self.data.rows), (product.column, min(self.data.cols, self.acc.cols)))
 
-    def _lanes_of_products(self, data: Read, weight: Read) -> Iterator[GemmMatch]:
-        """All choices of axes for rows, columns and summed lanes.
+    def _gemm_matches(self, data: Read, weight: Read) -> Iterator[GemmMatch]:
+        """All choices of axes for rows, columns and reduction lanes.
 
-        Rows run along what only the data have, by itself: neighbours that taps shift would have to lie in two elements.
+        Rows are along an axis of the data only, without taps that shift it, for which reads would straddle two vectors.
         """
         computation = self.computation
         rows: list[Axis | None] = [*only_in(computation.axes, data, weight, step=1)]
@@ -238,13 +233,13 @@ class StageImplementations:
                 for inner in inners or [None]:
                     yield GemmMatch(data, weight, row, column, inner)
             along = [axis for axis in shared if axis.kind == "data"]
-            if self.maker(weight.tensor) is None:  # the host repeats them along what only the data have
+            if self.maker(weight.tensor) is None:  # the host CPU broadcasts inputs along axes of the data only
                 along += [axis for axis in only_in(computation.axes, data, weight, step=1) if axis is not row]
             for column in along:
                 yield GemmMatch(data, weight, row, column, column, diagonal=True)
 
     def _of_data(self, product: GemmMatch) -> tuple[VectorLayout, ...]:
-        """The lanes of the data: rows along any of its dimensions."""
+        """The possible layouts of the data: rows along any other dimension."""
         along = dimension_of(product.data, product.inner, step=1)
         rows = (None, *range(len(product.data.indices))) if self.data.rows > 1 else (None,)
         return tuple(VectorLayout(row, along) for row in rows if row is None or row != along)
@@ -253,19 +248,19 @@ class StageImplementations:
         along = (dimension_of(product.weight, axis, step=1) for axis in (product.column, product.inner))
         return (VectorLayout(*along),)
 
-    def _on_alu(self, place: BoundPlace) -> Implementation:
+    def _on_alu(self, layout: AccLayout) -> Implementation:
         work = self._work_of_alu
-        pair, block = steps_of_alu(AluOp.ADD, immediate=False), min(self.near.cols, self.data.cols)
-        lanes, brought = self._filled(place), self._filled(place, block)
+        pair, block = steps_of_alu(AluOp.ADD, immediate=False), min(self.acc.cols, self.data.cols)
+        lanes, gemm_lanes = self._lanes_of(layout), self._lanes_of(layout, block)
         steps = sum(each * points.vectors(lanes, axes) for each, points, axes in work.counts)
         for points, axes in work.added:
-            steps += min(pair * points.vectors(lanes, axes), points.vectors(brought, axes))
+            steps += min(pair * points.vectors(lanes, axes), points.vectors(gemm_lanes, axes))
         return Implementation(
             "alu" if work.counts or work.added else "copy",
-            place,
+            layout,
             reset=self.results.vectors(lanes) * len(self.computation.bodies) if work.reset else 0,
             alu=steps,
-            products=self.multiplied,
+            products=self.macs,
         )
 
     @cached_property
@@ -285,17 +280,17 @@ class StageImplementations:
                 counts.append((steps_of_alu(OPERATIONS[reduction], immediate=False), points, own))
                 reset = True
             walker = _Operations(sharing_of(value, alu_operations(self.config)))
-            for operation, immediate, axes, guards in walker.found(value):
+            for operation, immediate, axes, guards in walker.operations(value):
                 points = self.points((*conditions, *guards), reduced=True)
                 counts.append((steps_of_alu(operation, immediate=immediate), points, axes))
-            if len(self.computation.bodies) == 1 and (axes_of_sum := _axes_of_sum(body)) is not None:
-                added.append((counts.pop(0)[1], axes_of_sum))
+            if len(self.computation.bodies) == 1 and (addition_axes := _axes_of_addition(body)) is not None:
+                added.append((counts.pop(0)[1], addition_axes))
         return _WorkOfAlu(counts, added, reset)
 
 
 class _WorkOfAlu(NamedTuple):
-    """Steps of each operation with its points and the axes that matter; sums that products may add in place instead,
-    one step each; and whether results are set first."""
+    """``counts``: issue cycles, points and axes of each operation; ``added``: points and axes of additions that an
+    identity GEMM may do in one cycle; ``reset``: whether accumulators are initialised."""
 
     counts: list[tuple[int, CountedPoints, frozenset[Axis]]]
     added: list[tuple[CountedPoints, frozenset[Axis]]]
@@ -303,24 +298,24 @@ class _WorkOfAlu(NamedTuple):
 
 
 class _Operations:
-    """The operations of an expression, equal ones once, as the rule ``alu`` takes it apart, without its copies."""
+    """The ALU operations of an expression after common-subexpression elimination, as in the rule ``alu``."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
         self.seen: set[Expr] = set()
 
-    def found(
+    def operations(
         self, expr: Expr, guards: tuple[Guard, ...] = ()
     ) -> Iterator[tuple[AluOp, bool, frozenset[Axis], tuple[Guard, ...]]]:
-        """Operation, whether the second operand is an immediate, the axes that matter, and where it is needed."""
+        """Operation, whether the second operand is an immediate, the axes that it depends on, and its guards."""
         first = self.sharing.same(expr)
         if first in self.seen or not reads_data(first):
             return
         self.seen.add(first)
         match first:
             case Select(condition=condition, then=then, otherwise=otherwise):
-                yield from self.found(then, (*guards, (condition, True)))
-                yield from self.found(otherwise, (*guards, (condition, False)))
+                yield from self.operations(then, (*guards, (condition, True)))
+                yield from self.operations(otherwise, (*guards, (condition, False)))
             case Binary():
                 simple = self.sharing.simple(first)
                 operation = OPERATIONS.get("shr" if simple.op == "shl" else simple.op)
@@ -329,13 +324,13 @@ class _Operations:
                 if operation is not None and simple.dtype not in ("bool", "index"):
                     yield operation, immediate, frozenset(axes_of(first)), guards
                 for side in (simple.lhs, simple.rhs):
-                    yield from self.found(side, guards)
+                    yield from self.operations(side, guards)
             case Cast(operand=operand):
-                yield from self.found(operand, guards)
+                yield from self.operations(operand, guards)
 
 
-def _axes_of_sum(body: Expr) -> frozenset[Axis] | None:
-    """The axes of a sum of two elements, one of them bytes, which products add in place; None for anything else."""
+def _axes_of_addition(body: Expr) -> frozenset[Axis] | None:
+    """The axes of an addition of two tensors, one of int8, which an identity GEMM can do; None for anything else."""
     sum_ = skip_casts(body)
     if not isinstance(sum_, Binary) or sum_.op != "add" or sum_.dtype != "int32":
         return None
@@ -344,17 +339,17 @@ def _axes_of_sum(body: Expr) -> frozenset[Axis] | None:
     return frozenset(axes_of(sum_)) if both and any(side.dtype == "int8" for side in sides) else None
 
 
-def _without_step(index: Expr) -> Expr:
-    """An axis instead of a multiple of it and a constant; any other index as it is."""
+def _without_stride(index: Expr) -> Expr:
+    """The axis alone, for an index that is a multiple of it plus a constant; any other index unchanged."""
     affine = as_affine(index)
     if affine is None or len(affine.coefficients) != 1:
         return index
-    ((axis, step),) = affine.coefficients.items()
-    return AxisRef(axis) if step > 1 else index
+    ((axis, stride),) = affine.coefficients.items()
+    return AxisRef(axis) if stride > 1 else index
 
 
-def _lanes(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
+def _lane_counts(*sides: tuple[Axis | None, int]) -> dict[Axis, int]:
     return {axis: size for axis, size in sides if axis is not None and size > 1}
 
 
-__all__ = ["BoundPlace", "Implementation", "StageImplementations"]
+__all__ = ["AccLayout", "Implementation", "StageImplementations"]

@@ -1,4 +1,4 @@
-"""Products of two values that a program adds up: what it computes of matrix products, whatever computes them."""
+"""Number of multiply-accumulates (MACs) of a program's GEMMs and convolutions, whatever unit computes them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from lathe.scheduler.lower_bound.domain_points import Bits, CountedPoints
 from lathe.scheduler.rewriting.matchers import is_plain_read
 
 Maker = Callable[[Tensor], Computation | None]
-"""The computation that makes a tensor; None for what comes from the host."""
+"""The computation that produces a tensor; None for an input."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a read finds its values, behind copies and padding.
+    """The source of values that are read through copies and padding.
 
-    ``read``: of the tensor that they come from; ``inside``: where they are read at all; ``counted``: where they are
-    anything else than what the padding holds without a difference to the result.
+    ``read``: the read of the original tensor; ``inside``: the conditions under which it is read; ``counted``: those
+    under which the value can affect the result, which padding with the neutral value cannot.
     """
 
     read: Read
@@ -30,22 +30,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Factors:
-    """Two operands of int8 whose products in int32 are summed, or taken one by one; ``counted``: where none is 0."""
+    """The two int8 operands of a GEMM or element-wise product in int32; ``counted``: where neither is padding of 0."""
 
     operands: tuple[Source, Source]
     counted: tuple[Guard, ...]
 
 
 def source_of(expr: Expr, maker: Maker, ignored: int | None) -> Source | None:
-    """What an expression reads where it is one read, perhaps under conditions on indices; else None.
-
-    ``ignored``: a constant that makes no difference, such as 0 in a sum.
-    """
+    """The source of an expression that is one read, perhaps guarded, or None; ``ignored``: the neutral value."""
     expr = skip_value_preserving_casts(expr)
     if isinstance(expr, Select) and not reads_data(expr.condition):
-        for taken, other, holds in ((expr.then, expr.otherwise, True), (expr.otherwise, expr.then, False)):
+        for branch, other, holds in ((expr.then, expr.otherwise, True), (expr.otherwise, expr.then, False)):
             value = constant_value(other)
-            inner = None if value is None else source_of(taken, maker, ignored)
+            inner = None if value is None else source_of(branch, maker, ignored)
             if inner is not None:
                 guard = (expr.condition, holds)
                 counted = (guard, *inner.counted) if value == ignored else inner.counted
@@ -53,15 +50,15 @@ def source_of(expr: Expr, maker: Maker, ignored: int | None) -> Source | None:
         return None
     if not is_plain_read(expr):
         return None
-    made = maker(expr.tensor)
-    if made is None or made.reduce_axes or len(made.bodies) > 1 or made.where is not None:
+    producer = maker(expr.tensor)
+    if producer is None or producer.reduce_axes or len(producer.bodies) > 1 or producer.where is not None:
         return Source(expr)
-    body = substitute(made.bodies[0], dict(zip(made.axes, expr.indices, strict=True)))
+    body = substitute(producer.bodies[0], dict(zip(producer.axes, expr.indices, strict=True)))
     return source_of(body, maker, ignored) or Source(expr)
 
 
 def factors_of(computation: Computation, maker: Maker) -> Factors | None:
-    """The operands of a matrix product, or of products element by element; None if a computation is neither."""
+    """The operands of a GEMM or an element-wise product; None if a computation is neither."""
     if len(computation.bodies) > 1:
         return None
     body = computation.bodies[0]
@@ -84,23 +81,20 @@ def factors_of(computation: Computation, maker: Maker) -> Factors | None:
     return Factors((first, second), (*conditions, *first.counted, *second.counted))
 
 
-def products_in(computation: Computation, maker: Maker, needed: Mapping[Axis, Bits | None]) -> int:
-    """The products of two values of int8 that a computation adds up, where the values of its data axes are needed.
-
-    Those with padding are none.
-    """
-    found = factors_of(computation, maker) if computation.reduce_axes else None
-    if found is None:
+def macs_in(computation: Computation, maker: Maker, needed: Mapping[Axis, Bits | None]) -> int:
+    """The int8 MACs of a computation for the live values of its data axes (``needed``), without those with padding."""
+    factors = factors_of(computation, maker) if computation.reduce_axes else None
+    if factors is None:
         return 0
     own: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
-    return CountedPoints({**needed, **dict.fromkeys(computation.reduce_axes)}, (*own, *found.counted)).number
+    return CountedPoints({**needed, **dict.fromkeys(computation.reduce_axes)}, (*own, *factors.counted)).number
 
 
 def products_of(outputs: Sequence[Tensor]) -> int:
-    """The same of all computations of a program."""
+    """The int8 MACs of all computations of a program, without those with padding."""
     return sum(
-        products_in(each, lambda tensor: tensor.computation, dict.fromkeys(each.axes)) for each in topological(outputs)
+        macs_in(each, lambda tensor: tensor.computation, dict.fromkeys(each.axes)) for each in topological(outputs)
     )
 
 
-__all__ = ["Factors", "Maker", "Source", "factors_of", "products_in", "products_of", "source_of"]
+__all__ = ["Factors", "Maker", "Source", "factors_of", "macs_in", "products_of", "source_of"]

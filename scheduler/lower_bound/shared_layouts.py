@@ -1,8 +1,8 @@
-"""Stages that share the lanes of accumulators: sums of 32 bits are read in the lanes in which they were made.
+"""Choice of implementations for all stages, where stages that read 32-bit accumulators share the producer's layout.
 
-What is stored has 8 bits. So a product, what is computed of its sums by element, and what is added to them have the
-same axes in rows and columns, up to the stage that narrows them; or such a tensor is stored in four planes of bytes,
-each after the first shifted down, and put together again in other lanes, each shifted up and added.
+STORE writes 8 bits. So a GEMM, the element-wise stages after it and the addends of these have the same axes along rows
+and columns, up to the stage that narrows the values to 8 bits. Otherwise a 32-bit tensor is stored as four byte planes,
+three of them shifted right, and loaded in another layout, shifted left and added.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,64 +13,61 @@ from lathe.frontend import as_affine
 from lathe.frontend.expr.nodes import Axis, ReadAccess
 from lathe.isa import AluOp
 from lathe.scheduler.cost.issue_cycles import steps_of_alu
-from lathe.scheduler.lower_bound.implementations import BoundPlace, Implementation, StageImplementations
+from lathe.scheduler.lower_bound.implementations import AccLayout, Implementation, StageImplementations
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
-MOVED = 3 * (2 * steps_of_alu(AluOp.SHR, immediate=True) + steps_of_alu(AluOp.ADD, immediate=False))
-"""Steps of the ALU for each vector of 32 bits that comes into other lanes through memory."""
+CONVERSION_CYCLES = 3 * (2 * steps_of_alu(AluOp.SHR, immediate=True) + steps_of_alu(AluOp.ADD, immediate=False))
+"""ALU cycles per 32-bit vector that changes its layout through DRAM."""
 
-MOST = 64
-"""Ways of all stages so far that are kept, of those of which none has both fewer steps and less to load."""
+MAX_FRONT = 64
+"""Greatest size of a Pareto front."""
 
 Class: TypeAlias = int
 Chosen: TypeAlias = dict[StageView, Implementation]
 
 
-class _Ways(NamedTuple):
-    """Ways of stages: those of two others together, and ``own``, which stand for what these say of the same stages."""
+class _Choice(NamedTuple):
+    """Implementations of several stages: those of two other combinations, overridden by ``own``."""
 
     steps: int
     loads: int
     own: Chosen
-    first: "_Ways | None" = None
-    second: "_Ways | None" = None
+    first: "_Choice | None" = None
+    second: "_Choice | None" = None
 
 
-def _parts(ways: _Ways) -> Iterator[Chosen]:
-    """The ways of stages; of two of one stage the one that counts comes later."""
-    waiting = [ways]
-    found: list[Chosen] = []
+def _pieces(choice: _Choice) -> Iterator[Chosen]:
+    """The implementations in a combination by stage, in pieces of which later ones override earlier ones."""
+    waiting = [choice]
+    pieces: list[Chosen] = []
     while waiting:
         each = waiting.pop()
-        found.append(each.own)
-        waiting += [part for part in (each.second, each.first) if part is not None]
-    return reversed(found)
+        pieces.append(each.own)
+        waiting += [other for other in (each.second, each.first) if other is not None]
+    return reversed(pieces)
 
 
-def _least(ways: list[_Ways]) -> list[_Ways]:
-    """Those of which none other has both fewer steps and less to load; of many, some throughout."""
-    found: list[_Ways] = []
-    for each in sorted(ways, key=lambda way: (way.steps, way.loads)):
-        if not found or each.loads < found[-1].loads:
-            found.append(each)
-    if len(found) > MOST:
-        found = [found[n * (len(found) - 1) // (MOST - 1)] for n in range(MOST)]
-    return found
+def _pareto_front(choices: list[_Choice]) -> list[_Choice]:
+    """The Pareto front of compute and load cycles; if it is too large, an evenly spaced selection."""
+    front: list[_Choice] = []
+    for each in sorted(choices, key=lambda each: (each.steps, each.loads)):
+        if not front or each.loads < front[-1].loads:
+            front.append(each)
+    if len(front) > MAX_FRONT:
+        front = [front[n * (len(front) - 1) // (MAX_FRONT - 1)] for n in range(MAX_FRONT)]
+    return front
 
 
-class SharedLanes:
-    """Groups of stages, and which of their axes are one.
-
-    ``ways`` are those of each stage; ``loading`` says how many cycles the loads of one take.
-    """
+class SharedLayouts:
+    """Groups of stages that share an accumulator layout; ``loading``: bus cycles that an implementation takes."""
 
     def __init__(
         self,
         schedule: ScheduleView,
-        ways: Mapping[StageView, StageImplementations],
+        options: Mapping[StageView, StageImplementations],
         loading: Callable[[StageView, Implementation], int],
     ) -> None:
-        self.ways, self.loading = ways, loading
+        self.options, self.loading = options, loading
         self.members: list[dict[StageView, Axis]] = []
         self.of_axis: dict[tuple[StageView, Axis], Class] = {}
         self.group = {stage: [stage] for stage in schedule.stages}
@@ -81,97 +78,99 @@ class SharedLanes:
                 self.members.append({stage: axis})
         for stage in schedule.stages:
             for read in stage.state.computation.reads:
-                maker = schedule.maker(read.tensor)
-                if maker is not None and maker is not stage and read.tensor.dtype == "int32":
-                    self._tie(stage, maker, read)
+                producer = schedule.maker(read.tensor)
+                if producer is not None and producer is not stage and read.tensor.dtype == "int32":
+                    self._share_layout(stage, producer, read)
 
     def choices(self) -> Iterator[Chosen]:
-        """Ways of all stages, of which others have more steps or more to load."""
+        """The Pareto-optimal choices of an implementation for each stage, by compute and load cycles."""
         groups = {id(group): group for group in self.group.values()}.values()
-        for found in self._together(map(self._of_group, groups)):
-            yield {stage: way for part in _parts(found) for stage, way in part.items()}
+        for combination in self._combined(map(self._of_group, groups)):
+            yield {stage: each for piece in _pieces(combination) for stage, each in piece.items()}
 
-    def _of_group(self, group: Sequence[StageView]) -> list[_Ways]:
-        choices = [each for places in self._places(group) for each in self._at(places)]
+    def _of_group(self, group: Sequence[StageView]) -> list[_Choice]:
+        choices = [each for layouts in self._layouts(group) for each in self._with_layouts(layouts)]
         if len(group) > 1:
-            choices += self._moved(group)
-        assert choices, f"no way to compute {group[0].name}"
-        return _least(choices)
+            choices += self._with_conversion(group)
+        assert choices, f"no implementation of {group[0].name}"
+        return _pareto_front(choices)
 
-    def _places(self, group: Sequence[StageView]) -> Iterator[dict[StageView, BoundPlace]]:
-        """The lanes that a group may have, each as those of its stages."""
-        found = dict.fromkeys(
-            (self._class_of(stage, place.row), self._class_of(stage, place.column))
+    def _layouts(self, group: Sequence[StageView]) -> Iterator[dict[StageView, AccLayout]]:
+        """The possible layouts of a group, by stage."""
+        candidates = dict.fromkeys(
+            (self._class_of(stage, layout.row), self._class_of(stage, layout.column))
             for stage in group
-            for place in self.ways[stage].places
+            for layout in self.options[stage].layouts
         )
-        for classes in found:
-            yield {stage: BoundPlace(*(self._axis_of(stage, each) for each in classes)) for stage in group}
+        for classes in candidates:
+            yield {stage: AccLayout(*(self._axis_of(stage, each) for each in classes)) for stage in group}
 
-    def _moved(self, group: Sequence[StageView]) -> list[_Ways]:
-        """Each stage in whatever lanes, and one tensor between them moved, the smallest."""
-        fewest = {s: min(map(self.ways[s].vectors, self.ways[s].places)) for s in group if s in self.read_wide}
-        moved = min(fewest, key=lambda stage: fewest[stage])
-        apart: list[list[_Ways]] = []
+    def _with_conversion(self, group: Sequence[StageView]) -> list[_Choice]:
+        """Each stage in its best layout, with the cost of converting the smallest 32-bit tensor between them."""
+        fewest = {s: min(map(self.options[s].vectors, self.options[s].layouts)) for s in group if s in self.read_wide}
+        converted = min(fewest, key=lambda stage: fewest[stage])
+        fronts: list[list[_Choice]] = []
         for stage in group:
-            alone = [each for place in self.ways[stage].places for each in self._of_stage(stage, place)]
-            assert alone, f"no way to compute {stage.name}"
-            apart.append(_least(alone))
-        steps = MOVED * fewest[moved]
+            alone = [each for layout in self.options[stage].layouts for each in self._of_stage(stage, layout)]
+            assert alone, f"no implementation of {stage.name}"
+            fronts.append(_pareto_front(alone))
+        steps = CONVERSION_CYCLES * fewest[converted]
         return [
-            _Ways(each.steps + steps, each.loads, {moved: replace(way, alu=way.alu + steps)}, each)
-            for each in self._together(apart)
-            for way in [next(part[moved] for part in _parts(each) if moved in part)]
+            _Choice(each.steps + steps, each.loads, {converted: replace(chosen, alu=chosen.alu + steps)}, each)
+            for each in self._combined(fronts)
+            for chosen in [next(piece[converted] for piece in _pieces(each) if converted in piece)]
         ]
 
-    def _at(self, places: Mapping[StageView, BoundPlace]) -> list[_Ways]:
-        """The ways of stages in these lanes; none if one of them cannot be computed so."""
-        return self._together(self._of_stage(stage, place) for stage, place in places.items())
+    def _with_layouts(self, layouts: Mapping[StageView, AccLayout]) -> list[_Choice]:
+        """The implementations of stages with these layouts; none if one of the stages has none."""
+        return self._combined(self._of_stage(stage, layout) for stage, layout in layouts.items())
 
-    def _of_stage(self, stage: StageView, place: BoundPlace) -> list[_Ways]:
-        return [_Ways(way.steps, self.loading(stage, way), {stage: way}) for way in self.ways[stage].at(place)]
+    def _of_stage(self, stage: StageView, layout: AccLayout) -> list[_Choice]:
+        return [
+            _Choice(each.steps, self.loading(stage, each), {stage: each}) for each in self.options[stage].at(layout)
+        ]
 
-    def _together(self, fronts: Iterable[list[_Ways]]) -> list[_Ways]:
-        """The ways of several stages or groups, each in one of its own."""
-        found = [_Ways(0, 0, {})]
+    def _combined(self, fronts: Iterable[list[_Choice]]) -> list[_Choice]:
+        """The Pareto front of all combinations of one element of each front."""
+        both = [_Choice(0, 0, {})]
         for front in fronts:
-            found = _least([_Ways(a.steps + b.steps, a.loads + b.loads, {}, a, b) for a in found for b in front])
-        return found
+            both = _pareto_front([_Choice(a.steps + b.steps, a.loads + b.loads, {}, a, b) for a in both for b in front])
+        return both
 
     def _class_of(self, stage: StageView, axis: Axis | None) -> Class | None:
         return None if axis is None else self.of_axis[stage, axis]
 
-    def _axis_of(self, stage: StageView, found: Class | None) -> Axis | None:
-        return None if found is None else self.members[found].get(stage)
+    def _axis_of(self, stage: StageView, each: Class | None) -> Axis | None:
+        return None if each is None else self.members[each].get(stage)
 
-    def _tie(self, stage: StageView, maker: StageView, read: ReadAccess) -> None:
-        """Make one group of two stages, if a read goes over the maker's axes one for one."""
-        pairs = _one_for_one(stage, maker, read)
+    def _share_layout(self, stage: StageView, producer: StageView, read: ReadAccess) -> None:
+        """Merge the groups of two stages, if a read maps axes of the consumer to those of the producer one to one."""
+        pairs = _matching_axes(stage, producer, read)
         if pairs is None:
             return
-        classes = [(self.of_axis[stage, own], self.of_axis[maker, made]) for own, made in pairs]
+        classes = [(self.of_axis[stage, own], self.of_axis[producer, other]) for own, other in pairs]
         if any(a != b and self.members[a].keys() & self.members[b].keys() for a, b in classes):
-            return  # two axes of a stage would be one
+            return  # two axes of a stage would be in the same class
         for a, b in classes:
             if a != b:
                 self.members[a].update(self.members[b])
                 self.of_axis.update(dict.fromkeys(self.members[b].items(), a))
-        self.read_wide.add(maker)
-        group, other = self.group[stage], self.group[maker]
+        self.read_wide.add(producer)
+        group, other = self.group[stage], self.group[producer]
         if group is not other:
-            whole = sorted([*group, *other], key=list(self.group).index)
-            self.group.update(dict.fromkeys(whole, whole))
+            merged = sorted([*group, *other], key=list(self.group).index)
+            self.group.update(dict.fromkeys(merged, merged))
 
 
-def _one_for_one(stage: StageView, maker: StageView, read: ReadAccess) -> list[tuple[Axis, Axis]] | None:
-    """Each axis of a stage that has a length with the one of the maker that it reads; None if it is no such read."""
+def _matching_axes(stage: StageView, producer: StageView, read: ReadAccess) -> list[tuple[Axis, Axis]] | None:
+    """Pairs of a consumer's axis and the producer's axis that it reads with unit stride; None if they don't match."""
     pairs: list[tuple[Axis, Axis]] = []
-    for index, made in zip(read.indices, maker.state.computation.axes, strict=True):
+    for index, axis in zip(read.indices, producer.state.computation.axes, strict=True):
         affine = as_affine(index)
-        steps = {} if affine is None else affine.coefficients
-        if tuple(steps.values()) == (1,):
-            pairs.append((next(iter(steps)), made))
-        elif made.extent > 1:
+        strides = {} if affine is None else affine.coefficients
+        if tuple(strides.values()) == (1,):
+            pairs.append((next(iter(strides)), axis))
+        elif axis.extent > 1:
             return None
     own = [axis for axis, _ in pairs]
     axes = stage.state.computation.axes
@@ -180,4 +179,4 @@ def _one_for_one(stage: StageView, maker: StageView, read: ReadAccess) -> list[t
     return pairs
 
 
-__all__ = ["SharedLanes"]
+__all__ = ["SharedLayouts"]

@@ -1,4 +1,4 @@
-"""Bytes of tensors that are moved once, in whole elements of the memory that loads or stores them."""
+"""Lower bounds on the bytes of loading or storing a tensor once, in whole vectors of the memory in question."""
 
 from collections.abc import Iterable
 from math import prod
@@ -18,19 +18,19 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 def bytes_loaded(
     tensor: Tensor, masks: Masks, scope: str, lanes: Iterable[VectorLayout], config: HardwareConfig
 ) -> int:
-    """The fewest bytes that bring what ``masks`` say of a tensor to a memory, in the best of these lanes."""
+    """The fewest bytes that load the elements in ``masks`` of a tensor to a memory, in the best of these layouts."""
     element = element_of(config, scope)
-    return min(_elements(element, masks, each) for each in lanes) * loaded_bytes(config, scope, tensor.dtype)
+    return min(_vectors(element, masks, each) for each in lanes) * loaded_bytes(config, scope, tensor.dtype)
 
 
 def loaded_anywhere(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
-    """The same for the memory and the lanes that take the fewest, of those that any instruction reads data from."""
+    """The same for the best memory and layout, of the memories that instructions read data from."""
     scopes = (INP, WGT, ACC) if tensor.dtype == "int8" else (ACC,)
     return min(bytes_loaded(tensor, masks, scope, any_lanes(scope, len(masks), config), config) for scope in scopes)
 
 
 def any_lanes(scope: str, rank: int, config: HardwareConfig) -> list[VectorLayout]:
-    """All lanes that a tensor can have in a memory. Words of parameters are columns; rows of tables adjoin."""
+    """All layouts of a tensor in a memory. Words of parameters are columns; rows of tables are contiguous."""
     if scope == PARAMETERS:
         return [VectorLayout(dim, rank - 1) for dim in (None, *range(rank - 1))]
     if scope == TABLES:
@@ -39,9 +39,9 @@ def any_lanes(scope: str, rank: int, config: HardwareConfig) -> list[VectorLayou
 
 
 def bytes_stored(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
-    """The fewest bytes that a store of a tensor takes: a byte for each value, or as many planes of them as it has."""
+    """The fewest bytes that a store of a tensor takes: a byte for each value, or one for each byte plane."""
     element = element_of(config, DRAM)
-    count = min(_elements(element, masks, each) for each in element.possible_lanes(range(len(masks))))
+    count = min(_vectors(element, masks, each) for each in element.possible_lanes(range(len(masks))))
     planes = -(-DTYPES[tensor.dtype].bits // 8) if tensor.dtype in PLANES else 1
     return count * config.out_element_bytes * planes
 
@@ -51,5 +51,5 @@ def beats(size: int, config: HardwareConfig) -> int:
     return -(-size // config.bus_bytes)
 
 
-def _elements(element: VectorType, masks: Masks, lanes: VectorLayout) -> int:
+def _vectors(element: VectorType, masks: Masks, lanes: VectorLayout) -> int:
     return prod(-(-int(np.count_nonzero(mask)) // element.block(lanes, dim)) for dim, mask in enumerate(masks))

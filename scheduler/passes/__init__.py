@@ -1,1 +1,1 @@
-"""Completing a schedule for a machine, one file per pass."""
+"""Compiler passes that lower a schedule for a machine, one file per pass."""

@@ -1,8 +1,8 @@
-"""Inputs of products laid out so that what is read of them begins with an element, or is a dimension of its own.
+"""Align input slices: pad or split the host layout of a GEMM input so that the slice read starts at a vector boundary.
 
-``w[o + 40, ..]`` begins within a block of 16 lanes. The host lays ``w`` out with 8 zeros in front of it, and the stage
-reads ``w'[o + 48, ..]``. Of what is read in steps of 2, ``w[2 * o + 1, ..]``, it makes ``w'[o, 1, ..]``. Other stages
-read the input as it was: it lies in DRAM in as many forms as its readers need.
+``w[o + 40, ..]`` starts within a vector of 16 lanes: the host packs ``w`` with 8 zeros in front, and the stage reads
+``w'[o + 48, ..]``. For a strided read ``w[2 * o + 1, ..]`` the host packs by remainders, and the stage reads
+``w'[1, o, ..]``. Other stages read the input as it was: DRAM holds it in as many layouts as its consumers need.
 """
 
 from collections.abc import Sequence
@@ -24,73 +24,72 @@ from lathe.scheduler.target.target import Target
 
 
 def align_input_slices(schedule: Edit, target: Target) -> None:
-    """Lay inputs out, in place, for untouched products of which columns or summed values begin within a block."""
-    while (one := _first(schedule, target)) is not None:
-        shift_input(schedule, one.reader, (one.read,), one.dim, one.within, whole_elements(target.config))
+    """Re-lay inputs, in place, whose columns or reduced elements an unscheduled GEMM reads from within a vector on."""
+    while (first := _find_misaligned(schedule, target)) is not None:
+        align_input(schedule, first.consumer, (first.read,), first.dim, first.elements, whole_elements(target.config))
 
 
 @dataclass(frozen=True)
-class _Shift:
-    """``reader`` reads elements ``within`` blocks along a dimension of an input."""
+class _Misalignment:
+    """A read by ``consumer`` of ``elements`` along a dimension of an input that do not start at a vector boundary."""
 
-    reader: EditedStage
+    consumer: EditedStage
     read: Read
     dim: int
-    within: Elements
+    elements: Elements
 
 
-def _first(schedule: Edit, target: Target) -> _Shift | None:
-    """The first such read."""
+def _find_misaligned(schedule: Edit, target: Target) -> _Misalignment | None:
+    """The first misaligned read of an unscheduled GEMM, or None."""
     block = whole_elements(target.config)
     for stage in schedule.stages:
         for read in (match_gemm_operands(stage.state.computation) or ()) if is_unscheduled(stage) else ():
-            for dim in range(len(read.indices)) if may_be_shifted(schedule, read.tensor) else ():
-                within = within_blocks((read,), dim, block) if _along_lanes(stage, read, dim) else None
-                if within is not None:
-                    return _Shift(stage, read, dim, within)
+            for dim in range(len(read.indices)) if is_original_input(schedule, read.tensor) else ():
+                elements = misaligned_elements((read,), dim, block) if _is_along_lanes(stage, read, dim) else None
+                if elements is not None:
+                    return _Misalignment(stage, read, dim, elements)
     return None
 
 
-def within_blocks(reads: Sequence[Read], dim: int, block: int) -> Elements | None:
-    """The elements that are read along a dimension, where they begin within a block of lanes or leave some out."""
+def misaligned_elements(reads: Sequence[Read], dim: int, block: int) -> Elements | None:
+    """The elements that are read along a dimension if they are strided or start within a vector, else None."""
     found = elements_read([read.indices[dim] for read in reads], reads[0].tensor.shape[dim])
     return None if found is not None and found.step == 1 and found.first % block == 0 else found
 
 
-def _along_lanes(stage: EditedStage, read: Read, dim: int) -> bool:
-    """Whether an index has one axis only, which is summed over or that of the result's channels."""
-    computation, index = stage.state.computation, as_affine(read.indices[dim])
-    axes = [] if index is None else list(index.coefficients)
+def _is_along_lanes(stage: EditedStage, read: Read, dim: int) -> bool:
+    """Whether an index has a single axis that runs along lanes: a reduction axis or the last data axis (channels)."""
+    computation, affine = stage.state.computation, as_affine(read.indices[dim])
+    axes = [] if affine is None else list(affine.coefficients)
     return len(axes) == 1 and axes[0] in (*computation.reduce_axes, *computation.axes[-1:])
 
 
-def may_be_shifted(schedule: Edit, tensor: Tensor) -> bool:
-    """Whether a tensor is an input, in the shape that the user gave it."""
+def is_original_input(schedule: Edit, tensor: Tensor) -> bool:
+    """Whether a tensor is an input in the shape that the user has given it."""
     return schedule.maker(tensor) is None and tensor not in schedule.state.views
 
 
-def shift_input(
-    schedule: Edit, reader: EditedStage, reads: Sequence[Read], dim: int, elements: Elements, block: int
+def align_input(
+    schedule: Edit, consumer: EditedStage, reads: Sequence[Read], dim: int, elements: Elements, block: int
 ) -> None:
-    """Let reads of ``reader``, all of one input, read it where ``elements`` of ``dim`` begin with a multiple of
-    ``block``."""
+    """Re-lay an input for reads of ``consumer``, so that ``elements`` of ``dim`` start at a multiple of ``block``."""
     tensor = reads[0].tensor
     new = _map(tensor, dim, elements, block)
     axes = tuple(Axis(name, extent) for name, extent in zip(new.names([]), new.shape, strict=True))
     pad = AddedCells(axes, Const(0, tensor.dtype)) if new.padded else None
-    seen = Tensor(tensor.name, new.shape, tensor.dtype)
+    relaid = Tensor(tensor.name, new.shape, tensor.dtype)
     old = schedule.state.layouts.get(tensor, TensorLayout(tensor))
     layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, tensor), (*old.pads, pad))
-    schedule.update(layouts={**schedule.state.layouts, seen: layout})
+    schedule.update(layouts={**schedule.state.layouts, relaid: layout})
 
-    instead = {read: Read(seen, new.apply(read.indices)) for read in reads}
-    reader.change(computation=reads_replaced(reader.state.computation, instead))
+    replacements = {read: Read(relaid, new.apply(read.indices)) for read in reads}
+    consumer.change(computation=reads_replaced(consumer.state.computation, replacements))
 
 
 def _map(tensor: Tensor, dim: int, elements: Elements, block: int) -> IndexMap:
     axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(tensor.shape))
     refs = [AxisRef(axis) for axis in axes]
     own = refs[dim]
-    place = [own % elements.step, own // elements.step] if elements.step > 1 else [own + -elements.first % block]
-    indices: list[Expr] = [*refs[:dim], *place, *refs[dim + 1 :]]
+    split = [own % elements.step, own // elements.step] if elements.step > 1 else [own + -elements.first % block]
+    indices: list[Expr] = [*refs[:dim], *split, *refs[dim + 1 :]]
     return index_map(axes, indices, (), tensor.name, whole=True)

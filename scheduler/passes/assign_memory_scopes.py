@@ -1,4 +1,4 @@
-"""What is computed in the loops of others goes into a scratchpad: DRAM holds whole tensors."""
+"""Assign memory scopes: move stages that are computed in other stages' loops from DRAM to acc, inp or wgt."""
 
 from dataclasses import replace
 
@@ -16,77 +16,78 @@ from lathe.scheduler.target.target import Target
 
 
 def assign_memory_scopes(schedule: Edit, target: Target) -> None:
-    """Put in a scratchpad what is computed in the loops of other stages, in place: DRAM holds whole tensors.
+    """Set the memory scope (acc, inp or wgt), in place, of each stage that is computed in a loop of another stage.
 
-    What is read after the iteration that makes it stays in DRAM, to be stored there (``insert_writeback``), and so does
-    what the user has put there, and what is computed for a matrix product, which wants it loaded.
+    A stage stays in DRAM if the user has stored it there, if it is read after the iteration that computes it
+    (``insert_writeback`` stores it), or if it is computed for a GEMM, which loads its operands.
     """
-    parts: dict[EditedStage, StageState] = {}
+    moved: dict[EditedStage, StageState] = {}
     for stage in schedule.stages:
-        state, place = stage.state, stage.state.attachment
+        state, location = stage.state, stage.state.attachment
         if state.storage is not None and state.storage.buffer.scope == DRAM:
             continue
-        if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(schedule.outputs):
+        if location is None or location.loops or state.scope != DRAM or set(state.tensors) & set(schedule.outputs):
             continue
-        by_hand = any(signal.kind != "barrier" for signal in state.signals)
-        if by_hand and unit_of_stage(stage) == Unit.STORE and can_write_back(stage, place):
-            continue  # the tokens are those of its stores
-        if place.region == "missing" and (
-            can_write_back(stage, place) or state.pragma is not None or is_writeback(stage)
+        has_tokens = any(signal.kind != "barrier" for signal in state.signals)
+        if has_tokens and unit_of_stage(stage) == Unit.STORE and can_write_back(stage, location):
+            continue  # its tokens are those of its STOREs
+        if location.region == "missing" and (
+            can_write_back(stage, location) or state.pragma is not None or is_writeback(stage)
         ):
             continue
-        scope = _scope_near(stage, target)
-        if scope == DRAM and can_write_back(stage, place):
+        scope = _consumer_scope(stage, target)
+        if scope == DRAM and can_write_back(stage, location):
             continue
-        parts[stage] = state
+        moved[stage] = state
         stage.put(replace(state, scope=target.near.name if scope == DRAM else scope))
-    if not parts or _reads_hold(schedule, set(parts)):
+    if not moved or _are_reads_legal(schedule, set(moved)):
         return
-    near = {stage: stage.state for stage in parts}
-    for stage, state in parts.items():
+    scratchpad_states = {stage: stage.state for stage in moved}
+    for stage, state in moved.items():
         stage.put(state)
-    for stage, state in near.items():
+    for stage, state in scratchpad_states.items():
         stage.put(state)
-        if _reads_hold(schedule, {stage}):
+        if _are_reads_legal(schedule, {stage}):
             continue
-        place = state.attachment
-        assert place is not None
-        if not can_write_back(stage, place):
-            host = schedule.at(place)
+        location = state.attachment
+        assert location is not None
+        if not can_write_back(stage, location):
+            enclosing = schedule.at(location)
             raise BuildError(
-                f"place of stage {stage.name} must be a loop that all its readers are in, or a data loop of one that "
-                f"is computed whole, not loop {place.axis.name} of {host.name}, for machine {target.config.name!r} to "
-                "keep its values until they are read. Compute it at a loop further out, or leave it at the root.",
+                f"Cannot compute {stage.name} at loop {location.axis.name} of {enclosing.name} on machine "
+                f"{target.config.name!r}: the loop must enclose all consumers of {stage.name} (or be a data loop of a "
+                "root-level stage), so that its values stay live until their last use. Compute it at an outer loop, "
+                "or at the root.",
                 kind="limit",
             )
-        stage.put(parts[stage])
+        stage.put(moved[stage])
 
 
-def _scope_near(stage: EditedStage, target: Target) -> str:
-    """Where the readers of a part want it: in acc, or for matrix products in inp or wgt; DRAM for those that load it.
+def _consumer_scope(stage: EditedStage, target: Target) -> str:
+    """The scratchpad from which all consumers read a stage; DRAM if they differ or load the stage themselves.
 
-    No instruction computes in inp and wgt: what is more than a copy is loaded.
+    No instruction writes results to inp or wgt: what is more than a copy is stored and loaded.
     """
     schedule, tensor = stage.schedule, stage.tensor
-    wanted: set[str] = set()
-    for reader in schedule.readers(tensor):
-        if reader.state.copies is tensor and reader.state.scope in OPERANDS:
-            wanted.add(DRAM)
-        elif any(read.tensor is tensor for read in match_gemm_operands(reader.state.computation) or ()):
-            product = assign_layouts(schedule, target.config).products[reader.tensor]
+    scopes: set[str] = set()
+    for consumer in schedule.readers(tensor):
+        if consumer.state.copies is tensor and consumer.state.scope in OPERANDS:
+            scopes.add(DRAM)
+        elif any(read.tensor is tensor for read in match_gemm_operands(consumer.state.computation) or ()):
+            product = assign_layouts(schedule, target.config).products[consumer.tensor]
             reads = () if product is None else (product.data, product.weight)
-            wanted.update(target.memory_of(product, read).name for read in reads if read.tensor is tensor)
+            scopes.update(target.memory_of(product, read).name for read in reads if read.tensor is tensor)
         else:
-            computation = reader.state.computation
-            elsewhere = (read.node for read in computation.reads if read.tensor is tensor)
-            wanted.update(target.memory_of(None, read, computation).name for read in elsewhere)
-    if wanted <= {target.near.name}:
+            computation = consumer.state.computation
+            other_reads = (read.node for read in computation.reads if read.tensor is tensor)
+            scopes.update(target.memory_of(None, read, computation).name for read in other_reads)
+    if scopes <= {target.near.name}:
         return target.near.name
-    return wanted.pop() if len(wanted) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
+    return scopes.pop() if len(scopes) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
 
 
-def _reads_hold(schedule: Edit, moved: set[EditedStage]) -> bool:
-    """Whether values are still there when they are read, with these stages in a scratchpad."""
+def _are_reads_legal(schedule: Edit, moved: set[EditedStage]) -> bool:
+    """Whether every read still gets its value with these stages in a scratchpad."""
     try:
         check_reads(schedule, "build", set(moved))
     except LegalityError:

@@ -1,6 +1,6 @@
-"""Data of products lie in ``inp`` as they were stored, where what is loaded at a time is whole stored elements.
+"""Coalesce loads: narrow operand vectors of a stored vector stay contiguous in ``inp``, so that one LOAD row has them.
 
-Of what it tiles, ``tile-and-fuse`` has decided by its estimate; loops that others have given are decided here.
+``tile-and-fuse`` decides this by its cost model for the stages that it tiles; loads in users' loops are decided here.
 """
 
 from lathe.scheduler.allocation.allocate_buffers import buffers_of
@@ -17,7 +17,7 @@ from lathe.scheduler.tiling.contiguous_operands import adjoins, may_adjoin, stor
 
 
 def coalesce_loads(schedule: Edit, target: Target) -> None:
-    """Let what one stored element holds adjoin in the buffers of data, in place, as far as these still fit."""
+    """Mark loads of GEMM data as contiguous, in place, that load whole stored vectors, if the buffers still fit."""
     if target.near.element.cols <= target.data.element.cols:
         return
     plan = assign_layouts(schedule, target.config)
@@ -31,21 +31,21 @@ def coalesce_loads(schedule: Edit, target: Target) -> None:
 
 
 def find_undecided_load(schedule: Edit, target: Target) -> str | None:
-    """A load of which nobody has decided whether what one stored element holds adjoins in its buffer."""
+    """A load of stored vectors that is marked neither as contiguous nor as not contiguous."""
     for stage in schedule.stages:
         if stage.state.contiguous is None and stored_source(stage, target) is not None:
-            return f"{stage.name} loads stored elements, which adjoin or do not"
+            return f"{stage.name} loads stored vectors, and is marked neither as contiguous nor as not contiguous"
     return None
 
 
 def _adjoins(schedule: Edit, stage: EditedStage, target: Target, plan: LayoutAssignment) -> bool:
     decided = stage.state.contiguous
     stage.change(contiguous=None)
-    form = physical_of(stage, plan.known, target.config)
-    if not may_adjoin(form):
+    layout = physical_of(stage, plan.known, target.config)
+    if not may_adjoin(layout):
         return False
-    together, placed = adjoining(form, stage, plan.known, target.config), place_stages(schedule)
-    return adjoins(placed, stage, together) and (decided is True or not wastes(placed[stage], together))
+    contiguous, placed = adjoining(layout, stage, plan.known, target.config), place_stages(schedule)
+    return adjoins(placed, stage, contiguous) and (decided is True or not wastes(placed[stage], contiguous))
 
 
 def _fits(schedule: Edit, target: Target, plan: LayoutAssignment) -> bool:

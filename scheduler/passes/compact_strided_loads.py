@@ -1,9 +1,9 @@
-"""Products that read every n-th pixel or line of what is stored load these alone.
+"""Compact strided loads: a GEMM with strided reads loads a copy of only the pixels and rows that it reads.
 
-A 1×1 convolution by 2 of an input, or of what others read too, reads every other pixel on every other line. Loaded as
-it lies, a tile is four times as large as what products read of it. Here such a product reads a copy of these elements,
-which is loaded to its scratchpad as a border is. A line less is a step of a LOAD more, which costs nothing; pixels of a
-line are a burst each, which is worth it where that takes no longer than the line does.
+A 1×1 convolution with stride 2 reads every other pixel of every other row of an input, or of a tensor that others read,
+too. Loaded as it is stored, a tile would be four times as large as what the GEMM reads. So the GEMM reads a copy of
+these elements, which is loaded into its scratchpad like a padding. A LOAD skips rows at no cost; pixels of a row become
+a burst each, which pays off where that takes no longer than the whole row.
 """
 
 from math import ceil
@@ -26,56 +26,56 @@ from lathe.scheduler.target.target import Target
 
 
 def compact_strided_loads(schedule: Edit, target: Target) -> None:
-    """Copies, in place, of what untouched products read of their data, if that is every n-th of its elements."""
-    products = assign_layouts(schedule, target.config).products
+    """Insert copies, in place, of the data of unscheduled GEMMs that read every n-th element of it."""
+    gemms = assign_layouts(schedule, target.config).products
     for stage in list(schedule.stages):
-        product = products[stage.tensor]
-        if product is None or not is_unscheduled(stage) or schedule.scope_of(product.data.tensor) != DRAM:
+        gemm = gemms[stage.tensor]
+        if gemm is None or not is_unscheduled(stage) or schedule.scope_of(gemm.data.tensor) != DRAM:
             continue
-        reads = [read for read in stage.state.computation.reads if read.tensor is product.data.tensor]
-        found = _gathered(product, target.config)
-        if found and len(reads) == 1 and product.data.tensor not in stage.state.tensors:
+        reads = [read for read in stage.state.computation.reads if read.tensor is gemm.data.tensor]
+        strided = _strided_dims(gemm, target.config)
+        if strided and len(reads) == 1 and gemm.data.tensor not in stage.state.tensors:
             before = schedule.state
-            _gather(schedule, stage, product, found)
-            if _fills_rows(schedule, stage, found, target.config):
+            _insert_copy(schedule, stage, gemm, strided)
+            if _fills_rows(schedule, stage, strided, target.config):
                 schedule.reset_to(before)
 
 
-def _gathered(product: GemmMatch, config: HardwareConfig) -> dict[int, Elements]:
-    """By dimension, what a product reads of its data, where it is quicker to load that alone."""
-    data, pixels = product.data, pixels_of(product, config)
+def _strided_dims(gemm: GemmMatch, config: HardwareConfig) -> dict[int, Elements]:
+    """By dimension, the strided elements that a GEMM reads of its data, where loading these alone is faster."""
+    data, pixels = gemm.data, pixels_of(gemm, config)
     read = {dim: elements_read([index], data.tensor.shape[dim]) for dim, index in enumerate(data.indices)}
-    found = {dim: each for dim, each in read.items() if each is not None and each.step > 1}
-    if not found or not found.keys() <= set(pixels):
+    strided = {dim: each for dim, each in read.items() if each is not None and each.step > 1}
+    if not strided or not strided.keys() <= set(pixels):
         return {}
-    of_element = element_of(config, INP).lanes / config.bus_bytes
-    line = data.tensor.shape[pixels[-1]] * of_element
-    if pixels[-1] in found and _burst(of_element, config) <= found[pixels[-1]].step * of_element:
-        return found  # each pixel is a burst, whatever lines it is of
-    found.pop(pixels[-1], None)
-    return {} if any(_burst(line, config) > each.step * line for each in found.values()) else found
+    vector = element_of(config, INP).lanes / config.bus_bytes
+    row = data.tensor.shape[pixels[-1]] * vector
+    if pixels[-1] in strided and _burst(vector, config) <= strided[pixels[-1]].step * vector:
+        return strided  # each pixel is a burst, in whatever rows
+    strided.pop(pixels[-1], None)
+    return {} if any(_burst(row, config) > each.step * row for each in strided.values()) else strided
 
 
-def _gather(schedule: Edit, stage: EditedStage, product: GemmMatch, found: dict[int, Elements]) -> None:
-    """Let a product read a copy of its data that holds these elements alone."""
-    tensor = product.data.tensor
+def _insert_copy(schedule: Edit, stage: EditedStage, gemm: GemmMatch, strided: dict[int, Elements]) -> None:
+    """Let a GEMM read a copy of its data that has only these elements."""
+    tensor = gemm.data.tensor
     axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
     copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.read"), axes, whole=True)
     copied = schedule.insert(initial_state(copy), before=stage)
-    stage.change(computation=reads_redirected(stage.state.computation, {product.data: copied.tensor}))
-    for dim, elements in found.items():
+    stage.change(computation=reads_redirected(stage.state.computation, {gemm.data: copied.tensor}))
+    for dim, elements in strided.items():
         shrink_dim(copied, dim, elements)
     copied.change(copies=tensor)
 
 
-def _fills_rows(schedule: Edit, stage: EditedStage, found: dict[int, Elements], config: HardwareConfig) -> bool:
-    """Whether what has been gathered would run along rows of elements, which are loaded as they are stored."""
-    product = assign_layouts(schedule, config).products[stage.tensor]
-    return product is None or any(dim not in pixels_of(product, config) for dim in found)
+def _fills_rows(schedule: Edit, stage: EditedStage, strided: dict[int, Elements], config: HardwareConfig) -> bool:
+    """Whether a compacted dimension would run along the rows of vectors, which are loaded as they are stored."""
+    gemm = assign_layouts(schedule, config).products[stage.tensor]
+    return gemm is None or any(dim not in pixels_of(gemm, config) for dim in strided)
 
 
 def _burst(beats: float, config: HardwareConfig) -> float:
-    """The beats in whose time a burst goes over the bus, among others of its length."""
+    """The bus beats that a burst takes while others of its length are in flight."""
     memory = config.memory
-    waiting = memory.latency / memory.cycles_per_beat
-    return max(ceil(beats), (waiting + ceil(beats)) / memory.outstanding_reads)
+    latency = memory.latency / memory.cycles_per_beat
+    return max(ceil(beats), (latency + ceil(beats)) / memory.outstanding_reads)

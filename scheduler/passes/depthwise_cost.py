@@ -1,4 +1,4 @@
-"""Cycles of products of each channel with a weight of its own: on the matrix core with diagonal weights, or the ALU."""
+"""Cost model of depthwise GEMMs: estimated cycles on the matrix core with diagonal weights, and on the ALU."""
 
 from dataclasses import dataclass
 from math import ceil, prod
@@ -18,121 +18,121 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.tiling.fusion_groups import is_padding
 
-ALONE = 1.25
-"""How many times its steps, or its beats, a turn takes: it waits for what is stored before, and is waited for."""
+CONVERSION_OVERHEAD = 1.25
+"""Overhead factor of a layout conversion: it waits for the stores before it, and the loads after it wait for it."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Cycles of a product with diagonal weights on the matrix core, about, and of the same on the ALU."""
+    """Estimated cycles of a depthwise GEMM: on the matrix core with diagonal weights, and on the ALU."""
 
     matrix: int
     alu: int
 
 
-def estimate(stage: StageView, product: GemmMatch, config: HardwareConfig, steps_of_alu: int) -> Estimate:
-    """Loads hide behind products, but not behind the ALU, for which the compute unit loads.
+def estimate(stage: StageView, gemm: GemmMatch, config: HardwareConfig, alu_cycles: int) -> Estimate:
+    """Estimate both: loads overlap with GEMMs, but not with the ALU, for which the compute unit loads by itself.
 
-    ``steps_of_alu``: the ALU's for each product.
+    ``alu_cycles``: cycles of the ALU per product.
     """
     computation = stage.state.computation
     axes: list[Axis | None] = list(computation.axes)
-    column, row = axes.index(product.column), None if product.row is None else axes.index(product.row)
-    near = element_of(config, ACC)
-    cells = PhysicalLayout(stage.tensor.shape, VectorLayout(row if near.rows > 1 else None, column), near).count
+    column, row = axes.index(gemm.column), None if gemm.row is None else axes.index(gemm.row)
+    acc = element_of(config, ACC)
+    cells = PhysicalLayout(stage.tensor.shape, VectorLayout(row if acc.rows > 1 else None, column), acc).count
     taps = prod(axis.extent for axis in computation.reduce_axes)
-    loads = sum(_beats(read, product, scope, config) for scope, read in ((INP, product.data), (WGT, product.weight)))
-    loads_of_alu = sum(_beats(read, product, ACC, config) for read in (product.data, product.weight))
+    loads = sum(_bus_beats(read, gemm, scope, config) for scope, read in ((INP, gemm.data), (WGT, gemm.weight)))
+    loads_of_alu = sum(_bus_beats(read, gemm, ACC, config) for read in (gemm.data, gemm.weight))
     latency = 2 * (config.memory.latency + HANDLING)
-    assert product.column is not None, f"no channels of {stage.name} run along diagonals"
+    assert gemm.column is not None, f"no channels of {stage.name} run along diagonals"
     blocks = (
-        ceil(product.column.extent / near.cols),
-        ceil(product.column.extent / element_of(config, INP).grain),
+        ceil(gemm.column.extent / acc.cols),
+        ceil(gemm.column.extent / element_of(config, INP).grain),
     )
-    steps = cells // blocks[0] * blocks[1] * taps  # parts of an element that hold no channel are left out
-    matrix = max(steps, loads * config.memory.cycles_per_beat)
-    alu = cells * taps * steps_of_alu + loads_of_alu * config.memory.cycles_per_beat
-    turning = _turning(stage, product, config)
-    if turning:
-        matrix += turning
-        alu += _rows(product, config) * config.memory.latency  # the compute unit waits for its own loads
-    matrix += _filling(stage, product, config)
+    cycles = cells // blocks[0] * blocks[1] * taps  # blocks of a vector without channels are skipped
+    matrix = max(cycles, loads * config.memory.cycles_per_beat)
+    alu = cells * taps * alu_cycles + loads_of_alu * config.memory.cycles_per_beat
+    conversions = _conversion_cycles(stage, gemm, config)
+    if conversions:
+        matrix += conversions
+        alu += _rows(gemm, config) * config.memory.latency  # the compute unit waits for its own loads
+    matrix += _gap_cycles(stage, gemm, config)
     return Estimate(matrix + latency, alu + latency)
 
 
-def _turning(stage: StageView, product: GemmMatch, config: HardwareConfig) -> int:
-    """Cycles of the turns for which stored data wait before a product loads them, if no other product does.
+def _conversion_cycles(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -> int:
+    """Cycles of the layout conversions that stored data need before the GEMM loads them, if it is their only GEMM.
 
-    Each loads the data, multiplies and stores them; loads and stores share the bus.
+    A conversion loads the data, multiplies and stores them; loads and stores share the bus.
     """
-    turns, schedule = conversions_needed(config), stage.schedule
-    stored = _stored_for(stage, product, config)
-    if not turns or stored is None or not _is_made_by_a_product(schedule, stored[0]):
+    conversions, schedule = conversions_needed(config), stage.schedule
+    stored = _stored_operand(stage, gemm, config)
+    if not conversions or stored is None or not _depends_on_gemm(schedule, stored[0]):
         return 0
-    near = element_of(config, ACC)
+    acc = element_of(config, ACC)
     tensor, lanes = stored
-    cells = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), near).count
-    steps = cells * steps_of_span(config) * near.cols // near.span
-    beats = -(-2 * cells * near.lanes // config.bus_bytes) * config.memory.cycles_per_beat
-    return ceil(turns * max(steps, beats) * ALONE)
+    cells = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), acc).count
+    cycles = cells * steps_of_span(config) * acc.cols // acc.span
+    beats = -(-2 * cells * acc.lanes // config.bus_bytes) * config.memory.cycles_per_beat
+    return ceil(conversions * max(cycles, beats) * CONVERSION_OVERHEAD)
 
 
-def _filling(stage: StageView, product: GemmMatch, config: HardwareConfig) -> int:
-    """Cycles that stores take more for data that a product loads in wider elements, if no other product does.
+def _gap_cycles(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -> int:
+    """Extra cycles of stores for data that a GEMM loads in wider vectors, if it is their only GEMM.
 
-    Channels that fill one stored element are followed by elements of any values, and each is a burst of its own.
+    The channels fill a part of the wider vector, and unused vectors follow, so each stored vector is its own burst.
     """
-    stored, near = _stored_for(stage, product, config), element_of(config, ACC)
+    stored, acc = _stored_operand(stage, gemm, config), element_of(config, ACC)
     loaded = element_of(config, INP)
-    if stored is None or conversions_needed(config) or loaded.cols <= near.cols:
+    if stored is None or conversions_needed(config) or loaded.cols <= acc.cols:
         return 0
     tensor, lanes = stored
-    cells = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), near).count
-    together = -(-cells * near.lanes // config.bus_bytes)
-    apart = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), loaded).count * (
-        loaded.cols // near.cols
+    cells = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), acc).count
+    contiguous = -(-cells * acc.lanes // config.bus_bytes)
+    separate = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), loaded).count * (
+        loaded.cols // acc.cols
     )
-    return max(apart * -(-near.lanes // config.bus_bytes) - together, 0) * config.memory.cycles_per_beat
+    return max(separate * -(-acc.lanes // config.bus_bytes) - contiguous, 0) * config.memory.cycles_per_beat
 
 
-def _stored_for(stage: StageView, product: GemmMatch, config: HardwareConfig) -> tuple[Tensor, VectorLayout] | None:
-    """What stages make and store of the data of a product, through borders around it, if no other product reads it.
+def _stored_operand(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -> tuple[Tensor, VectorLayout] | None:
+    """The computed tensor that a GEMM loads as data, before paddings of it, if no other GEMM reads it; else None.
 
-    And the lanes in which the product wants it: a border may have other dimensions.
+    With the vector layout in which the GEMM loads it: a padding may have other dimensions.
     """
-    schedule, read, lanes = stage.schedule, product.data, lanes_of_operand(product, INP, config)
-    maker = schedule.maker(read.tensor)
-    while maker is not None and is_padding(maker) and schedule.readers(read.tensor) == [stage]:
-        stage, (access,) = maker, maker.state.computation.reads
-        read, lanes = access.node, lanes_read(maker.state.computation, access, lanes, config)
-        maker = schedule.maker(read.tensor)
+    schedule, read, lanes = stage.schedule, gemm.data, lanes_of_operand(gemm, INP, config)
+    producer = schedule.maker(read.tensor)
+    while producer is not None and is_padding(producer) and schedule.readers(read.tensor) == [stage]:
+        stage, (access,) = producer, producer.state.computation.reads
+        read, lanes = access.node, lanes_read(producer.state.computation, access, lanes, config)
+        producer = schedule.maker(read.tensor)
     others = (each for each in schedule.readers(read.tensor) if each is not stage)
-    wanted = any(match_gemm_operands(each.state.computation) is not None or is_padding(each) for each in others)
-    return None if wanted or not is_computed(read.tensor, schedule) else (read.tensor, lanes)
+    read_by_others = any(match_gemm_operands(each.state.computation) is not None or is_padding(each) for each in others)
+    return None if read_by_others or not is_computed(read.tensor, schedule) else (read.tensor, lanes)
 
 
-def _rows(product: GemmMatch, config: HardwareConfig) -> int:
-    """Rows of the data's elements that adjoin; about as many LOADs bring them."""
-    shape, lanes = product.data.tensor.shape, lanes_of_operand(product, INP, config)
+def _rows(gemm: GemmMatch, config: HardwareConfig) -> int:
+    """The number of contiguous rows of the data's vectors; it takes about as many LOADs."""
+    shape, lanes = gemm.data.tensor.shape, lanes_of_operand(gemm, INP, config)
     count = PhysicalLayout(shape, VectorLayout(lanes.rows, lanes.cols), element_of(config, ACC)).count
     innermost = [extent for dim, extent in enumerate(shape) if dim not in lanes.dims]
     return count // innermost[-1] if innermost else count
 
 
-def _is_made_by_a_product(schedule: ScheduleView, tensor: Tensor) -> bool:
-    """Whether products lead to a tensor; what the ALU makes of inputs alone may lie as it is loaded."""
-    maker = schedule.maker(tensor)
-    if maker is None:
+def _depends_on_gemm(schedule: ScheduleView, tensor: Tensor) -> bool:
+    """Whether a tensor depends on a GEMM; what the ALU computes of inputs alone may be stored as it is loaded."""
+    producer = schedule.maker(tensor)
+    if producer is None:
         return False
-    computation = maker.state.computation
-    product = match_gemm_operands(computation) is not None and not maker.state.on_alu
-    return product or any(_is_made_by_a_product(schedule, read.tensor) for read in computation.reads)
+    computation = producer.state.computation
+    gemm = match_gemm_operands(computation) is not None and not producer.state.on_alu
+    return gemm or any(_depends_on_gemm(schedule, read.tensor) for read in computation.reads)
 
 
-def _beats(read: Read, product: GemmMatch, scope: str, config: HardwareConfig) -> int:
-    """Beats of the bus that bring an operand once."""
-    lanes = lanes_of_operand(product, INP if read is product.data else WGT, config)
+def _bus_beats(read: Read, gemm: GemmMatch, scope: str, config: HardwareConfig) -> int:
+    """Beats of the bus for loading an operand once."""
+    lanes = lanes_of_operand(gemm, INP if read is gemm.data else WGT, config)
     if scope == ACC and lanes.is_diagonal:
         lanes = VectorLayout(None, lanes.cols)
-    elements = PhysicalLayout(read.tensor.shape, lanes, element_of(config, scope)).count
-    return -(-elements * loaded_bytes(config, scope, read.tensor.dtype) // config.bus_bytes)
+    vectors = PhysicalLayout(read.tensor.shape, lanes, element_of(config, scope)).count
+    return -(-vectors * loaded_bytes(config, scope, read.tensor.dtype) // config.bus_bytes)

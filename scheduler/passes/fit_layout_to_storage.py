@@ -1,4 +1,4 @@
-"""Lanes for stages whose storage takes blocks of values apart."""
+"""Fit vector layouts to storage: choose layouts whose vectors the map of a user buffer (store_in) keeps contiguous."""
 
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.storage_layout import lanes_of_cells
@@ -8,7 +8,7 @@ from lathe.scheduler.target.target import Target
 
 
 def fit_layout_to_storage(schedule: Edit, target: Target) -> None:
-    """Give stages whose storage takes blocks of their lanes apart other lanes, or none, where nothing else is said."""
+    """Set, in place, another vector layout (or the scalar one) where the storage map would split vectors."""
     stored = [stage for stage in schedule.stages if stage.state.storage is not None and stage.state.lanes is None]
     if not stored:
         return
@@ -20,6 +20,6 @@ def fit_layout_to_storage(schedule: Edit, target: Target) -> None:
         if lanes_of_cells(storage, known[stage.tensor], element) is not None:
             continue
         dims = range(stage.tensor.ndim)
-        wanted = (VectorLayout(None, dim) for dim in sorted(dims, key=lambda dim: -stage.tensor.shape[dim]))
-        fitting = (lanes for lanes in wanted if lanes_of_cells(storage, lanes, element) is not None)
+        candidates = (VectorLayout(None, dim) for dim in sorted(dims, key=lambda dim: -stage.tensor.shape[dim]))
+        fitting = (lanes for lanes in candidates if lanes_of_cells(storage, lanes, element) is not None)
         stage.change(lanes=next(fitting, VectorLayout(None, None)))

@@ -1,4 +1,4 @@
-"""Operations that need not be carried out are not: on constants alone, or such as ``x + 0`` and ``max(x, -128)``."""
+"""Fold constants: evaluate operations on constants alone, remove identities such as ``x + 0`` and ``max(x, -128)``."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from lathe.scheduler.target.target import Target
 
 
 def fold_constants(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """Fold, in place, the bodies of stages, but of those that a rule of the user's own takes: it may look for them."""
+    """Fold the bodies of stages, in place, except those with a user rule, which may match unfolded operations."""
     for stage in schedule.stages:
         computation = stage.state.computation
         if has_own_rule(stage.state):
@@ -21,6 +21,6 @@ def fold_constants(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - on
 
 
 def is_folded(stage: StageView) -> bool:
-    """Whether no operation is left that could go."""
+    """Whether no foldable operation is left."""
     state = stage.state
     return has_own_rule(state) or all(folded(each) is each for each in state.computation.bodies)

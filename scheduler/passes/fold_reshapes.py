@@ -1,8 +1,8 @@
-"""Reshapes that cost nothing: the host sees an input or an output under another shape, the machine under its own.
+"""Fold reshapes into views of inputs and outputs, and sink them below element-wise operations.
 
-A reshape of an input is the same input seen under another shape. A reshape that makes an output is the computation
-before it, seen by the host under the output's shape. Element-wise computations behind a reshape are done before it.
-What is left are reshapes between computations that are not element-wise; ``delinearize_axes`` splits axes for those.
+A reshape of an input becomes a view: the same memory under another shape. A reshape that makes an output becomes a
+view, too: the stage before it writes the output's memory under its own shape. Element-wise operations on a reshaped
+tensor move before the reshape. Other reshapes between computations stay; ``delinearize_axes`` splits their axes.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ from lathe.scheduler.target.target import Target
 
 
 def is_unscheduled(stage: StageView) -> bool:
-    """Whether no command has touched a stage, or said what fills its lanes."""
+    """Whether the user has scheduled nothing of a stage, its vector layout included, nor computes others in it."""
     state = stage.state
     untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
     return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
 
 
 def source_of_reshape(stage: StageView) -> Tensor | None:
-    """The tensor whose elements, in row-major order, are those of the stage's under another shape; or None."""
+    """The tensor that a stage reshapes (the same elements in row-major order under another shape), or None."""
     state = stage.state
     body = state.computation.bodies[0]
     if len(state.tensors) > 1 or not is_plain_read(body) or state.computation.reduce_axes:
@@ -59,7 +59,7 @@ def source_of_reshape(stage: StageView) -> Tensor | None:
 
 
 def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
-    """The place of an element among all of a tensor's."""
+    """The row-major position of an element in a tensor."""
     flat: Expr = Const(0, INDEX)
     for index, extent in zip(indices, shape, strict=True):
         flat = Binary("add", Binary("mul", flat, Const(extent, INDEX)), index)
@@ -67,110 +67,110 @@ def _row_major(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
 
 
 def fold_reshapes(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """Take out, in place, reshapes that the host can do: of inputs, and of what makes outputs."""
-    found = _Reshapes(schedule)
-    found.run()
-    schedule.update(views=found.views)
+    """Fold, in place, reshapes of inputs and reshapes that make outputs into views, which need no instructions."""
+    folder = _ReshapeFolder(schedule)
+    folder.run()
+    schedule.update(views=folder.views)
 
 
-class _Reshapes:
-    """Takes the reshapes out of a schedule; ``views`` collects which tensor each tensor of another shape stands for."""
+class _ReshapeFolder:
+    """Folds the reshapes of a schedule; ``views`` maps each tensor of another shape to the one whose memory it is."""
 
     def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
         self.views = dict(schedule.state.views)
-        self._found: dict[Computation, Tensor | None] = {}
+        self._sources: dict[Computation, Tensor | None] = {}
 
     def run(self) -> None:
-        while any(self._step(stage) for stage in list(self.schedule.stages)):
+        while any(self._fold_next(stage) for stage in list(self.schedule.stages)):
             pass
 
     def _source(self, stage: EditedStage) -> Tensor | None:
         computation = stage.state.computation
         if not is_unscheduled(stage):
             return None
-        if computation not in self._found:
-            self._found[computation] = source_of_reshape(stage)
-        return self._found[computation]
+        if computation not in self._sources:
+            self._sources[computation] = source_of_reshape(stage)
+        return self._sources[computation]
 
-    def _step(self, stage: EditedStage) -> bool:
+    def _fold_next(self, stage: EditedStage) -> bool:
         source = self._source(stage)
         if source is None:
-            return is_unscheduled(stage) and self._moved_before(stage)
+            return is_unscheduled(stage) and self._sink_reshape(stage)
         if not self.schedule.maker(source):
-            return self._of_input(stage, source)
+            return self._fold_input_reshape(stage, source)
         if stage.tensor in self.schedule.outputs:
-            return self._of_output(stage, source)
+            return self._fold_output_reshape(stage, source)
         return False
 
-    def _seen_as(self, tensor: Tensor, shape: tuple[int, ...], computation: Computation | None = None) -> Tensor:
-        seen = Tensor(tensor.name, shape, tensor.dtype, computation)
-        self.views[seen] = self.views.get(tensor, tensor)
-        return seen
+    def _view_of(self, tensor: Tensor, shape: tuple[int, ...], computation: Computation | None = None) -> Tensor:
+        view = Tensor(tensor.name, shape, tensor.dtype, computation)
+        self.views[view] = self.views.get(tensor, tensor)
+        return view
 
-    def _of_input(self, stage: EditedStage, source: Tensor) -> bool:
-        seen = self._seen_as(source, stage.tensor.shape)
-        for reader in self.schedule.readers(stage.tensor):
-            computation = redirect_reads(reader.state.computation, {stage.tensor: seen})
-            reader.change(computation=computation)
+    def _fold_input_reshape(self, stage: EditedStage, source: Tensor) -> bool:
+        view = self._view_of(source, stage.tensor.shape)
+        for consumer in self.schedule.readers(stage.tensor):
+            computation = redirect_reads(consumer.state.computation, {stage.tensor: view})
+            consumer.change(computation=computation)
         if stage.tensor in self.schedule.outputs:
-            copy = copy_of(seen, stage.name, stage.state.computation.axes, whole=True)
+            copy = copy_of(view, stage.name, stage.state.computation.axes, whole=True)
             stage.put(replace(initial_state(copy), tensors=stage.state.tensors))
         else:
             self.schedule.remove(stage)
         return True
 
-    def _of_output(self, stage: EditedStage, source: Tensor) -> bool:
-        """The output becomes a copy of what is reshaped; others that read it read a reshape of the copy."""
+    def _fold_output_reshape(self, stage: EditedStage, source: Tensor) -> bool:
+        """Make the output a copy of the reshape's operand; other consumers of it read a reshape of the copy."""
         tensor = stage.tensor
         axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(source.shape))
         copy = copy_of(source, stage.name, axes, whole=True)
-        seen = self._seen_as(tensor, source.shape, copy)
+        view = self._view_of(tensor, source.shape, copy)
         readers = self.schedule.readers(tensor)
         if readers:
-            body = redirect_reads(stage.state.computation, {source: seen})
+            body = redirect_reads(stage.state.computation, {source: view})
             again = Computation(fresh_name(self.schedule, f"{stage.name}.reshaped"), body.axes, (), body.bodies)
             self.schedule.insert(initial_state(again), behind=stage)
-            for reader in readers:
-                computation = redirect_reads(reader.state.computation, {tensor: again.outputs[0]})
-                reader.change(computation=computation)
-        stage.put(replace(initial_state(copy), tensors=(seen,)))
-        self.schedule.update(outputs=tuple(seen if each is tensor else each for each in self.schedule.outputs))
+            for consumer in readers:
+                computation = redirect_reads(consumer.state.computation, {tensor: again.outputs[0]})
+                consumer.change(computation=computation)
+        stage.put(replace(initial_state(copy), tensors=(view,)))
+        self.schedule.update(outputs=tuple(view if each is tensor else each for each in self.schedule.outputs))
         return True
 
-    def _moved_before(self, stage: EditedStage) -> bool:
-        """An element-wise computation of reshaped tensors becomes the reshape of a computation of the tensors."""
+    def _sink_reshape(self, stage: EditedStage) -> bool:
+        """Compute an element-wise operation on reshaped tensors before the reshape, which then reshapes its result."""
         state = stage.state
         computation = state.computation
         if computation.reduce_axes or len(state.tensors) > 1:
             return False
         reshaped: dict[Tensor, tuple[EditedStage, Tensor]] = {}
         for read in computation.reads:
-            maker = self.schedule.maker(read.tensor)
-            source = self._source(maker) if maker is not None else None
-            if maker is not None and source is not None and self.schedule.maker(source):
-                reshaped[read.tensor] = (maker, source)
+            producer = self.schedule.maker(read.tensor)
+            source = self._source(producer) if producer is not None else None
+            if producer is not None and source is not None and self.schedule.maker(source):
+                reshaped[read.tensor] = (producer, source)
         shapes = {source.shape for _, source in reshaped.values()}
         if len(shapes) != 1 or not self._is_elementwise(computation, reshaped):
             return False
         (shape,) = shapes
         axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(shape))
         indices = tuple(AxisRef(axis) for axis in axes)
-        seen: dict[Tensor, Tensor] = {}
+        views: dict[Tensor, Tensor] = {}
 
         def leaf(node: Expr) -> Expr | None:
             if not isinstance(node, Read) or not axes_of(*node.indices):
                 return None
             if node.tensor in reshaped:
                 return Read(reshaped[node.tensor][1], indices)
-            if node.tensor not in seen:
-                seen[node.tensor] = self._seen_as(node.tensor, shape)
-            return Read(seen[node.tensor], indices)
+            if node.tensor not in views:
+                views[node.tensor] = self._view_of(node.tensor, shape)
+            return Read(views[node.tensor], indices)
 
         name = fresh_name(self.schedule, f"{stage.name}.unshaped")
         before = Computation(name, axes, (), (transform(computation.bodies[0], leaf),), computation.attrs)
-        maker, source = next(iter(reshaped.values()))
-        body = redirect_reads(maker.state.computation, {source: before.outputs[0]})
+        producer, source = next(iter(reshaped.values()))
+        body = redirect_reads(producer.state.computation, {source: before.outputs[0]})
         after = Computation(stage.name, body.axes, (), body.bodies)
         self.schedule.insert(initial_state(before), before=stage)
         stage.put(replace(initial_state(after), tensors=state.tensors))
@@ -180,15 +180,15 @@ class _Reshapes:
         return True
 
     def _is_elementwise(self, computation: Computation, reshaped: dict[Tensor, tuple[EditedStage, Tensor]]) -> bool:
-        """Whether each read is of a reshaped tensor at the very point, or of an input there or at no axis at all."""
+        """Whether every read is of a reshaped tensor or an input at the point itself, or of an input at constants."""
         own = computation.axes
         for read in computation.reads:
             if not axes_of(*read.indices):
-                if read.tensor in reshaped:  # one element of it is repeated
+                if read.tensor in reshaped:  # a single element is broadcast
                     return False
                 continue
-            named = [as_bare_axis(index) for index in read.indices]
-            if len(named) != len(own) or any(a is not b for a, b in zip(named, own, strict=True)):
+            bare = [as_bare_axis(index) for index in read.indices]
+            if len(bare) != len(own) or any(a is not b for a, b in zip(bare, own, strict=True)):
                 return False
             if read.tensor.shape != computation.shape:
                 return False
@@ -199,26 +199,26 @@ class _Reshapes:
 
 
 def merge_output_copies(schedule: Edit) -> None:
-    """Where an output is nothing but a copy of what a stage makes, the stage makes the output."""
+    """Let a stage compute an output directly where the output is only a copy of the stage's tensor."""
     for stage in list(schedule.stages):
         body = stage.state.computation.bodies[0]
         tensor = stage.tensor
         if not is_unscheduled(stage) or not isinstance(body, Read) or tensor not in schedule.outputs:
             continue
         source = body.tensor
-        maker = schedule.maker(source)
+        producer = schedule.maker(source)
         axes = stage.state.computation.axes
         plain = len(body.indices) == len(axes) and all(
             as_bare_axis(index) is axis for index, axis in zip(body.indices, axes, strict=True)
         )
-        if maker is None or not is_unscheduled(maker) or not plain or source.shape != tensor.shape:
+        if producer is None or not is_unscheduled(producer) or not plain or source.shape != tensor.shape:
             continue
-        if source in schedule.outputs or len(maker.state.tensors) > 1:
+        if source in schedule.outputs or len(producer.state.tensors) > 1:
             continue
         schedule.remove(stage)
-        for reader in schedule.readers(source):
-            computation = redirect_reads(reader.state.computation, {source: tensor})
-            reader.change(computation=computation)
-        maker.change(tensors=(tensor,))
-        position = schedule.stages.index(maker)
-        assert all(schedule.stages.index(reader) > position for reader in schedule.readers(tensor))
+        for consumer in schedule.readers(source):
+            computation = redirect_reads(consumer.state.computation, {source: tensor})
+            consumer.change(computation=computation)
+        producer.change(tensors=(tensor,))
+        position = schedule.stages.index(producer)
+        assert all(schedule.stages.index(consumer) > position for consumer in schedule.readers(tensor))

@@ -1,4 +1,4 @@
-"""What the same iteration has made is read in acc, where it was made, and not where it has been stored."""
+"""Forward stores to loads: consumers in the same iteration read a value in acc, where it was computed."""
 
 from dataclasses import replace
 
@@ -13,25 +13,25 @@ from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.target.target import Target
 
 
-def read_where_made(schedule: Edit, target: Target, writer: EditedStage, store: EditedStage) -> None:
-    """Let stages in acc read what the same iteration has made where it was made, and not where it has been stored.
+def forward_stores(schedule: Edit, target: Target, writer: EditedStage, store: EditedStage) -> None:
+    """Redirect reads of ``store`` by later acc stages to ``writer``, in place, within the same iteration.
 
-    Storing bytes leaves the accumulators as they are; storing wider values would have to copy them first.
+    Only for bytes: a STORE of bytes leaves the accumulators unchanged, one of wider values needs copies of them.
     """
     if store.tensor.dtype in PLANES or store.state.concat_of:
         return
-    for reader in schedule.stages[schedule.stages.index(store) + 1 :]:
-        state = reader.state
+    for consumer in schedule.stages[schedule.stages.index(store) + 1 :]:
+        state = consumer.state
         if state.scope != target.near.name or state.copies or match_gemm_operands(state.computation) is not None:
             continue
         reads = [read for read in state.computation.reads if read.tensor is store.tensor]
-        near = {read.node: writer.tensor for read in reads if is_near(writer, reader, read)}
-        if near and len(near) == len(reads):
-            reader.put(replace(state, computation=reads_redirected(state.computation, near)))
+        forwarded = {read.node: writer.tensor for read in reads if is_same_iteration(writer, consumer, read)}
+        if forwarded and len(forwarded) == len(reads):
+            consumer.put(replace(state, computation=reads_redirected(state.computation, forwarded)))
 
 
-def is_near(writer: EditedStage, reader: EditedStage, read: ReadAccess) -> bool:
-    """Whether all that a read touches is made in the same iteration of the loops around the writer."""
+def is_same_iteration(writer: EditedStage, consumer: EditedStage, read: ReadAccess) -> bool:
+    """Whether all that ``read`` touches is computed in the same iteration of the loops around the writer."""
     placed = place_stages(writer.schedule)
-    uses = DirectAccesses.of_instances(placed[writer], placed[reader], [read])
+    uses = DirectAccesses.of_instances(placed[writer], placed[consumer], [read])
     return uses.depth == len(placed[writer].prefix) and first_lost(uses, Ordering(every=True, stays=False)) is None

@@ -1,7 +1,7 @@
-"""Look-ups where RESCALE makes them: of what a rescaling before it gives, or of values that it leaves as they are.
+"""Fuse lookups into RESCALE: a rescale that only one lookup reads becomes its index; other lookups get a unit rescale.
 
-The machine looks a result up as it is rescaled. So a rescaling that only one look-up reads becomes part of it, and
-what is looked up otherwise is rescaled by 1.
+RESCALE is the only instruction that performs lookups, on its result. So a lookup of a value that is not rescaled first
+rescales it by 1.
 """
 
 from dataclasses import replace
@@ -28,30 +28,30 @@ NAME = "rescale.one"
 
 
 def fuse_lookups_into_rescale(schedule: Edit, target: Target) -> None:
-    """Let look-ups be of rescaled values, on machines that have tables."""
+    """Index every lookup with a rescaled value, in place, on machines with lookup tables."""
     if LOOKUP not in target.config.extensions:
         return
     for stage in schedule.stages:
-        value = _unscaled(stage)
+        value = _unscaled_index(stage)
         if value is None:
             continue
-        maker = schedule.maker(value.tensor) if isinstance(value, Read) else None
-        if isinstance(value, Read) and maker is not None and _joins(schedule, maker, stage, value):
-            axes = maker.state.computation.axes
+        producer = schedule.maker(value.tensor) if isinstance(value, Read) else None
+        if isinstance(value, Read) and producer is not None and _is_fusable(schedule, producer, stage, value):
+            axes = producer.state.computation.axes
             point: dict[Axis, Expr] = dict(zip(axes, value.indices, strict=True))
-            _put(stage, value, substitute(maker.state.computation.bodies[0], point))
-            schedule.remove(maker)
+            _replace_index(stage, value, substitute(producer.state.computation.bodies[0], point))
+            schedule.remove(producer)
         else:
-            _put(stage, value, _by_one(schedule, value))
+            _replace_index(stage, value, _unit_rescale(schedule, value))
 
 
 def is_rescaled(stage: StageView) -> bool:
-    """Whether a stage is no look-up, or one of a rescaled value."""
-    return _unscaled(stage) is None
+    """Whether a stage is not a lookup, or one that is indexed by a rescaled value."""
+    return _unscaled_index(stage) is None
 
 
-def _unscaled(stage: StageView) -> Expr | None:
-    """What a stage looks up, if that is not rescaled."""
+def _unscaled_index(stage: StageView) -> Expr | None:
+    """The index of a stage's lookup if it is not the result of a rescale, else None."""
     computation = stage.state.computation
     body = computation.bodies[0]
     if len(computation.bodies) > 1 or not isinstance(body, Read) or has_own_rule(stage.state):
@@ -60,10 +60,10 @@ def _unscaled(stage: StageView) -> Expr | None:
     return value if value is not None and isinstance(value, Read) and rescaling_in(body) is None else None
 
 
-def _joins(schedule: Edit, maker: EditedStage, stage: EditedStage, value: Read) -> bool:
-    """Whether a stage is a rescaling that goes into the only look-up that reads it, in the same places."""
-    state = maker.state
-    if maker is stage or not is_unscheduled(maker) or has_own_rule(state) or schedule.attached(maker):
+def _is_fusable(schedule: Edit, producer: EditedStage, stage: EditedStage, value: Read) -> bool:
+    """Whether ``producer`` is a rescale whose only consumer is the lookup ``stage``, element by element."""
+    state = producer.state
+    if producer is stage or not is_unscheduled(producer) or has_own_rule(state) or schedule.attached(producer):
         return False
     if len(state.computation.bodies) > 1 or any(tensor in schedule.outputs for tensor in state.tensors):
         return False
@@ -77,15 +77,15 @@ def _joins(schedule: Edit, maker: EditedStage, stage: EditedStage, value: Read) 
     return alone and rescaling is not None and rescaling.table is None
 
 
-def _put(stage: EditedStage, value: Expr, other: Expr) -> None:
-    """Look another value up."""
+def _replace_index(stage: EditedStage, value: Expr, replacement: Expr) -> None:
+    """Replace the index of a lookup."""
     computation = stage.state.computation
-    bodies = tuple(transform(body, lambda node: other if node is value else None) for body in computation.bodies)
+    bodies = tuple(transform(body, lambda node: replacement if node is value else None) for body in computation.bodies)
     stage.change(computation=replace(computation, bodies=bodies))
 
 
-def _by_one(schedule: Edit, value: Expr) -> Expr:
-    """A value of 8 bits times 1, as a rescaling."""
+def _unit_rescale(schedule: Edit, value: Expr) -> Expr:
+    """An 8-bit value rescaled by 1."""
     constants = schedule.state.constants
     one = next((tensor for tensor in constants if tensor.name == NAME), None)
     if one is None:

@@ -1,4 +1,4 @@
-"""Inputs of stages of a cycle are loaded once for all iterations, where there is room."""
+"""Hoist the loads of loop-invariant inputs out of the loops of a recurrence, where the scratchpads have space."""
 
 from lathe.scheduler.allocation.allocate_buffers import buffers_of
 from lathe.scheduler.allocation.in_place_aliasing import find_aliases
@@ -12,22 +12,22 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.target.target import Target
 
 
-def load_once(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
-    """Load inputs before the loops of a cycle, once for all iterations, as far as scratchpads have room."""
+def hoist_loads(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
+    """Move each load of a program input before the loops of all recurrences, unless the buffers no longer fit."""
     for stage in loads:
         if any(schedule.maker(read.tensor) is not None for read in stage.state.computation.reads):
-            continue  # made on the way, perhaps in the same loops
+            continue  # it loads computed values, perhaps of the same loops
         before = schedule.state
         stage.change(attachment=None)
-        in_circles = [schedule.stages.index(each) for group in recurrence_groups(schedule) for each in group]
-        place = min(in_circles, default=0)  # one that never reads what it makes is in none
-        if schedule.stages.index(stage) > place:
-            schedule.insert(stage, before=schedule.stages[place])
+        members = [schedule.stages.index(each) for group in recurrence_groups(schedule) for each in group]
+        position = min(members, default=0)  # a stage that never reads its own values is in no recurrence
+        if schedule.stages.index(stage) > position:
+            schedule.insert(stage, before=schedule.stages[position])
         try:
             config = target.config
-            lanes = assign_layouts(schedule, config).known
+            layouts = assign_layouts(schedule, config).known
             physical: dict[StageView, PhysicalLayout] = {
-                each: physical_of(each, lanes, config) for each in schedule.stages
+                each: physical_of(each, layouts, config) for each in schedule.stages
             }
             nest = build_nest(schedule, largest_blocks=True)
             buffers_of(schedule, config, nest, physical, find_aliases(schedule, config))

@@ -1,8 +1,8 @@
-"""Values moved from lane to lane: a product with the identity matrix, put between a tensor and one that reads it.
+"""Identity GEMM: move values to other lanes by multiplying a tensor with the identity matrix, or columns of it.
 
-``T'[.., d, ..] = sum over k of T[.., k, ..] * I[k, d]`` is ``T`` again, but its lanes are those of a matrix product's
-result, which may run along other dimensions than those of its operands. Some columns of the identity select values: of
-channels from 24 on, of which a block of lanes begins with the eighth, the product makes ones that begin with a block.
+``T'[.., d, ..] = sum over k of T[.., k, ..] * I[k, d]`` equals ``T``, but in the vector layout of a GEMM result, which
+may have lanes along other dimensions than the operands. Some columns of the identity select elements: from channels 24
+on, which start at lane 8 of a vector, the GEMM makes a tensor that starts with a vector.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 def insert_identity_gemm(
     schedule: Edit,
-    reader: EditedStage,
+    consumer: EditedStage,
     reads: tuple[Read, ...],
     dim: int,
     selected: Elements,
@@ -28,9 +28,9 @@ def insert_identity_gemm(
     lanes: VectorLayout,
     on_alu: bool,
 ) -> None:
-    """Let some reads of ``reader``, all of one tensor of int8, read its product with columns of the identity.
+    """Redirect some reads of ``consumer``, all of one int8 tensor, to its product with columns of the identity.
 
-    ``selected``: the elements along ``dim`` that the product makes, all that these reads read among them.
+    ``selected``: the elements along ``dim`` that the product has, with all that these reads need.
     """
     tensor = reads[0].tensor
     shape = (*tensor.shape[:dim], selected.count, *tensor.shape[dim + 1 :])
@@ -38,20 +38,20 @@ def insert_identity_gemm(
     inner = Axis("k", tensor.shape[dim], 0, "reduce")
     points: list[Expr] = [AxisRef(axis) for axis in axes]
     data = Read(tensor, tuple(AxisRef(inner) if n == dim else point for n, point in enumerate(points)))
-    unit = Read(identity, (AxisRef(inner), points[dim]))
-    body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(unit, "int32")), (inner,))
+    identity_read = Read(identity, (AxisRef(inner), points[dim]))
+    body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(identity_read, "int32")), (inner,))
     total = Computation(fresh_name(schedule, f"{tensor.name}.turned.sum"), axes, (inner,), (body,))
     value = Cast(Read(total.outputs[0], tuple(points)), "int8")
-    turned = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
-    schedule.insert(replace(initial_state(total), lanes=lanes, on_alu=on_alu), before=reader)
-    schedule.insert(initial_state(turned), before=reader)
-    made = turned.outputs[0]
+    copy = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
+    schedule.insert(replace(initial_state(total), lanes=lanes, on_alu=on_alu), before=consumer)
+    schedule.insert(initial_state(copy), before=consumer)
+    converted = copy.outputs[0]
 
-    def place(read: Read) -> Read:
+    def redirected(read: Read) -> Read:
         index = read.indices[dim]
         if selected.count < tensor.shape[dim]:
             index = simplified_index((index - selected.first) // selected.step)
-        return Read(made, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
+        return Read(converted, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
 
-    instead = {read: place(read) for read in reads}
-    reader.change(computation=reads_replaced(reader.state.computation, instead))
+    replacements = {read: redirected(read) for read in reads}
+    consumer.change(computation=reads_replaced(consumer.state.computation, replacements))

@@ -1,10 +1,10 @@
-"""Conditions as arithmetic: no instruction decides anything per lane, but the ALU multiplies.
+"""If-convert: replace selects by arithmetic with 0/1 masks, since no instruction is predicated per lane.
 
-``select(c, a, b)`` is ``b + m * (a - b)`` with ``m`` 1 where ``c`` holds and 0 elsewhere. A condition on indices whose
-border runs through elements becomes a constant tensor of such numbers, which is part of the program; other conditions
-on indices are left to be peeled. A condition on data is computed: ``x > y`` is ``min(max(x - y, 0), 1)``. A product
-that is summed under a condition on the indices of one operand is a product with that operand masked, so that the
-matrix core can do it. Numbers that depend on indices are constant tensors as well.
+``select(c, a, b)`` becomes ``b + m * (a - b)`` with a mask ``m`` that is 1 where ``c`` holds and 0 elsewhere. If ``c``
+is on indices and its border runs through vectors, the mask is a constant tensor of the program; other conditions on
+indices are left to loop peeling. If ``c`` is on data, the mask is computed: ``x > y`` is ``min(max(x - y, 0), 1)``. A
+sum of products under a condition on the indices of one operand becomes a GEMM with that operand masked. Indices that
+are used as data become constant tensors as well.
 """
 
 from dataclasses import replace
@@ -33,109 +33,109 @@ from lathe.scheduler.target.target import Target
 Array = NDArray[Any]
 
 LARGEST_MASK = 1 << 20
-"""Elements of the largest constant tensor that a condition on indices may become."""
+"""The most elements that the constant tensor for a condition on indices may have."""
 
 INT32 = "int32"
 NARROW = ("int8", "int16", INT32, "uint8", "uint16")
-"""The dtypes whose values accumulators hold as they are."""
+"""The dtypes whose values accumulators hold unchanged."""
 
 
 def if_convert(schedule: Edit, target: Target) -> None:
-    """Rewrite, in place, selects of a schedule that no loop decides; inputs that this adds get their values."""
+    """Convert, in place, selects that loop peeling does not resolve; add the masks to the program's constants."""
     for stage in list(schedule.stages):
         _mask_operands(schedule, stage)
     constants = _Constants(schedule)
-    if not any(_decides(body) for stage in schedule.stages for body in stage.state.computation.bodies):
+    if not any(_may_need_conversion(body) for stage in schedule.stages for body in stage.state.computation.bodies):
         return
-    plan = _plan_without_conditions(schedule, target)
+    plan = _layouts_without_selects(schedule, target)
     for stage in schedule.stages:
         if has_own_rule(stage.state):
             continue
-        masker = _Masker(stage, constants, plan, target)
+        rewriter = _SelectRewriter(stage, constants, plan, target)
         computation = stage.state.computation
-        bodies = tuple(masker.body(body) for body in computation.bodies)
+        bodies = tuple(rewriter.body(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
             stage.change(computation=replace(computation, bodies=bodies))
     schedule.update(constants={**schedule.state.constants, **constants.values})
 
 
-def find_unmasked(schedule: Edit, target: Target) -> str | None:
-    """A stage with a condition on data, an index as data, or a sum of products under conditions, left to be a number.
+def find_unconverted_select(schedule: Edit, target: Target) -> str | None:
+    """A stage with a select on data, an index used as data or a predicated sum of products that could be converted.
 
-    Conditions on indices alone are not asked for: whether a border runs through elements depends on lanes, which may
-    be others later.
+    Selects on indices alone are not reported: whether their border runs through vectors depends on vector layouts,
+    which later passes may change.
     """
     for stage in schedule.stages:
         if has_own_rule(stage.state):
             continue
-        if _of_operands(schedule, stage) is not None:
-            return f"{stage.name} sums products under conditions on their operands"
-        masker = _Masker(stage, _Constants(schedule), LayoutAssignment(), target)
+        if _operand_conditions(schedule, stage) is not None:
+            return f"{stage.name} sums products under conditions on the indices of their operands"
+        rewriter = _SelectRewriter(stage, _Constants(schedule), LayoutAssignment(), target)
         for node in (each for body in stage.state.computation.bodies for each in walk(body)):
-            if isinstance(node, Select) and all(map(reads_data, conjuncts(node.condition))) and masker.decides(node):
-                return f"{stage.name} chooses by data"
-            if isinstance(node, Cast) and masker.decides(node):
-                return f"{stage.name} computes with an index"
+            if isinstance(node, Select) and all(map(reads_data, conjuncts(node.condition))) and rewriter.changes(node):
+                return f"{stage.name} has a select with a data-dependent condition"
+            if isinstance(node, Cast) and rewriter.changes(node):
+                return f"{stage.name} uses an index as data"
     return None
 
 
-def _decides(body: Expr) -> bool:
-    """Whether anything in a body may have to be rewritten."""
+def _may_need_conversion(body: Expr) -> bool:
+    """Whether a body has selects, or indices used as data, that may need conversion."""
     return any(
         isinstance(node, Select) or (isinstance(node, Cast) and node.operand.dtype == "index" and node.dtype in NARROW)
         for node in walk(body)
     )
 
 
-# A product of two tensors under a condition.
+# Predicated sums of products.
 
 
 def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
-    """Move the conditions of a summed product to its operands, if each is on the indices of one of them."""
-    found = _of_operands(schedule, stage)
-    if found is None:
+    """Move the conditions of a predicated sum of products to its operands, if each is on the indices of one of them."""
+    predicated = _operand_conditions(schedule, stage)
+    if predicated is None:
         return
-    product, of_factor = found
+    product, by_operand = predicated
     computation = stage.state.computation
     body = computation.bodies[0]
     assert isinstance(body, Reduce)
     plain = replace(computation, bodies=(Reduce("sum", product, body.axes),))
-    instead: dict[Read, Tensor] = {}
-    for factor, conditions in of_factor.items():
-        instead[factor] = _masked_operand(schedule, stage, factor, conditions)
-    stage.change(computation=reads_redirected(plain, instead))
+    masked_operands: dict[Read, Tensor] = {}
+    for factor, conditions in by_operand.items():
+        masked_operands[factor] = _masked_operand(schedule, stage, factor, conditions)
+    stage.change(computation=reads_redirected(plain, masked_operands))
 
 
-def _of_operands(schedule: Edit, stage: EditedStage) -> tuple[Expr, dict[Read, list[Expr]]] | None:
-    """A product that a stage sums under conditions, and those on the indices of each operand, if all are such."""
-    found = _conditional_product(stage.state.computation)
-    if found is None or has_own_rule(stage.state) or not all(map(_stays_inside, found[2])):
+def _operand_conditions(schedule: Edit, stage: EditedStage) -> tuple[Expr, dict[Read, list[Expr]]] | None:
+    """The product that a stage sums under conditions, and these by operand; None unless each is on one's indices."""
+    predicated = _predicated_product(stage.state.computation)
+    if predicated is None or has_own_rule(stage.state) or not all(map(_is_in_bounds, predicated[2])):
         return None
-    condition, product, factors = found
-    of_factor: dict[Read, list[Expr]] = {}
+    condition, product, factors = predicated
+    by_operand: dict[Read, list[Expr]] = {}
     for each in conjuncts(condition):
-        owner = next((factor for factor in factors if _is_about(schedule, each, factor)), None)
+        owner = next((factor for factor in factors if _is_on_indices(schedule, each, factor)), None)
         if owner is None:
             return None
-        of_factor.setdefault(owner, []).append(each)
-    return product, of_factor
+        by_operand.setdefault(owner, []).append(each)
+    return product, by_operand
 
 
-def _conditional_product(computation: Computation) -> tuple[Expr, Expr, tuple[Read, Read]] | None:
-    """The condition, the product and its factors of a sum of ``select(condition, x * y, 0)`` with x and y of int8."""
+def _predicated_product(computation: Computation) -> tuple[Expr, Expr, tuple[Read, Read]] | None:
+    """The condition, the product and its int8 factors of a sum of ``select(condition, x * y, 0)``."""
     body = computation.bodies[0]
     if len(computation.bodies) != 1 or not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != INT32:
         return None
-    chosen = skip_value_preserving_casts(body.body)
-    if not isinstance(chosen, Select) or reads_data(chosen.condition) or not _is_zero(chosen.otherwise):
+    select = skip_value_preserving_casts(body.body)
+    if not isinstance(select, Select) or reads_data(select.condition) or not _is_zero(select.otherwise):
         return None
-    product = skip_value_preserving_casts(chosen.then)
+    product = skip_value_preserving_casts(select.then)
     if not isinstance(product, Binary) or product.op != "mul" or product.dtype != INT32:
         return None
     x, y = skip_value_preserving_casts(product.lhs), skip_value_preserving_casts(product.rhs)
     if not isinstance(x, Read) or not isinstance(y, Read) or x is y or x.dtype != "int8" or y.dtype != "int8":
         return None
-    return chosen.condition, product, (x, y)
+    return select.condition, product, (x, y)
 
 
 def _is_zero(expr: Expr) -> bool:
@@ -143,24 +143,24 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(value, Const) and value.value == 0
 
 
-def _is_about(schedule: Edit, condition: Expr, read: Read) -> bool:
-    """Whether a condition is one on the indices of a read alone, of a tensor that lies in DRAM as a whole."""
-    own = {as_bare_axis(index) for index in read.indices}
-    if not all(axis in own for axis in axes_of(condition)):
+def _is_on_indices(schedule: Edit, condition: Expr, read: Read) -> bool:
+    """Whether a condition is on the indices of a read alone, of a tensor that is stored completely in DRAM."""
+    indices = {as_bare_axis(index) for index in read.indices}
+    if not all(axis in indices for axis in axes_of(condition)):
         return False
-    maker = schedule.maker(read.tensor)
-    return maker is None or (maker.state.scope == DRAM and maker.state.attachment is None)
+    producer = schedule.maker(read.tensor)
+    return producer is None or (producer.state.scope == DRAM and producer.state.attachment is None)
 
 
 def _masked_operand(schedule: Edit, stage: EditedStage, read: Read, conditions: list[Expr]) -> Tensor:
-    """A new stage that has a tensor's elements where the conditions hold, and zeros elsewhere."""
+    """Insert a stage that copies a tensor where the conditions hold and is zero elsewhere; return its tensor."""
     tensor = read.tensor
     axes = tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))
     points: dict[Axis, Expr] = {}
     for axis, index in zip(axes, read.indices, strict=True):
-        plain = as_bare_axis(index)
-        if plain is not None:
-            points[plain] = AxisRef(axis)
+        bare = as_bare_axis(index)
+        if bare is not None:
+            points[bare] = AxisRef(axis)
     value = Read(tensor, tuple(AxisRef(axis) for axis in axes))
     condition = conjunction(conditions)
     assert condition is not None, f"no condition on operand {tensor.name} of {stage.name}"
@@ -169,18 +169,18 @@ def _masked_operand(schedule: Edit, stage: EditedStage, read: Read, conditions: 
     return schedule.insert(initial_state(computation), before=stage).tensor
 
 
-# Conditions that become numbers.
+# Selects that become arithmetic.
 
 
 class _Constants:
-    """Tensors of the program whose values are known."""
+    """Constant tensors that are added to the program, with their values."""
 
     def __init__(self, schedule: Edit) -> None:
         self.schedule = schedule
         self.values: dict[Tensor, Array] = {}
 
     def read(self, expr: Expr, name: str) -> Read:
-        """A constant tensor, read at the axes of an expression, that holds its value at each point."""
+        """Read a new constant tensor that holds the value of an index expression at each point of its axes."""
         axes = axes_of(expr)
         ranges = [np.arange(axis.start, axis.stop) for axis in axes]
         points = dict(zip(axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
@@ -192,20 +192,20 @@ class _Constants:
         origin = [Binary("sub", AxisRef(a), Const(a.start, "index")) if a.start else AxisRef(a) for a in axes]
         return Read(tensor, tuple(origin))
 
-    def _fresh(self, wanted: str) -> str:
+    def _fresh(self, base: str) -> str:
         taken = {tensor.name for tensor in self.values}
-        name, count = fresh_name(self.schedule, wanted), 1
+        name, count = fresh_name(self.schedule, base), 1
         while name in taken:
             count += 1
-            name = fresh_name(self.schedule, f"{wanted}{count}")
+            name = fresh_name(self.schedule, f"{base}{count}")
         return name
 
 
-class _Impossible(Exception):  # noqa: N818 - no error: the condition stays
-    """A condition that cannot become a number."""
+class _NotConvertible(Exception):  # noqa: N818 - no error: the select stays
+    """Raised for a condition that no mask can replace."""
 
 
-class _Masker:
+class _SelectRewriter:
     def __init__(self, stage: EditedStage, constants: _Constants, plan: LayoutAssignment, target: Target) -> None:
         self.stage = stage
         self.constants = constants
@@ -214,121 +214,121 @@ class _Masker:
         self._known: dict[int, Expr] = {}
 
     def body(self, body: Expr) -> Expr:
-        """The body without the selects that can become arithmetic; the same object where there are none."""
+        """The body with convertible selects replaced by arithmetic; the same object if there are none."""
         inner = body.body if isinstance(body, Reduce) else body
-        found = self._visit(inner)
-        if found is inner:
+        converted = self._visit(inner)
+        if converted is inner:
             return body
-        return folded(Reduce(body.kind, found, body.axes) if isinstance(body, Reduce) else found)
+        return folded(Reduce(body.kind, converted, body.axes) if isinstance(body, Reduce) else converted)
 
-    def decides(self, expr: Expr) -> bool:
-        """Whether an expression, its parts being as they are, is to become another."""
-        return self._decided(expr) is not expr
+    def changes(self, expr: Expr) -> bool:
+        """Whether an expression would be converted, its operands being as they are."""
+        return self._converted(expr) is not expr
 
     def _visit(self, expr: Expr) -> Expr:
         known = self._known.get(id(expr))
         if known is None:
             children = expr.children
-            if isinstance(expr, Select):  # its condition is looked at as a whole
+            if isinstance(expr, Select):  # its condition is converted as a whole
                 children = (expr.condition, *map(self._visit, (expr.then, expr.otherwise)))
             elif not isinstance(expr, Read):
                 children = tuple(map(self._visit, children))
             same = all(new is old for new, old in zip(children, expr.children, strict=True))
-            known = self._known[id(expr)] = self._decided(expr if same else with_children(expr, children))
+            known = self._known[id(expr)] = self._converted(expr if same else with_children(expr, children))
         return known
 
-    def _decided(self, expr: Expr) -> Expr:
+    def _converted(self, expr: Expr) -> Expr:
         if isinstance(expr, Cast) and expr.operand.dtype == "index" and expr.dtype in NARROW and not reads_data(expr):
             return self._index_as_data(expr)
         if not isinstance(expr, Select) or expr.dtype == "bool":
             return expr
-        about_loops = conjunction(each for each in conjuncts(expr.condition) if not reads_data(each))
-        about_data = conjunction(each for each in conjuncts(expr.condition) if reads_data(each))
+        on_indices = conjunction(each for each in conjuncts(expr.condition) if not reads_data(each))
+        on_data = conjunction(each for each in conjuncts(expr.condition) if reads_data(each))
         result = expr.then
         try:
-            if about_data is not None:
-                result = self._chosen(about_data, result, expr.otherwise)
-            if about_loops is not None:
-                if self._cuts_elements(about_loops) and all(map(_may_be_computed, (expr.then, expr.otherwise))):
-                    result = self._chosen(about_loops, result, expr.otherwise)
+            if on_data is not None:
+                result = self._blend(on_data, result, expr.otherwise)
+            if on_indices is not None:
+                if self._cuts_vectors(on_indices) and all(map(_reads_in_bounds, (expr.then, expr.otherwise))):
+                    result = self._blend(on_indices, result, expr.otherwise)
                 else:
-                    result = expr if about_data is None else Select(about_loops, result, expr.otherwise)
-        except _Impossible:
+                    result = expr if on_data is None else Select(on_indices, result, expr.otherwise)
+        except _NotConvertible:
             return expr
         return result
 
-    def _chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Expr:
-        """``otherwise + m * (then - otherwise)``, in 32 bits; the result has the dtype of the branches."""
-        if then.dtype not in NARROW or not all(map(_may_be_computed, (then, otherwise))):
-            raise _Impossible
+    def _blend(self, condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+        """``otherwise + mask * (then - otherwise)`` in 32 bits, cast to the dtype of the branches."""
+        if then.dtype not in NARROW or not all(map(_reads_in_bounds, (then, otherwise))):
+            raise _NotConvertible
         if _is_zero(then):
             condition, then, otherwise = Not(condition), otherwise, then
-        mask, value, rest = self._truth(condition), _wide(then), _wide(otherwise)
+        mask, value, rest = self._mask(condition), _wide(then), _wide(otherwise)
         result = Binary("add", Binary("mul", Binary("sub", value, rest), mask), rest)
         return result if then.dtype == INT32 else Cast(result, then.dtype)
 
-    def _truth(self, condition: Expr) -> Expr:
-        """1 where a condition holds and 0 elsewhere."""
+    def _mask(self, condition: Expr) -> Expr:
+        """The int32 mask of a condition: 1 where it holds, else 0."""
         if not reads_data(condition):
             return self._constant(condition)
         match condition:
             case Not(operand=operand):
-                return Binary("sub", Const(1, INT32), self._truth(operand))
+                return Binary("sub", Const(1, INT32), self._mask(operand))
             case Binary(op="and" | "or" as op, lhs=lhs, rhs=rhs):
-                return Binary("min" if op == "and" else "max", self._truth(lhs), self._truth(rhs))
+                return Binary("min" if op == "and" else "max", self._mask(lhs), self._mask(rhs))
             case Compare(op=op, lhs=lhs, rhs=rhs):
-                x, y = self._number(lhs), self._number(rhs)
+                x, y = self._operand(lhs), self._operand(rhs)
                 one = Const(1, INT32)
                 match op:
                     case "gt":
-                        return _more(x, y)
+                        return _greater(x, y)
                     case "lt":
-                        return _more(y, x)
+                        return _greater(y, x)
                     case "le":
-                        return Binary("sub", one, _more(x, y))
+                        return Binary("sub", one, _greater(x, y))
                     case "ge":
-                        return Binary("sub", one, _more(y, x))
+                        return Binary("sub", one, _greater(y, x))
                     case "ne":
-                        return Binary("max", _more(x, y), _more(y, x))
-                return Binary("sub", one, Binary("max", _more(x, y), _more(y, x)))
-        raise _Impossible
+                        return Binary("max", _greater(x, y), _greater(y, x))
+                return Binary("sub", one, Binary("max", _greater(x, y), _greater(y, x)))
+        raise _NotConvertible
 
-    def _number(self, expr: Expr) -> Expr:
-        """An operand of a comparison in 32 bits; what depends on indices alone is a constant tensor."""
+    def _operand(self, expr: Expr) -> Expr:
+        """An operand of a comparison in int32; a constant tensor if it depends on indices alone."""
         if isinstance(expr, Const):
             if not -(1 << 31) <= expr.value < 1 << 31:
-                raise _Impossible
+                raise _NotConvertible
             return Const(expr.value, INT32)
         low, high = interval(expr)
         if low < -(1 << 31) or high >= 1 << 31:
-            raise _Impossible
+            raise _NotConvertible
         if not reads_data(expr):
             return self._constant(expr)
         if expr.dtype in ("bool", "index", "int64"):
-            raise _Impossible
+            raise _NotConvertible
         return _wide(self._visit(expr))
 
     def _index_as_data(self, expr: Cast) -> Expr:
-        """A number that depends on indices, which no instruction computes."""
+        """A constant tensor for an index that is used as data, since no instruction computes it."""
         try:
             value = self._constant(expr)
-        except _Impossible:
+        except _NotConvertible:
             return expr
         if isinstance(value, Const):
             return Const(value.value, expr.dtype)
         return value if expr.dtype == INT32 else Cast(value, expr.dtype)
 
     def _constant(self, expr: Expr) -> Expr:
-        """What an expression of indices alone is at each point."""
+        """The value of an index expression at each point, as a constant or as a constant tensor."""
         axes = axes_of(expr)
         if prod(axis.extent for axis in axes) > LARGEST_MASK:
-            raise _Impossible
+            raise _NotConvertible
         if not axes:
             return Const(int(evaluate(expr, {})), INT32)
         return _wide(self.constants.read(expr, self.stage.name))
 
-    def _cuts_elements(self, condition: Expr) -> bool:
-        """Whether a condition on indices changes within an element, in lanes as the stage would have without it."""
+    def _cuts_vectors(self, condition: Expr) -> bool:
+        """Whether a condition on indices changes within a vector, in the stage's layout without selects on indices."""
         computation = self.stage.state.computation
         lanes = self.plan.known[self.stage.state.tensor]
         axes = axes_of(condition)
@@ -336,20 +336,20 @@ class _Masker:
             return False
         ranges = [np.arange(axis.start, axis.stop) for axis in axes]
         points = dict(zip(axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
-        truth = np.broadcast_to(evaluate(condition, points), [axis.extent for axis in axes])
+        mask = np.broadcast_to(evaluate(condition, points), [axis.extent for axis in axes])
         for dim, block in self.target.near.element.sides(lanes):
             if dim is None or block == 1 or computation.axes[dim] not in axes:
                 continue
-            along = np.moveaxis(truth, axes.index(computation.axes[dim]), 0)
+            along = np.moveaxis(mask, axes.index(computation.axes[dim]), 0)
             for first in range(0, len(along), block):
-                part = along[first : first + block]
-                if (part != part[:1]).any():
+                vector = along[first : first + block]
+                if (vector != vector[:1]).any():
                     return True
         return False
 
 
-def _plan_without_conditions(schedule: Edit, target: Target) -> LayoutAssignment:
-    """The lanes of stages if nothing in them were decided by indices."""
+def _layouts_without_selects(schedule: Edit, target: Target) -> LayoutAssignment:
+    """The layouts that stages would have without selects on indices."""
     before = {stage: stage.state for stage in schedule.stages}
     for stage, state in before.items():
         bodies = tuple(_without_selects(body) for body in state.computation.bodies)
@@ -361,21 +361,21 @@ def _plan_without_conditions(schedule: Edit, target: Target) -> LayoutAssignment
 
 
 def _without_selects(expr: Expr) -> Expr:
-    """An expression that reads the same, with sums in place of the selects that can be computed both ways."""
+    """An expression with the same reads, with sums in place of selects on indices whose branches are both in bounds."""
     children = tuple(_without_selects(child) for child in expr.children)
-    by_indices = isinstance(expr, Select) and not reads_data(expr.condition) and expr.dtype != "bool"
-    if by_indices and all(map(_may_be_computed, expr.children)):
+    on_indices = isinstance(expr, Select) and not reads_data(expr.condition) and expr.dtype != "bool"
+    if on_indices and all(map(_reads_in_bounds, expr.children)):
         return Binary("add", children[1], children[2])
     same = all(new is old for new, old in zip(children, expr.children, strict=True))
     return expr if same else with_children(expr, children)
 
 
-def _may_be_computed(expr: Expr) -> bool:
-    """Whether an expression reads nothing outside of tensors at any point of the box."""
-    return all(_stays_inside(node) for node in walk(expr) if isinstance(node, Read))
+def _reads_in_bounds(expr: Expr) -> bool:
+    """Whether all reads of an expression are in bounds at every point of the box."""
+    return all(_is_in_bounds(node) for node in walk(expr) if isinstance(node, Read))
 
 
-def _stays_inside(read: Read) -> bool:
+def _is_in_bounds(read: Read) -> bool:
     bounds = map(interval, read.indices)
     return all(low >= 0 and high < extent for (low, high), extent in zip(bounds, read.tensor.shape, strict=True))
 
@@ -386,17 +386,17 @@ def _wide(expr: Expr) -> Expr:
     return expr if expr.dtype == INT32 else Cast(expr, INT32)
 
 
-def _more(x: Expr, y: Expr) -> Expr:
+def _greater(x: Expr, y: Expr) -> Expr:
     """1 where x > y, else 0."""
     (low, high), (least, most) = _bounds(x), _bounds(y)
     if high - least < 1 << 31 and low - most >= -(1 << 31):
-        return _clipped(Binary("sub", x, y), 0)
-    # The difference may wrap around: of the halves it does not, and where these are equal the lowest bits decide.
+        return _clamped(Binary("sub", x, y), 0)
+    # The difference may overflow. That of the halves does not, and where they are equal the lowest bits decide.
     one = Const(1, INT32)
     halves = [Binary("shr", each, one) for each in (x, y)]
     lowest = [Binary("sub", each, Binary("shl", half, one)) for each, half in zip((x, y), halves, strict=True)]
-    higher = _clipped(Binary("sub", *halves), -1)
-    return _clipped(Binary("add", Binary("shl", higher, one), Binary("sub", *lowest)), 0)
+    higher = _clamped(Binary("sub", *halves), -1)
+    return _clamped(Binary("add", Binary("shl", higher, one), Binary("sub", *lowest)), 0)
 
 
 def _bounds(expr: Expr) -> tuple[int, int]:
@@ -405,5 +405,5 @@ def _bounds(expr: Expr) -> tuple[int, int]:
     return interval(expr)
 
 
-def _clipped(expr: Expr, low: int) -> Expr:
+def _clamped(expr: Expr, low: int) -> Expr:
     return Binary("min", Binary("max", expr, Const(low, INT32)), Const(1, INT32))

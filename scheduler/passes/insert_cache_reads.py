@@ -1,4 +1,4 @@
-"""What is computed in acc reads scratchpads: operands are loaded where they fit, from where they are stored."""
+"""Insert cache reads: acc stages read scratchpad copies of operands in DRAM, loaded at a loop where they fit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from lathe.scheduler.layout.layout_transfer import lanes_read
 from lathe.scheduler.layout.match_gemm import GemmMatch, lanes_of_operand
 from lathe.scheduler.layout.vector_type import VectorType, element_of
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
-from lathe.scheduler.passes.hoist_loads import load_once
+from lathe.scheduler.passes.hoist_loads import hoist_loads
 from lathe.scheduler.rewriting.rewrite import copy_of, reads_redirected
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
@@ -23,32 +23,32 @@ from lathe.scheduler.tiling.problem import LoadedOperand
 
 
 def insert_cache_reads(schedule: Edit, target: Target) -> None:
-    """Caches for what stages in acc still read from DRAM, loaded before the loops of cycles where there is room."""
+    """Insert caches for what acc stages still read from DRAM; hoist loads out of recurrences where they fit."""
     loads: list[EditedStage] = []
     for stage in schedule.stages:
         if stage.state.scope == target.near.name and target.computes(stage.state.pragma) and not stage.state.copies:
             loads += _load_operands(schedule, stage, target)
     if schedule.has_recurrences:
-        load_once(schedule, target, loads)
+        hoist_loads(schedule, target, loads)
 
 
 def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[EditedStage]:
-    """What loads for a stage in acc, placed by the user, what it still reads from DRAM: just outside its chunks."""
+    """Insert loads of what an acc stage in the user's loops still reads from DRAM, just outside its chunks."""
     if is_copy(stage):
         return []
     state = stage.state
-    place = state.attachment
-    if place is not None:
-        place = ComputeAt(place.host, place.axis)  # all that is read there, whatever part of the stage that is
+    location = state.attachment
+    if location is not None:
+        location = ComputeAt(location.host, location.axis)  # of all that is read there, whatever region the stage is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
-        place = ComputeAt(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
-    product = assign_layouts(schedule, target.config).products[stage.tensor]
-    makers = [schedule.maker(read.tensor) for read in state.computation.reads]
-    pads = [maker for maker in makers if maker is not None and is_loaded_for_placed(schedule, target, maker)]
-    operands = operands_of(schedule, target, stage, product, FusionGroup(stage, [], pads), [])
+        location = ComputeAt(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
+    gemm = assign_layouts(schedule, target.config).products[stage.tensor]
+    producers = [schedule.maker(read.tensor) for read in state.computation.reads]
+    pads = [each for each in producers if each is not None and is_loaded_for_placed(schedule, target, each)]
+    operands = operands_of(schedule, target, stage, gemm, FusionGroup(stage, [], pads), [])
     for operand in operands:
-        operand.stage.change(attachment=place)
-    load_inside(schedule, operands)
+        operand.stage.change(attachment=location)
+    sink_loads(schedule, operands)
     return [operand.stage for operand in operands]
 
 
@@ -56,48 +56,48 @@ def operands_of(
     schedule: Edit,
     target: Target,
     stage: EditedStage,
-    product: GemmMatch | None,
+    gemm: GemmMatch | None,
     group: FusionGroup,
     computing: list[EditedStage],
-    others: Sequence[LoadedOperand] = (),
+    shared: Sequence[LoadedOperand] = (),
 ) -> list[LoadedOperand]:
-    """The stages that load what a computing stage reads from DRAM: paddings of the group, or new caches.
+    """The stages that load what a stage reads from DRAM: paddings of its group, or new caches.
 
-    ``others`` load for stages that are computed in the same tiles, and for this one, too, where it reads the same; they
-    are returned as well.
+    ``shared``: loads for other stages in the same tiles, which also serve this one where it reads the same. They are
+    returned, too.
     """
-    made = {tensor for inner in computing for tensor in inner.state.tensors}
-    operands = list(others)
+    computed = {tensor for inner in computing for tensor in inner.state.tensors}
+    operands = list(shared)
     cached_as: dict[tuple[Tensor, str, tuple[object, ...]], Tensor] = {}
-    circle = (
+    recurrence = (
         next((each for each in recurrence_groups(schedule) if stage in each), []) if schedule.has_recurrences else []
     )
-    instead: dict[Read, Tensor] = {}
+    replacements: dict[Read, Tensor] = {}
     for read in stage.state.computation.reads:
         tensor = read.tensor
-        number = next((n for n, each in enumerate(operands) if each.stage.tensor is tensor), None)
-        if number is not None and stage not in operands[number].readers:  # a border that is loaded already
-            operands[number] = LoadedOperand(operands[number].stage, (*operands[number].readers, stage))
+        slot = next((n for n, each in enumerate(operands) if each.stage.tensor is tensor), None)
+        if slot is not None and stage not in operands[slot].readers:  # a padding that is loaded already
+            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].readers, stage))
             continue
-        if tensor in made or schedule.scope_of(tensor) != DRAM:
+        if tensor in computed or schedule.scope_of(tensor) != DRAM:
             continue
-        scope = target.memory_of(product, read.node, stage.state.computation).name
-        alone = any(tensor in each.state.tensors for each in circle)  # around two reads are cells not made yet
-        key = tensor, scope, tuple(str(index) if alone else frozenset(axes_of(index)) for index in read.indices)
-        if key in cached_as:  # what moves along other axes is another part of the tensor
-            instead[read.node] = cached_as[key]
+        scope = target.memory_of(gemm, read.node, stage.state.computation).name
+        exact = any(tensor in each.state.tensors for each in recurrence)  # cells between two reads may not exist yet
+        key = tensor, scope, tuple(str(index) if exact else frozenset(axes_of(index)) for index in read.indices)
+        if key in cached_as:  # reads along other axes are of another slice of the tensor
+            replacements[read.node] = cached_as[key]
             continue
         pad = next((each for each in group.pads if tensor in each.state.tensors), None)
         if pad is not None:
             pad.change(scope=scope)
             operands.append(LoadedOperand(pad, (stage,)))
-            cached_as[key] = instead[read.node] = tensor
+            cached_as[key] = replacements[read.node] = tensor
             continue
-        wanted = _lanes_wanted(schedule, stage, product, read, target)
-        number = None if circle else _loaded_by_another(operands, stage, scope, read.node, wanted, target)
-        if number is not None:
-            operands[number] = LoadedOperand(operands[number].stage, (*operands[number].readers, stage))
-            cached_as[key] = instead[read.node] = operands[number].stage.tensor
+        layout = _operand_layout(schedule, stage, gemm, read, target)
+        slot = None if recurrence else _find_loaded(operands, stage, scope, read.node, layout, target)
+        if slot is not None:
+            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].readers, stage))
+            cached_as[key] = replacements[read.node] = operands[slot].stage.tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
         copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{scope}"), axes, whole=True)
@@ -105,106 +105,106 @@ def operands_of(
         first = added_to_loaded(schedule, stage, tensor) or stage
         schedule.insert(cached, before=first)
         operands.append(LoadedOperand(cached, (stage,)))
-        cached_as[key] = instead[read.node] = cached.tensor
-    if instead:
-        stage.change(computation=reads_redirected(stage.state.computation, instead))
+        cached_as[key] = replacements[read.node] = cached.tensor
+    if replacements:
+        stage.change(computation=reads_redirected(stage.state.computation, replacements))
     return operands
 
 
-def _lanes_wanted(
-    schedule: Edit, stage: EditedStage, product: GemmMatch | None, read: ReadAccess, target: Target
+def _operand_layout(
+    schedule: Edit, stage: EditedStage, gemm: GemmMatch | None, read: ReadAccess, target: Target
 ) -> VectorLayout:
-    """The lanes in which a stage reads an operand from where it is loaded."""
+    """The vector layout in which a stage reads a loaded operand."""
     computation = stage.state.computation
-    if product is None:
+    if gemm is None:
         return lanes_read(computation, read, assign_layouts(schedule, target.config).known[stage.tensor], target.config)
-    return lanes_of_operand(product, target.memory_of(product, read.node, computation).name, target.config)
+    return lanes_of_operand(gemm, target.memory_of(gemm, read.node, computation).name, target.config)
 
 
-def _loaded_by_another(
+def _find_loaded(
     operands: Sequence[LoadedOperand], stage: EditedStage, scope: str, read: Read, lanes: VectorLayout, target: Target
 ) -> int | None:
-    """The number of an operand that loads what a stage reads, in such lanes, for another stage of its tiles already."""
-    wanted = _part_read(stage, read)
-    for number, operand in enumerate(operands):
+    """The index of an operand that loads what a stage reads, in that layout, for another stage of its tiles already."""
+    axes_read = _axes_read(stage, read)
+    for index, operand in enumerate(operands):
         copy = operand.stage
         whole = copy.state.copies is read.tensor and copy.tensor.shape == read.tensor.shape
         if not whole or copy.state.scope != scope or stage in operand.readers:
             continue
-        reader = operand.readers[0]
-        parts = [
-            _part_read(reader, each.node)
-            for each in reader.state.computation.reads
+        consumer = operand.readers[0]
+        other_reads = [
+            _axes_read(consumer, each.node)
+            for each in consumer.state.computation.reads
             if each.tensor is operand.stage.tensor
         ]
-        if not all(a == b or b is None for part in parts for a, b in zip(wanted, part, strict=True)):
+        if not all(a == b or b is None for other in other_reads for a, b in zip(axes_read, other, strict=True)):
             continue
         loaded = assign_layouts(stage.schedule, target.config).known[copy.tensor]
-        if _is_same_element(element_of(target.config, scope), loaded, lanes):
-            return number
+        if _is_same_vector(element_of(target.config, scope), loaded, lanes):
+            return index
     return None
 
 
-def _is_same_element(element: VectorType, one: VectorLayout, other: VectorLayout) -> bool:
-    """Whether elements of a memory hold the same values in either lanes."""
-    sides = zip(element.sides(one), element.sides(other), strict=True)
+def _is_same_vector(vector: VectorType, one: VectorLayout, other: VectorLayout) -> bool:
+    """Whether vectors of a memory hold the same values in both layouts."""
+    sides = zip(vector.sides(one), vector.sides(other), strict=True)
     return one.turns == other.turns and all(a == b for (a, block), (b, _) in sides if block > 1)
 
 
-def _part_read(stage: EditedStage, read: Read) -> list[frozenset[int] | None]:
-    """For each dimension of what is read the data axes of the tile along which the index moves; None: all is read."""
+def _axes_read(stage: EditedStage, read: Read) -> list[frozenset[int] | None]:
+    """By dimension of what is read, the tile's data axes along which the index moves; None if all of it is read."""
     computation = stage.state.computation
-    parts: list[frozenset[int] | None] = []
+    axes_read: list[frozenset[int] | None] = []
     for index, extent in zip(read.indices, read.tensor.shape, strict=True):
         axis = as_bare_axis(index)
         whole = axis in computation.reduce_axes and axis is not None and axis.extent == extent
         moving = axes_of(index)
-        parts.append(None if whole else frozenset(n for n, each in enumerate(computation.axes) if each in moving))
-    return parts
+        axes_read.append(None if whole else frozenset(n for n, each in enumerate(computation.axes) if each in moving))
+    return axes_read
 
 
 def _axes_like(tensor: Tensor) -> tuple[Axis, ...]:
     computation = tensor.computation
-    if computation is not None and computation.shape == tensor.shape:  # or else it has been given a finer shape
+    if computation is not None and computation.shape == tensor.shape:  # else the tensor has a finer shape by now
         return computation.axes
     return tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
 
 
-def load_inside(schedule: Edit, operands: list[LoadedOperand]) -> None:
-    """Load what is made and stored in loops around its reader, or in its own, no further out than there.
+def sink_loads(schedule: Edit, operands: list[LoadedOperand]) -> None:
+    """Move loads of values that are stored in loops around the consumer, or in its own, into these loops.
 
-    Nor further in than the reader is, which may run in fewer of these loops than the maker, before the rest begin.
+    But no further in than the consumer, which may share fewer of these loops and run before the rest begin.
     """
     for operand in operands:
-        makers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
-        for maker in [maker for maker in makers if maker is not None and maker.state.scope == DRAM]:
-            for reader in operand.readers:
-                place = _place_around(maker.state.attachment, reader)
-                if place is not None and _is_further_out(operand.stage.state.attachment, place, reader):
-                    operand.stage.change(attachment=ComputeAt(place.host, place.axis))
+        producers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
+        for producer in [producer for producer in producers if producer is not None and producer.state.scope == DRAM]:
+            for consumer in operand.readers:
+                location = _location_around(producer.state.attachment, consumer)
+                if location is not None and _is_outside(operand.stage.state.attachment, location, consumer):
+                    operand.stage.change(attachment=ComputeAt(location.host, location.axis))
 
 
-def _place_around(place: ComputeAt | None, reader: EditedStage) -> ComputeAt | None:
-    """The innermost loop of a place that is one of a reader's own or around it; None where there is none."""
-    around = [reader, *_hosts(reader)]
-    schedule = reader.schedule
-    while place is not None and schedule.at(place) not in around:
-        place = schedule.at(place).state.attachment
-    if place is None or schedule.at(place) is reader:
-        return place
-    inside = around[around.index(schedule.at(place)) - 1].state.attachment
-    assert inside is not None
-    return inside if _is_further_out(inside, place, reader) else place
+def _location_around(location: ComputeAt | None, consumer: EditedStage) -> ComputeAt | None:
+    """The innermost loop at or around a location that is a consumer's own or around it; None if there is none."""
+    around = [consumer, *_enclosing_stages(consumer)]
+    schedule = consumer.schedule
+    while location is not None and schedule.at(location) not in around:
+        location = schedule.at(location).state.attachment
+    if location is None or schedule.at(location) is consumer:
+        return location
+    inner = around[around.index(schedule.at(location)) - 1].state.attachment
+    assert inner is not None
+    return inner if _is_outside(inner, location, consumer) else location
 
 
-def _hosts(stage: EditedStage) -> list[EditedStage]:
-    """The stages in whose loops a stage is computed, from the innermost on."""
-    return [] if stage.host is None else [stage.host, *_hosts(stage.host)]
+def _enclosing_stages(stage: EditedStage) -> list[EditedStage]:
+    """The stages in whose loops a stage is computed, the innermost first."""
+    return [] if stage.host is None else [stage.host, *_enclosing_stages(stage.host)]
 
 
-def _is_further_out(now: ComputeAt | None, place: ComputeAt, stage: EditedStage) -> bool:
-    """Whether one loop is outside another: none at all, one that comes before it, or one of a stage around."""
-    host = stage.schedule.at(place)
-    if now is None or now.host is not place.host:
-        return now is None or stage.schedule.at(now) in _hosts(host)
-    return host.state.leaves.index(now.axis) < host.state.leaves.index(place.axis)
+def _is_outside(now: ComputeAt | None, location: ComputeAt, stage: EditedStage) -> bool:
+    """Whether ``now`` is outside ``location``: at the root, at a loop before that, or at one of an enclosing stage."""
+    enclosing = stage.schedule.at(location)
+    if now is None or now.host is not location.host:
+        return now is None or stage.schedule.at(now) in _enclosing_stages(enclosing)
+    return enclosing.state.leaves.index(now.axis) < enclosing.state.leaves.index(location.axis)

@@ -1,7 +1,7 @@
-"""What stages that run in the loops of others keep in DRAM: computed in acc, iteration by iteration, and stored.
+"""Insert write-backs: split a DRAM stage that is fused with others into a stage in acc and a copy from acc to DRAM.
 
-No instruction computes in DRAM. A stage whose values stay there, while others run in its loops, becomes two: one in
-acc, which computes what an iteration makes, and the stage itself, which copies it out.
+No instruction computes into DRAM. A stage that is stored there while others run in its loops becomes two stages: one
+in acc, which computes the values of an iteration, and the stage itself, which copies them out (STORE).
 """
 
 from dataclasses import replace
@@ -13,8 +13,8 @@ from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.fused_loops import shares_reduction
 from lathe.scheduler.loop_ir.instances import cells_made, cells_written
 from lathe.scheduler.loop_ir.recurrences import read_later, recurrence_groups, shared_loops, walked_dimensions
-from lathe.scheduler.passes.forward_stores import is_near, read_where_made
-from lathe.scheduler.passes.simplify_recurrence_selects import drop_settled_choices, load_choices
+from lathe.scheduler.passes.forward_stores import forward_stores, is_same_iteration
+from lathe.scheduler.passes.simplify_recurrence_selects import outline_operand_selects, simplify_selects
 from lathe.scheduler.passes.split_recurrence_states import split_states
 from lathe.scheduler.primitives.stage_through_acc import keep_loops, write_through_acc
 from lathe.scheduler.rewriting.matchers import is_loadable, match_gemm_operands
@@ -27,36 +27,36 @@ from lathe.scheduler.target.target import Target
 
 
 def insert_writeback(schedule: Edit, target: Target) -> None:
-    """Give every stage in DRAM that shares its loops a place that the machine has, in place.
+    """Give every DRAM stage that shares loops a memory scope that the machine supports, in place.
 
-    What only later stages of the same iteration read goes to a scratchpad; the rest is computed in acc and stored.
+    What only later stages of the same iteration read moves to a scratchpad; the rest is computed in acc and stored.
     """
     _check_reductions(schedule)
-    made: list[tuple[EditedStage, EditedStage]] = []
+    pairs: list[tuple[EditedStage, EditedStage]] = []
     if schedule.has_recurrences:
         split_states(schedule)
-        drop_settled_choices(schedule)
-        _leave_out_unread(schedule)
-        load_choices(schedule, target)
+        simplify_selects(schedule)
+        _remove_dead_copies(schedule)
+        outline_operand_selects(schedule, target)
     for group in recurrence_groups(schedule) if schedule.has_recurrences else []:
-        cycle = [schedule.own(stage) for stage in group]
-        for stage in cycle:
+        component = [schedule.own(stage) for stage in group]
+        for stage in component:
             stage.change(sequential_dims=walked_dimensions(stage))
-            if _is_shared(stage) and not _stays(stage, cycle):
-                stage.change(scope=_scope(stage, target))
-        host = cycle[-1]
-        if host.state.scope == DRAM and host.state.attachment is None and not is_writeback(host):
-            made.append((_through_acc(host), host))
-    _follow_hosts(schedule)
+            if _is_fused(stage) and not _must_stay_in_dram(stage, component):
+                stage.change(scope=_scratchpad_of(stage, target))
+        last = component[-1]
+        if last.state.scope == DRAM and last.state.attachment is None and not is_writeback(last):
+            pairs.append((_split_through_acc(last), last))
+    _reattach_dram_stages(schedule)
     for stage in list(schedule.stages):
-        if _is_shared(stage) and not is_writeback(stage):
-            made.append((_through_acc(stage), stage))
-    for writer, store in made:
-        read_where_made(schedule, target, writer, store)
+        if _is_fused(stage) and not is_writeback(stage):
+            pairs.append((_split_through_acc(stage), stage))
+    for writer, store in pairs:
+        forward_stores(schedule, target, writer, store)
 
 
-def _leave_out_unread(schedule: Edit) -> None:
-    """Take out copies whose readers turned out never to read them."""
+def _remove_dead_copies(schedule: Edit) -> None:
+    """Remove copies that no stage reads any more."""
     for stage in reversed(list(schedule.stages)):
         needed = any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
         if stage.state.copies is not None and not needed and not schedule.attached(stage):
@@ -64,40 +64,40 @@ def _leave_out_unread(schedule: Edit) -> None:
 
 
 def _check_reductions(schedule: Edit) -> None:
-    """Raises BuildError where what is stored would be made, or read, in the middle of a reduction."""
+    """Raises BuildError where values would be stored, or read after a store, in the middle of a reduction."""
     for stage in schedule.stages:
-        place = stage.state.attachment
-        if place is None or not place.loops:
+        location = stage.state.attachment
+        if location is None or not location.loops:
             continue
-        host = schedule.at(place)
+        enclosing = schedule.at(location)
         if shares_reduction(stage):
             raise BuildError(
-                f"loops that stage {stage.name} shares with {host.name} must be of its data axes for a machine, "
-                "which stores what a reduction has made when it is whole. Share loops outside the reduction.",
+                f"Cannot share reduction loops of stage {stage.name} with {enclosing.name} on a machine: it stores the "
+                "result of a reduction only once that is complete. Share loops outside the reduction.",
                 kind="machine",
             )
-        shared = host.state.leaves[: len(place.loops)]
+        shared = enclosing.state.leaves[: len(location.loops)]
         if stage.state.scope == DRAM and any(loop.kind == "reduce" for loop in shared):
             raise BuildError(
-                f"stage {stage.name} must live in a scratchpad to run in the reduction of {host.name} on a "
-                f"machine, not in dram. Say where with s[{stage.name}].set_scope.",
+                f"Cannot run stage {stage.name} in the reduction of {enclosing.name} on a machine: it must live in a "
+                f"scratchpad, not in dram. Set its scope with s[{stage.name}].set_scope.",
                 kind="limit",
             )
-        if any(loop.kind == "reduce" for loop in shared) and not _serves_others(stage, place):
+        if any(loop.kind == "reduce" for loop in shared) and not _covers_all_reads(stage, location):
             raise BuildError(
-                f"values of stage {stage.name}, made in reduction loop {place.axis.name} of {host.name} on a "
-                f"machine, must be read by others only where {host.name} reads them, not elsewhere. Share loops "
-                "outside the reduction.",
+                f"Cannot compute stage {stage.name} in reduction loop {location.axis.name} of {enclosing.name} on a "
+                f"machine: the loop computes only the values that {enclosing.name} reads, and other consumers read "
+                "more. Share loops outside the reduction.",
                 kind="limit",
             )
 
 
-def _serves_others(stage: EditedStage, place: ComputeAt) -> bool:
-    """Whether values that stay are all there for later readers where only what a sum reads is made."""
+def _covers_all_reads(stage: EditedStage, location: ComputeAt) -> bool:
+    """Whether later consumers find all values in a user buffer if a stage computes only what the reduction reads."""
     if stage.state.storage is None or not outlives_iteration(stage):
         return True
     given = stage.state
-    stage.put(replace(given, attachment=ComputeAt(place.host, place.axis)))
+    stage.put(replace(given, attachment=ComputeAt(location.host, location.axis)))
     try:
         check_reads(stage.schedule, "build", {stage})
     except LegalityError:
@@ -107,109 +107,110 @@ def _serves_others(stage: EditedStage, place: ComputeAt) -> bool:
     return True
 
 
-def _follow_hosts(schedule: Edit) -> None:
-    """Let what stays in DRAM share the loops that its host shares, where the host is computed in place."""
+def _reattach_dram_stages(schedule: Edit) -> None:
+    """Attach DRAM stages further out where their enclosing stage will not keep the loops that they share."""
     places = {stage: stage.state.attachment for stage in schedule.stages if stage.state.scope == DRAM}
-    for stage, place in places.items():
-        while place is not None and place.loops and not _keeps_its_loops(schedule.at(place)):
-            place = _shared_above(stage, place)
-        if place is not stage.state.attachment:
-            stage.change(attachment=place)
+    for stage, location in places.items():
+        while location is not None and location.loops and not _keeps_shared_loops(schedule.at(location)):
+            location = _outer_location(stage, location)
+        if location is not stage.state.attachment:
+            stage.change(attachment=location)
 
 
-def _keeps_its_loops(host: EditedStage) -> bool:
-    """Whether the loops of a stage that others share are there for the machine: its own, or where its values stay."""
-    place = host.state.attachment
-    return place is None or not place.loops or host.state.scope == DRAM or outlives_iteration(host)
+def _keeps_shared_loops(enclosing: EditedStage) -> bool:
+    """Whether a stage keeps loops that others share: its own, or shared ones in which its values stay."""
+    location = enclosing.state.attachment
+    return location is None or not location.loops or enclosing.state.scope == DRAM or outlives_iteration(enclosing)
 
 
-def _shared_above(stage: EditedStage, place: ComputeAt) -> ComputeAt:
-    """The loops that a stage has in common with the host of its host; it comes before its host in them, as whole."""
-    host = stage.schedule.at(place)
-    above = host.state.attachment
+def _outer_location(stage: EditedStage, location: ComputeAt) -> ComputeAt:
+    """The location in the loops of the stage that encloses the enclosing one, before which the stage then runs."""
+    enclosing = stage.schedule.at(location)
+    above = enclosing.state.attachment
     assert above is not None
-    first = stage.schedule.at(above)
-    count = min(len(place.loops), len(above.loops))
-    if count < len(place.loops) and stage.state.storage is not None:
+    outer = stage.schedule.at(above)
+    count = min(len(location.loops), len(above.loops))
+    if count < len(location.loops) and stage.state.storage is not None:
         raise BuildError(
-            f"stage {stage.name} must share no more loops with {host.name} than that with {first.name}, "
-            f"{count}, to be stored in {stage.state.storage} on a machine, not {len(place.loops)}. Leave out store_in, "
-            "or share fewer loops.",
+            f"Cannot store stage {stage.name} in {stage.state.storage} on a machine: it shares {len(location.loops)} "
+            f"loops with {enclosing.name}, which shares only {count} with {outer.name}. Leave out store_in, or share "
+            "fewer loops.",
             kind="limit",
         )
-    return ComputeAt(above.host, first.state.leaves[count - 1], place.loops[:count])
+    return ComputeAt(above.host, outer.state.leaves[count - 1], location.loops[:count])
 
 
-def _is_shared(stage: EditedStage) -> bool:
-    """Whether a stage in DRAM runs together with another, and nobody has said how its chunks become instructions."""
-    place = stage.state.attachment
-    if place is None or stage.state.scope != DRAM or stage.state.pragma is not None:
+def _is_fused(stage: EditedStage) -> bool:
+    """Whether a stage in DRAM is fused with another, and no rule of the user's emits its instructions."""
+    location = stage.state.attachment
+    if location is None or stage.state.scope != DRAM or stage.state.pragma is not None:
         return False
-    return bool(place.loops) or can_write_back(stage, place)
+    return bool(location.loops) or can_write_back(stage, location)
 
 
-def can_write_back(stage: StageView, place: ComputeAt) -> bool:
-    """Whether what a loop computes of a stage each iteration can store: none in a sum or for a part of a host."""
-    host = stage.schedule.at(place).state
-    whole = host.scope == DRAM and host.attachment is None
-    guests = [guest.state.attachment for guest in stage.schedule.attached(stage)]
-    sums = place.axis.kind == "reduce" or any(guest and guest.axis.kind == "reduce" for guest in guests)
-    return whole and not sums
+def can_write_back(stage: StageView, location: ComputeAt) -> bool:
+    """Whether a loop can store the values of a stage in each iteration: no reduction, in a root-level DRAM stage."""
+    enclosing = stage.schedule.at(location).state
+    whole = enclosing.scope == DRAM and enclosing.attachment is None
+    inner = [guest.state.attachment for guest in stage.schedule.attached(stage)]
+    reduces = location.axis.kind == "reduce" or any(each and each.axis.kind == "reduce" for each in inner)
+    return whole and not reduces
 
 
 def is_writeback(stage: StageView) -> bool:
-    """Whether a stage copies out of a scratchpad already."""
+    """Whether a stage already is a write-back: a copy from a scratchpad."""
     body = stage.state.computation.bodies[0]
     return isinstance(body, Read) and stage.schedule.scope_of(body.tensor) != DRAM
 
 
-def _stays(stage: EditedStage, group: list[EditedStage]) -> bool:
-    """Whether values of a stage of a cycle are needed longer than an iteration, or outside its loops."""
+def _must_stay_in_dram(stage: EditedStage, group: list[EditedStage]) -> bool:
+    """Whether values of a stage of a recurrence are read in later iterations, or outside its loops."""
     schedule = stage.schedule
     if any(tensor in schedule.outputs for tensor in stage.state.tensors) or len(stage.state.tensors) > 1:
         return True
-    readers = schedule.readers(stage.tensor)
-    if any(reader not in group for reader in readers) or read_later(schedule, stage):
+    consumers = schedule.readers(stage.tensor)
+    if any(consumer not in group for consumer in consumers) or read_later(schedule, stage):
         return True
-    reads = [(reader, read) for reader in readers for read in reader.state.computation.reads]
-    if not all(is_near(stage, reader, read) for reader, read in reads if read.tensor is stage.tensor):
+    reads = [(consumer, read) for consumer in consumers for read in consumer.state.computation.reads]
+    if not all(is_same_iteration(stage, consumer, read) for consumer, read in reads if read.tensor is stage.tensor):
         return True
     return _is_operand(stage) and not is_loadable(stage.state.computation.bodies[0])
 
 
 def _is_operand(stage: EditedStage) -> bool:
-    """Whether matrix products read a stage as int8."""
-    for reader in stage.schedule.readers(stage.tensor):
-        if any(read.tensor is stage.tensor for read in match_gemm_operands(reader.state.computation) or ()):
+    """Whether a GEMM reads a stage as an operand."""
+    for consumer in stage.schedule.readers(stage.tensor):
+        if any(read.tensor is stage.tensor for read in match_gemm_operands(consumer.state.computation) or ()):
             return True
     return False
 
 
-def _scope(stage: EditedStage, target: Target) -> str:
+def _scratchpad_of(stage: EditedStage, target: Target) -> str:
     return target.data.name if _is_operand(stage) else target.near.name
 
 
-def _through_acc(stage: EditedStage) -> EditedStage:
-    """Compute a stage in acc, inside the loops that others share, in the outermost where it is just what is stored."""
+def _split_through_acc(stage: EditedStage) -> EditedStage:
+    """Compute a stage in acc, in the outermost shared loop of which an iteration computes exactly what it stores."""
     schedule = stage.schedule
     if len(stage.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in stage.state.tensors)
         raise BuildError(
-            f"stage {stage.name} must compute one tensor to be stored in loops that others are in, not {names}, on a "
-            "machine, which computes one after the other. Give each output a computation of its own.",
+            f"Cannot store stage {stage.name} in loops that other stages run in on a machine: it computes several "
+            f"tensors ({names}), and the machine computes one after the other. Give each output a computation of its "
+            "own.",
             kind="limit",
         )
     for guest in schedule.attached(stage):
-        place = guest.state.attachment
-        if place is not None and place.axis.kind == "reduce":
+        location = guest.state.attachment
+        if location is not None and location.axis.kind == "reduce":
             raise BuildError(
-                f"stage {guest.name} must be computed in a data loop of {stage.name}, whose sum and store a machine "
-                f"takes apart in loops that others share, not in its reduction loop {place.axis.name}. Compute it "
-                "further out.",
+                f"Cannot compute stage {guest.name} in reduction loop {location.axis.name} of {stage.name} on a "
+                f"machine: in shared loops, the reduction of {stage.name} and its store are separate stages. Compute "
+                "it at an outer loop.",
                 kind="limit",
             )
     given, outside = stage.state, stage.state.leaves[: shared_loops(stage)]
-    least = sum(leaf.kind == "data" for leaf in outside)  # what is stored has no others
+    least = sum(leaf.kind == "data" for leaf in outside)  # a store has no reduction loops
     _, writer = write_through_acc(schedule, stage)
     least = max(least, keep_loops(given, stage, writer), 1)
     for leaf in stage.state.leaves[least - 1 :]:
@@ -219,5 +220,5 @@ def _through_acc(stage: EditedStage) -> EditedStage:
         stored = cells_written(placed[stage], stage.tensor.name, depth)
         made = cells_made(placed[writer], stage.tensor.name, depth).intersect_domain(stored.domain())
         if made.is_equal(stored):
-            break  # in the innermost loop it is one cell, and nothing is lost where others in the loop go on
+            break  # else the innermost loop remains, of which an iteration stores one cell
     return writer

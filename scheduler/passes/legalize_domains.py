@@ -1,9 +1,8 @@
-"""Domains that are no boxes, on the machine: an output gets zeros where it has no elements, anything else a whole box.
+"""Legalise domains: replace each domain predicate (``where``) by its bounding box, with zeros outside it in outputs.
 
-An element of the machine has lanes, and an instruction works on all of them, so a domain's border may run through
-elements. Where nobody reads, it does not matter what is computed, as long as that reads nothing outside of tensors:
-a stage between others computes the box. A stage whose values leave the program computes ``select(where, value, 0)``,
-which partitioning, the DMA's zeros, and masks (``if_convert.py``) know how to carry out.
+An instruction computes whole vectors, so the border of a domain may run through a vector. An intermediate stage
+computes its whole bounding box if that reads nothing out of bounds. An output becomes ``select(where, value, 0)``,
+which partitioning, the zero padding of LOAD, or masks (``if_convert.py``) implement.
 """
 
 from dataclasses import replace
@@ -26,17 +25,17 @@ from lathe.scheduler.target.target import Target
 
 
 def legalize_domains(schedule: Edit, target: Target) -> None:
-    """Take conditions off domains, in place, and stages out that are read no more once these are gone."""
-    read = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
-    _fill(schedule, target)
-    _leave_out_unread(schedule, read)
+    """Remove domain predicates, in place, and then the stages that only these predicates have read."""
+    consumed = {access.tensor for stage in schedule.stages for access in stage.state.computation.reads}
+    _remove_domains(schedule, target)
+    _remove_dead_stages(schedule, consumed)
 
 
-def _fill(schedule: Edit, target: Target) -> None:
-    """Rewrite, in place, the stages of a schedule that have a condition on their domain.
+def _remove_domains(schedule: Edit, target: Target) -> None:
+    """Rewrite, in place, the stages of a schedule that have a domain predicate.
 
-    Raises BuildError for an output that is a maximum or minimum with loops that compute other stages, and for a stage
-    whose values are stored in shared cells.
+    Raises BuildError for an output that is a max or min reduction with other stages in its reduction loops, and for a
+    stage that is stored in a buffer of the user's.
     """
     for stage in list(schedule.stages):
         computation = stage.state.computation
@@ -44,21 +43,21 @@ def _fill(schedule: Edit, target: Target) -> None:
             continue
         if stage.state.storage is not None:
             raise BuildError(
-                f"stage {stage.name} must be defined everywhere to be stored in {stage.state.storage} on a machine, "
-                f"not where {computation.where} only: the machine computes whole boxes, and cells of elements that do "
-                "not exist may be shared with others that do. Leave out store_in.",
+                f"Cannot store {stage.name} in {stage.state.storage} on a machine: it is defined only where "
+                f"{computation.where}, the machine computes its whole bounding box, and cells of elements outside the "
+                "domain may be shared with elements inside. Leave out store_in.",
                 kind="limit",
             )
         if any(tensor in schedule.outputs for tensor in stage.state.tensors):
             _fill_output(schedule, target, stage)
-        elif _stays_inside(computation):
+        elif _reads_in_bounds(computation):
             stage.change(computation=replace(computation, where=None))
         else:
-            stage.change(computation=_selected(computation))
+            stage.change(computation=_predicated(computation))
 
 
-def _stays_inside(computation: Computation) -> bool:
-    """Whether no read leaves its tensor at any point of the box, whatever conditions around it say."""
+def _reads_in_bounds(computation: Computation) -> bool:
+    """Whether all reads are in bounds at every point of the box, even where a condition around them is false."""
     return all(
         low >= 0 and high < extent
         for read in computation.reads
@@ -66,15 +65,15 @@ def _stays_inside(computation: Computation) -> bool:
     )
 
 
-def _selected(computation: Computation) -> Computation:
-    """The computation of the whole box: 0, or what changes nothing in a reduction, outside the domain."""
+def _predicated(computation: Computation) -> Computation:
+    """The computation of the whole box: 0 outside the domain, or the neutral value in a reduction."""
     where = computation.where
     assert where is not None
     bodies: list[Expr] = []
     for body in computation.bodies:
         if isinstance(body, Reduce):
-            nothing = Const(neutral(body.kind, body.dtype), body.dtype)
-            bodies.append(Reduce(body.kind, Select(where, body.body, nothing), body.axes))
+            identity = Const(neutral(body.kind, body.dtype), body.dtype)
+            bodies.append(Reduce(body.kind, Select(where, body.body, identity), body.axes))
         else:
             bodies.append(Select(where, body, Const(0, body.dtype)))
     return replace(computation, bodies=tuple(bodies), where=None)
@@ -82,60 +81,60 @@ def _selected(computation: Computation) -> Computation:
 
 def _fill_output(schedule: Edit, target: Target, stage: EditedStage) -> None:
     computation = stage.state.computation
-    maker = _copied_from(schedule, target, stage)
-    for each in (stage, maker):
+    producer = _copy_source(schedule, target, stage)
+    for each in (stage, producer):
         if each is not None:
-            _check_times(each, stage)
-    if maker is not None:
-        _fill_before(schedule, target, maker, stage)
+            _check_time_map(each, stage)
+    if producer is not None:
+        _zero_fill_source(schedule, target, producer, stage)
         return
     if not computation.reduce_axes:
-        stage.change(computation=_selected(computation))
+        stage.change(computation=_predicated(computation))
         return
-    if _can_come_apart(schedule, stage):
-        loop = _innermost_used(schedule, stage)
+    if _can_split_reduction(schedule, stage):
+        loop = _innermost_attached_loop(schedule, stage)
         if loop is not None:
-            _make_in_loop(schedule, target, stage, loop)
+            _reduce_in_acc(schedule, target, stage, loop)
         else:
-            _take_apart(schedule, stage)
+            _split_reduction(schedule, stage)
         return
     kind = next((body.kind for body in computation.bodies if isinstance(body, Reduce) and body.kind != "sum"), None)
     if kind is not None:
         raise BuildError(
-            f"output {stage.name} with a domain ({computation.where}) must be no {kind} for the machine while other "
-            f"stages are computed in its reduction loops: it has zeros elsewhere, which no {kind} gives. Call "
-            "cache_write first, and compute them in the loops of the copy in acc.",
+            f"Cannot fill output {stage.name} with zeros outside its domain ({computation.where}) on a machine: it is "
+            f"a {kind} reduction, and other stages are computed in its reduction loops, so no stage of its own can "
+            "select the zeros. Call cache_write first, and compute them in the loops of the copy in acc.",
             kind="limit",
         )
-    stage.change(computation=_selected(computation))
+    stage.change(computation=_predicated(computation))
 
 
-def _check_times(stage: EditedStage, output: EditedStage) -> None:
-    """Raises BuildError where the loops of a stage, by a map of the user's, do not come to what zeros have to fill."""
+def _check_time_map(stage: EditedStage, output: EditedStage) -> None:
+    """Raises BuildError where a map of set_schedule does not cover the bounding box, which zeros must fill."""
     if not all(has_all_points(each) for each in stage.state.relations if isinstance(each, AffineSchedule)):
         raise BuildError(
-            f"times of stage {stage.name} must be for all elements of its box, to fill output {output.name} with zeros "
-            f"outside its domain ({output.state.computation.where}) on a machine, not for the domain only, as "
-            "set_schedule has given them. Give a map that has a time of its own for each element.",
+            f"Cannot fill output {output.name} with zeros outside its domain ({output.state.computation.where}) on a "
+            f"machine: the map that set_schedule has given {stage.name} has times for the domain only. Give a map "
+            "with a time of its own for each element of the bounding box.",
             kind="limit",
         )
 
 
-def _copied_from(schedule: Edit, target: Target, stage: EditedStage) -> EditedStage | None:
-    """The stage where results are computed of whose elements a stage in DRAM is a copy, if it is one."""
+def _copy_source(schedule: Edit, target: Target, stage: EditedStage) -> EditedStage | None:
+    """The stage in acc that a DRAM stage copies element by element; None if it is no such copy."""
     computation = stage.state.computation
     body = computation.bodies[0]
     if stage.state.scope != DRAM or not isinstance(body, Read) or len(body.indices) != len(computation.axes):
         return None
     if any(as_bare_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
         return None
-    maker = schedule.maker(body.tensor)
-    return maker if maker is not None and maker.state.scope == target.near.name else None
+    producer = schedule.maker(body.tensor)
+    return producer if producer is not None and producer.state.scope == target.near.name else None
 
 
-def _fill_before(schedule: Edit, target: Target, maker: EditedStage, stage: EditedStage) -> None:
-    """Let what an output is copied from have the zeros: a store selects nothing."""
-    computation, made = stage.state.computation, maker.state
+def _zero_fill_source(schedule: Edit, target: Target, producer: EditedStage, stage: EditedStage) -> None:
+    """Select the zeros of an output in the acc stage that it copies, since a STORE cannot select."""
+    computation, made = stage.state.computation, producer.state
     points: dict[Axis, Expr] = {
         old: AxisRef(new) for old, new in zip(computation.axes, made.computation.axes, strict=True)
     }
@@ -143,29 +142,26 @@ def _fill_before(schedule: Edit, target: Target, maker: EditedStage, stage: Edit
     where = substitute(computation.where, points)
     whole = replace(computation, where=None)
     if not made.computation.reduce_axes and len(schedule.readers(made.tensor)) == 1:
-        maker.put(replace(made, computation=_selected(replace(made.computation, where=where))))
+        producer.put(replace(made, computation=_predicated(replace(made.computation, where=where))))
     else:
         name = fresh_name(schedule, f"{made.tensor.name}.filled")
         copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
-        filled = initial_state(renamed_axes(_selected(copy), name), target.near.name)
+        filled = initial_state(renamed_axes(_predicated(copy), name), target.near.name)
         inner = schedule.new(replace(filled, attachment=made.attachment))
-        schedule.insert(inner, behind=maker)
+        schedule.insert(inner, behind=producer)
         whole = redirect_reads(whole, {made.tensor: inner.tensor})
     stage.change(computation=whole)
 
 
-def _can_come_apart(schedule: Edit, stage: EditedStage) -> bool:
-    """Whether the reduction of a stage can be a stage of its own: nothing relies on its loops being one nest."""
+def _can_split_reduction(schedule: Edit, stage: EditedStage) -> bool:
+    """Whether the reduction can be split off into a stage of its own: nothing depends on its loops being one nest."""
     places = [each.state.attachment for each in schedule.attached(stage)]
     inside = any(place is not None and place.axis.kind == "reduce" for place in places)
     return not inside and stage.state.pragma is None and len(stage.state.tensors) == 1
 
 
-def _innermost_used(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
-    """The innermost data loop of a stage that others are computed in, or share, or that is around a signal or threads.
-
-    None where none is.
-    """
+def _innermost_attached_loop(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
+    """The innermost data loop that other stages, queue commands or threads need; None if there is none."""
     places = [guest.state.attachment for guest in schedule.attached(stage)]
     leaves, kept = stage.state.leaves, stage.state.kept_leaves
     used = [leaf for leaf in leaves if leaf in kept or any(place and place.axis is leaf for place in places)]
@@ -173,43 +169,43 @@ def _innermost_used(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
     return next((leaf for leaf in reversed(around) if leaf.kind == "data"), None)
 
 
-def _make_in_loop(schedule: Edit, target: Target, stage: EditedStage, loop: LoopAxis) -> None:
-    """Reduce in acc, in the loop where others make what the reduction reads, and select there what is stored."""
+def _reduce_in_acc(schedule: Edit, target: Target, stage: EditedStage, loop: LoopAxis) -> None:
+    """Reduce in acc, in the loop where the operands of the reduction are computed, and select the zeros there, too."""
     given, where = stage.state, stage.state.computation.where
     _, writer = write_through_acc(schedule, stage)
     inside = keep_loops(given, stage, writer)
     loop = stage.state.leaves[max(stage.state.leaves.index(loop), inside - 1)]
     reduction = writer.state.computation
-    whole = replace(reduction, where=None) if _stays_inside(reduction) else _selected(reduction)
+    whole = replace(reduction, where=None) if _reads_in_bounds(reduction) else _predicated(reduction)
     writer.change(computation=whole, attachment=ComputeAt(stage.id, loop))
     stage.change(computation=replace(stage.state.computation, where=where))
-    _fill_before(schedule, target, writer, stage)
+    _zero_fill_source(schedule, target, writer, stage)
 
 
-def _take_apart(schedule: Edit, stage: EditedStage) -> None:
-    """A reduction, which keeps the loops over reduction axes, and the selection of its elements with the others."""
+def _split_reduction(schedule: Edit, stage: EditedStage) -> None:
+    """Split a stage into a reduction, which keeps the reduction loops, and a selection, which keeps the data loops."""
     state = stage.state
     computation = state.computation
     reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
-    reduction = replace(reduction, where=None) if _stays_inside(computation) else _selected(reduction)
-    first = initial_state(reduction)
+    reduction = replace(reduction, where=None) if _reads_in_bounds(computation) else _predicated(reduction)
+    reducer = initial_state(reduction)
     reducing, selecting = relations_by_kind(stage)
     if reducing or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
-        own = tuple(root for root in first.roots if root.kind == "data")
+        own = tuple(root for root in reducer.roots if root.kind == "data")
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
-        first = replace(first, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing or ())
-    inner = schedule.new(replace(first, lanes=state.lanes, on_alu=state.on_alu))
-    stage.put(_without_reduction(state, inner.tensor, selecting))
+        reducer = replace(reducer, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing or ())
+    inner = schedule.new(replace(reducer, lanes=state.lanes, on_alu=state.on_alu))
+    stage.put(_select_only(state, inner.tensor, selecting))
     keep_loops(state, stage, inner)
     schedule.insert(inner, before=stage)
 
 
-def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:
-    """The stage that only selects what another has reduced."""
+def _select_only(state: StageState, value: Tensor, relations: tuple[Relation, ...]) -> StageState:
+    """The stage that selects between zeros and the result of the reduction ``value``."""
     computation = state.computation
     body = Read(value, tuple(AxisRef(axis) for axis in computation.axes))
-    selecting = _selected(replace(computation, bodies=(body,), reduce_axes=()))
+    selecting = _predicated(replace(computation, bodies=(body,), reduce_axes=()))
     return replace(
         state,
         computation=selecting,
@@ -219,16 +215,17 @@ def _without_reduction(state: StageState, value: Tensor, relations: tuple[Relati
     )
 
 
-def _leave_out_unread(schedule: Edit, read: set[Tensor]) -> None:
-    """Take out, in place, stages that somebody has read and nobody does any more, as a condition that is gone did."""
+def _remove_dead_stages(schedule: Edit, consumed: set[Tensor]) -> None:
+    """Remove, in place, stages of tensors in ``consumed`` that no stage reads any more."""
+
     while True:
-        gone = [
+        dead = [
             stage
             for stage in schedule.stages
-            if read.issuperset(stage.state.tensors)
+            if consumed.issuperset(stage.state.tensors)
             and not any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
             and not schedule.attached(stage)
         ]
-        if not gone:
+        if not dead:
             return
-        schedule.reorder_stages([stage for stage in schedule.stages if stage not in gone])
+        schedule.reorder_stages([stage for stage in schedule.stages if stage not in dead])

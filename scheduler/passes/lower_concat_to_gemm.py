@@ -1,7 +1,7 @@
-"""Tensors joined along their lanes at places within blocks: products with columns of identities, added up.
+"""Lower concatenation to GEMM: concat at unaligned channel offsets becomes a sum of GEMMs with 0/1 selection matrices.
 
-Of 24 and 40 channels behind each other the second ones would have to move by 8 lanes, and one block holds some of both.
-The matrix core moves values from lane to lane, and leaves zeros where a part has none::
+When 24 and 40 channels are concatenated, the second ones have to move by 8 lanes, and one vector holds some of both.
+The matrix core moves values between lanes, and gives zeros where an operand has no value::
 
     joined[.., k] = select(k < 24, a[.., k], b[.., k - 24])
 
@@ -9,7 +9,7 @@ The matrix core moves values from lane to lane, and leaves zeros where a part ha
     b.placed[.., k] = sum over j of b[.., j] * B[j, k]     with B[j, k] = 1 where k is j + 24
     joined[.., k] = int8(a.placed[.., k] + b.placed[.., k])
 
-What begins with blocks, conditions and addresses decide, and what comes from the host alone, its layout.
+Operands at vector boundaries need no GEMM, only conditions and addresses, and inputs only another host layout.
 """
 
 from dataclasses import dataclass, replace
@@ -34,8 +34,8 @@ from lathe.scheduler.target.target import Target
 
 
 @dataclass(frozen=True)
-class JoinedPart:
-    """What is joined: the read, the dimension along which it is, and which of its elements goes where."""
+class ConcatPart:
+    """An operand of a concatenation: its read, the dimension that is concatenated, and its index by result position."""
 
     read: Read
     dim: int
@@ -43,23 +43,23 @@ class JoinedPart:
 
     @property
     def matrix(self) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """The extent of the part, and the elements of the matrix that are 1."""
-        return self.read.tensor.shape[self.dim], tuple((source, place) for place, source in self.moves.items())
+        """The extent of the operand, and the positions of the ones in its selection matrix."""
+        return self.read.tensor.shape[self.dim], tuple((source, position) for position, source in self.moves.items())
 
 
 def lower_concat_to_gemm(schedule: Edit, target: Target) -> None:
-    """Make sums of products, in place, of untouched stages that join computed tensors within blocks of channels."""
+    """Rewrite, in place, unscheduled concatenations that move computed values to other lanes as sums of GEMMs."""
     matrices: dict[object, tuple[Tensor, NDArray[Any]]] = {}
     for stage in list(schedule.stages):
-        for parts in [parts_joined(stage)] if is_unscheduled(stage) else []:
-            if parts and _moves_within_blocks(schedule, parts, target):
-                _join(schedule, stage, parts, matrices)
+        for operands in [concat_operands(stage)] if is_unscheduled(stage) else []:
+            if operands and _is_unaligned(schedule, operands, target):
+                _lower(schedule, stage, operands, matrices)
     added = dict(matrices.values())
     schedule.update(constants={**schedule.state.constants, **added})
 
 
-def parts_joined(stage: EditedStage) -> list[JoinedPart]:
-    """The parts of a tensor of int8 that a stage only joins along its last axis; none where it does anything else."""
+def concat_operands(stage: EditedStage) -> list[ConcatPart]:
+    """The operands of a stage that only concatenates int8 tensors along its last axis; [] if it does anything else."""
     computation = stage.state.computation
     if computation.reduce_axes or len(computation.bodies) > 1 or computation.where is not None or not computation.axes:
         return []
@@ -69,72 +69,72 @@ def parts_joined(stage: EditedStage) -> list[JoinedPart]:
     for node in walk(body):
         if isinstance(node, Select) and (reads_data(node.condition) or set(axes_of(node.condition)) != {axis}):
             return []
-    found: dict[Read, JoinedPart] = {}
-    for place in range(axis.extent):
+    found: dict[Read, ConcatPart] = {}
+    for position in range(axis.extent):
         value = skip_value_preserving_casts(body)
         while isinstance(value, Select):
-            holds = bool(evaluate(value.condition, {axis: np.asarray(place)}))
+            holds = bool(evaluate(value.condition, {axis: np.asarray(position)}))
             value = skip_value_preserving_casts(value.then if holds else value.otherwise)
         if isinstance(value, Const) and value.value == 0:
             continue
-        part = found.get(value) if isinstance(value, Read) else None
-        if part is None:
-            part = _part_of(value, axis)
-            if part is None:
+        operand = found.get(value) if isinstance(value, Read) else None
+        if operand is None:
+            operand = _operand_of(value, axis)
+            if operand is None:
                 return []
-            found[part.read] = part
-        part.moves[place] = int(evaluate(part.read.indices[part.dim], {axis: np.asarray(place)}))
+            found[operand.read] = operand
+        operand.moves[position] = int(evaluate(operand.read.indices[operand.dim], {axis: np.asarray(position)}))
     return list(found.values())
 
 
-def _part_of(value: Expr, axis: Axis) -> JoinedPart | None:
-    """The part that an element is of, which one index alone leads through; None where it is none of bytes."""
+def _operand_of(value: Expr, axis: Axis) -> ConcatPart | None:
+    """The operand that a value is read from, with the axis in one index, by itself; None if it is no such int8 read."""
     if not isinstance(value, Read) or value.dtype != "int8" or any(map(reads_data, value.indices)):
         return None
     along = [dim for dim, index in enumerate(value.indices) if axis in axes_of(index)]
     if len(along) != 1 or set(axes_of(value.indices[along[0]])) != {axis}:
         return None
-    return JoinedPart(value, along[0], {})
+    return ConcatPart(value, along[0], {})
 
 
-def _moves_within_blocks(schedule: Edit, parts: list[JoinedPart], target: Target) -> bool:
-    """Whether values have to change their lanes, all parts being made in lanes of what is joined."""
+def _is_unaligned(schedule: Edit, operands: list[ConcatPart], target: Target) -> bool:
+    """Whether values change lanes, of operands computed with lanes along the concatenation and small selections."""
     step, known = whole_elements(target.config), assign_layouts(schedule, target.config).known
-    made = all(each.read.tensor in known and known[each.read.tensor].cols == each.dim for each in parts)
-    small = sum(each.read.tensor.shape[each.dim] for each in parts) <= LARGEST_SELECTION
-    moved = any((place - source) % step for each in parts for place, source in each.moves.items())
-    return made and small and moved
+    computed = all(each.read.tensor in known and known[each.read.tensor].cols == each.dim for each in operands)
+    small = sum(each.read.tensor.shape[each.dim] for each in operands) <= LARGEST_SELECTION
+    unaligned = any((position - source) % step for each in operands for position, source in each.moves.items())
+    return computed and small and unaligned
 
 
-def _join(
-    schedule: Edit, stage: EditedStage, parts: list[JoinedPart], matrices: dict[object, tuple[Tensor, NDArray[Any]]]
+def _lower(
+    schedule: Edit, stage: EditedStage, operands: list[ConcatPart], matrices: dict[object, tuple[Tensor, NDArray[Any]]]
 ) -> None:
     computation = stage.state.computation
     total: Expr | None = None
-    for part in parts:
-        key = part.matrix, computation.axes[-1].extent
+    for operand in operands:
+        key = operand.matrix, computation.axes[-1].extent
         if key not in matrices:
             values = np.zeros((key[0][0], key[1]), np.int8)
-            for source, place in key[0][1]:
-                values[source, place] = 1
+            for source, position in key[0][1]:
+                values[source, position] = 1
             matrices[key] = Tensor(fresh_name(schedule, f"places{len(matrices)}"), values.shape, "int8"), values
-        placed = _placed(schedule, stage, part, matrices[key][0])
-        value = Read(placed, tuple(AxisRef(axis) for axis in computation.axes))
+        moved = _move_by_gemm(schedule, stage, operand, matrices[key][0])
+        value = Read(moved, tuple(AxisRef(axis) for axis in computation.axes))
         total = value if total is None else Binary("add", total, value)
-    assert total is not None, f"{stage.name} is made of nothing"
+    assert total is not None, f"{stage.name} concatenates no operands"
     stage.change(computation=replace(computation, bodies=(Cast(total, "int8"),)))
 
 
-def _placed(schedule: Edit, stage: EditedStage, part: JoinedPart, matrix: Tensor) -> Tensor:
-    """The product that brings a part to its places."""
+def _move_by_gemm(schedule: Edit, stage: EditedStage, operand: ConcatPart, matrix: Tensor) -> Tensor:
+    """Insert the GEMM that moves an operand to its positions in the result, and return its result."""
     computation = stage.state.computation
     axes = tuple(Axis(axis.name, axis.extent) for axis in computation.axes)
-    inner = Axis("k", part.read.tensor.shape[part.dim], 0, "reduce")
+    inner = Axis("k", operand.read.tensor.shape[operand.dim], 0, "reduce")
     points: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
-    others = [rewrite(index, axes=points) for index in part.read.indices]
-    data = Read(part.read.tensor, (*others[: part.dim], AxisRef(inner), *others[part.dim + 1 :]))
-    unit = Read(matrix, (AxisRef(inner), AxisRef(axes[-1])))
-    body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(unit, "int32")), (inner,))
-    made = Computation(fresh_name(schedule, f"{part.read.tensor.name}.placed"), axes, (inner,), (body,))
-    schedule.insert(initial_state(made), before=stage)
-    return made.outputs[0]
+    others = [rewrite(index, axes=points) for index in operand.read.indices]
+    data = Read(operand.read.tensor, (*others[: operand.dim], AxisRef(inner), *others[operand.dim + 1 :]))
+    selection = Read(matrix, (AxisRef(inner), AxisRef(axes[-1])))
+    body = Reduce("sum", Binary("mul", Cast(data, "int32"), Cast(selection, "int32")), (inner,))
+    product = Computation(fresh_name(schedule, f"{operand.read.tensor.name}.placed"), axes, (inner,), (body,))
+    schedule.insert(initial_state(product), before=stage)
+    return product.outputs[0]

@@ -1,7 +1,7 @@
-"""Sums of bytes, such as those of an average over windows, on the matrix core: products with ones on the diagonals.
+"""Lower sums to GEMM: an int8 sum (average pooling) becomes a GEMM with ones on the diagonal if that is faster.
 
-The ALU takes two steps for a value of 8 bits that is added, which the compute unit has loaded itself before. The matrix
-core takes one, and what it reads was loaded while it did other things::
+The ALU takes two cycles to add a vector of int8 values, which the compute unit has to load first, by itself. The matrix
+core takes one, and the load unit loads its operands during other work::
 
     sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c]
     sum[n, y, x, c] = sum over ry, rx of data[n, 2*y + ry, 2*x + rx, c] * ones[c]
@@ -29,52 +29,52 @@ from lathe.scheduler.target.target import Target
 
 
 def lower_sum_to_gemm(schedule: Edit, target: Target) -> None:
-    """Multiply what untouched stages add up by ones, in place, where the matrix core is quicker than the ALU."""
+    """Multiply what unscheduled stages sum by ones, in place, where the matrix core is faster than the ALU."""
     ones: dict[int, Tensor] = {}
     for stage in schedule.stages:
         summed = _summed(stage)
         axis = None if summed is None else _channels(stage, summed, target)
         if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
             continue
-        if not all(is_unscheduled(reader) for reader in schedule.readers(stage.tensor)):
-            continue  # loops of the user's, in which a product's lanes may not go
+        if not all(is_unscheduled(consumer) for consumer in schedule.readers(stage.tensor)):
+            continue  # the user's loops may not suit the vector layout of a GEMM
         if axis.extent not in ones:
             name = fresh_name(schedule, f"ones.{axis.extent}")
             ones[axis.extent] = Tensor(name, (axis.extent,), "int8")
         before = stage.state
-        stage.put(with_computation(_multiplied(before.computation, summed, ones[axis.extent], axis), before.tensors))
-        product = assign_layouts(schedule, target.config).products[stage.tensor]
-        if product is None or not product.diagonal:
+        stage.put(with_computation(_with_ones(before.computation, summed, ones[axis.extent], axis), before.tensors))
+        gemm = assign_layouts(schedule, target.config).products[stage.tensor]
+        if gemm is None or not gemm.diagonal:
             stage.put(before)
             continue
-        found = estimate(stage, product, target.config, steps_of_alu(AluOp.ADD, immediate=False))
-        if found.alu <= found.matrix:
+        costs = estimate(stage, gemm, target.config, steps_of_alu(AluOp.ADD, immediate=False))
+        if costs.alu <= costs.matrix:
             stage.put(before)
     used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
-    added = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values() if tensor in used}
-    schedule.update(constants={**schedule.state.constants, **added})
+    constants = {tensor: np.ones(tensor.shape, np.int8) for tensor in ones.values() if tensor in used}
+    schedule.update(constants={**schedule.state.constants, **constants})
 
 
 def undo_sum_to_gemm(schedule: Edit, target: Target) -> None:
-    """Add alone again, in place, what has been left to the ALU after all, for lanes that agree with others'."""
+    """Remove the ones again, in place, from sums that layout conflicts have moved back to the ALU."""
     products = assign_layouts(schedule, target.config).products
-    left = set()
+    undone = set()
     for stage in schedule.stages:
-        found, product = match_gemm_operands(stage.state.computation), products[stage.tensor]
-        if found is None or (product is not None and product.diagonal) or not is_unscheduled(stage):
-            continue  # without diagonals, what is summed would be the weights
-        ones = [read for read in found if _is_ones(schedule, read.tensor)]
+        operands, gemm = match_gemm_operands(stage.state.computation), products[stage.tensor]
+        if operands is None or (gemm is not None and gemm.diagonal) or not is_unscheduled(stage):
+            continue  # a GEMM without diagonals would have what is summed as weights, and is undone, too
+        ones = [read for read in operands if _is_ones(schedule, read.tensor)]
         if len(ones) == 1:
-            (summed,) = (read for read in found if read is not ones[0])
+            (summed,) = (read for read in operands if read is not ones[0])
             stage.change(computation=_sum_of(stage.state.computation, Cast(summed, "int32")), on_alu=False)
-            left.add(ones[0].tensor)
+            undone.add(ones[0].tensor)
     used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
     constants = schedule.state.constants.items()
-    schedule.update(constants={tensor: value for tensor, value in constants if tensor in used or tensor not in left})
+    schedule.update(constants={tensor: value for tensor, value in constants if tensor in used or tensor not in undone})
 
 
 def _summed(stage: EditedStage) -> Read | None:
-    """What an untouched stage adds up in int32, if that is one tensor of int8."""
+    """The int8 tensor that an unscheduled stage sums in int32, as it is read; None if it computes anything else."""
     computation = stage.state.computation
     if not is_unscheduled(stage) or len(computation.bodies) != 1 or computation.where is not None:
         return None
@@ -86,33 +86,33 @@ def _summed(stage: EditedStage) -> Read | None:
 
 
 def _channels(stage: EditedStage, read: Read, target: Target) -> Axis | None:
-    """The axis of a sum for its lanes: one that no other moves along in what is read.
+    """The axis for the lanes of a sum: one that indexes a dimension of the read by itself.
 
-    It is that along which the columns of the sum are planned, which makers and readers agree with, or else the longest.
+    The axis of the assigned columns, which producers and consumers agree with, or else the longest.
     """
     axes = stage.state.computation.axes
     mixed = {axis for index in read.indices if len(axes_of(index)) > 1 for axis in axes_of(index)}
-    alone = [axis for axis in reversed(axes) if dimension_of(read, axis) is not None and axis not in mixed]
+    unmixed = [axis for axis in reversed(axes) if dimension_of(read, axis) is not None and axis not in mixed]
     along = assign_layouts(stage.schedule, target.config).known[stage.tensor].cols
-    planned = (axis for axis in alone if axis.extent > 1 and along is not None and axis is axes[along])
-    return next(planned, max(alone, key=lambda axis: axis.extent, default=None))
+    assigned = (axis for axis in unmixed if axis.extent > 1 and along is not None and axis is axes[along])
+    return next(assigned, max(unmixed, key=lambda axis: axis.extent, default=None))
 
 
-def _multiplied(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:
+def _with_ones(computation: Computation, read: Read, ones: Tensor, axis: Axis) -> Computation:
     return _sum_of(computation, Binary("mul", Cast(read, "int32"), Cast(Read(ones, (AxisRef(axis),)), "int32")))
 
 
 def _sum_of(computation: Computation, value: Expr) -> Computation:
-    """A sum of something else."""
+    """The same sum over other values."""
     body = computation.bodies[0]
     assert isinstance(body, Reduce), f"{computation.name} is no sum"
     total = Reduce("sum", value, body.axes)
     return Computation(computation.name, computation.axes, computation.reduce_axes, (total,), computation.attrs)
 
 
-def is_sum(stage: StageView, product: GemmMatch) -> bool:
-    """Whether a product is a sum that has been multiplied by ones, which the ALU would add without them."""
-    return _is_ones(stage.schedule, product.weight.tensor)
+def is_sum(stage: StageView, gemm: GemmMatch) -> bool:
+    """Whether a GEMM is a sum with ones as weights, which the ALU would add without them."""
+    return _is_ones(stage.schedule, gemm.weight.tensor)
 
 
 def _is_ones(schedule: ScheduleView, tensor: Tensor) -> bool:

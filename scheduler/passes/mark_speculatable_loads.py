@@ -1,9 +1,9 @@
-"""Which stored tensors may be loaded where nothing has been stored: what these bytes hold changes no result.
+"""Mark speculatable loads: DRAM stages that may be loaded before all of them is written, as no result depends on it.
 
-An instruction works on whole elements and boxes, and a condition becomes a multiplication with 0 or 1
-(``if_convert``), so the machine also loads cells that a program reads under a condition that does not hold. A
-stage that is computed whole before its readers has them all; one in the loops of another, or with a domain, may not
-have made them yet, or ever.
+A LOAD transfers whole boxes of vectors, and ``if_convert`` turns a condition into a multiplication by a 0/1 mask. So
+the machine also loads cells that the program reads only under a false condition; their values change no result. A stage
+that is computed completely before its consumers has written these cells. A stage that is fused into the loops of
+another or has a domain may write them later, or never.
 """
 
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
@@ -12,17 +12,17 @@ from lathe.scheduler.target.target import Target
 
 
 def mark_speculatable_loads(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """Note the stages that may be loaded before they are stored."""
-    schedule.update(speculatable=loaded_early(schedule))
+    """Record in ``ScheduleState.speculatable`` the stages whose LOADs may precede their STOREs."""
+    schedule.update(speculatable=_speculatable_stages(schedule))
 
 
-def loaded_early(schedule: Edit) -> frozenset[StageId]:
-    """The stages of a schedule, as its commands have left it, that are made in part and read under conditions."""
+def _speculatable_stages(schedule: Edit) -> frozenset[StageId]:
+    """The stages that the user's schedule computes only in part and that are read under a condition."""
     conditional: set[EditedStage] = set()
-    for stage in reversed(schedule.stages):  # readers first
-        for reader in (each for tensor in stage.state.tensors for each in schedule.readers(tensor)):
-            reads = [read for read in reader.state.computation.reads if read.tensor in stage.state.tensors]
-            if reader in conditional or any(read.guards for read in reads):
+    for stage in reversed(schedule.stages):  # consumers first
+        for consumer in (each for tensor in stage.state.tensors for each in schedule.readers(tensor)):
+            reads = [read for read in consumer.state.computation.reads if read.tensor in stage.state.tensors]
+            if consumer in conditional or any(read.guards for read in reads):
                 conditional.add(stage)
     return frozenset(
         stage.id

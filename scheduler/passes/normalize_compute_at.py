@@ -1,9 +1,8 @@
-"""What the order says beyond what instructions know, settled before a schedule is completed for a machine.
+"""Normalise compute locations: turn loops that scratchpad stages share into plain compute_at; resolve vectorize marks.
 
-A stage in a scratchpad that shares loops with its reader is, for the machine, computed where it is read: its buffer
-holds what one iteration makes, and legality has shown that nobody needs more. One whose values stay for longer makes
-all that it would alone, and keeps the loops as they are. A loop marked ``vectorize`` says which dimension fills the
-lanes of elements.
+A stage in a scratchpad that shares loops with its consumer is computed at the consumer: its buffer holds the values of
+one iteration, and legality checks have shown that no others are needed. A stage whose values outlive the iteration
+computes all its values and keeps its loops. A loop marked ``vectorize`` determines the dimension along the lanes.
 """
 
 from dataclasses import replace
@@ -21,47 +20,47 @@ from lathe.scheduler.target.target import Target
 
 
 def normalize_compute_at(schedule: Edit, target: Target) -> None:
-    """Settle shared loops and lanes of a schedule in place. Raises BuildError where the machine cannot do it."""
+    """Resolve shared loops and vectorize marks, in place. Raises BuildError for vectors that the machine lacks."""
     for stage in schedule.stages:
         for loop, mark in stage.state.annotations.items():
             if mark == "vectorize":
-                _fill_lanes(stage, loop, target)
-    places = {stage: _place(stage) for stage in schedule.stages if stage.state.attachment is not None}
-    for stage, place in places.items():
+                _set_vector_layout(stage, loop, target)
+    locations = {stage: _location_at_runner(stage) for stage in schedule.stages if stage.state.attachment is not None}
+    for stage, location in locations.items():
         attachment = stage.state.attachment
         assert attachment is not None
         if not attachment.loops:
-            stage.change(attachment=place)
+            stage.change(attachment=location)
             continue
         if stage.state.scope == DRAM or (stage.state.storage is not None and outlives_iteration(stage)):
-            continue  # it keeps what each iteration makes, and its loops as they are
-        stage.put(_alone(replace(stage.state, attachment=place), attachment.loops))
+            continue  # it stores the values of every iteration, in the loops that it has
+        stage.put(_unfused(replace(stage.state, attachment=location), attachment.loops))
 
 
-def _place(stage: EditedStage) -> ComputeAt:
-    """The loop that a stage is computed in, as a loop of the stage that runs it on its own account."""
+def _location_at_runner(stage: EditedStage) -> ComputeAt:
+    """The loop that a stage is computed in, as a loop of the stage that really runs it, which may enclose the other."""
     attachment = stage.state.attachment
     assert attachment is not None
-    host, axis = running(stage.schedule.at(attachment), attachment.axis)
-    return ComputeAt(host.id, axis, region=attachment.region)
+    runner, axis = running(stage.schedule.at(attachment), attachment.axis)
+    return ComputeAt(runner.id, axis, region=attachment.region)
 
 
-def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
-    """A stage whose outermost loops are those of its host: what is left of each loop inside."""
-    leaves, relations, gone = list(state.leaves), list(state.relations), set(shared)
-    early = dict(state.warmup)  # the host's loops have leads of their own
+def _unfused(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
+    """The stage without its shared outermost loops: the splits and fuses that made these are undone."""
+    leaves, relations, removed = list(state.leaves), list(state.relations), set(shared)
+    warmup = dict(state.warmup)  # the loops of the enclosing stage have their own
     for relation in reversed(state.relations):
-        made = made_by(relation)
-        if not gone & set(made):
+        new = made_by(relation)
+        if not removed & set(new):
             continue
-        place = min((leaves.index(loop) for loop in made if loop in leaves and loop not in gone), default=0)
-        kept = [loop for loop in leaves[:place] if loop not in made]
-        leaves = [*kept, *replaced_by(relation), *(loop for loop in leaves[place:] if loop not in made)]
+        position = min((leaves.index(loop) for loop in new if loop in leaves and loop not in removed), default=0)
+        outer = [loop for loop in leaves[:position] if loop not in new]
+        leaves = [*outer, *replaced_by(relation), *(loop for loop in leaves[position:] if loop not in new)]
         relations.remove(relation)
-        early = {loop: lead for loop, lead in early.items() if loop not in replaced_by(relation)}
-    pragma = _instead(state, state.pragma_axis, leaves)
-    threads = {_instead(state, loop, leaves): count for loop, count in state.threads.items()}
-    signals = tuple(replace(each, axis=_instead(state, each.axis, leaves)) for each in state.signals)
+        warmup = {loop: lead for loop, lead in warmup.items() if loop not in replaced_by(relation)}
+    pragma = _original_loop(state, state.pragma_axis, leaves)
+    threads = {_original_loop(state, loop, leaves): count for loop, count in state.threads.items()}
+    signals = tuple(replace(each, axis=_original_loop(state, each.axis, leaves)) for each in state.signals)
     return replace(
         state,
         leaves=tuple(leaves),
@@ -70,24 +69,24 @@ def _alone(state: StageState, shared: tuple[LoopAxis, ...]) -> StageState:
         signals=signals,
         threads=MappingProxyType({loop: count for loop, count in threads.items() if loop is not None}),
         unrolled=frozenset(loop for loop in state.unrolled if loop in leaves),
-        warmup=MappingProxyType({loop: lead for loop, lead in early.items() if loop not in gone}),
+        warmup=MappingProxyType({loop: lead for loop, lead in warmup.items() if loop not in removed}),
     )
 
 
-def _instead(state: StageState, loop: LoopAxis | None, leaves: list[LoopAxis]) -> LoopAxis | None:
-    """The loop that is there again in place of one made of it."""
+def _original_loop(state: StageState, loop: LoopAxis | None, leaves: list[LoopAxis]) -> LoopAxis | None:
+    """The loop itself, or the one that it was made from if that has been restored."""
     for relation in reversed(state.relations):
         if loop is not None and loop not in leaves and loop in made_by(relation):
             loop = replaced_by(relation)[0]
     return loop
 
 
-def _fill_lanes(stage: EditedStage, loop: LoopAxis, target: Target) -> None:
-    lanes, block = loop_extent(stage, loop), target.near.element.cols
-    if lanes != block:
+def _set_vector_layout(stage: EditedStage, loop: LoopAxis, target: Target) -> None:
+    extent, block = loop_extent(stage, loop), target.near.element.cols
+    if extent != block:
         raise BuildError(
-            f"lanes of loop {loop.name} of stage {stage.name} must be as many as {target.config.name}'s blocks have, "
-            f"{block}, not {lanes}. Call vectorize with {block}.",
+            f"Loop {loop.name} of stage {stage.name} must have as many iterations as a vector of "
+            f"{target.config.name} has lanes, {block}, not {extent}. Call vectorize with {block}.",
             kind="machine",
         )
     current = loop
@@ -95,9 +94,9 @@ def _fill_lanes(stage: EditedStage, loop: LoopAxis, target: Target) -> None:
         if current in made_by(relation):
             if not isinstance(relation, Split) or relation.inner is not current:
                 raise BuildError(
-                    f"lanes of loop {loop.name} of stage {stage.name} must be neighbours along one axis, not what "
-                    "other commands have made of several. Call vectorize on an axis, or on the inner part of its "
-                    "split.",
+                    f"Cannot vectorise loop {loop.name} of stage {stage.name}: its iterations are not neighbours along "
+                    "one axis, as other commands than split have made it. Call vectorize on an axis, or on the inner "
+                    "loop of its split.",
                     kind="limit",
                 )
             current = relation.parent

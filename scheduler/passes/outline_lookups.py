@@ -1,6 +1,6 @@
-"""Look-ups within other expressions become stages of their own: the machine looks up what it has computed.
+"""Outline table lookups: move lookups nested in other operations to stages of their own, on machines with tables.
 
-An element of a table is what RESCALE leaves behind; nothing else reads at places that depend on data::
+The instruction RESCALE looks up its result; no other instruction reads at a data-dependent index::
 
     B[i, j] = M[uint8(L[uint8(D[i, j])])] + 1
 
@@ -26,16 +26,16 @@ from lathe.scheduler.target.target import Target
 
 
 def outline_lookups(schedule: Edit, target: Target) -> None:
-    """Put look-ups that are part of what an untouched stage does in stages of their own, on machines with tables."""
+    """Outline the nested lookups of unscheduled stages, in place, if the machine has lookup tables."""
     if LOOKUP not in target.config.extensions:
         return
     for stage in list(schedule.stages):
-        while (read := inner_lookup(stage)) is not None:
-            _separate(stage, read)
+        while (read := nested_lookup(stage)) is not None:
+            _outline(stage, read)
 
 
-def inner_lookup(stage: StageView) -> Read | None:
-    """A look-up of plain values within what an untouched stage computes, on no condition; or None."""
+def nested_lookup(stage: StageView) -> Read | None:
+    """An unconditional lookup nested in the expression of an unscheduled stage, without lookups inside it; or None."""
     if not is_unscheduled(stage) or has_own_rule(stage.state):
         return None
     computation = stage.state.computation
@@ -45,21 +45,21 @@ def inner_lookup(stage: StageView) -> Read | None:
         if id(read) in whole or access.guards or table_index(read) is None:
             continue
         axes = axes_of(read)
-        within = (node for index in read.indices for node in walk(index) if isinstance(node, Read))
-        if axes and all(axis.start == 0 for axis in axes) and all(table_index(each) is None for each in within):
+        inner_reads = (node for index in read.indices for node in walk(index) if isinstance(node, Read))
+        if axes and all(axis.start == 0 for axis in axes) and all(table_index(each) is None for each in inner_reads):
             return read
     return None
 
 
-def _separate(stage: EditedStage, read: Read) -> None:
+def _outline(stage: EditedStage, read: Read) -> None:
     schedule, computation = stage.schedule, stage.state.computation
     used = set(axes_of(read))
     old = [axis for axis in (*computation.axes, *computation.reduce_axes) if axis in used]
     axes = tuple(Axis(axis.name, axis.extent) for axis in old)
     value = substitute(read, {axis: AxisRef(own) for axis, own in zip(old, axes, strict=True)})
-    made = Computation(fresh_name(schedule, f"{stage.name}.looked_up"), axes, (), (value,))
-    schedule.insert(initial_state(made), before=stage)
-    tensor: Tensor = made.outputs[0]
+    outlined = Computation(fresh_name(schedule, f"{stage.name}.looked_up"), axes, (), (value,))
+    schedule.insert(initial_state(outlined), before=stage)
+    tensor: Tensor = outlined.outputs[0]
     instead = Read(tensor, tuple(AxisRef(axis) for axis in old))
     bodies = tuple(transform(body, lambda node: instead if node is read else None) for body in computation.bodies)
     stage.change(computation=replace(computation, bodies=bodies))

@@ -1,8 +1,8 @@
-"""Padding on which nobody relies, on the machine: computed along with the rest, where nothing forbids it.
+"""Overcompute padding: compute undefined padding cells along with the others where that is harmless, else write zeros.
 
-An instruction works on whole elements, so the border of padding may run through one. A stage whose loops are left to
-``build`` computes its whole box if what that reads may be read (``overcompute``), and zeros there otherwise; a sum goes
-on into zeros that make its blocks whole. Loops that a schedule has cut keep their conditions.
+An instruction processes whole vectors, so the border of padding may run through a vector. A stage whose loops are
+unscheduled computes its whole box if that reads defined values only (``overcompute``), and writes zeros to its padding
+otherwise; a reduction runs on into zero padding so that its blocks are whole. Split loops keep their conditions.
 """
 
 from contextlib import suppress
@@ -26,31 +26,31 @@ from lathe.scheduler.target.target import Target
 
 
 def overcompute_padding(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """Rewrite, in place, the stages of a schedule that leave cells undefined, and let open sums go on into zeros."""
+    """Remove undefined values from computations, in place, and extend reductions into zero padding."""
     for stage in schedule.stages:
         if not stage.state.is_touched:
-            _fill(stage)
+            _overcompute(stage)
             if not schedule.attached(stage) and not stage.state.kept_leaves:
-                _widen(stage)
+                _extend_reductions(stage)
         computation = stage.state.computation
-        bodies = tuple(_zeros(body) for body in computation.bodies)
+        bodies = tuple(_without_undef(body) for body in computation.bodies)
         if any(new is not old for new, old in zip(bodies, computation.bodies, strict=True)):
             stage.change(computation=replace(computation, bodies=bodies))
 
 
-def _widen(stage: EditedStage) -> None:
-    """Let reductions go on into the padding of what they read where it changes nothing: so blocks are whole."""
+def _extend_reductions(stage: EditedStage) -> None:
+    """Extend reductions into the padding of their operands, where this adds only zeros, to make their blocks whole."""
     for root in stage.state.roots:
         axis = root.source
         if axis is None or axis.kind == "data" or axis.start:
             continue
         reads = stage.state.computation.reads
-        over = [
-            _reach(index, axis) * extent
+        extents = [
+            _values_per_unit(index, axis) * extent
             for read in reads
             for index, extent in zip(read.indices, read.tensor.shape, strict=True)
         ]
-        whole = max(over, default=0)
+        whole = max(extents, default=0)
         if whole <= axis.extent:
             continue
         before = stage.state
@@ -60,12 +60,12 @@ def _widen(stage: EditedStage) -> None:
         except (PaddingError, TooManyOperationsError):
             continue
         stage.put(widened)
-        if not _finds_what_it_reads(stage):
+        if not _are_reads_legal(stage):
             stage.put(before)
 
 
-def _finds_what_it_reads(stage: EditedStage) -> bool:
-    """Whether all that a stage reads now is made: what is made in part has no padding there."""
+def _are_reads_legal(stage: EditedStage) -> bool:
+    """Whether all that a stage reads is defined: a tensor that is computed only in part has no padding there."""
     try:
         check_reads(stage.schedule, "build", {stage})
     except ScheduleError:
@@ -73,8 +73,8 @@ def _finds_what_it_reads(stage: EditedStage) -> bool:
     return True
 
 
-def _reach(index: Expr, axis: Axis) -> int:
-    """How many values of an axis one step of an index stands for that is the axis, or the axis divided; else 0."""
+def _values_per_unit(index: Expr, axis: Axis) -> int:
+    """The number of axis values per unit of an index: 1 for the axis, d for ``axis // d``, 0 for anything else."""
     if as_bare_axis(index) is axis:
         return 1
     match index:
@@ -83,49 +83,49 @@ def _reach(index: Expr, axis: Axis) -> int:
     return 0
 
 
-def _fill(stage: EditedStage) -> None:
-    """Compute cells on which nobody relies, too, or put zeros there."""
+def _overcompute(stage: EditedStage) -> None:
+    """Compute the undefined cells of a stage along with the others, or write zeros to them."""
     state = stage.state
     selects = [node for body in state.computation.bodies for node in walk(body) if isinstance(node, Select)]
-    known = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in terms_of(node.condition)}
-    if not known:
+    terms = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in terms_of(node.condition)}
+    if not terms:
         return
     bodies: tuple[Expr, ...] | None = None
-    if not any(_stays_blank(stage.schedule, read.tensor) for read in state.computation.reads):
-        branches = Branches(stage, lambda term: id(term) in known, "build", state.computation)
+    if not any(_has_unwritten_cells(stage.schedule, read.tensor) for read in state.computation.reads):
+        branches = Branches(stage, lambda term: id(term) in terms, "build", state.computation)
         with suppress(PaddingError, TooManyOperationsError), limited_operations():
             bodies = branches.bodies()
     if bodies is not None:
         stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
-        if _finds_what_it_reads(stage):
+        if _are_reads_legal(stage):
             return
-    bodies = tuple(_zeros(body, everywhere=True) for body in state.computation.bodies)
+    bodies = tuple(_without_undef(body, everywhere=True) for body in state.computation.bodies)
     stage.put(replace(state, computation=replace(state.computation, bodies=bodies)))
 
 
-def _stays_blank(schedule: Edit, tensor: Tensor) -> bool:
-    """Whether cells of a tensor in a scratchpad are never written: its maker has kept the conditions of its loops."""
-    maker = schedule.maker(tensor)
-    if maker is None or maker.state.scope == DRAM:
+def _has_unwritten_cells(schedule: Edit, tensor: Tensor) -> bool:
+    """Whether a scratchpad tensor has cells that are never written, as its producer has kept the loops' conditions."""
+    producer = schedule.maker(tensor)
+    if producer is None or producer.state.scope == DRAM:
         return False
-    bodies = maker.state.computation.bodies
+    bodies = producer.state.computation.bodies
     return any(isinstance(body, Select) and isinstance(body.otherwise, Undef) for body in bodies)
 
 
-def _zeros(body: Expr, *, everywhere: bool = False) -> Expr:
-    """The body with zeros, or what changes nothing in a reduction, for undefined values.
+def _without_undef(body: Expr, *, everywhere: bool = False) -> Expr:
+    """The body with undefined values replaced by 0, or by the neutral value in a reduction.
 
-    Cells that the whole body leaves undefined stay so, unless it is to be ``everywhere``: those are not computed.
+    Cells for which the whole body is undefined are not computed and stay so, unless ``everywhere``.
     """
     if isinstance(body, Reduce):
-        inner = _filled(body.body, neutral(body.kind, body.dtype), everywhere)
+        inner = _replace_undef(body.body, neutral(body.kind, body.dtype), everywhere)
         return body if inner is body.body else Reduce(body.kind, inner, body.axes)
-    return _filled(body, 0, everywhere)
+    return _replace_undef(body, 0, everywhere)
 
 
-def _filled(expr: Expr, value: int, everywhere: bool) -> Expr:
+def _replace_undef(expr: Expr, value: int, everywhere: bool) -> Expr:
     if not everywhere and isinstance(expr, Select) and isinstance(expr.otherwise, Undef):
-        then = _filled(expr.then, value, everywhere)
+        then = _replace_undef(expr.then, value, everywhere)
         return expr if then is expr.then else Select(expr.condition, then, expr.otherwise)
     if not any(isinstance(node, Undef) for node in walk(expr)):
         return expr

@@ -1,4 +1,4 @@
-"""What a schedule leaves open, filled in for a machine: a list of passes, each of which says what holds afterwards."""
+"""The pass pipeline that lowers a schedule for a machine: a list of passes, with the invariants that they establish."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from lathe.configs import HardwareConfig, LatheError
 from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.legality.verify_schedule import check_completed
-from lathe.scheduler.passes import invariants as given
+from lathe.scheduler.passes import invariants as inv
 from lathe.scheduler.passes.align_input_slices import align_input_slices
 from lathe.scheduler.passes.assign_memory_scopes import assign_memory_scopes
 from lathe.scheduler.passes.coalesce_loads import coalesce_loads
@@ -52,9 +52,9 @@ from lathe.scheduler.target.target import Target
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of completing a schedule for a machine.
+    """A compiler pass: ``run`` rewrites the schedule of an edit in place.
 
-    ``run`` does it in an edit; ``needs`` must hold before, and ``gives`` holds from then on.
+    The invariants ``needs`` must hold before it; those of ``gives`` hold after it and after all later passes.
     """
 
     name: str
@@ -63,60 +63,58 @@ class Pass:
     gives: tuple[Invariant, ...] = ()
 
     def apply(self, state: ScheduleState, target: Target) -> ScheduleState:
-        """The state after the pass; the one given stays as it is."""
+        """Run the pass on a schedule state and return the new state; ``state`` itself is not changed."""
         edit = Edit(state)
         self.run(edit, target)
         return edit.state
 
 
 PASSES = (
-    Pass("mark-speculatable-loads", mark_speculatable_loads, (given.LEGAL,)),
-    Pass("assign-memory-scopes", assign_memory_scopes, (given.LEGAL,), (given.NEAR,)),
-    Pass("legalize-domains", legalize_domains, (), (given.WHOLE_DOMAINS,)),
-    Pass("overcompute-padding", overcompute_padding, (given.WHOLE_DOMAINS,), (given.NOTHING_UNDEFINED,)),
-    Pass("insert-writeback", insert_writeback, (given.NEAR,), (given.STORES_SHARE, given.STATES_APART)),
-    Pass("normalize-compute-at", normalize_compute_at, (given.STORES_SHARE,), (given.OWN_LOOPS,)),
-    Pass("fit-layout-to-storage", fit_layout_to_storage, (), (given.STORED_LANES,)),
-    Pass("fold-constants", fold_constants, (given.WHOLE_DOMAINS, given.NOTHING_UNDEFINED), (given.FOLDED,)),
-    Pass("split-outputs", split_outputs, (given.WHOLE_DOMAINS,), (given.ONE_OUTPUT,)),
-    Pass("outline-lookups", outline_lookups, (given.ONE_OUTPUT, given.FOLDED), (given.LOOKUPS_APART,)),
-    Pass("fuse-lookups-into-rescale", fuse_lookups_into_rescale, (given.LOOKUPS_APART,), (given.RESCALED_LOOKUPS,)),
-    Pass("widen-accumulators", widen_accumulators, (given.ONE_OUTPUT,), (given.WIDE_SUMS,)),
-    Pass("fold-reshapes", fold_reshapes, (given.ONE_OUTPUT, given.FOLDED), (given.NO_RESHAPES,)),
-    Pass("merge-conv-groups", merge_conv_groups, (given.ONE_OUTPUT, given.FOLDED)),
-    Pass("delinearize-axes", delinearize_axes, (given.NO_RESHAPES,), (given.SPLIT_AXES,)),
-    Pass("fold-slices", fold_slices, (given.SPLIT_AXES,)),
-    Pass(
-        "eliminate-dead-elements", eliminate_dead_elements, (given.WHOLE_DOMAINS, given.SPLIT_AXES), (given.ALL_READ,)
-    ),
-    Pass("vectorize-outer-dim", vectorize_outer_dim, (given.ALL_READ,)),
-    Pass("rematerialize", rematerialize, (given.WIDE_SUMS, given.ALL_READ)),
-    Pass("space-to-depth-inputs", space_to_depth_inputs, (given.ALL_READ,)),
-    Pass("align-input-slices", align_input_slices, (given.ALL_READ,)),
-    Pass("lower-concat-to-gemm", lower_concat_to_gemm, (given.ONE_OUTPUT,)),
-    Pass("if-convert", if_convert, (given.NOTHING_UNDEFINED, given.ALL_READ), (given.MASKED,)),
-    Pass("load-residual-via-gemm", load_residual_via_gemm, (given.MASKED,), (given.BROUGHT,)),
-    Pass("lower-sum-to-gemm", lower_sum_to_gemm, (given.FOLDED, given.WIDE_SUMS, given.SPLIT_AXES)),
-    Pass("select-execution-units", select_execution_units, (given.MASKED, given.BROUGHT), (given.UNITS_CHOSEN,)),
-    Pass("compact-strided-loads", compact_strided_loads, (given.ALL_READ, given.UNITS_CHOSEN)),
+    Pass("mark-speculatable-loads", mark_speculatable_loads, (inv.LEGAL,)),
+    Pass("assign-memory-scopes", assign_memory_scopes, (inv.LEGAL,), (inv.SCOPES_VALID,)),
+    Pass("legalize-domains", legalize_domains, (), (inv.BOX_DOMAINS,)),
+    Pass("overcompute-padding", overcompute_padding, (inv.BOX_DOMAINS,), (inv.NO_UNDEF,)),
+    Pass("insert-writeback", insert_writeback, (inv.SCOPES_VALID,), (inv.STORES_COPY, inv.STORES_SINGLE)),
+    Pass("normalize-compute-at", normalize_compute_at, (inv.STORES_COPY,), (inv.UNFUSED,)),
+    Pass("fit-layout-to-storage", fit_layout_to_storage, (), (inv.VECTORIZED,)),
+    Pass("fold-constants", fold_constants, (inv.BOX_DOMAINS, inv.NO_UNDEF), (inv.FOLDED,)),
+    Pass("split-outputs", split_outputs, (inv.BOX_DOMAINS,), (inv.ONE_OUTPUT,)),
+    Pass("outline-lookups", outline_lookups, (inv.ONE_OUTPUT, inv.FOLDED), (inv.OUTLINED,)),
+    Pass("fuse-lookups-into-rescale", fuse_lookups_into_rescale, (inv.OUTLINED,), (inv.RESCALED_LOOKUPS,)),
+    Pass("widen-accumulators", widen_accumulators, (inv.ONE_OUTPUT,), (inv.WIDE_SUMS,)),
+    Pass("fold-reshapes", fold_reshapes, (inv.ONE_OUTPUT, inv.FOLDED), (inv.RESHAPES_FOLDED,)),
+    Pass("merge-conv-groups", merge_conv_groups, (inv.ONE_OUTPUT, inv.FOLDED)),
+    Pass("delinearize-axes", delinearize_axes, (inv.RESHAPES_FOLDED,), (inv.AXES_SPLIT,)),
+    Pass("fold-slices", fold_slices, (inv.AXES_SPLIT,)),
+    Pass("eliminate-dead-elements", eliminate_dead_elements, (inv.BOX_DOMAINS, inv.AXES_SPLIT), (inv.NO_DEAD,)),
+    Pass("vectorize-outer-dim", vectorize_outer_dim, (inv.NO_DEAD,)),
+    Pass("rematerialize", rematerialize, (inv.WIDE_SUMS, inv.NO_DEAD)),
+    Pass("space-to-depth-inputs", space_to_depth_inputs, (inv.NO_DEAD,)),
+    Pass("align-input-slices", align_input_slices, (inv.NO_DEAD,)),
+    Pass("lower-concat-to-gemm", lower_concat_to_gemm, (inv.ONE_OUTPUT,)),
+    Pass("if-convert", if_convert, (inv.NO_UNDEF, inv.NO_DEAD), (inv.IF_CONVERTED,)),
+    Pass("load-residual-via-gemm", load_residual_via_gemm, (inv.IF_CONVERTED,), (inv.RESIDUALS,)),
+    Pass("lower-sum-to-gemm", lower_sum_to_gemm, (inv.FOLDED, inv.WIDE_SUMS, inv.AXES_SPLIT)),
+    Pass("select-execution-units", select_execution_units, (inv.IF_CONVERTED, inv.RESIDUALS), (inv.UNITS_SELECTED,)),
+    Pass("compact-strided-loads", compact_strided_loads, (inv.NO_DEAD, inv.UNITS_SELECTED)),
     Pass(
         "resolve-layout-conflicts",
         resolve_layout_conflicts,
-        (given.OWN_LOOPS, given.STORED_LANES, given.UNITS_CHOSEN),
-        (given.AGREEING_LANES,),
+        (inv.UNFUSED, inv.VECTORIZED, inv.UNITS_SELECTED),
+        (inv.LAYOUTS_AGREE,),
     ),
-    Pass("insert-layout-conversions", insert_layout_conversions, (given.AGREEING_LANES,), (given.WHOLE_ELEMENTS,)),
-    Pass("elide-concat", elide_concat, (given.AGREEING_LANES, given.WHOLE_ELEMENTS)),
-    Pass("tile-and-fuse", TileAndFuse(), (given.AGREEING_LANES, given.WHOLE_ELEMENTS), (given.BUFFERS_FIT,)),
-    Pass("insert-cache-reads", insert_cache_reads, (given.BUFFERS_FIT,), (given.LOADED,)),
-    Pass("coalesce-loads", coalesce_loads, (given.LOADED,), (given.ADJOINING_CHOSEN,)),
-    Pass("select-instructions", select_instructions, (given.LOADED,), (given.RULES_NAMED,)),
+    Pass("insert-layout-conversions", insert_layout_conversions, (inv.LAYOUTS_AGREE,), (inv.LOADABLE,)),
+    Pass("elide-concat", elide_concat, (inv.LAYOUTS_AGREE, inv.LOADABLE)),
+    Pass("tile-and-fuse", TileAndFuse(), (inv.LAYOUTS_AGREE, inv.LOADABLE), (inv.BUFFERS_FIT,)),
+    Pass("insert-cache-reads", insert_cache_reads, (inv.BUFFERS_FIT,), (inv.CACHED,)),
+    Pass("coalesce-loads", coalesce_loads, (inv.CACHED,), (inv.COALESCED,)),
+    Pass("select-instructions", select_instructions, (inv.CACHED,), (inv.RULES_SELECTED,)),
 )
-"""In their order. ``lower(stage=NAME)`` shows a schedule after each."""
+"""In execution order. ``lower(stage=NAME)`` shows the schedule after the pass NAME."""
 
 
 class PassInstrument(Protocol):
-    """Who looks at a schedule at first and after each pass, by the name of that."""
+    """A callback that is called with the schedule before the first pass and after each pass, with the pass's name."""
 
     def __call__(self, name: str, schedule: ScheduleView) -> None: ...
 
@@ -127,14 +125,14 @@ def run_pipeline(
     passes: Sequence[Pass] | None = None,
     watch: PassInstrument | None = None,
 ) -> ScheduleView:
-    """The schedule with scope and place of every stage for the machine; the one given stays as it is.
+    """Lower a schedule for a machine: give every stage a memory scope, a compute location and an emission rule.
 
-    Stages with a pragma, a scratchpad scope or a place of their own stay as they are. Raises CapacityError if a stage
-    whose loops are given does not fit, however far inside its operands are loaded.
+    Returns a new schedule. Stages with a pragma, a scratchpad scope or a compute location set by the user keep them.
+    Raises CapacityError if a stage whose loops the user has fixed does not fit, wherever its operands are loaded.
     """
     edit, target = Edit(schedule.state), Target(config)
     if watch is not None:
-        watch("the commands", edit)
+        watch("schedule of the user", edit)
     for each in PASSES if passes is None else passes:
         each.run(edit, target)
         if watch is not None:
@@ -147,14 +145,14 @@ def run_pipeline(
 def run_pipeline_partial(
     schedule: ScheduleView, config: HardwareConfig, watch: PassInstrument | None = None
 ) -> tuple[ScheduleView, dict[StageId, LatheError]]:
-    """The same, with stages of groups that cannot be completed left open, and why."""
+    """As ``run_pipeline``, but stages of fusion groups that no tiling fits stay untiled; also returns why, by stage."""
     refused: dict[StageId, LatheError] = {}
     passes = [replace(each, run=TileAndFuse(refused)) if each.name == "tile-and-fuse" else each for each in PASSES]
     return run_pipeline(schedule, config, passes, watch), refused
 
 
 def run_until(schedule: ScheduleView, config: HardwareConfig, name: str, without: str = "") -> ScheduleView:
-    """The schedule as it is after the pass of a name, perhaps without one of those before."""
+    """The schedule after the pass ``name``, optionally leaving out the earlier pass ``without``."""
     edit = Edit(schedule.state)
     for each in PASSES:
         if each.name != without:
@@ -165,13 +163,13 @@ def run_until(schedule: ScheduleView, config: HardwareConfig, name: str, without
 
 
 def _check_communication(schedule: Edit, target: Target) -> None:
-    """Raises BuildError where loops or units that a schedule speaks of are others now."""
+    """Raises BuildError where commands on queues name loops or units that the passes have replaced by others."""
     for stage in schedule.stages:
         try:
             check_communication(stage, "build")
         except ScheduleError as error:
             raise BuildError(
-                f"{error} For machine {target.name!r}, stage {stage.name} is made in {stage.state.scope}: say where "
-                f"with s[{stage.name}].set_scope before anything of queues.",
+                f"{error} For machine {target.name!r}, stage {stage.name} is computed in {stage.state.scope}. Call "
+                f"s[{stage.name}].set_scope before the commands on queues.",
                 kind=error.kind,
             ) from None

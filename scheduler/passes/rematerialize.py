@@ -1,13 +1,13 @@
-"""Wide values that several groups read are made again for each of them, where that takes less than to store and load.
+"""Rematerialise wide values: recompute an int32 or int16 value for each fusion group if that is cheaper than a reload.
 
-``S`` has 32 bits. One group takes it from the accumulators; for two it would be stored as four planes of bytes, which
-the ALU puts together again for both::
+``S`` has 32 bits. One group of consumers reads it in the accumulators; for two it would be stored as four byte planes,
+which the ALU combines again for both::
 
     S[i, j] = sum over k of A[i, k] * B[j, k]            S[i, j] = ...      S.again[i, j] = ...
     P[i, j] = int8(S[i, j] >> 3)                         P[i, j] = int8(S[i, j] >> 3)
     Q[i, j] = max(S[i, j], 0)                            Q[i, j] = max(S.again[i, j], 0)
 
-So it is for readers of an output: only what leaves the machine is stored as planes.
+The consumers of an output recompute it, too: its byte planes are stored for the host only.
 """
 
 from collections.abc import Sequence
@@ -27,87 +27,87 @@ from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import groups_of, is_padding, reads_elementwise
 
 WIDE = ("int32", "int16")
-"""The dtypes of wide values that accumulators hold; unsigned ones wrap around only where they are stored."""
-STEPS_OF_PLANE = 8
-"""Steps of the compute unit for an element of one more plane: to load it, shift what is there, and add it."""
+"""Dtypes wider than a byte that accumulators hold; unsigned ones wrap around only where they are stored."""
+CYCLES_PER_PLANE = 8
+"""Cycles of the compute unit per vector for one more byte plane: load it, shift what is there, and add it."""
 
 
 def rematerialize(schedule: Edit, target: Target) -> None:
-    """Give, in place, all but one group of readers of wide values stages of their own that make them."""
-    made = False
+    """Give, in place, all but one group of consumers of a wide value a copy of the stages that compute it."""
+    duplicated = False
     for stage in reversed(list(schedule.stages)):
-        readers = schedule.readers(stage.tensor)
+        consumers = schedule.readers(stage.tensor)
         output = stage.tensor in schedule.outputs
-        if stage.tensor.dtype not in WIDE or len(readers) + output < 2:
+        if stage.tensor.dtype not in WIDE or len(consumers) + output < 2:
             continue
         chain = _chain(schedule, stage, target.config)
-        if chain is None or _steps(chain, target.config) > STEPS_OF_PLANE * DTYPES[stage.tensor.dtype].bits // 8:
+        if chain is None or _cycles(chain, target.config) > CYCLES_PER_PLANE * DTYPES[stage.tensor.dtype].bits // 8:
             continue
-        groups = _by_group(schedule, target, [each for each in readers if _takes(each, stage)])
-        stored = output or sum(map(len, groups)) < len(readers)
+        groups = _group_consumers(schedule, target, [each for each in consumers if _is_fusable(each, stage)])
+        stored = output or sum(map(len, groups)) < len(consumers)
         for group in groups if stored else groups[1:]:
-            _make_for(schedule, chain, group)
-            made = True
-    if made:  # each of them for fewer readers, which may read less
+            _duplicate(schedule, chain, group)
+            duplicated = True
+    if duplicated:  # each copy has fewer consumers, which may read fewer elements
         eliminate_dead_elements(schedule, target)
 
 
-def _by_group(schedule: Edit, target: Target, readers: Sequence[EditedStage]) -> list[list[EditedStage]]:
-    """Stages by the groups in which they will be computed, in their order."""
-    if len(readers) < 2:
-        return [[each] for each in readers]
-    found: list[list[EditedStage]] = []
+def _group_consumers(schedule: Edit, target: Target, consumers: Sequence[EditedStage]) -> list[list[EditedStage]]:
+    """Consumers by the fusion groups in which they will be computed, in program order."""
+    if len(consumers) < 2:
+        return [[each] for each in consumers]
+    grouped: list[list[EditedStage]] = []
     for group in groups_of(schedule, target):
-        inside = [each for each in readers if each in (*group.inner, group.sink, *group.pads)]
-        found += [inside] if inside else []
-    return found
+        members = [each for each in consumers if each in (*group.inner, group.sink, *group.pads)]
+        grouped += [members] if members else []
+    return grouped
 
 
-def _takes(reader: EditedStage, stage: EditedStage) -> bool:
-    """Whether a reader may be computed with what it reads of a stage."""
-    return is_unscheduled(reader) and not reader.state.computation.reduce_axes and reads_elementwise(reader, stage)
+def _is_fusable(other: EditedStage, stage: EditedStage) -> bool:
+    """Whether another stage may be fused with a stage: it is unscheduled and reads that element by element."""
+    return is_unscheduled(other) and not other.state.computation.reduce_axes and reads_elementwise(other, stage)
 
 
 def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[EditedStage] | None:
-    """The stages that make wide values from narrow ones, and borders around these.
+    """The stages that compute a wide value from narrow ones, and paddings of the latter.
 
-    None if some of them have to stay.
+    None if one of them cannot be duplicated.
     """
-    wide, borders = [stage], dict[EditedStage, None]()
-    for each in wide:  # which grows
-        if not _may_be_made_again(schedule, each):
+    wide, paddings = [stage], dict[EditedStage, None]()
+    for each in wide:  # grows during the iteration
+        if not _is_duplicable(schedule, each):
             return None
         for read in each.state.computation.reads:
-            maker = schedule.maker(read.tensor)
-            if maker is None or maker in wide:
+            producer = schedule.maker(read.tensor)
+            if producer is None or producer in wide:
                 continue
             if read.tensor.dtype in WIDE:
-                if not _takes(each, maker):
+                if not _is_fusable(each, producer):
                     return None
-                wide.append(maker)
-            elif is_padding(maker, PAD_VALUE not in config.extensions) and is_unscheduled(maker):
-                borders[maker] = None  # which LOADs make for one group of stages
-    return [*wide, *borders]
+                wide.append(producer)
+            elif is_padding(producer, PAD_VALUE not in config.extensions) and is_unscheduled(producer):
+                paddings[producer] = None  # LOADs pad for one group of stages only
+    return [*wide, *paddings]
 
 
-def _may_be_made_again(schedule: Edit, stage: EditedStage) -> bool:
-    """Whether the values of a stage are wide, nobody has touched it, and it needs none of its own."""
+def _is_duplicable(schedule: Edit, stage: EditedStage) -> bool:
+    """Whether a stage is unscheduled and computes a single wide value, not from its own earlier values."""
     computation, own = stage.state.computation, stage.tensor
-    alone = len(stage.state.tensors) == 1 and own.dtype in WIDE and computation.where is None
-    return alone and is_unscheduled(stage) and stage not in schedule.readers(own)
+    single = len(stage.state.tensors) == 1 and own.dtype in WIDE and computation.where is None
+    return single and is_unscheduled(stage) and stage not in schedule.readers(own)
 
 
-def _steps(chain: list[EditedStage], config: HardwareConfig) -> int:
+def _cycles(chain: list[EditedStage], config: HardwareConfig) -> int:
     return sum(element_steps(each.state.computation, config) for each in chain if each.tensor.dtype in WIDE)
 
 
-def _make_for(schedule: Edit, chain: list[EditedStage], readers: Sequence[EditedStage]) -> None:
-    """Let the readers of a group read, in place, what stages of their own make."""
-    instead: dict[Tensor, Tensor] = {}
+def _duplicate(schedule: Edit, chain: list[EditedStage], consumers: Sequence[EditedStage]) -> None:
+    """Duplicate the chain for the consumers of a group, in place."""
+    copies: dict[Tensor, Tensor] = {}
     for stage in [each for each in schedule.stages if each in chain]:
-        computation = redirect_reads(stage.state.computation, instead)
+        computation = redirect_reads(stage.state.computation, copies)
         own = clone_computation(computation, fresh_name(schedule, f"{stage.name}.again"))
-        instead[stage.tensor] = schedule.insert(initial_state(own), before=readers[0]).tensor
-    made = {chain[0].tensor: instead[chain[0].tensor]}
-    for reader in readers:
-        reader.change(computation=redirect_reads(reader.state.computation, made))
+        copies[stage.tensor] = schedule.insert(initial_state(own), before=consumers[0]).tensor
+    redirected = {chain[0].tensor: copies[chain[0].tensor]}
+    for consumer in consumers:
+        consumer.change(computation=redirect_reads(consumer.state.computation, redirected))

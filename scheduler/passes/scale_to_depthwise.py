@@ -1,7 +1,6 @@
-"""Images multiplied by a number for each channel, element by element: sums of one product each, for the matrix core.
+"""Rewrite scales as depthwise GEMMs: element-wise multiplications become sums over an axis of extent 1.
 
-``out[.., c] = data[.., c] * scale[c]`` in int32, of bytes. As a sum over an axis of one step it is a product that may
-have diagonal weights.
+``out[.., c] = data[.., c] * scale[c]`` of bytes, in int32, is then a GEMM that may have diagonal weights.
 """
 
 from collections.abc import Iterator
@@ -18,13 +17,13 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import StageState
 
 ONCE = "once"
-"""The axis of one step that the products are summed over, by name."""
+"""The name of the axis of extent 1 that the products are summed over."""
 
 
 def as_sums(schedule: Edit) -> Iterator[tuple[EditedStage, StageState]]:
-    """Untouched stages that multiply two tensors in DRAM element by element, each with its state as a sum.
+    """Unscheduled stages that multiply two tensors in DRAM element by element, each with its state as a sum.
 
-    Not those whose operand another stage could leave in acc for them alone, where the ALU finds it.
+    Not those with an operand that another stage could leave in acc for them alone, where the ALU reads it.
     """
     for stage in schedule.stages:
         computation = stage.state.computation
@@ -33,8 +32,8 @@ def as_sums(schedule: Edit) -> Iterator[tuple[EditedStage, StageState]]:
         body = computation.bodies[0]
         if not isinstance(skip_value_preserving_casts(body), Binary):
             continue
-        once = Axis(ONCE, 1, 0, "reduce")
-        total = replace(computation, reduce_axes=(once,), bodies=(Reduce("sum", body, (once,)),))
+        unit = Axis(ONCE, 1, 0, "reduce")
+        total = replace(computation, reduce_axes=(unit,), bodies=(Reduce("sum", body, (unit,)),))
         if match_gemm_operands(total) is not None and all(
             _is_stored(schedule, read.tensor) for read in computation.reads
         ):
@@ -47,6 +46,6 @@ def is_scale(computation: Computation) -> bool:
 
 
 def _is_stored(schedule: Edit, tensor: Tensor) -> bool:
-    """Whether a tensor is in DRAM whoever reads it."""
-    made_for_one = schedule.maker(tensor) is not None and len(schedule.readers(tensor)) == 1
-    return schedule.scope_of(tensor) == DRAM and (not made_for_one or tensor in schedule.outputs)
+    """Whether a tensor is stored in DRAM anyway: it is an input or an output, or has several consumers."""
+    single_consumer = schedule.maker(tensor) is not None and len(schedule.readers(tensor)) == 1
+    return schedule.scope_of(tensor) == DRAM and (not single_consumer or tensor in schedule.outputs)

@@ -1,4 +1,4 @@
-"""Choices of stages of a cycle, h[t - 1] or zeros: left out where settled, and loaded where a product makes them."""
+"""Simplify the selects of recurrences (h[t - 1] or zeros): fold constant conditions, outline GEMM operands."""
 
 from dataclasses import replace
 
@@ -16,24 +16,24 @@ from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 
-def drop_settled_choices(schedule: Edit) -> None:
-    """Leave out of stages of a cycle what they never read: a select whose condition is the same at every point."""
+def simplify_selects(schedule: Edit) -> None:
+    """Fold, in place, selects in recurrences whose condition has the same value at every point."""
     for stage in [each for group in recurrence_groups(schedule) for each in group]:
         old = stage.state.computation
-        bodies = tuple(transform(body, _settled) for body in old.bodies)
+        bodies = tuple(transform(body, _simplified) for body in old.bodies)
         if any(new is not body for new, body in zip(bodies, old.bodies, strict=True)):
             schedule.own(stage).change(computation=replace(old, bodies=bodies))
 
 
-def _settled(node: Expr) -> Expr | None:
+def _simplified(node: Expr) -> Expr | None:
     chosen = node
     while isinstance(chosen, Select) and (holds := _always(chosen.condition)) is not None:
         chosen = chosen.then if holds else chosen.otherwise
-    return None if chosen is node else transform(chosen, _settled)
+    return None if chosen is node else transform(chosen, _simplified)
 
 
 def _always(condition: Expr) -> bool | None:
-    """Whether a condition holds at every point, or at none; None where that depends."""
+    """Whether a condition is true at every point (True) or at none (False); None if neither is known."""
     match condition:
         case Binary(op="and", lhs=lhs, rhs=rhs):
             sides = _always(lhs), _always(rhs)
@@ -46,8 +46,8 @@ def _always(condition: Expr) -> bool | None:
     return None
 
 
-def load_choices(schedule: Edit, target: Target) -> None:
-    """Load what a matrix product of a cycle chooses from, h[t - 1] or zeros, in a stage of its own, in place."""
+def outline_operand_selects(schedule: Edit, target: Target) -> None:
+    """Outline, in place, each GEMM operand that a recurrence selects (h[t - 1] or zeros) as a stage for LOAD."""
     for stage in [each for group in recurrence_groups(schedule) for each in group]:
         computation = stage.state.computation
         body = computation.bodies[0]
@@ -63,10 +63,10 @@ def load_choices(schedule: Edit, target: Target) -> None:
             continue
         for factor in (skip_value_preserving_casts(product.lhs), skip_value_preserving_casts(product.rhs)):
             if isinstance(factor, Select) and factor.dtype == "int8" and is_loadable(factor):
-                _separate(schedule.own(stage), factor, target.data.name)
+                _outline(schedule.own(stage), factor, target.data.name)
 
 
-def _separate(stage: EditedStage, choice: Select, scope: str) -> None:
+def _outline(stage: EditedStage, choice: Select, scope: str) -> None:
     schedule, computation = stage.schedule, stage.state.computation
     used = set(axes_of(choice))
     old = [axis for axis in (*computation.axes, *computation.reduce_axes) if axis in used]
@@ -74,10 +74,10 @@ def _separate(stage: EditedStage, choice: Select, scope: str) -> None:
     inside = rewrite(choice, axes={axis: AxisRef(own) for axis, own in zip(old, axes, strict=True)})
     loaded = Computation(fresh_name(schedule, f"{stage.name}.choice"), axes, (), (inside,))
     state = stage.state
-    place = replace(state.attachment, loops=()) if state.attachment is not None else None
-    if place is None:
-        place = ComputeAt(stage.id, state.leaves[max(shared_loops(stage), 1) - 1])
-    new = schedule.new(replace(initial_state(loaded, scope), attachment=place))
+    location = replace(state.attachment, loops=()) if state.attachment is not None else None
+    if location is None:
+        location = ComputeAt(stage.id, state.leaves[max(shared_loops(stage), 1) - 1])
+    new = schedule.new(replace(initial_state(loaded, scope), attachment=location))
     read = Read(new.tensor, tuple(AxisRef(axis) for axis in old))
     bodies = tuple(transform(body, lambda node: read if node is choice else None) for body in computation.bodies)
     rewritten = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)

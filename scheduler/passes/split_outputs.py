@@ -1,4 +1,4 @@
-"""Stages of several outputs become one for each: the machine computes one output after the other."""
+"""Split tuples: a stage with several outputs becomes one stage per output, which the machine computes in turn."""
 
 from lathe.scheduler.primitives.split_tuple import split_by_output, tied_stage
 from lathe.scheduler.schedule_ir.edit import Edit
@@ -7,7 +7,7 @@ from lathe.scheduler.target.target import Target
 
 
 def split_outputs(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """Separate, in place, the outputs of every stage that is stored as a whole, wherever its loops allow."""
+    """Split, in place, every root-level DRAM stage with several outputs whose loops allow it."""
     for stage in [each for each in schedule.stages if len(each.state.tensors) > 1]:
         state = stage.state
         if state.scope != DRAM or state.pragma is not None or state.attachment or tied_stage(schedule, stage):

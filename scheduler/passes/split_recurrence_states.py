@@ -1,7 +1,7 @@
-"""States that one computation defines together, for a machine that computes one after the other.
+"""Split recurrence states: one stage per state of a computation that defines several states together.
 
-Each becomes a stage of its own in the loops that carry the cycle. What they read of each other is of earlier points, so
-within one point any order will do.
+The machine computes one state after the other, each stage in the loops that carry the recurrence. States read each
+other's values of earlier iterations only, so any order is legal within an iteration.
 """
 
 from collections.abc import Sequence
@@ -16,32 +16,32 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt
 
 
 def split_states(schedule: Edit) -> None:
-    """Separate, in place, the states of every computation of a cycle that has several and nothing placed inside it."""
+    """Split, in place, every recurrence computation with several states, unless stages are computed inside it."""
     for stage in [each for group in recurrence_groups(schedule) for each in group if len(each.state.tensors) > 1]:
         inside = schedule.attached(stage)
         places = [each.state.attachment for each in inside]
-        if stage.state.scope == DRAM and stage.state.pragma is None and all(place and place.loops for place in places):
-            _separate(schedule, schedule.own(stage), inside)
+        if stage.state.scope == DRAM and stage.state.pragma is None and all(each and each.loops for each in places):
+            _split(schedule, schedule.own(stage), inside)
 
 
-def _separate(schedule: Edit, stage: EditedStage, inside: Sequence[EditedStage]) -> None:
+def _split(schedule: Edit, stage: EditedStage, inside: Sequence[EditedStage]) -> None:
     state, old = stage.state, stage.state.computation
     count = max(shared_loops(stage), 1)
-    made = [Loops() for _ in state.tensors]
-    parts = [
+    loop_maps = [Loops() for _ in state.tensors]
+    stages = [
         twin(schedule, state, renamed_axes(replace(old, name=tensor.name, bodies=(body,)), tensor.name), tensor, loops)
-        for tensor, body, loops in zip(state.tensors, old.bodies, made, strict=True)
+        for tensor, body, loops in zip(state.tensors, old.bodies, loop_maps, strict=True)
     ]
-    host, place = parts[-1], state.attachment
-    for part, loops in zip(parts, made, strict=True):
-        if place is not None:  # all in the loops of the cycle's last stage
-            part.change(attachment=replace(place, loops=tuple(map(loops, place.loops))))
-        elif part is not host:
-            attachment = ComputeAt(host.id, host.state.leaves[count - 1], part.state.leaves[:count])
-            part.change(attachment=attachment)
+    last, location = stages[-1], state.attachment
+    for each, loops in zip(stages, loop_maps, strict=True):
+        if location is not None:  # all run in the loops of the recurrence's last stage
+            each.change(attachment=replace(location, loops=tuple(map(loops, location.loops))))
+        elif each is not last:
+            attachment = ComputeAt(last.id, last.state.leaves[count - 1], each.state.leaves[:count])
+            each.change(attachment=attachment)
     for guest in inside:
         attached = guest.state.attachment
         assert attached is not None
-        guest.change(attachment=replace(attached, host=host.id, axis=made[-1](attached.axis)))
+        guest.change(attachment=replace(attached, host=last.id, axis=loop_maps[-1](attached.axis)))
     position = schedule.stages.index(stage)
-    schedule.reorder_stages([*schedule.stages[:position], *parts, *schedule.stages[position + 1 :]])
+    schedule.reorder_stages([*schedule.stages[:position], *stages, *schedule.stages[position + 1 :]])

@@ -1,4 +1,4 @@
-"""Sums in narrow dtypes become sums in int32, which accumulators hold."""
+"""Widen accumulators: promote sum and product reductions in narrow dtypes to int32, which acc holds."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from lathe.scheduler.target.target import Target
 
 
 def widen_accumulators(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
-    """A sum in a narrow dtype becomes a sum in int32 and a conversion, which wraps around to the same."""
+    """Replace, in place, a narrow reduction by one in int32 and a narrowing cast, which wraps to the same value."""
     for stage in [each for each in schedule.stages if is_unscheduled(each)]:
         computation = stage.state.computation
         body = computation.bodies[0]
@@ -33,5 +33,5 @@ def widen_accumulators(schedule: Edit, target: Target) -> None:  # noqa: ARG001 
 
 
 def with_computation(computation: Computation, tensors: tuple[Tensor, ...]) -> StageState:
-    """The state of an untouched stage that computes tensors by another computation."""
+    """The initial state of an unscheduled stage that computes ``tensors`` by ``computation``."""
     return replace(initial_state(computation), tensors=tensors)

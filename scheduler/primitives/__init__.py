@@ -1,1 +1,1 @@
-"""Schedule commands, one file each; each is a method of ``Stage`` or ``Schedule``."""
+"""Schedule primitives, one file each; each is a method of ``Stage`` or ``Schedule``."""

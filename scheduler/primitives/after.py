@@ -1,4 +1,4 @@
-"""``after``: a stage runs after another, at the root or in the same loops."""
+"""``after``: a stage runs after another, at the root or in shared loops."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt
 
 
 def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
-    """Run this stage after another, in the same loops down to ``axis`` of this stage.
+    """Run this stage after another, in shared loops down to ``axis`` of this stage.
 
-    The outermost loops of the two become one, iteration by iteration; in each, the other stage comes first. Before::
+    The outermost loops of the two are fused, one for one; in each iteration the other stage comes first. Before::
 
         for i in 0..60:
           B[i] = A[i] + 1
@@ -28,10 +28,9 @@ def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None
           B[i] = A[i] + 1
           C[i] = B[i] * 2
 
-    Without an axis, or with ``"root"``, the whole of this stage comes after the whole of the other. Raises
-    LegalityError, with a witness, if a value would be read before it is made (``shift`` this stage, or ask
-    ``s.smallest_shift``); ScheduleError if a stage is of another schedule, the other reads this one, or the loops
-    cannot be run together. Tiramisu's after.
+    Without an axis, or with ``"root"``, this stage runs after the other has finished. Raises LegalityError, with a
+    witness, if a value would be read before it is computed (``shift`` this stage, see ``s.smallest_shift``);
+    ScheduleError if a stage is of another schedule, the other reads this one, or loops cannot be shared. From Tiramisu.
     """
     check_pair(stage, other, "after")
     if axis is None or is_root(axis):
@@ -47,7 +46,7 @@ def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None
         )
     schedule = stage.schedule
     stages = _moved(other, stage, "after")
-    if _shares_loops_of(stage, other):  # it was before the other, in its loops
+    if _shares_loops_of(stage, other):  # so far it runs before the other, in its loops
         commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
     align(stage, other, count)
     leading = leading_alike(stage, other, count)
@@ -69,38 +68,38 @@ def check_pair(stage: EditedStage, other: object, command: str) -> None:
 
 
 def _reads_from(stage: EditedStage, other: EditedStage) -> bool:
-    """Whether a stage reads another, by way of others or not."""
+    """Whether a stage depends on another, directly or not."""
     schedule = stage.schedule
     seen: set[EditedStage] = set()
     waiting = [stage]
     while waiting:
         current = waiting.pop()
         seen.add(current)
-        makers = {schedule.maker(read.tensor) for read in current.state.computation.reads}
-        if other in makers:
+        producers = {schedule.maker(read.tensor) for read in current.state.computation.reads}
+        if other in producers:
             return True
-        waiting += [maker for maker in makers if maker is not None and maker not in seen]
+        waiting += [producer for producer in producers if producer is not None and producer not in seen]
     return False
 
 
 def _moved(first: EditedStage, second: EditedStage, command: str) -> list[EditedStage]:
-    """The stages with ``first``, and what it reads, before ``second``."""
+    """The stages with ``first``, and what it depends on, before ``second``."""
     schedule = first.schedule
     if _reads_from(first, second):
         raise ScheduleError(
-            f"stage {second.name} must come before {first.name}, which reads it, not after it ({command}).",
+            f"stage {second.name} must come before {first.name}, which depends on it, not after it ({command}).",
             kind="legality",
         )
     stages = list(schedule.stages)
     if stages.index(first) < stages.index(second):
         return stages
-    place = stages.index(second)
-    moved = [each for each in stages[place:] if each is first or _reads_from(first, each)]
-    return [*stages[:place], *moved, *(each for each in stages[place:] if each not in moved)]
+    position = stages.index(second)
+    moved = [each for each in stages[position:] if each is first or _reads_from(first, each)]
+    return [*stages[:position], *moved, *(each for each in stages[position:] if each not in moved)]
 
 
 def _order(first: EditedStage, second: EditedStage, command: str) -> None:
-    """Both whole, one after the other: undoes a place that they share."""
+    """Run two stages one after the other, without shared loops."""
     schedule = first.schedule
     changes = {}
     for one, two in ((first, second), (second, first)):

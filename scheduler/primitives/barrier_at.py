@@ -1,4 +1,4 @@
-"""``barrier_at``: all units wait for all."""
+"""``barrier_at``: all units wait for each other."""
 
 from dataclasses import replace
 
@@ -13,8 +13,7 @@ from lathe.scheduler.schedule_ir.stage import SyncOp
 def barrier_at(schedule: Edit, stage: EditedStage | Tensor, axis: "AxisLike | None" = None) -> None:
     """Put a barrier at the beginning of each iteration of a stage's loop, or before the stage.
 
-    Everything that comes before it in the order of the program, in whatever unit, is done before anything begins that
-    comes after it. Before::
+    All instructions before it in program order, on all units, finish before any instruction after it starts. Before::
 
         for io in 0..4:
           buffer B in acc: [16*io + 16]
@@ -35,12 +34,12 @@ def barrier_at(schedule: Edit, stage: EditedStage | Tensor, axis: "AxisLike | No
             C[16*io + ii] = B[16*io + ii] * 2
           free B
 
-    Without an axis, or with ``"root"``, it stands before the stage's own loops, each time that it is computed: at
-    ``s[B]`` that would be between ``buffer`` and ``for i``. Values are right without any barrier; this one is for
-    measuring, and for what other masters of the memory see. The machine has an instruction of compute that does nothing
-    but wait, with tokens from and to load and store. Threads of a loop have one barrier together. Raises ScheduleError
-    if the axis is not a present loop of the stage, is shared with another stage, or inside an ``emit_insn`` nest. From
-    Tiramisu's list of commands.
+    Without an axis, or with ``"root"``, it stands before the stage's own loops, each time that the stage is computed:
+    at ``s[B]`` that would be between ``buffer`` and ``for i``. Results do not depend on barriers; they serve
+    measurements, and what other masters of the memory observe. The machine executes a compute instruction without
+    effect that waits for tokens from load and store and returns tokens to them. Virtual threads of a loop have one
+    barrier together. Raises ScheduleError if the axis is not a present loop of the stage, is shared with another stage,
+    or is inside an ``emit_insn`` nest. After Tiramisu's barriers.
     """
     target = schedule[stage]
     loop = None if axis is None or is_root(axis) else target.find(axis, "barrier_at")

@@ -6,7 +6,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 
 
 def before(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
-    """Run this stage before another, in the same loops down to ``axis`` of the other.
+    """Run this stage before another, in shared loops down to ``axis`` of the other.
 
     Before::
 

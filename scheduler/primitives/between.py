@@ -1,4 +1,4 @@
-"""``between``: a stage runs after one and before another."""
+"""``between``: a stage runs after one stage and before another."""
 
 from lathe.scheduler.primitives.after import after
 from lathe.scheduler.primitives.before import before
@@ -9,7 +9,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 def between(
     stage: EditedStage, first: EditedStage, axis: "AxisLike | None", last: EditedStage, last_axis: "AxisLike | None"
 ) -> None:
-    """Run this stage after ``first``, sharing loops down to ``axis`` of its own, and before ``last``, down to its axis.
+    """Run this stage after ``first``, sharing loops down to ``axis``, and before ``last``, down to its ``last_axis``.
 
     Before::
 
@@ -27,7 +27,7 @@ def between(
           C[i] = B[i] * 2
           D[i] = C[i] + B[i]
 
-    Errors as ``after``; either both orders hold afterwards or nothing has changed. Tiramisu's between.
+    Errors as for ``after``; on an error nothing is changed. Tiramisu's between.
     """
     before(stage, last, last_axis)
     after(stage, first, axis)

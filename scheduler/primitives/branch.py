@@ -1,4 +1,4 @@
-"""``branch`` and ``reduce_extent``: instances that change nothing are kept from running."""
+"""``branch`` and ``reduce_extent``: instances without effect are skipped."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,9 +32,9 @@ SET = isl.dim_type.set
 
 
 def branch(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
-    """Keep the instances of a loop (of any, without ``axis``) that change nothing from running: less work, a branch.
+    """Skip the instances of a loop (of all loops, without ``axis``) that have no effect: less work, but a branch.
 
-    The way back from ``overcompute``. Before, with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``::
+    The inverse of ``overcompute``. Before, with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``::
 
         for i in 0..16:
           B[i] = 0
@@ -50,11 +50,11 @@ def branch(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
             for ji in 0..4:
               B[i] += select(4*jo + ji < 14, A[i, (4*jo + ji) // 4, (4*jo + ji) % 4], 0)
 
-    Of a data loop, the instances that compute padding of the stage's own layout: the contract is written instead, or
-    nothing where there is none. Of a reduction loop, the first and last iterations in which everything that is taken
-    changes nothing, whatever the elements are.
+    In a data loop, it skips instances that compute padding of the stage's own layout, whose contract is written
+    instead, if there is one. In a reduction loop, it skips the first and last iterations that only reduce neutral
+    values, whatever the elements are.
 
-    Raises PaddingError, with an instance, where every iteration of a reduction loop takes an element, ScheduleError for
+    Raises PaddingError, with an instance, if every iteration of a reduction loop reduces an element; ScheduleError for
     a loop of another stage, or a data loop without padding. RFC 0077's remove_overcompute_through_branching.
     """
     axes = roots_under(stage, axis, "branch")
@@ -77,15 +77,15 @@ def branch(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
             raise found
         of = "" if axis is None else f"loop {stage.find(axis, 'branch').name} of "
         raise ScheduleError(
-            f"{of}stage {stage.name} must have instances that branch can keep from running, and has none: it computes "
-            "no padding without a condition.",
+            f"Cannot branch in {of}stage {stage.name}: no instance is without effect, as it computes no padding "
+            "unconditionally.",
             kind="argument",
         )
     commit(stage.schedule, {stage: state}, "branch")
 
 
 def reduce_extent(stage: EditedStage, axis: "AxisLike") -> None:
-    """Let the axis of a reduction loop begin and end where it takes something: fewer iterations, and no condition.
+    """Shrink a reduction axis to the iterations that reduce something: fewer iterations, and no condition.
 
     Before, with ``A`` laid out by ``[i, (j + 2) // 8, (j + 2) % 8]`` and ``pad_value=0``, or with a ``select``::
 
@@ -101,10 +101,10 @@ def reduce_extent(stage: EditedStage, axis: "AxisLike") -> None:
           for j in 0..14:
             B[i] += A[i, j]
 
-    Iterations go in which everything that is taken changes nothing, whatever the elements are, and conditions that hold
-    in all others. Raises PaddingError, with an instance, where the first and the last iteration take something;
-    ScheduleError for a loop of another stage, or a data loop: what its instances compute are cells of the tensor, and
-    those that need not be computed are left out by chunks. RFC 0077's reduction of loop extents.
+    Removes the first and last iterations that only reduce neutral values, whatever the elements are, and conditions
+    that hold in all others. Raises PaddingError, with an instance, if the first and the last iteration reduce
+    something; ScheduleError for a loop of another stage, or a data loop: its instances compute cells of the tensor, and
+    chunks leave out those that need not be computed. RFC 0077's reduction of loop extents.
     """
     loop = stage.find(axis, "reduce_extent")
     axes = roots_under(stage, axis, "reduce_extent")
@@ -113,8 +113,8 @@ def reduce_extent(stage: EditedStage, axis: "AxisLike") -> None:
         if any(axis.kind == "data" for axis in axes):
             over = "cells of the tensor"
         raise ScheduleError(
-            f"loop of reduce_extent on stage {stage.name} must be one of a reduction axis, not {loop.name!r}, which "
-            f"{f'runs over {over}' if over else 'other loops decide'}.",
+            f"loop of reduce_extent on stage {stage.name} must be a loop over one reduction axis, not {loop.name!r}, "
+            f"which {f'runs over {over}' if over else 'other loops determine'}.",
             kind="argument",
         )
     (old,) = axes
@@ -146,7 +146,7 @@ def _decided(body: Expr, flow: Dataflow) -> Expr:
 
 
 def _defined_where(stage: EditedStage, axes: set[Axis]) -> StageState:
-    """The stage with the conditions of its layout on some axes, and the contract elsewhere; itself if it has them."""
+    """The stage under its layout's conditions on some axes, else the contract; unchanged if it has them."""
     state = stage.state
     computation = state.computation
     layout = stage.schedule.layouts.get(state.tensor)
@@ -159,7 +159,7 @@ def _defined_where(stage: EditedStage, axes: set[Axis]) -> StageState:
     for live, value in live_conditions(layout.padded_maps, computation.axes):
         other: Expr | None = Undef(inner.dtype) if value is None else value
         if isinstance(body, Reduce) and isinstance(other, Const) and other.value != neutral(body.kind, body.dtype):
-            other = None  # not what is left if nothing is taken
+            other = None  # not the result of an empty reduction
         elif isinstance(other, Expr) and any(isinstance(node, Read) for node in walk(other)):
             other = None
         levels.append((terms_of(live), other))
@@ -173,11 +173,11 @@ def _defined_where(stage: EditedStage, axes: set[Axis]) -> StageState:
 def _conditioned(
     expr: Expr,
     levels: list[tuple[list[Expr], Expr | None]],
-    wanted: Callable[[Expr], bool],
+    selects: Callable[[Expr], bool],
     flow: Dataflow,
     points: isl.Set,
 ) -> Expr:
-    """An expression with the wanted conditions of a layout that it lacks, those of the last map outermost."""
+    """An expression under the conditions of a layout that ``selects`` picks, those of the last map outermost."""
     if not levels:
         return expr
     (terms, other), *deeper = levels
@@ -186,26 +186,26 @@ def _conditioned(
         found = flow.where(term, True, points)
         assert found is not None, f"{term} is not affine"
         inside.append(found)
-    there: list[int] = []
+    own_terms: list[int] = []
     if isinstance(expr, Select):
         for own in terms_of(expr.condition):
             holds = flow.where(own, True, points)
             match = next((n for n, each in enumerate(inside) if holds is not None and holds.is_equal(each)), None)
             if match is None:
-                there = []
+                own_terms = []
                 break
-            there.append(match)
-    present = bool(there)
-    missing = [n for n, term in enumerate(terms) if n not in there and wanted(term)] if other is not None else []
-    kept = points
-    for n in (*there, *missing):
-        kept = kept.intersect(inside[n])
+            own_terms.append(match)
+    present = bool(own_terms)
+    missing = [n for n, term in enumerate(terms) if n not in own_terms and selects(term)] if other is not None else []
+    live = points
+    for n in (*own_terms, *missing):
+        live = live.intersect(inside[n])
     assert not present or isinstance(expr, Select)
     value = expr.then if present and isinstance(expr, Select) else expr
-    new = _conditioned(value, deeper, wanted, flow, kept)
+    new = _conditioned(value, deeper, selects, flow, live)
     if not missing and new is value:
         return expr
-    condition = conjunction([terms[n] for n in sorted((*there, *missing))])
+    condition = conjunction([terms[n] for n in sorted((*own_terms, *missing))])
     if condition is None:
         return new
     if present and isinstance(expr, Select):
@@ -215,14 +215,14 @@ def _conditioned(
 
 
 def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
-    """The first and last value of a reduction axis at which something is taken.
+    """The first and last value of a reduction axis at which something is reduced.
 
-    Raises PaddingError, naming the instances, if these are the first and last there are.
+    Raises PaddingError, with an instance, if they are the first and last of its range.
     """
     computation = stage.state.computation
     flow = Dataflow(stage.schedule, computation)
     domain = flow.domain().subtract(free_points(stage, computation))
-    taken = isl.Set.empty(flow.points.space)
+    reduced = isl.Set.empty(flow.points.space)
     try:
         with limited_operations():
             for body in computation.bodies:
@@ -231,33 +231,32 @@ def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
                 inner = stripped(body).children[0]
                 for part, value in flow.parts(inner, domain):
                     if value != unit or not isinstance(value, int):
-                        taken = taken.union(part)
+                        reduced = reduced.union(part)
     except TooManyOperationsError:
         raise ScheduleError(
-            f"{command} on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
-            "more.",
+            f"Cannot decide {command} on stage {stage.name} within {OPERATIONS_LIMIT} isl operations.",
             kind="limit",
         ) from None
     position = flow.points.position[axis]
-    if taken.is_empty():
+    if reduced.is_empty():
         return axis.start, axis.start
-    low = int(taken.dim_min_val(position).to_python())
-    high = int(taken.dim_max_val(position).to_python())
+    low = int(reduced.dim_min_val(position).to_python())
+    high = int(reduced.dim_max_val(position).to_python())
     if (low, high) == (axis.start, axis.stop - 1):
-        at = taken.lower_bound_val(SET, position, isl.Val(high))
+        at = reduced.lower_bound_val(SET, position, isl.Val(high))
         raise Branches(stage, lambda _: False, command, computation).refusal_of_taken(at, axis)
     return low, high
 
 
 def _run_outside(stage: EditedStage, axis: Axis, first: int, last: int) -> bool:
-    """Whether conditions let instances run with an axis below the first or above the last of some values."""
+    """Whether the conditions let instances run with an axis below ``first`` or above ``last``."""
     flow = Dataflow(stage.schedule, stage.state.computation)
     position = flow.points.position[axis]
     domain = flow.domain()
     before = domain.upper_bound_val(SET, position, isl.Val(first - 1))
-    behind = domain.lower_bound_val(SET, position, isl.Val(last + 1))
+    after = domain.lower_bound_val(SET, position, isl.Val(last + 1))
     for body in stage.state.computation.bodies:
-        running = before.union(behind)
+        running = before.union(after)
         inner = body.children[0]
         while isinstance(inner, Select):
             holds = flow.where(inner.condition, True, running)

@@ -8,10 +8,10 @@ from lathe.configs.integers import integer
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.recurrences import place_inside, recurrence_of
-from lathe.scheduler.primitives.resolve_location import place_of
+from lathe.scheduler.primitives.resolve_location import location_of
 from lathe.scheduler.primitives.set_scope import checked_scope
-from lathe.scheduler.primitives.split_tuple import alone
-from lathe.scheduler.primitives.stage_through_acc import written_at
+from lathe.scheduler.primitives.split_tuple import single_output
+from lathe.scheduler.primitives.stage_through_acc import cache_write_at
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.padding import live_conditions
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, renamed_axes
@@ -33,11 +33,11 @@ def cache_read(
     at: tuple[Tensor | EditedStage, AxisLike] | None = None,
     gathered: Sequence[int] = (),
 ) -> Tensor:
-    """Let the given readers (all, if none are given) read a copy of ``tensor`` that lives in ``scope``.
+    """Let the given consumers (all by default) read a copy of ``tensor`` in memory ``scope``.
 
     The copy is a stage of its own, to be placed with ``compute_at``, or at once with ``at=(stage, axis)``: then each
-    iteration of that loop copies what it reads. Of a tensor that a cycle makes for itself, it is placed in the loops
-    that carry the cycle. Before::
+    iteration of that loop copies what it reads. A copy of a tensor within a recurrence is placed in the loops that
+    carry the recurrence. Before::
 
         for i in 0..60:
           C[i] = A[i] + 1
@@ -51,12 +51,12 @@ def cache_read(
           C[i] = A.inp[i] + 1
         free A.inp
 
-    ``gathered`` are dimensions of which the copy holds, one beside the other, those elements that are read: if
-    ``C[i]`` is ``A[2*i] + 1``, the copy with ``gathered=[0]`` is ``A.inp[i0] = A[2*i0]``, and C reads ``A.inp[i]``.
+    ``gathered`` lists dimensions along which the copy is compacted to the indices that are read: if ``C[i]`` is
+    ``A[2*i] + 1``, the copy with ``gathered=[0]`` is ``A.inp[i0] = A[2*i0]``, and C reads ``A.inp[i]``.
 
-    Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor that is not part of the program, a
-    reader that does not read it, an axis that is no loop, or a dimension of which it cannot be said which elements are
-    read; LegalityError for a reader outside the loop.
+    Returns the copy's tensor. Raises ScheduleError for an unknown scope, a tensor outside the program, a consumer that
+    does not read it, an axis that is no loop, or a gathered dimension with indices that are not affine; LegalityError
+    for a consumer outside the loop.
     """
     tensor = schedule.current(tensor)
     where = f"cache_read of {getattr(tensor, 'name', tensor)}"
@@ -77,11 +77,11 @@ def cache_read(
         chosen = schedule.readers(tensor)
     if not chosen:
         raise ScheduleError(
-            f"readers of {where} must be one stage or more, not none. Leave them out to mean all.", kind="argument"
+            f"readers of {where} must be one stage or more, not none. Leave them out to select all.", kind="argument"
         )
     computation = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.{name}"), axes_of_copy(tensor))
     layout = schedule.layouts.get(tensor)
-    if layout is not None and layout.padding_count:  # what nothing may read is not copied
+    if layout is not None and layout.padding_count:  # cells that must not be read are not copied
         conditions = live_conditions(layout.padded_maps, computation.axes)
         forbidden = [condition for condition, value in conditions if value is None]
         computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
@@ -91,11 +91,11 @@ def cache_read(
     for dim, elements in found.items():
         computation = narrowed(computation, dim, elements)
     state = initial_state(computation, name, copies=tensor)
-    circle = recurrence_of(schedule, chosen[0])
-    if any(tensor in each.state.tensors for each in circle):
+    recurrence = recurrence_of(schedule, chosen[0])
+    if any(tensor in each.state.tensors for each in recurrence):
         state = replace(state, attachment=place_inside(chosen[0]))
     if at is not None:
-        state = replace(state, attachment=place_of(schedule, at, "cache_read"))
+        state = replace(state, attachment=location_of(schedule, at, "cache_read"))
     cached = schedule.new(state)
     for dim, elements in found.items():
         changed = {stage: reading_narrowed(each, tensor, tensor, dim, elements) for stage, each in changed.items()}
@@ -110,9 +110,9 @@ def cache_read(
 
 
 def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], where: str) -> dict[int, Elements]:
-    """By dimension, the elements that readers read."""
+    """By dimension, the indices that the consumers read."""
     if not isinstance(dims, Sequence) or isinstance(dims, str) or any(integer(dim) is None for dim in dims):
-        raise ScheduleError(f"gathered of {where} must be numbers of dimensions, not {shown(dims)}.", kind="argument")
+        raise ScheduleError(f"gathered of {where} must be a list of dimensions, not {shown(dims)}.", kind="argument")
     found: dict[int, Elements] = {}
     for dim in dims:
         if not 0 <= dim < tensor.ndim or dim in found:
@@ -124,7 +124,8 @@ def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], wher
         elements = elements_read(reads, tensor.shape[dim])
         if elements is None:
             raise ScheduleError(
-                f"gathered of {where} must be dimensions that are read at affine indices, not {dim}. Copy all of it.",
+                f"gathered of {where} must be dimensions that are read at affine indices, not {dim}. Copy the whole "
+                "dimension.",
                 kind="argument",
             )
         found[dim] = elements
@@ -132,12 +133,11 @@ def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], wher
 
 
 def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | None" = None) -> Tensor:
-    """Compute ``tensor`` in ``scope`` first, and copy it to its place from there.
+    """Compute ``tensor`` in memory ``scope``, and copy it from there to its own memory.
 
-    The stage of the tensor becomes the copy; a new stage, before it, computes the values and has the reduction axes.
-    In a cycle the new stage is placed in the loops that carry it. With ``at``, a loop of the tensor's stage, each of
-    its iterations computes what it copies; the stage's loops may have been changed then, and stay with the copy.
-    Before::
+    The stage of the tensor becomes the copy; a new stage before it computes the values and has the reduction axes. In a
+    recurrence the new stage is placed in the loops that carry it. With ``at``, a loop of the tensor's stage, each of
+    its iterations computes what it copies; the stage's loops may be scheduled already, and stay with the copy. Before::
 
         for i in 0..60:
           C[i] = A[i] + 1
@@ -151,19 +151,19 @@ def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | N
           C[i] = C.acc[i]
         free C.acc
 
-    Returns the tensor of the new stage. A computation of several outputs becomes one for each of them. Raises
-    ScheduleError for an unknown scope, a tensor without a stage, or, without ``at``, one whose loops have been changed
-    already: call cache_write before other commands.
+    Returns the tensor of the new stage. A computation of several outputs is split into one for each. Raises
+    ScheduleError for an unknown scope, a tensor without a stage, or, without ``at``, one whose loops have been changed:
+    call cache_write before other primitives.
     """
     name = checked_scope(scope, f"cache_write of {getattr(tensor, 'name', tensor)}")
-    stage = alone(schedule[tensor], schedule.current(tensor), "cache_write")
+    stage = single_output(schedule[tensor], schedule.current(tensor), "cache_write")
     state, tensor = stage.state, stage.tensor
     if at is not None:
-        return written_at(stage, name, at)
+        return cache_write_at(stage, name, at)
     if state.is_touched or state.unrolled or schedule.attached(stage):
         raise ScheduleError(
-            f"stage of cache_write must have its loops as they were made, not changed ones: {stage.name} has been "
-            "split, reordered, tagged, or has stages computed inside it. Call cache_write before other commands.",
+            f"Cannot apply cache_write to {stage.name}: its loops have been changed or annotated, or stages are "
+            "computed inside it. Call cache_write before other primitives.",
             kind="limit",
         )
 
@@ -171,7 +171,7 @@ def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | N
     writer = schedule.new(initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
     copy = where_defined(copy, state.computation)
-    copy = replace(copy, where=state.computation.where)  # an output holds zeros elsewhere, whatever the condition
+    copy = replace(copy, where=state.computation.where)  # outside the domain an output is zero anyway
     data = tuple(root for root in state.roots if root.kind == "data")
     copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
     position = schedule.stages.index(stage)
@@ -183,16 +183,16 @@ def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | N
 
 
 def _stages_of(schedule: Edit, readers: object) -> list[EditedStage] | None:
-    """The stages named by ``readers``: tensors or stages, one or several; None for None."""
+    """The stages named by ``readers``: one tensor or stage, or several; None for None."""
     if readers is None:
         return None
     if isinstance(readers, Tensor | StageView | Computation) or not isinstance(readers, Iterable):
-        return [schedule[readers]]  # type: ignore[index]  # which refuses what is no stage
+        return [schedule[readers]]  # type: ignore[index]  # raises for anything but a stage
     return [schedule[each] for each in readers]
 
 
 def axes_of_copy(tensor: Tensor) -> tuple[Axis, ...]:
-    """Axes for a stage that copies the tensor, named as those of its computation."""
+    """Axes for a copy of the tensor, with the names of its computation's axes."""
     if tensor.computation is not None:
         return tuple(Axis(axis.name, axis.extent) for axis in tensor.computation.axes)
     return tuple(Axis(f"i{d}", extent) for d, extent in enumerate(tensor.shape))

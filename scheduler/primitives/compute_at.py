@@ -1,4 +1,4 @@
-"""``compute_at``: a stage moves into a loop of its consumer."""
+"""``compute_at``: a stage is computed in a loop of a consumer."""
 
 from dataclasses import replace
 from typing import cast
@@ -12,9 +12,9 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt, Region
 
 
 def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None" = None, region: str = "box") -> None:
-    """Compute, in each iteration of a consumer's loop, the part of this stage that the iteration reads.
+    """Compute, in each iteration of a consumer's loop, the region of this stage that the iteration reads.
 
-    The part is the smallest box of this stage's domain that holds every cell read there. Before::
+    The region is the smallest box of this stage's domain that contains every cell read. Before::
 
         for i in 0..60:
           B[i] = A[i] + 1
@@ -30,12 +30,12 @@ def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None
           for ii in 0..16:
             C[16*io + ii] = B[16*io + ii] * 2 while 16*io + ii < 60
 
-    With ``region="exact"`` it is only the cells that are read, where these leave gaps; with ``"missing"`` only those of
-    them that no earlier iteration has made, so that nothing is computed again: the values must stay, in DRAM.
-    Without an axis, or with ``"root"``, it is computed whole before the loops of its consumers: ``compute_root``.
-    Raises LegalityError, with a witness, if a stage outside the loop reads this one: it would find the values gone
-    or not yet made. Raises ScheduleError if ``axis`` is not a loop of ``consumer``, if the consumer is computed inside
-    this stage, if this stage is an output, or if the loop belongs to an ``emit_insn`` nest.
+    ``region="exact"`` computes only the cells that are read, if these leave gaps; ``region="missing"`` only those of
+    them that no earlier iteration has computed, which requires that values persist, in DRAM. Without an axis, or with
+    ``"root"``, the stage is computed whole before the loops of its consumers: ``compute_root``. Raises LegalityError,
+    with a witness, if a stage outside the loop reads this one and would find values freed or not computed yet;
+    ScheduleError if ``axis`` is not a loop of ``consumer``, the consumer is computed inside this stage, this stage is
+    an output, or the loop is in an ``emit_insn`` nest.
     """
     if of_the_same_schedule(stage, consumer, f"consumer of compute_at of stage {stage.name}", "s[C]") is stage:
         raise ScheduleError(
@@ -52,15 +52,15 @@ def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None
             kind="argument",
         )
     target = consumer.find(axis, "compute_at")
-    above: EditedStage | None = consumer
-    while above is not None:
-        if above is stage:
+    enclosing: EditedStage | None = consumer
+    while enclosing is not None:
+        if enclosing is stage:
             raise ScheduleError(
                 f"consumer of compute_at of stage {stage.name} must be a stage outside its own loops, not "
                 f"{consumer.name!r}, which is computed inside {stage.name}.",
                 kind="legality",
             )
-        above = stage.schedule.at(above.state.attachment) if above.state.attachment else None
+        enclosing = stage.schedule.at(enclosing.state.attachment) if enclosing.state.attachment else None
     attachment = ComputeAt(consumer.id, target, region=cast(Region, region))
     new = replace(stage.state, attachment=attachment, reuse=None)
     commit(stage.schedule, {stage: new}, "compute_at")

@@ -1,4 +1,4 @@
-"""``copy_at``, and ``cache_write`` at a loop: explicit copies between memories, each of what one iteration needs."""
+"""``copy_at``: an explicit copy into a scratchpad of what one loop iteration reads."""
 
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
@@ -10,9 +10,9 @@ from lathe.scheduler.schedule_ir.memories import ACC
 
 
 def copy_at(schedule: Edit, tensor: Tensor, stage: Tensor | EditedStage, axis: "AxisLike", scope: str = ACC) -> Tensor:
-    """Copy, in each iteration of a loop, what it reads of ``tensor`` into ``scope``, and let it read the copy.
+    """Copy what each iteration of a loop reads of ``tensor`` into ``scope``, and let the iteration read the copy.
 
-    Every stage in the loop that reads the tensor reads the copy then; others go on reading the tensor. Before::
+    Every stage in the loop that reads the tensor reads the copy then; others still read the tensor. Before::
 
         for i in 0..60:
           C[i] = A[i] + A[59 - i]
@@ -30,17 +30,19 @@ def copy_at(schedule: Edit, tensor: Tensor, stage: Tensor | EditedStage, axis: "
           D[i] = A.inp[i] * C[i]
           free A.inp
 
-    Returns the copy's tensor, which may be copied on, and stored as any other. Raises ScheduleError for an unknown
+    Returns the copy's tensor, which may be copied again, and stored as any other. Raises ScheduleError for an unknown
     scope, an axis that is no loop, or a tensor that is not read in it. Tiramisu's copy_at and cache_shared_at.
     """
-    host = schedule[stage]
-    loop = host.find(axis, "copy_at")
-    now = schedule.current(tensor)
-    inside = [each for each in stages_in(host, loop) if isinstance(now, Tensor) and each in schedule.readers(now)]
+    anchor = schedule[stage]
+    loop = anchor.find(axis, "copy_at")
+    current = schedule.current(tensor)
+    inside = [
+        each for each in stages_in(anchor, loop) if isinstance(current, Tensor) and each in schedule.readers(current)
+    ]
     if not inside:
         raise ScheduleError(
-            f"tensor of copy_at must be one that is read in loop {loop.name} of stage {host.name}, not "
+            f"tensor of copy_at must be one that is read in loop {loop.name} of stage {anchor.name}, not "
             f"{getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
-    return cache_read(schedule, tensor, scope, inside, at=(host, loop))
+    return cache_read(schedule, tensor, scope, inside, at=(anchor, loop))

@@ -1,4 +1,4 @@
-"""``emit_insn``: a loop nest goes to an emission rule."""
+"""``emit_insn``: an emission rule takes a loop nest."""
 
 from dataclasses import replace
 
@@ -10,10 +10,9 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 
 
 def emit_insn(stage: EditedStage, axis: "AxisLike", rule: str) -> None:
-    """Hand this loop and all inside it, chunk by chunk, to the emission rule of the given name.
+    """Let the named emission rule take this loop and all inside it, chunk by chunk.
 
-    When the loops are partitioned, body and tails carry the same pragma, so each chunk that the rule sees has constant
-    extents and no condition. Before::
+    Body and tails of partitioned loops keep the pragma, so each chunk has constant extents and no condition. Before::
 
         for io in 0..3:
           for ii in 0..16:
@@ -29,8 +28,8 @@ def emit_insn(stage: EditedStage, axis: "AxisLike", rule: str) -> None:
         for io in 3..4:
           alu(ii in 0..12): C[16*io + ii] = A[16*io + ii] + 1
 
-    Raises ScheduleError if no rule has that name, if the axis is not a present loop of this stage, or if another stage
-    is computed at a loop inside. The idea of pragma and callback is from TVM's discussion of loop partitioning.
+    Raises ScheduleError if no rule has that name, the axis is not a present loop of this stage, or another stage is
+    computed at a loop inside. Pragma and callback are after TVM's discussion of loop partitioning.
     """
     target = stage.find(axis, "emit_insn")
     if not isinstance(rule, str) or not rule:

@@ -1,4 +1,4 @@
-"""``fuse``: two neighbouring loops become one."""
+"""``fuse``: two adjacent loops become one."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, Fuse, LoopAxis
 
 
 def fuse(stage: EditedStage, outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
-    """Make one loop of two, the second of which stands directly inside the first.
+    """Fuse two loops, the second directly inside the first.
 
     Before::
 
@@ -24,11 +24,11 @@ def fuse(stage: EditedStage, outer: "AxisLike", inner: "AxisLike") -> LoopAxis:
           band i.j [8×6]
           time [0, i.j, 0]
 
-    In a nest a fused loop stands as the two that it was made of, so that every index stays linear; a part of it, after
-    a split, as the values of the two that belong to the part.
+    A loop nest shows the two original loops in place of the fused one, so that every index stays linear; for a split of
+    it, the corresponding values of the two.
 
-    Returns the fused loop. Raises ScheduleError if the loops are not neighbours in this order, or one is of the data
-    and the other of a reduction.
+    Returns the fused loop. Raises ScheduleError if the loops are not adjacent in this order, or one is a data loop and
+    the other a reduction.
     """
     first, second = stage.find(outer, "fuse"), stage.find(inner, "fuse")
     state = stage.state

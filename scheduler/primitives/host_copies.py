@@ -1,4 +1,4 @@
-"""``host_to_device`` and ``device_to_host``: which arrays cross the edge of the program."""
+"""``host_to_device`` and ``device_to_host``: copies between host CPU and device."""
 
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
@@ -8,13 +8,13 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 
 
 def host_to_device(schedule: Edit, tensor: Tensor) -> None:
-    """Say that the host packs an input into DRAM before the launch; ``lower(..., stage="data")`` lists the step then.
+    """Declare that the host CPU packs an input into DRAM before the launch; ``lower(..., stage="data")`` lists it then.
 
-    ``build`` adds these steps for inputs that nobody speaks of, and ``lathe.host_copies`` lists all of a program.
-    Raises ScheduleError for a tensor that is no input. Tiramisu's host_to_device.
+    ``build`` adds such copies for all other inputs; ``lathe.host_copies`` lists all of a program. Raises ScheduleError
+    for a tensor that is no input. Tiramisu's host_to_device.
     """
-    now = schedule.current(tensor)
-    if not isinstance(now, Tensor) or now.computation is not None or not schedule.readers(now):
+    current = schedule.current(tensor)
+    if not isinstance(current, Tensor) or current.computation is not None or not schedule.readers(current):
         reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
         inputs = dict.fromkeys(each.name for each in reads if each.computation is None)
         raise ScheduleError(
@@ -22,46 +22,45 @@ def host_to_device(schedule: Edit, tensor: Tensor) -> None:
             f"{getattr(tensor, 'name', tensor)!r}. What stages compute is on the device.",
             kind="argument",
         )
-    schedule.update(host_copies=(*schedule.host_copies, ("host_to_device", _named(schedule, now))))
+    schedule.update(host_copies=(*schedule.host_copies, ("host_to_device", _named(schedule, current))))
 
 
 def device_to_host(schedule: Edit, tensor: Tensor) -> None:
-    """Let the host have the values of a computed tensor when the program is done: it becomes an output, if it is none.
+    """Return the values of a computed tensor to the host CPU at the end of the program: it becomes an output.
 
-    It is then among the tensors that ``build`` wants, and that ``simulate`` and ``reference`` return. Its values must
-    be whole in DRAM, and, where ``store_in`` has folded them, live to the end. Raises ScheduleError for an input, or a
-    tensor that is in a scratchpad or computed in part; LegalityError for values that are overwritten. Tiramisu's
-    device_to_host.
+    Then ``build`` requires it, and ``simulate`` and ``reference`` return it. Its values must be completely in DRAM, and
+    live to the end if ``store_in`` has folded them. Raises ScheduleError for an input, or a tensor that is in a
+    scratchpad or computed in parts; LegalityError for values that are overwritten. Tiramisu's device_to_host.
     """
-    now = schedule.current(tensor)
-    maker = schedule.maker(now) if isinstance(now, Tensor) else None
-    if maker is None or not isinstance(now, Tensor):
+    current = schedule.current(tensor)
+    producer = schedule.maker(current) if isinstance(current, Tensor) else None
+    if producer is None or not isinstance(current, Tensor):
         names = ", ".join(stage.name for stage in schedule.stages)
         raise ScheduleError(
             f"tensor of device_to_host must be one that a stage computes ({names}), not "
             f"{getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
-    place = maker.state.attachment
+    location = producer.state.attachment
     reason = ""
-    if maker.state.scope != DRAM:
-        reason = f"in {maker.state.scope}"
-    elif place is not None and not place.loops:
-        reason = f"computed in part in loop {place.axis.name} of {schedule.at(place).name}"
+    if producer.state.scope != DRAM:
+        reason = f"in {producer.state.scope}"
+    elif location is not None and not location.loops:
+        reason = f"computed per iteration of loop {location.axis.name} of {schedule.at(location).name}"
     if reason:
         raise ScheduleError(
-            f"tensor of device_to_host must be whole in dram when the program is done, not {now.name!r}, which is "
-            f"{reason}. Copy it there, or call device_to_host before it is moved.",
+            f"tensor of device_to_host must be completely in dram at the end of the program, not {current.name!r}, "
+            f"which is {reason}. Copy it to dram, or call device_to_host before it is moved.",
             kind="argument",
         )
-    named = _named(schedule, now)
+    named = _named(schedule, current)
     schedule.update(host_copies=(*schedule.host_copies, ("device_to_host", named)))
-    if now not in schedule.outputs:
-        schedule.update(program=(*schedule.program, named), outputs=(*schedule.outputs, now))
-        commit(schedule, {maker: maker.state}, "device_to_host")
+    if current not in schedule.outputs:
+        schedule.update(program=(*schedule.program, named), outputs=(*schedule.outputs, current))
+        commit(schedule, {producer: producer.state}, "device_to_host")
 
 
-def _named(schedule: Edit, now: Tensor) -> Tensor:
-    """A tensor as the program names it, whatever its layout is by now."""
-    layout = schedule.layouts.get(now)
-    return now if layout is None else layout.tensor
+def _named(schedule: Edit, current: Tensor) -> Tensor:
+    """The tensor as the program names it, whatever its present layout."""
+    layout = schedule.layouts.get(current)
+    return current if layout is None else layout.tensor

@@ -1,4 +1,4 @@
-"""Functions of the user's from the indices of a tensor to other indices, called with axes."""
+"""User functions that map indices of a tensor to other indices, called with axes."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -36,10 +36,10 @@ def called(tensor: Tensor, function: Callable[..., Any], command: str) -> tuple[
 
 
 def _parameters(tensor: Tensor, function: Callable[..., Any], command: str) -> list[str]:
-    """A name for each dimension: those of the function's parameters."""
+    """The names of the function's parameters, one for each dimension."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # it cannot be called, or is one of Python's own that do not say how
+    except (TypeError, ValueError):  # not callable, or a built-in without a signature
         raise ScheduleError(
             f"function of {command} of {tensor.name} must take an index and return the new one, not be "
             f"{shown(function)}. Pass it as in lambda i, j: [j, i].",
@@ -63,7 +63,7 @@ def _parameters(tensor: Tensor, function: Callable[..., Any], command: str) -> l
 
 
 def index_given(tensor: Tensor, axes: tuple[Axis, ...], given: object, command: str) -> Expr:
-    """One of the returned values as an expression."""
+    """One of the returned values as an index expression."""
     where = f"index in the list that the function of {command} of {tensor.name} returns"
     try:
         value = expression(given, where)
@@ -77,7 +77,7 @@ def index_given(tensor: Tensor, axes: tuple[Axis, ...], given: object, command: 
     strange = next((axis for axis in axes_of(index) if axis not in axes), None)
     if strange is not None:
         raise ScheduleError(
-            f"{where} must be an expression of its parameters, not of axis {strange.name!r}, which is none of them.",
+            f"{where} must be an expression of its parameters, not of another axis, {strange.name!r}.",
             kind="argument",
         )
     return index

@@ -1,4 +1,4 @@
-"""``inline``: a stage becomes part of what its readers compute."""
+"""``inline``: a stage becomes part of its consumers' expressions."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from lathe.scheduler.schedule_ir.edit import EditedStage
 
 
 def inline(stage: EditedStage) -> None:
-    """Compute, at every read of this stage, its expression; the stage itself is gone.
+    """Replace every read of this stage by its expression, and remove the stage.
 
     Before::
 
@@ -27,35 +27,31 @@ def inline(stage: EditedStage) -> None:
         for i in 0..60:
           C[i] = (A[i] + 1) * 2
 
-    Raises ScheduleError if the stage is an output or a reduction, if its loops have been changed or tagged, if it reads
-    itself, if it lives in a scratchpad or other stages are computed inside it. Halide's and Tiramisu's inline.
+    Raises ScheduleError if the stage is an output or a reduction, its loops have been changed or annotated, it reads
+    itself, it is in a scratchpad, or other stages are computed inside it. Halide's and Tiramisu's inline.
     """
     schedule, state = stage.schedule, stage.state
-    where = f"stage of inline must be one that only its readers need, not {stage.name!r}"
     output = next((tensor for tensor in state.tensors if tensor in schedule.outputs), None)
     if output is not None:
-        raise ScheduleError(f"{where}, whose {output.name} is an output of the program.", kind="legality")
+        raise ScheduleError(f"Cannot inline {stage.name}: {output.name} is an output of the program.", kind="legality")
     if state.computation.reduce_axes:
         raise ScheduleError(
-            f"stage of inline must be an expression of its own point, not {stage.name!r}, a reduction. Compute it "
-            "where it is needed with compute_at.",
+            f"Cannot inline {stage.name}: it is a reduction. Compute it at a loop of its consumer with compute_at.",
             kind="limit",
         )
-    readers = list(dict.fromkeys(reader for tensor in state.tensors for reader in schedule.readers(tensor)))
-    if stage in readers:
+    consumers = list(dict.fromkeys(consumer for tensor in state.tensors for consumer in schedule.readers(tensor)))
+    if stage in consumers:
         raise ScheduleError(
-            f"stage of inline must be an expression of other stages, not {stage.name!r}, which reads its own earlier "
-            "values.",
+            f"Cannot inline {stage.name}: it reads its own earlier values.",
             kind="legality",
         )
     inside = ", ".join(each.name for each in schedule.attached(stage))
-    # stages of a cycle run together from the start
+    # stages of a recurrence share loops from the start
     placed = state.attachment is not None and not (state.attachment.loops and recurrence_of(schedule, stage))
     if state.is_touched or state.unrolled or state.annotations or placed or state.scope != "dram" or inside:
-        reason = f"has {inside} computed inside it" if inside else "has a place, a scratchpad, or changed loops"
+        reason = f"{inside} is computed inside it" if inside else "it has a compute location, a scope, or changed loops"
         raise ScheduleError(
-            f"stage of inline must be as it was made, not {stage.name!r}, which {reason}. Call inline before other "
-            "commands.",
+            f"Cannot inline {stage.name}: {reason}. Call inline before other primitives.",
             kind="limit",
         )
     bodies, axes = dict(zip(state.tensors, state.computation.bodies, strict=True)), state.computation.axes
@@ -67,14 +63,13 @@ def inline(stage: EditedStage) -> None:
         return substitute(bodies[read.tensor], point)
 
     changes = {}
-    for reader in readers:
-        new = reader.state.computation.mapped(lambda expr: transform(expr, lambda _: None, value))
+    for consumer in consumers:
+        new = consumer.state.computation.mapped(lambda expr: transform(expr, lambda _: None, value))
         if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
-                f"expressions of {reader.name} must nest at most {DEPTH_LIMIT} deep, not deeper, as they would with "
-                f"{stage.name!r} inlined.",
+                f"Cannot inline {stage.name}: expressions of {consumer.name} would nest more than {DEPTH_LIMIT} deep.",
                 kind="limit",
             )
-        changes[reader] = replace(reader.state, computation=new)
+        changes[consumer] = replace(consumer.state, computation=new)
     stages = [each for each in schedule.stages if each is not stage]
     commit(schedule, changes, "inline", stages=stages)

@@ -1,4 +1,4 @@
-"""``inline_elementwise``: stages that compute element by element become part of what reads them."""
+"""``inline_elementwise``: element-wise stages become part of their consumers' expressions."""
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.primitives.inline import inline
@@ -7,7 +7,7 @@ from lathe.scheduler.schedule_ir.edit import Edit
 
 
 def inline_elementwise(schedule: Edit) -> tuple[str, ...]:
-    """``inline`` every stage that reads other tensors at the very point that it computes, wherever that is possible.
+    """``inline`` every stage that reads other tensors only at its own index, if possible.
 
     Before::
 
@@ -23,11 +23,10 @@ def inline_elementwise(schedule: Edit) -> tuple[str, ...]:
         for i in 0..58:
           D[i] = (A[i] + 1) * 2 + (A[i + 2] + 1) * 2
 
-    Stages that ``inline`` refuses stay as they are: outputs, those with changed loops, a place or a scratchpad, and
-    those that would make an expression too deep. Returns the names of the stages that are gone. TVM's
-    AutoInlineElemWise.
+    Stages that ``inline`` refuses stay: outputs, those with changed loops, a compute location or a scratchpad scope,
+    and those that would make an expression too deep. Returns the names of the inlined stages. TVM's AutoInlineElemWise.
     """
-    gone: list[str] = []
+    inlined: list[str] = []
     for stage in schedule.stages:
         if not is_elementwise(stage.state.computation):
             continue
@@ -36,5 +35,5 @@ def inline_elementwise(schedule: Edit) -> tuple[str, ...]:
             inline(stage)
         except ScheduleError:
             continue
-        gone.append(name)
-    return tuple(gone)
+        inlined.append(name)
+    return tuple(inlined)

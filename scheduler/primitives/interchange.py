@@ -1,4 +1,4 @@
-"""``interchange``: two loops change places."""
+"""``interchange``: two loops are swapped."""
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.primitives.reorder import reorder
@@ -7,7 +7,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 
 
 def interchange(stage: EditedStage, x: "AxisLike", y: "AxisLike") -> None:
-    """Let two loops change places; all others stay.
+    """Swap two loops; all others stay.
 
     Before::
 
@@ -22,7 +22,7 @@ def interchange(stage: EditedStage, x: "AxisLike", y: "AxisLike") -> None:
             C[i, j] = A[i, j] + 1
 
     Raises ScheduleError if an axis is not a present loop of this stage, or both are the same; LegalityError if a stage
-    would find a value not yet made. Tiramisu's interchange; ``reorder`` does it for any number of loops.
+    would read a value not computed yet. Tiramisu's interchange; ``reorder`` does it for any number of loops.
     """
     first, second = stage.find(x, "interchange"), stage.find(y, "interchange")
     if first is second:

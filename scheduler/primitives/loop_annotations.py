@@ -1,4 +1,4 @@
-"""What vectorize, parallelize and distribute share: a loop is marked, and its mark checked with the schedule."""
+"""Annotation of loops, for vectorize, parallelize and distribute."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 
-def mark_loop(stage: EditedStage, loop: LoopAxis, mark: str) -> None:
-    """Mark a loop; raises ScheduleError if it is not parallel."""
-    marks = MappingProxyType({**stage.state.annotations, loop: mark})
-    commit(stage.schedule, {stage: replace(stage.state, annotations=marks)}, mark)
+def annotate_loop(stage: EditedStage, loop: LoopAxis, annotation: str) -> None:
+    """Annotate a loop; raises ScheduleError if it is not parallel."""
+    annotations = MappingProxyType({**stage.state.annotations, loop: annotation})
+    commit(stage.schedule, {stage: replace(stage.state, annotations=annotations)}, annotation)

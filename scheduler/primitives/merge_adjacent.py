@@ -1,4 +1,4 @@
-"""``merge_adjacent``: two loop nests, one after the other, become one."""
+"""``merge_adjacent``: two adjacent loop nests become one."""
 
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
@@ -9,7 +9,7 @@ from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 
 def merge_adjacent(schedule: Edit, first: Tensor | EditedStage, second: Tensor | EditedStage) -> tuple[LoopAxis, ...]:
-    """Run two stages, one of which follows the other, in the same loops: all outermost data loops of equal extents.
+    """Fuse two stages, one directly after the other, in all outermost data loops of equal extents.
 
     Before::
 
@@ -24,10 +24,10 @@ def merge_adjacent(schedule: Edit, first: Tensor | EditedStage, second: Tensor |
           B[i] = A[i] + 1
           C[i] = B[i] * 2
 
-    What the second reads must have been made in the same iteration or an earlier one: ``B[i - 1]`` is fine, and
-    ``B[i + 1]`` is not. Returns the loops of the second that the two share. Raises LegalityError, with a witness, where
-    a value would be read before it is made; ScheduleError if the stages are not next to each other at the root, or have
-    no loops of equal extents. ``after`` does the same for loops that one names. RFC 0077's merge_adjacent_loops.
+    What the second reads must have been computed in the same iteration or an earlier one: ``B[i - 1]`` is legal, ``B[i
+    + 1]`` is not. Returns the shared loops of the second. Raises LegalityError, with a witness, if a value would be
+    read before it is computed; ScheduleError if the stages are not adjacent at the root, or have no loops of equal
+    extents. ``after`` does the same for named loops. RFC 0077's merge_adjacent_loops.
     """
     one, two = schedule[first], schedule[second]
     at_root = [stage for stage in schedule.stages if stage.state.attachment is None]

@@ -1,4 +1,4 @@
-"""``overcompute``: instances that conditions keep out run as well, where that changes nothing."""
+"""``overcompute``: instances that conditions exclude run, too, where that changes no result."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -23,10 +23,10 @@ from lathe.scheduler.schedule_ir.stage import StageState
 
 
 def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
-    """Run the instances that conditions on a loop (on any, without ``axis``) keep out, too: no branch, more work.
+    """Also run the instances that conditions on a loop (on any loop, without ``axis``) exclude: no branch, more work.
 
-    Such conditions come from a layout with padding, from a split that leaves a rest, or are selects over loops. Before,
-    with ``A`` laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``, and ``j`` split by 4::
+    Such conditions come from layouts with padding, splits with a remainder, and selects over loops. Before, with ``A``
+    laid out by ``[i, j // 4, j % 4]`` and ``pad_value=0``, and ``j`` split by 4::
 
         for i in 0..16:
           B[i] = 0
@@ -42,37 +42,35 @@ def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
             for ji in 0..4:
               B[i] += A[i, (4*jo + ji) // 4, (4*jo + ji) % 4]
 
-    It is legal iff no value flows from an added instance into a cell that somebody relies on: in a reduction it must
-    come to what changes nothing (0 in a sum, 1 in a product, the least value in a maximum), for a cell of padding to
-    what its contract says, or to anything where that is ``undef`` or nothing. What is read may be padding, as far as a
-    contract allows it. Contracts are relied on; ``branch`` is the way back.
+    Legal iff no added instance changes a value that is relied on: in a reduction it must contribute the neutral value
+    (0 in a sum, 1 in a product, the minimum of the dtype in a maximum); for a padding cell it must compute the value of
+    its contract, or any if that is ``undef`` or absent. It may read padding that a contract allows to be read, and the
+    proof uses the contracts. ``branch`` is the inverse.
 
-    Raises PaddingError with an instance and the cells it reads where that is not so, ScheduleError for a loop of
+    Raises PaddingError, with an instance and the cells it reads, if it is not legal; ScheduleError for a loop of
     another stage or without conditions. RFC 0077's remove_branching_through_overcompute.
     """
     try:
         with limited_operations():
-            new, renamed = without_branches(stage, roots_under(stage, axis, "overcompute"), "overcompute")
+            new, renamed = without_guards(stage, roots_under(stage, axis, "overcompute"), "overcompute")
     except TooManyOperationsError:
         raise ScheduleError(
-            f"overcompute on stage {stage.name} must be decided within {OPERATIONS_LIMIT} isl operations, and takes "
-            "more. Use fewer conditions.",
+            f"Cannot decide overcompute on stage {stage.name} within {OPERATIONS_LIMIT} isl operations. Use fewer "
+            "conditions.",
             kind="limit",
         ) from None
     if new is stage.state and not stage.schedule.replaying:
         of = "" if axis is None else f"loop {stage.find(axis, 'overcompute').name} of "
-        beside = "" if new.computation.where is None else " beside where=, which says what elements there are"
+        besides = "" if new.computation.where is None else " besides where=, which defines its domain"
         raise ScheduleError(
-            f"{of}stage {stage.name} must have an affine condition on its loops for overcompute to remove, and has "
-            f"none{beside}. Such conditions come from layouts with padding, splits that leave a rest, and select.",
+            f"Cannot overcompute {of}stage {stage.name}: it has no affine condition on its loops{besides}. Such "
+            "conditions come from layouts with padding, splits with a remainder, and select.",
             kind="argument",
         )
     commit(stage.schedule, {stage: new}, "overcompute", renamed=renamed)
 
 
-def without_branches(
-    stage: EditedStage, axes: set[Axis], command: str
-) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
+def without_guards(stage: EditedStage, axes: set[Axis], command: str) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
     """The stage without conditions on some axes; the same state if there are none. Raises PaddingError."""
     state = stage.state
     branches = Branches(stage, mentions(axes), command, state.computation)
@@ -82,46 +80,46 @@ def without_branches(
         state = replace(state, computation=_simplified(with_bodies(state.computation, bodies)))
     for root in state.roots:
         if root.source in axes:
-            whole = covered(stage, root, command)
-            if whole is not None and root.source is not None and whole > root.source.extent:
-                state, loops = extended(stage, state, root, whole, command)
+            new_extent = covered_extent(stage, root, command)
+            if new_extent is not None and root.source is not None and new_extent > root.source.extent:
+                state, loops = extended(stage, state, root, new_extent, command)
                 renamed |= loops
     return state, renamed
 
 
-def covered(stage: EditedStage, root: LoopAxis, command: str) -> int | None:
-    """How many values of an axis its loops would run over without the conditions of their splits; None: as it is."""
+def covered_extent(stage: EditedStage, root: LoopAxis, command: str) -> int | None:
+    """The number of values of an axis that its loops would cover without the conditions of splits; None: unchanged."""
     extents = place_stages(stage.schedule)[stage].loops.extents
     if stage.state.attachment is not None and not stage.state.attachment.loops and root.kind == "data":
-        return None  # the loops run over the part that is needed
+        return None  # the loops run over the region that is read
 
     def size(loop: LoopAxis) -> int:
-        made = next((each for each in stage.state.relations if loop in replaced_by(each)), None)
-        if made is None:
+        relation = next((each for each in stage.state.relations if loop in replaced_by(each)), None)
+        if relation is None:
             return extents[loop]
-        if not isinstance(made, Split):
+        if not isinstance(relation, Split):
             raise ScheduleError(
-                f"loops of axis {root.name} of stage {stage.name} must be made by splits only for {command}, not by "
-                f"{type(made).__name__.lower()}. Call {command} before it.",
+                f"loops of axis {root.name} of stage {stage.name} must be created by splits only for {command}, not by "
+                f"{type(relation).__name__.lower()}. Call {command} before it.",
                 kind="limit",
             )
-        factor = made.factor if made.factor is not None else size(made.inner)
-        inner = size(made.inner)
+        factor = relation.factor if relation.factor is not None else size(relation.inner)
+        inner = size(relation.inner)
         if inner > factor:
             raise ScheduleError(
-                f"inner splits of axis {root.name} of stage {stage.name} must leave no rest for {command}, as that of "
-                f"{made.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it.",
+                f"inner splits of axis {root.name} of stage {stage.name} must leave no remainder for {command}, as "
+                f"that of {relation.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it.",
                 kind="limit",
             )
-        return size(made.outer) * factor
+        return size(relation.outer) * factor
 
     return size(root)
 
 
 def extended(
-    stage: EditedStage, state: StageState, root: LoopAxis, whole: int, command: str
+    stage: EditedStage, state: StageState, root: LoopAxis, new_extent: int, command: str
 ) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
-    """The stage with an axis of ``whole`` values. Raises PaddingError if the new ones change anything."""
+    """The stage with an axis of ``new_extent`` values. Raises PaddingError if the new ones have an effect."""
     old = root.source
     assert old is not None, f"{root.name} is no axis"
     if root.kind == "data":
@@ -131,20 +129,20 @@ def extended(
         witness = PaddingWitness(stage.name, point, cell, ())
         raise PaddingError(
             f"instances that {command} adds to stage {stage.name} must write cells of it, not {stage.name}{list(cell)} "
-            f"beyond shape {state.tensor.shape}. Lay {stage.name} out with padding instead of splitting {root.name}.",
+            f"outside shape {state.tensor.shape}. Lay {stage.name} out with padding instead of splitting {root.name}.",
             witness,
         )
-    new = Axis(old.name, whole, old.start, "reduce")
+    new = Axis(old.name, new_extent, old.start, "reduce")
     wide, renamed = with_axis(state, old, new)
     _check_added(stage, wide, new, old.extent, command)
     return wide, renamed
 
 
 def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
-    """A stage with another reduction axis in the place of one, and its loop if that has a new one."""
+    """A stage with one reduction axis replaced, and its loop if that is replaced, too."""
     computation = state.computation
     root = next(each for each in state.roots if each.source is old)
-    made = LoopAxis(root.name, root.kind, new)
+    new_loop = LoopAxis(root.name, root.kind, new)
     axes = tuple(new if axis is old else axis for axis in computation.reduce_axes)
     onto: dict[Axis, Expr] = {old: AxisRef(new)}
     bodies: list[Expr] = []
@@ -154,7 +152,7 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
     wide = replace(computation, reduce_axes=axes, bodies=tuple(bodies))
 
     def loop(each: LoopAxis) -> LoopAxis:
-        return made if each is root else each
+        return new_loop if each is root else each
 
     new_state = replace(
         state,
@@ -163,17 +161,17 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
         leaves=tuple(map(loop, state.leaves)),
         relations=tuple(with_loops(each, loop) for each in state.relations),
         unrolled=frozenset(map(loop, state.unrolled)),
-        annotations=MappingProxyType({loop(each): mark for each, mark in state.annotations.items()}),
+        annotations=MappingProxyType({loop(each): annotation for each, annotation in state.annotations.items()}),
         threads=MappingProxyType({loop(each): count for each, count in state.threads.items()}),
         warmup=MappingProxyType({loop(each): count for each, count in state.warmup.items()}),
         signals=tuple(replace(each, axis=loop(each.axis)) if each.axis else each for each in state.signals),
         pragma_axis=loop(state.pragma_axis) if state.pragma_axis else None,
     )
-    return new_state, {root: made}
+    return new_state, {root: new_loop}
 
 
 def _check_added(stage: EditedStage, state: StageState, axis: Axis, extent: int, command: str) -> None:
-    """Refuse values of an axis from its old extent on at which a reduction takes more than what changes nothing."""
+    """Refuse values added to an axis, from its old extent on, at which a reduction takes more than neutral values."""
     branches = Branches(stage, lambda _: False, command, state.computation)
     position = branches.flow.points.position[axis]
     added = branches.flow.domain().lower_bound_val(isl.dim_type.set, position, isl.Val(axis.start + extent))

@@ -1,7 +1,7 @@
-"""The loops of a stage whose layout is transformed after commands have changed them.
+"""Loops of a scheduled stage after a transformation of its layout.
 
-Loops that commands have not changed give way to those of the new axes, in the place of the outermost of them. The
-others stay as they are, as long as the layout keeps the axis they belong to as an index of its own.
+Unchanged loops of axes that the layout divides are replaced by those of the new axes, at the position of the outermost
+of them. Other loops stay, if the layout keeps their axis as an index of its own.
 """
 
 from collections.abc import Mapping
@@ -20,45 +20,45 @@ T = TypeVar("T")
 
 
 def with_loops_of(stage: EditedStage, new: IndexMap, fresh: StageState) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
-    """``fresh``, the stage over the new axes, in the loops that it had; and which loops stand for which.
+    """``fresh``, the stage over the new axes, with the loops that it had; and the replacements of loops.
 
-    Raises ScheduleError where a loop that a command has changed belongs to an axis that the layout takes apart.
+    Raises ScheduleError if the layout divides an axis with a loop that a primitive has changed.
     """
     state = stage.state
     count = len(new.axes)
     data, reduce = state.roots[:count], state.roots[count:]
     own = list(fresh.roots[: len(new.indices)])
     renamed: dict[LoopAxis, LoopAxis] = {}
-    cut: list[LoopAxis] = []
+    divided: list[LoopAxis] = []
     for position, root in enumerate(data):
-        index = _alone(new, position)
+        index = _bare_index(new, position)
         if index is not None:
             own[index] = renamed[root] = LoopAxis(root.name, root.kind, own[index].source)
             continue
-        why = _changed(stage, root)
+        why = _change_of(stage, root)
         if why:
             raise ScheduleError(
                 f"axis {root.name} of transform_layout of {stage.name} must be an index of its own in "
-                f"[{', '.join(map(str, new.indices))}], since {why}: its loops cannot follow. Call transform_layout "
-                f"before that command, or leave {root.name} whole.",
+                f"[{', '.join(map(str, new.indices))}], since {why}: its loops cannot be adapted. Call "
+                f"transform_layout before that primitive, or leave {root.name} undivided.",
                 kind="limit",
             )
-        cut.append(root)
+        divided.append(root)
     inserted = [root for root in own if root not in renamed.values()]
     leaves: list[LoopAxis] = []
-    first = min((state.leaves.index(root) for root in cut), default=None)
+    first = min((state.leaves.index(root) for root in divided), default=None)
     for number, leaf in enumerate(state.leaves):
         if number == first:
             leaves += inserted
-        if leaf not in cut:
+        if leaf not in divided:
             leaves.append(renamed.get(leaf, leaf))
-    if first is None:  # nothing but axes of extent 1 can be new
+    if first is None:  # only axes of extent 1 can be new
         leaves = [*inserted, *leaves]
 
     def loop(old: LoopAxis) -> LoopAxis:
         return renamed.get(old, old)
 
-    def kept(values: Mapping[LoopAxis, T]) -> Mapping[LoopAxis, T]:
+    def renamed_keys(values: Mapping[LoopAxis, T]) -> Mapping[LoopAxis, T]:
         return MappingProxyType({loop(old): value for old, value in values.items()})
 
     moved = replace(
@@ -67,19 +67,19 @@ def with_loops_of(stage: EditedStage, new: IndexMap, fresh: StageState) -> tuple
         leaves=tuple(leaves),
         relations=tuple(with_loops(each, loop) for each in state.relations),
         unrolled=frozenset(map(loop, state.unrolled)),
-        annotations=kept(state.annotations),
+        annotations=renamed_keys(state.annotations),
         pragma=state.pragma,
         pragma_axis=None if state.pragma_axis is None else loop(state.pragma_axis),
-        warmup=kept(state.warmup),
-        threads=kept(state.threads),
+        warmup=renamed_keys(state.warmup),
+        threads=renamed_keys(state.threads),
         signals=tuple(replace(each, axis=None if each.axis is None else loop(each.axis)) for each in state.signals),
         slots=state.slots,
     )
     return moved, renamed
 
 
-def _alone(new: IndexMap, position: int) -> int | None:
-    """Which index of the new layout is an old axis as it is; None if there is none, or others have a part of it."""
+def _bare_index(new: IndexMap, position: int) -> int | None:
+    """The index of the new layout that is the old axis itself; None if there is none, or others use the axis."""
     axis = new.axes[position]
     having = [n for n, index in enumerate(new.indices) if axis in axes_of(index)]
     if len(having) != 1:
@@ -89,8 +89,8 @@ def _alone(new: IndexMap, position: int) -> int | None:
     return having[0] if whole else None
 
 
-def _changed(stage: EditedStage, root: LoopAxis) -> str:
-    """What a command has done to the loop of an axis, or nothing."""
+def _change_of(stage: EditedStage, root: LoopAxis) -> str:
+    """What a primitive has done to the loop of an axis; "" for nothing."""
     state = stage.state
     for relation in state.relations:
         if root in replaced_by(relation):
@@ -102,13 +102,13 @@ def _changed(stage: EditedStage, root: LoopAxis) -> str:
                 case AffineMap(command=command):
                     return f"{command} has changed {root.name}"
             return f"set_schedule has changed {root.name}"
-    guests = [each.name for each in stage.schedule.attached(stage) if _place_of(each) is root]
-    if guests:
-        return f"{guests[0]} is computed at loop {root.name}"
+    attached = [each.name for each in stage.schedule.attached(stage) if _loop_of(each) is root]
+    if attached:
+        return f"{attached[0]} is computed at loop {root.name}"
     if root in state.unrolled:
         return f"{root.name} is unrolled"
     if root in state.annotations:
-        return f"{root.name} is marked by {state.annotations[root]}"
+        return f"{root.name} is annotated by {state.annotations[root]}"
     if root is state.pragma_axis:
         return f"emit_insn is on loop {root.name}"
     if root in state.threads:
@@ -116,10 +116,10 @@ def _changed(stage: EditedStage, root: LoopAxis) -> str:
     if any(each.axis is root for each in state.signals):
         return f"loop {root.name} has a {next(each.kind for each in state.signals if each.axis is root)}"
     if root in state.warmup or (state.attachment is not None and root in state.attachment.loops):
-        return f"loop {root.name} runs together with another stage's"
+        return f"loop {root.name} is shared with another stage"
     return ""
 
 
-def _place_of(guest: EditedStage) -> LoopAxis | None:
-    attachment = guest.state.attachment
+def _loop_of(attached: EditedStage) -> LoopAxis | None:
+    attachment = attached.state.attachment
     return None if attachment is None else attachment.axis

@@ -1,4 +1,4 @@
-"""``remove_dead_stores``: what nobody reads is not stored."""
+"""``remove_dead_stores``: dead-element and dead-stage elimination."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from lathe.scheduler.schedule_ir.stage import StageState
 
 
 def remove_dead_stores(schedule: Edit) -> tuple[str, ...]:
-    """Store no padding that nobody reads, whatever its contract says, and compute no tensor that nobody reads.
+    """Store no padding that is never read, whatever its contract, and compute no tensor that is never read.
 
     Before, with ``B`` laid out by ``[i // 4, i % 4]`` and ``pad_value=0``::
 
@@ -34,16 +34,15 @@ def remove_dead_stores(schedule: Edit) -> tuple[str, ...]:
         for i in 0..14:
           C[i] = B[i // 4, i % 4] * 2
 
-    From then on nothing may read that padding. Outputs of the program keep theirs, since others may rely on it; what an
-    ``overcompute`` computes there, it has been asked for. Returns the names of the tensors that are stored less of.
-    RFC 0077's removal of no-ops and of stores of undef.
+    From then on that padding must not be read. Outputs of the program keep theirs, and so does what ``overcompute`` has
+    added. Returns the names of the tensors affected. RFC 0077's removal of no-ops and of stores of undef.
     """
     try:
         with limited_operations():
             return _removed(schedule)
     except TooManyOperationsError:
         raise ScheduleError(
-            f"remove_dead_stores must be decided within {OPERATIONS_LIMIT} isl operations, and takes more.",
+            f"Cannot decide remove_dead_stores within {OPERATIONS_LIMIT} isl operations.",
             kind="limit",
         ) from None
 
@@ -52,21 +51,21 @@ def _removed(schedule: Edit) -> tuple[str, ...]:
     layouts = dict(schedule.layouts)
     changes: dict[EditedStage, StageState] = {}
     names: list[str] = []
-    hosts = {schedule.at(stage.state.attachment) for stage in schedule.stages if stage.state.attachment is not None}
+    anchors = {schedule.at(stage.state.attachment) for stage in schedule.stages if stage.state.attachment is not None}
     stages = list(schedule.stages)
     for stage in reversed(schedule.stages):
         tensors = stage.state.tensors
         read = any(other is not stage and _reads(other, tensors) for other in stages)
-        if not read and stage not in hosts and not set(tensors) & set(schedule.outputs):
+        if not read and stage not in anchors and not set(tensors) & set(schedule.outputs):
             stages.remove(stage)
             names.append(stage.name)
             continue
         layout = layouts.get(stage.tensor)
         if layout is None or not layout.padding_count or set(tensors) & set(schedule.outputs):
             continue
-        kept, pads = _without_unread(schedule, stage, layout)
-        if kept is not stage.state:
-            changes[stage] = kept
+        new_state, pads = _without_dead_padding(schedule, stage, layout)
+        if new_state is not stage.state:
+            changes[stage] = new_state
             layouts[stage.tensor] = replace(layout, pads=pads)
             names.append(stage.name)
     schedule.update(layouts=layouts)
@@ -78,16 +77,16 @@ def _reads(stage: EditedStage, tensors: tuple[Tensor, ...]) -> bool:
     return any(read.tensor in tensors for read in stage.state.computation.reads)
 
 
-def _without_unread(
+def _without_dead_padding(
     schedule: Edit, stage: EditedStage, layout: "TensorLayout"
 ) -> "tuple[StageState, tuple[AddedCells | None, ...]]":
-    """The stage without what it stores to padding that nobody reads, and the contracts that remain."""
+    """The stage without stores to padding that is never read, and the contracts that remain."""
     regions = [cells for cells, _ in padded_cells(layout.tensor.shape, layout.padded_maps)[1:]]
     padded = [n for n, pad in enumerate(layout.pads) if pad is not None]
     read = [
-        access_of(reader.state.computation, access).range().reset_tuple_id()
-        for reader in schedule.readers(stage.tensor)
-        for access in reader.state.computation.reads
+        access_of(consumer.state.computation, access).range().reset_tuple_id()
+        for consumer in schedule.readers(stage.tensor)
+        for access in consumer.state.computation.reads
         if access.tensor is stage.tensor
     ]
     unread = [n for n, cells in zip(padded, regions, strict=True) if all(each.is_disjoint(cells) for each in read)]
@@ -106,11 +105,11 @@ def _without_unread(
 
 
 def _undefined(expr: Expr, dead: set[str]) -> Expr:
-    """The expression undefined where one of some conditions fails, instead of having another value there."""
+    """The expression, undefined where one of the ``dead`` conditions fails."""
     if not isinstance(expr, Select):
         return expr
     then = _undefined(expr.then, dead)
-    gone = str(expr.condition) in dead and not isinstance(expr.otherwise, Undef)
-    if then is expr.then and not gone:
+    undefined = str(expr.condition) in dead and not isinstance(expr.otherwise, Undef)
+    if then is expr.then and not undefined:
         return expr
-    return Select(expr.condition, then, Undef(expr.dtype) if gone else expr.otherwise)
+    return Select(expr.condition, then, Undef(expr.dtype) if undefined else expr.otherwise)

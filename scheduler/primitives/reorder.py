@@ -1,4 +1,4 @@
-"""``reorder``: loops change places."""
+"""``reorder``: loops are permuted."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState
 
 
 def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
-    """Put the given loops into the given order, in the places that they hold together; other loops stay.
+    """Permute the given loops into the given order, at the positions that they hold together; other loops stay.
 
     Before::
 
@@ -30,9 +30,9 @@ def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
             for i in 0..64:
               C[i, j] += A[i, k] * B[j, k]
 
-    Updates of one reduction over wrap-around integers, minimum or maximum commute, so reduction loops may move freely.
-    Stages that run all the given loops together with this one are reordered alike. Raises ScheduleError for an axis
-    that is not a present loop of this stage, or one given twice. TVM's reorder, Tiramisu's interchange.
+    Updates of a reduction over wrap-around integers, minimum or maximum commute, so reduction loops may move freely.
+    Stages that share all the given loops with this one are reordered alike. Raises ScheduleError for an axis that is
+    not a present loop of this stage, or one given twice. TVM's reorder, Tiramisu's interchange.
     """
     found = [stage.find(axis, "reorder") for axis in axes]
     for position, axis in enumerate(found):
@@ -46,7 +46,7 @@ def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
         order = iter(loops)
         leaves = tuple(next(order) if leaf in loops else leaf for leaf in each.state.leaves)
         changes[each] = replace(each.state, leaves=leaves)
-    for each, state in changes.items():  # loops that run together are the outermost ones, in their new order
+    for each, state in changes.items():  # shared loops are the outermost ones, in their new order
         attachment = state.attachment
         if attachment is not None and stage.schedule.at(attachment) in changes and attachment.loops:
             count = len(attachment.loops)

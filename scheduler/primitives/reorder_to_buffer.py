@@ -1,4 +1,4 @@
-"""``reorder_to_buffer``: the loops of a stage in the order in which a tensor that it reads lies in memory."""
+"""``reorder_to_buffer``: the loops of a stage follow the memory order of a tensor that it reads."""
 
 from dataclasses import replace
 
@@ -31,11 +31,11 @@ SET = isl.dim_type.set
 
 
 def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...]:
-    """Let the loops of a stage go through a tensor that it reads cell by cell, as the tensor's layout has them.
+    """Let the loops of a stage traverse a tensor that it reads cell by cell, in the order of the tensor's layout.
 
-    A data loop is shifted and split as the layout divides its axis; a reduction gets an axis for each index of the
-    layout that its own has become. Conditions keep out what is padding, for ``overcompute`` to remove. Before, with
-    ``A`` laid out by ``[i, j // 4, j % 4]``::
+    A data loop is shifted and split as the layout divides its axis; a reduction axis is replaced by one for each index
+    of the layout. Conditions exclude padding, for ``overcompute`` to remove. Before, with ``A`` laid out by
+    ``[i, j // 4, j % 4]``::
 
         for i in 0..16:
           B[i] = 0
@@ -50,15 +50,15 @@ def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...
             for ji in 0..4:
               B[i] += select(jo * 4 + ji < 14, A[i, jo, ji], 0)
 
-    Returns the loops in the order of the tensor's indices, without those that no loop moves. Raises ScheduleError for a
-    tensor that the stage does not read, or at two places, a stage whose loops have been changed, an index that is no
-    loop plus a number (as in a convolution: the sum of one element would begin before that of another has ended), or
-    a layout that joins several axes. RFC 0077's sequential_buffer_access.
+    Returns the loops in the order of the tensor's indices, without constant ones. Raises ScheduleError for a tensor
+    that the stage does not read, or reads at two different indices, a stage whose loops have been changed, an index
+    that is not a loop plus a constant (as in a convolution: several sums would be in progress at once), or a layout
+    that merges several axes. RFC 0077's sequential_buffer_access.
     """
     schedule = stage.schedule
-    seen = schedule.current(tensor)
-    reads = [read for read in stage.state.computation.reads if read.tensor is seen]
-    if not isinstance(seen, Tensor) or not reads:
+    current = schedule.current(tensor)
+    reads = [read for read in stage.state.computation.reads if read.tensor is current]
+    if not isinstance(current, Tensor) or not reads:
         names = ", ".join(dict.fromkeys(read.tensor.name for read in stage.state.computation.reads))
         raise ScheduleError(
             f"tensor of reorder_to_buffer on stage {stage.name} must be one that it reads ({names}), not "
@@ -67,20 +67,19 @@ def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...
         )
     if len({tuple(map(str, read.indices)) for read in reads}) > 1:
         raise ScheduleError(
-            f"tensor of reorder_to_buffer on stage {stage.name} must be read at one place, not {seen.name} at "
+            f"tensor of reorder_to_buffer on stage {stage.name} must be read at one index, not {current.name} at "
             f"{' and '.join(str(read.node) for read in reads[:2])}.",
             kind="limit",
         )
     state = stage.state
-    tagged = state.unrolled or state.annotations or state.kept_leaves
-    if state.is_touched or tagged or schedule.attached(stage):
+    annotated = state.unrolled or state.annotations or state.kept_leaves
+    if state.is_touched or annotated or schedule.attached(stage):
         raise ScheduleError(
-            f"stage of reorder_to_buffer must have its loops as they were made, not changed ones: {stage.name} has "
-            "been split, reordered, tagged, or has stages computed inside it. Call reorder_to_buffer before other "
-            "commands.",
+            f"Cannot apply reorder_to_buffer to {stage.name}: its loops have been changed or annotated, or stages are "
+            "computed inside it. Call reorder_to_buffer before other primitives.",
             kind="limit",
         )
-    return _Follower(stage, schedule.layout(seen), reads[0].indices).run()
+    return _Follower(stage, schedule.layout(current), reads[0].indices).run()
 
 
 class _Follower:
@@ -92,7 +91,7 @@ class _Follower:
         self.logical = [Axis(f"d{n}", extent) for n, extent in enumerate(shape)]
         self.places = [Axis(f"p{n}", extent) for n, extent in enumerate(layout.shape)]
         forward: list[Expr] = [AxisRef(axis) for axis in self.logical]
-        for each in layout.maps:  # not simplified: what always has one value of several depends on its axis, too
+        for each in layout.maps:  # not simplified: an index that is constant after all depends on its axis, too
             onto: dict[Axis, Expr] = dict(zip(each.axes, forward, strict=True))
             forward = [substitute(index, onto) for index in each.indices]
         self.depends = [{self.logical.index(axis) for axis in axes_of(index)} for index in forward]
@@ -121,11 +120,11 @@ class _Follower:
                 continue
             found = self._moved_by(dim)
             if found is None:
-                continue  # always the same
+                continue  # constant
             if any(self.depends[place] != {dim} for place in where):
                 raise ScheduleError(
-                    f"layout of {self.layout.tensor.name} must not join axes for reorder_to_buffer on stage "
-                    f"{self.stage.name}, as {self.layout} does. Fuse the loops by hand.",
+                    f"layout of {self.layout.tensor.name} must not merge axes for reorder_to_buffer on stage "
+                    f"{self.stage.name}, as {self.layout} does. Fuse the loops explicitly.",
                     kind="limit",
                 )
             axis, offset = found
@@ -144,7 +143,7 @@ class _Follower:
         return next(leaf for leaf in self.stage.state.leaves if leaf.source is axis)
 
     def _moved_by(self, dim: int) -> tuple[Axis, int] | None:
-        """The axis that an index from before the layout is, and the number beside it; None for an index that rests."""
+        """The axis and the offset that an index before the layout consists of; None for a constant index."""
         onto: dict[Axis, Expr] = dict(zip(self.places, self.indices, strict=True))
         index = simplified_index(substitute(self.back[dim], onto))
         axes = axes_of(index)
@@ -166,19 +165,19 @@ class _Follower:
         why = ""
         if len(kinds) == 2 and reads_itself:
             why = (
-                f": {self.stage.name} reads elements of itself, and each would begin before the one that it reads has "
-                "all its terms"
+                f": {self.stage.name} reads elements of itself, and each would start before the one that it reads is "
+                "complete"
             )
         elif len(kinds) == 2:
-            why = ": a sum would go on while others have begun"
+            why = ": several sums would be in progress at once"
         raise ScheduleError(
-            f"index {dim} of {self.layout.tensor.name} in stage {self.stage.name} must be one loop plus a number for "
+            f"index {dim} of {self.layout.tensor.name} in stage {self.stage.name} must be one loop plus a constant for "
             f"reorder_to_buffer, not one of {' and '.join(axis.name for axis in axes)}{why}.",
             kind="limit",
         )
 
     def _reduction(self, dim: int, where: list[int], axis: Axis, offset: int) -> list[LoopAxis]:
-        """A reduction over the indices of the layout instead of an axis."""
+        """Replace a reduction axis by one for each index of the layout."""
         names = [axis.name] if len(where) == 1 else [f"{axis.name}o", f"{axis.name}i"]
         if len(where) > 2:
             names = [f"{axis.name}{n}" for n in range(len(where))]
@@ -196,7 +195,7 @@ class _Follower:
             moved = (substitute(term, onto) for term in mine)
             conditions += [term for term in moved if isinstance(term, Compare)]
         self._check_covered(axis, new, value, conditions)
-        condition = conjunction(_needed(new, conditions))
+        condition = conjunction(_without_implied(new, conditions))
         computation = self.stage.state.computation
         position = computation.reduce_axes.index(axis)
         axes = (*computation.reduce_axes[:position], *new, *computation.reduce_axes[position + 1 :])
@@ -214,38 +213,38 @@ class _Follower:
         return made
 
     def _check_covered(self, axis: Axis, new: list[Axis], value: Expr, conditions: list[Compare]) -> None:
-        """Refuse values of a reduction axis that lead to no cell, unless nothing is taken there."""
+        """Refuse values of a reduction axis outside all cells, unless only neutral values are reduced there."""
         cells = Points(new, "cells")
         function = cells.value(value)
         assert function is not None, f"{value} is not quasi-affine"
         elements = cells.box().intersect(cells.where([(condition, True) for condition in conditions]))
-        reached = isl.Map.from_pw_aff(function).intersect_domain(elements).range()
+        covered_values = isl.Map.from_pw_aff(function).intersect_domain(elements).range()
         computation = self.stage.state.computation
         flow = Dataflow(self.stage.schedule, computation)
         position = flow.points.position[axis]
         rank = len(flow.points.axes)
-        covered = reached.insert_dims(SET, 0, position).insert_dims(SET, position + 1, rank - position - 1)
-        lost = flow.domain().subtract(covered.set_tuple_name(computation.name))
+        covered = covered_values.insert_dims(SET, 0, position).insert_dims(SET, position + 1, rank - position - 1)
+        outside = flow.domain().subtract(covered.set_tuple_name(computation.name))
         for body in computation.bodies:
             assert isinstance(body, Reduce), f"{self.stage.name} has reduction axes and no reduction"
             unit = neutral(body.kind, body.dtype)
-            for part, taken in flow.parts(body.body, lost):
-                if taken != unit or not isinstance(taken, int):
+            for part, reduced in flow.parts(body.body, outside):
+                if reduced != unit or not isinstance(reduced, int):
                     at = dict(zip((each.name for each in flow.points.axes), least_point(part), strict=True))
                     raise ScheduleError(
-                        f"axis {axis.name} of stage {self.stage.name} must lead to cells of {self.layout.tensor.name} "
-                        f"wherever something is taken, for reorder_to_buffer, not to none at "
-                        f"{', '.join(f'{name}={number}' for name, number in at.items())}. Lay it out with more "
-                        "padding.",
+                        f"Cannot apply reorder_to_buffer to {self.stage.name}: at "
+                        f"{', '.join(f'{name}={number}' for name, number in at.items())}, axis {axis.name} is outside "
+                        f"{self.layout.tensor.name}, but something is reduced. Lay {self.layout.tensor.name} out with "
+                        "more padding.",
                         kind="legality",
                     )
 
     def _data(self, dim: int, where: list[int], axis: Axis, offset: int) -> list[LoopAxis]:
-        """A data loop shifted and split into one for each index of the layout."""
+        """Shift and split a data loop into one for each index of the layout."""
         loop = self._loop(axis)
-        later = offset - _constant(substitute(self.back[dim], dict.fromkeys(self.places, Const(0, "index"))))
-        if later > 0:
-            loop = shift(self.stage, loop, later)
+        shift_by = offset - _constant(substitute(self.back[dim], dict.fromkeys(self.places, Const(0, "index"))))
+        if shift_by > 0:
+            loop = shift(self.stage, loop, shift_by)
         weights = [self._weight(dim, place) for place in where]
         ordered = sorted(zip(weights, where, strict=True), reverse=True)
         loops: dict[int, LoopAxis] = {}
@@ -255,7 +254,7 @@ class _Follower:
         return [loops[place] for place in where]
 
     def _weight(self, dim: int, place: int) -> int:
-        """How many values of an index from before the layout one step of an index of it stands for."""
+        """The stride of an index of the layout in the index before the layout."""
         onto: dict[Axis, Expr] = {axis: Const(0, "index") for axis in self.places}
         steps = [substitute(self.back[dim], {**onto, self.places[place]: Const(n, "index")}) for n in (0, 1)]
         values = [int(_constant(each)) for each in steps]
@@ -280,16 +279,16 @@ def _over(state: StageState, axes: tuple[Axis, ...], bodies: tuple[Expr, ...]) -
     )
 
 
-def _needed(axes: list[Axis], conditions: list[Compare]) -> list[Expr]:
-    """The conditions that do not follow from the others, the first ones left out first."""
+def _without_implied(axes: list[Axis], conditions: list[Compare]) -> list[Expr]:
+    """The conditions without those that others imply; the first ones are dropped first."""
     points = Points(axes, "cells")
-    kept: list[Expr] = list(conditions)
+    remaining: list[Expr] = list(conditions)
     for each in conditions:
-        others = [other for other in kept if other is not each]
+        others = [other for other in remaining if other is not each]
         if (
             points.box()
             .intersect(points.where([(other, True) for other in others]))
             .is_subset(points.where([(each, True)]))
         ):
-            kept = others
-    return kept
+            remaining = others
+    return remaining

@@ -1,4 +1,4 @@
-"""``reuse_at``: values that neighbouring iterations share stay in a reuse buffer."""
+"""``reuse_at``: values that consecutive iterations share stay in a reuse buffer."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +38,7 @@ def reuse_at(
     form: str = "ring",
     prologue: str = "loop",
 ) -> Tensor:
-    """Let a stage read ``tensor`` from a reuse buffer: each iteration of a loop fetches only what the last one lacked.
+    """Let a stage read ``tensor`` from a reuse buffer: each loop iteration only fetches what the previous one lacked.
 
     Before::
 
@@ -59,17 +59,16 @@ def reuse_at(
               B[y, x - 2] = A.reuse[y, x - 2] + A.reuse[y, x - 2 + 1] + A.reuse[y, x - 2 + 2]
           free A.reuse
 
-    The shape of the buffer is inferred: the smallest box that holds what the reads touch in one iteration. It is a
-    ``form="ring"``, in which index ``i`` of the dimension that moves is in place ``i`` modulo the size, or is shifted
-    (``form="shift"``) to begin with the window. The loop begins as many iterations earlier as it takes to fill the
-    buffer (``prologue="loop"``), in which nothing else happens; or else its first iteration fetches a whole window
-    (``prologue="first"``). ``tensor`` may itself be a reuse buffer, and ``consumer`` one of several outputs, with
-    reductions, selects, splits, and a place in another stage's loops. All stages in the loop that read ``tensor`` read
-    the buffer. ``s[P].reuse_at(consumer, axis)`` does the same for the values that stage P computes, without a copy.
+    The inferred shape of the buffer is the smallest box that contains what one iteration reads. With ``form="ring"``,
+    index ``i`` of the moving dimension is at position ``i`` modulo the size; with ``form="shift"`` the contents are
+    shifted so that the window begins at 0. With ``prologue="loop"`` the loop starts with as many warm-up iterations as
+    fill the buffer and do nothing else; with ``prologue="first"`` its first iteration fetches a whole window.
+    ``tensor`` may itself be a reuse buffer; ``consumer`` may have several outputs, reductions, selects, splits and a
+    compute location. All stages in the loop that read ``tensor`` read the buffer. ``s[P].reuse_at(consumer, axis)``
+    does the same for the values that stage P computes, without a copy.
 
-    Returns the buffer's tensor. Raises ScheduleError for arguments of the wrong kind, for indices that are not affine,
-    for reads that do not overlap in neighbouring iterations or move in several dimensions, and for windows whose size
-    is not constant. From HeteroCL.
+    Returns the buffer's tensor. Raises ScheduleError for invalid arguments, indices that are not affine, reads that do
+    not overlap in consecutive iterations or move in several dimensions, and windows of varying size. From HeteroCL.
     """
     where = f"reuse_at of {getattr(tensor, 'name', tensor)}"
     tensor = schedule.current(tensor)
@@ -91,11 +90,11 @@ def reuse_at(
     name = checked_scope(scope, where)
     if name == DRAM:
         raise ScheduleError(
-            f"scope of {where} must be a scratchpad, not dram, from where values would be fetched again.",
+            f"scope of {where} must be a scratchpad, not dram, which would not save any loads.",
             kind="argument",
         )
     buffer = schedule.new(initial_state(computation, name, copies=tensor))
-    changes = _kept(buffer, consumer, loop, form, prologue, (tensor,))
+    changes = _with_reuse_buffer(buffer, consumer, loop, form, prologue, (tensor,))
     for reader in readers:
         redirected = redirect_reads(reader.state.computation, {tensor: buffer.tensor})
         changes[reader] = replace(changes.get(reader, reader.state), computation=redirected)
@@ -105,12 +104,12 @@ def reuse_at(
     return buffer.tensor
 
 
-def keep_at(
+def reuse_own_at(
     stage: EditedStage, consumer: EditedStage, axis: "AxisLike", *, form: str = "ring", prologue: str = "loop"
 ) -> None:
-    """Compute, in each iteration of a consumer's loop, only those of this stage's values that the last one lacked.
+    """Compute, in each iteration of a consumer's loop, only those values of this stage that the previous one lacked.
 
-    As ``compute_at``, but values stay while the window of the loop holds them. Before::
+    Like ``compute_at``, but values stay while they are in the loop's window. Before::
 
         for i in 0..12:
           B[i] = A[i] * 3
@@ -128,8 +127,7 @@ def keep_at(
             C[i - 2] = B[i - 2] + B[i - 2 + 2]
         free B
 
-    Raises ScheduleError as ``Schedule.reuse_at`` does, and for a stage in DRAM. In the manner of Halide's sliding
-    windows.
+    Raises ScheduleError as ``Schedule.reuse_at`` does, and for a stage in DRAM. After Halide's sliding windows.
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
@@ -143,11 +141,11 @@ def keep_at(
         )
     if stage.state.scope == DRAM:
         raise ScheduleError(
-            f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, which keeps all values anyway. "
+            f"scope of stage {stage.name} must be a scratchpad for {where}, not dram, where all values persist anyway. "
             "Use set_scope first.",
             kind="argument",
         )
-    commit(stage.schedule, _kept(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
+    commit(stage.schedule, _with_reuse_buffer(stage, consumer, loop, form, prologue, stage.state.tensors), "reuse_at")
 
 
 def _check_consumer(schedule: Edit, consumer: object, where: str) -> None:
@@ -158,12 +156,12 @@ def _check_consumer(schedule: Edit, consumer: object, where: str) -> None:
         )
 
 
-def _kept(
+def _with_reuse_buffer(
     stage: EditedStage, consumer: EditedStage, loop: LoopAxis, form: str, prologue: str, tensors: tuple[Tensor, ...]
 ) -> dict[StageView, StageState]:
-    """The states of a stage whose values stay along a loop of its consumer, and of all that run this loop.
+    """The states of a stage with a reuse buffer along a loop of its consumer, and of all stages that share this loop.
 
-    Raises ScheduleError where the reads of ``tensors`` in neighbouring iterations share no values.
+    Raises ScheduleError if the reads of ``tensors`` in consecutive iterations do not overlap.
     """
     for name, value, known in (("form", form, REUSE_FORMS), ("prologue", prologue, PROLOGUES)):
         if value not in known:
@@ -171,39 +169,39 @@ def _kept(
                 f"{name} of reuse_at of {tensors[0].name} must be one of {', '.join(known)}, not {value!r}.",
                 kind="argument",
             )
-    early = _fill(consumer, loop, tensors)
-    leading = with_lead(consumer, loop, early) if prologue == "loop" else {}
-    return {**leading, stage: replace(stage.state, attachment=ComputeAt(consumer.id, loop), reuse=form)}
+    warmup = _warmup_iterations(consumer, loop, tensors)
+    changes_of_warmup = with_lead(consumer, loop, warmup) if prologue == "loop" else {}
+    return {**changes_of_warmup, stage: replace(stage.state, attachment=ComputeAt(consumer.id, loop), reuse=form)}
 
 
-def stages_in(host: EditedStage, loop: LoopAxis) -> list[EditedStage]:
-    """The stage, and those that are computed in one of its loops, or in theirs, from the given one inwards."""
-    leaves = host.state.leaves
-    found = [host]
-    for stage in reversed(host.schedule.stages):
-        place = stage.state.attachment
-        if place is None or stage.schedule.at(place) not in found:
+def stages_in(anchor: EditedStage, loop: LoopAxis) -> list[EditedStage]:
+    """The stage, and all that are computed inside one of its loops, directly or not, from ``loop`` inwards."""
+    leaves = anchor.state.leaves
+    found = [anchor]
+    for stage in reversed(anchor.schedule.stages):
+        location = stage.state.attachment
+        if location is None or stage.schedule.at(location) not in found:
             continue
-        if stage.schedule.at(place) is not host or leaves.index(place.axis) >= leaves.index(loop):
+        if stage.schedule.at(location) is not anchor or leaves.index(location.axis) >= leaves.index(loop):
             found.append(stage)
     return found
 
 
-def _fill(host: EditedStage, loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
-    """How many iterations fill the window but for what its first use fetches.
+def _warmup_iterations(anchor: EditedStage, loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int:
+    """The number of iterations that fill the window up to its first use.
 
-    Raises ScheduleError where an iteration shares no values with the next.
+    Raises ScheduleError if consecutive iterations share no values.
     """
-    placed = place_stages(host.schedule)
-    around = [*placed[host].prefix, *placed[host].loops.variables]
-    level = max(around.index(variable) for variable in placed[host].loops.of_leaf[loop])
-    around = around[: level + 1]
-    visible, name = set(around), loop.name
+    placed = place_stages(anchor.schedule)
+    outer_variables = [*placed[anchor].prefix, *placed[anchor].loops.variables]
+    level = max(outer_variables.index(variable) for variable in placed[anchor].loops.of_leaf[loop])
+    outer_variables = outer_variables[: level + 1]
+    visible, name = set(outer_variables), loop.name
     boxes = [
-        (reader, read, placed[reader])
-        for reader in host.schedule.stages
-        if [*placed[reader].prefix, *placed[reader].loops.variables][: len(around)] == around
-        for read in reader.state.computation.reads
+        (consumer, read, placed[consumer])
+        for consumer in anchor.schedule.stages
+        if [*placed[consumer].prefix, *placed[consumer].loops.variables][: len(outer_variables)] == outer_variables
+        for read in consumer.state.computation.reads
         if read.tensor in tensors
     ]
     tensor = boxes[0][1].tensor
@@ -212,57 +210,57 @@ def _fill(host: EditedStage, loop: LoopAxis, tensors: tuple[Tensor, ...]) -> int
     for d in range(tensor.ndim):
         lows: list[Linear] = []
         highs: list[Linear] = []
-        for reader, read, there in boxes:
-            axes = {axis: (_main(value), _main(value)) for axis, value in there.roots().items()}
+        for consumer, read, there in boxes:
+            axes = {axis: (_unclamped(value), _unclamped(value)) for axis, value in there.roots().items()}
             index = read.indices[d]
             interval = interval_of(index, axes)
             if interval is None or (as_affine(index) is None and any(visible & _moving(n, axes) for n in walk(index))):
                 raise ScheduleError(
-                    f"indices of {tensor.name} in stage {reader.name} must be affine in the loops for reuse_at, not "
-                    f"{index}: what an iteration reads would not move as a window. Read {tensor.name} as it "
-                    "is, or copy it with cache_read.",
+                    f"indices of {tensor.name} in stage {consumer.name} must be affine in the loops for reuse_at, not "
+                    f"{index}, which does not move as a window. Read {tensor.name} directly, or copy it with "
+                    "cache_read.",
                     kind="limit",
                 )
-            lows.append(_main(eliminate(interval[0], visible, there.box, "low")))
-            highs.append(_main(eliminate(interval[1], visible, there.box, "high")))
+            lows.append(_unclamped(eliminate(interval[0], visible, there.box, "low")))
+            highs.append(_unclamped(eliminate(interval[1], visible, there.box, "high")))
         spans = [high - low + 1 for low in lows for high in highs]
         changing = next((span for span in spans if not span.is_constant), None)
         if changing is not None:
             raise ScheduleError(
-                f"size of the reuse buffer of {tensor.name} in loop {name} of stage {host.name} must be constant, not "
-                f"{changing} along dimension {d}. Use cache_read and compute_at, or reuse at another loop.",
+                f"size of the reuse buffer of {tensor.name} in loop {name} of stage {anchor.name} must be constant, "
+                f"not {changing} along dimension {d}. Use cache_read and compute_at, or reuse at another loop.",
                 kind="limit",
             )
         sizes[d] = max(span.constant for span in spans)
-        variable = around[-1]
+        variable = outer_variables[-1]
         if any(variable in low.variables() for low in lows):
             advances[d] = abs(lows[0].terms.get(variable, 0))
     if not advances:
         raise ScheduleError(
-            f"reads of {tensor.name} in loop {name} of stage {host.name} must move for reuse_at, not be the same in "
+            f"reads of {tensor.name} in loop {name} of stage {anchor.name} must move for reuse_at, not be the same in "
             "all iterations. Use cache_read, and compute_at at a loop outside.",
             kind="argument",
         )
-    apart = next((d for d, advance in advances.items() if advance >= sizes[d]), None)
-    if apart is not None:
+    disjoint = next((d for d, advance in advances.items() if advance >= sizes[d]), None)
+    if disjoint is not None:
         raise ScheduleError(
-            f"reads of {tensor.name} in neighbouring iterations of loop {name} of stage {host.name} must overlap for "
-            f"reuse_at, not be {sizes[apart]} wide along dimension {apart} and move by {advances[apart]}. Reuse at a "
-            "loop along which windows overlap.",
+            f"reads of {tensor.name} in neighbouring iterations of loop {name} of stage {anchor.name} must overlap for "
+            f"reuse_at, not be {sizes[disjoint]} wide along dimension {disjoint} and move by {advances[disjoint]}. "
+            "Reuse at a loop along which windows overlap.",
             kind="argument",
         )
     return max(-(-(sizes[d] - advance) // advance) if advance else 0 for d, advance in advances.items())
 
 
 def _moving(node: Expr, axes: Mapping[Axis, tuple[Linear, Linear]]) -> set[LoopVariable]:
-    """The loops that a remainder depends on, if a node is one."""
+    """The loops that a remainder depends on, if the node is one."""
     if not isinstance(node, Binary) or node.op != "mod":
         return set()
     return {variable for axis in axes_of(node) for variable in axes[axis][0].variables()}
 
 
-def _main(bound: Bound) -> Linear:
-    """The linear expression that a bound is away from the borders, where it is cut off."""
+def _unclamped(bound: Bound) -> Linear:
+    """The linear expression of a bound away from the borders, where it is clamped."""
     if isinstance(bound, Linear):
         return bound
-    return max((_main(inner) for inner in bound.bounds), key=lambda each: len(each.terms))
+    return max((_unclamped(inner) for inner in bound.bounds), key=lambda each: len(each.terms))

@@ -19,9 +19,9 @@ def reverse(stage: EditedStage, axis: "AxisLike") -> LoopAxis:
         for i in 0..60:
           C[-i + 59] = A[-i + 59] + 1
 
-    The stages of a cycle run it together, so it is reversed in all of them. Returns the new loop. Raises ScheduleError
-    if the axis is not a present loop of this stage, LegalityError if a stage would find a value not yet made. Loop
-    reversal of the polyhedral model.
+    The stages of a recurrence share the loop, so it is reversed in all of them. Returns the new loop. Raises
+    ScheduleError if the axis is not a present loop of this stage, LegalityError if a stage would read a value not
+    computed yet. Loop reversal of the polyhedral model.
     """
     target = stage.find(axis, "reverse")
     minus = ((-1,),)

@@ -1,4 +1,4 @@
-"""``send`` and ``receive``: dependence tokens by hand."""
+"""``send`` and ``receive``: user-specified dependence tokens."""
 
 from dataclasses import replace
 from typing import Literal
@@ -15,10 +15,10 @@ from lathe.scheduler.schedule_ir.sync import UNITS
 
 
 def send(stage: EditedStage, to: str, axis: "AxisLike | None" = None) -> None:
-    """Send a token to a neighbouring unit at the end of each iteration of a loop, or behind the whole stage.
+    """Send a token to a neighbouring unit at the end of each iteration of a loop, or after the whole stage.
 
-    The token comes from the unit that makes the stage's values: ``load`` for a stage in ``inp`` or ``wgt``, ``compute``
-    in ``acc``, ``store`` in DRAM. It is there when all is done that this unit has been given up to there. Before::
+    The sender is the unit that writes the stage's values: ``load`` for a stage in ``inp`` or ``wgt``, ``compute`` in
+    ``acc``, ``store`` in DRAM. It sends when all instructions given to it before have finished. Before::
 
         for io in 0..4:
           buffer B in acc: [16*io + 16]
@@ -40,37 +40,35 @@ def send(stage: EditedStage, to: str, axis: "AxisLike | None" = None) -> None:
             C[16*io + ii] = B[16*io + ii] * 2
           free B
 
-    The k-th token that a unit receives from another is the k-th that this one sends, so a pair of them is an order of
-    two instructions, and nothing else. Dependences between instructions are derived as ever, so no token by hand can
-    make a value wrong; one that says what derived tokens say already costs nothing and does nothing. A token may be
-    received before it is sent, as above: what waits for it moves behind what sends it, as far as that is possible.
+    The k-th receive of a queue gets the token of its k-th send, so the pair orders two instructions, and nothing else.
+    Dependences are still derived, so user-specified tokens cannot make a result wrong; one that derived tokens imply is
+    omitted. A receive may precede its send in the program, as above: the instruction that waits is moved after the one
+    that sends, if possible.
 
-    Raises ScheduleError if ``to`` is no neighbour of the unit, or the axis not a present loop of the stage, or shared
-    with another stage, or inside an ``emit_insn`` nest. ``build`` raises it unless as many tokens are received as sent
-    in each queue, and where one would be waited for for ever. From Tiramisu's send and receive, and the push and pop of
-    dependences in VTA.
+    Raises ScheduleError if ``to`` is no neighbour of the unit, or the axis is not a present loop of the stage, is
+    shared with another stage, or is inside an ``emit_insn`` nest. ``build`` raises it if sends and receives of a queue
+    differ in number, or would deadlock. After Tiramisu's send and receive, and VTA's push and pop of dependences.
     """
-    _signal(stage, "send", to, axis)
+    _add_sync_op(stage, "send", to, axis)
 
 
 def receive(stage: EditedStage, from_: str, axis: "AxisLike | None" = None, ahead: int = 0) -> None:
     """Wait for a token of a neighbouring unit at the beginning of each iteration of a loop, or before the whole stage.
 
-    The unit that makes the stage's values begins nothing that comes later before the token is there. ``ahead`` tokens
-    are there from the beginning, and as many that are sent last are received by nobody: with one, each iteration waits
-    for what the iteration before has sent. See ``send``, which shows both; raises what this raises, and ScheduleError
-    for a number of tokens that is none.
+    The unit that writes the stage's values starts no later instruction before the token is there. ``ahead`` tokens are
+    in the queue from the start, and the last ``ahead`` sends are not received: with one, each iteration waits for the
+    send of the previous one. For an example and errors see ``send``; an invalid ``ahead`` raises ScheduleError, too.
     """
     count = integer(ahead)
     if count is None or count < 0:
         raise ScheduleError(
-            f"tokens ahead of receive of stage {stage.name} must be a number from 0 on, not {shown(ahead)}.",
+            f"tokens ahead of receive of stage {stage.name} must be an integer of at least 0, not {shown(ahead)}.",
             kind="argument",
         )
-    _signal(stage, "receive", from_, axis, count)
+    _add_sync_op(stage, "receive", from_, axis, count)
 
 
-def _signal(
+def _add_sync_op(
     stage: EditedStage, kind: Literal["send", "receive"], other: str, axis: "AxisLike | None", ahead: int = 0
 ) -> None:
     if not isinstance(other, str) or other not in UNITS:

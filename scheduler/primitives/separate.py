@@ -1,4 +1,4 @@
-"""``separate``: the full part of a loop, and the rest, as loops of their own."""
+"""``separate``: the full tiles of a loop and the remainder become separate iterations."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split
 
 
 def separate(stage: EditedStage, axis: "AxisLike", factor: int) -> tuple[LoopAxis, LoopAxis]:
-    """Part a loop where its last whole multiple of ``factor`` iterations ends.
+    """Split a loop after the last whole multiple of ``factor`` iterations.
 
     Before::
 
@@ -27,14 +27,13 @@ def separate(stage: EditedStage, axis: "AxisLike", factor: int) -> tuple[LoopAxi
           for ii in 0..12:
             C[48*ip + ii] = A[48*ip + ii] + 1
 
-    Iteration 0 of the loop of parts is the full part, iteration 1 the rest; there is no rest, and one part, where the
-    factor divides the extent. Tails peel off by themselves when loops are partitioned, each beside its full tile: here
-    the part is a loop, which ``reorder`` can bring outside, so that all full tiles come before any partial one.
+    Iteration 0 of the outer loop has the full tiles, iteration 1 the remainder; there is no remainder if the factor
+    divides the extent. Tails are peeled anyway when loops are partitioned, each next to its full tile: here ``reorder``
+    can bring the new loop outside, so that all full tiles come before any partial one. With numbers for the parameters
+    of a program there may be no full tile; then the only iteration is the remainder.
 
-    With numbers for the parameters of a program there may be no full part: then the one part is the rest.
-
-    Returns the loop of parts and the loop inside. Raises ScheduleError if the axis is not a present loop of this stage,
-    the factor is not a positive integer, or it is larger than the extent. Tiramisu's separate.
+    Returns the outer loop and the loop inside. Raises ScheduleError if the axis is not a present loop of this stage,
+    the factor is not a positive integer, or it exceeds the extent. Tiramisu's separate.
     """
     target = stage.find(axis, "separate")
     factor = checked_integer(factor, f"factor of axis {target.name}", "separate", stage, 1)
@@ -42,7 +41,7 @@ def separate(stage: EditedStage, axis: "AxisLike", factor: int) -> tuple[LoopAxi
     if factor > extent and not stage.schedule.replaying:
         raise ScheduleError(
             f"factor of axis {target.name} of separate on stage {stage.name} must be at most its extent {extent}, not "
-            f"{factor}: there is no full part.",
+            f"{factor}: there is no full tile.",
             kind="argument",
         )
     state = stage.state

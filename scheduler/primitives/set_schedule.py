@@ -1,4 +1,4 @@
-"""``set_schedule``: loops by a map of the user's."""
+"""``set_schedule``: the user's isl map defines the loops."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -23,7 +23,7 @@ IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 
 def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxis, ...]:
-    """Give the loops of a stage as an isl map from its points to times, in lexicographic order.
+    """Define the loops of a stage by an isl map from its points to times, in lexicographic order.
 
     Before::
 
@@ -37,15 +37,15 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
           for t1 in 0..7:
             C[t0 - t1, t1] = A[t0 - t1, t1] + 1 while t1 <= t0 and t0 <= t1 + 4
 
-    The map goes from the data axes, then the reduction axes, to any number of times; it may divide, as in
-    ``{ C[i] -> [floor(i/16), i % 16] }``, have several pieces, as in ``{ C[i] -> [i] : i < 8; C[i] -> [20 - i] : i >= 8
-    }``, and mix data and reduction axes in a time; times that are constant are left out. It replaces what earlier
-    commands did to the loops, and later commands go on from it.
+    The map goes from the data axes, then the reduction axes, to any number of times. It may divide, as in
+    ``{ C[i] -> [floor(i/16), i % 16] }``, be piecewise, as in ``{ C[i] -> [i] : i < 8; C[i] -> [20 - i] : i >= 8 }``,
+    and combine data and reduction axes in a time; constant times are dropped. It replaces all earlier changes to the
+    loops, and later primitives apply to the result.
 
-    Returns the loops, one for each time that is left, named as the map names them or ``t0``, ``t1``, … Raises
-    ScheduleError if the text is no isl map, has another number of axes, leaves out a point of the domain, puts one
-    point at two times or two points at one, or has more than 16 pieces, or if the stage is computed in part, has stages
-    computed inside it, or a pragma; LegalityError if a stage would find a value not yet made. Tiramisu's set_schedule.
+    Returns the loops, one for each time that is not constant, named as in the map, or ``t0``, ``t1``, … Raises
+    ScheduleError if the text is no isl map, has another number of axes, misses a point of the domain, gives a point two
+    times or two points one time, or has more than 16 pieces, or if the stage is computed at a loop, has stages computed
+    inside it, or a pragma; LegalityError if a stage would read a value not computed yet. Tiramisu's set_schedule.
     """
     where = f"map of set_schedule on stage {stage.name}"
     state = stage.state
@@ -64,7 +64,7 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
             domain = domain_of(computation)
             relation = given.set_tuple_name(IN, computation.name).intersect_domain(domain)
             _check_times(relation, domain, where, computation.name)
-            relation = _of_the_box(given, computation) or relation
+            relation = _extended_to_box(given, computation) or relation
             count = relation.dim(OUT)
             lows = [int(relation.range().dim_min_val(n).to_python()) for n in range(count)]
             highs = [int(relation.range().dim_max_val(n).to_python()) for n in range(count)]
@@ -84,12 +84,10 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
             else:
                 cases = cases_of(relation.reverse(), inputs)
     except (isl.Error, TooManyOperationsError) as error:
-        raise ScheduleError(
-            f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
-        ) from None
+        raise ScheduleError(f"{where} must be decidable by isl, which gave up: {error}.", kind="limit") from None
     if len(cases) > MOST_PIECES:
         raise ScheduleError(
-            f"{where} must be of at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.", kind="limit"
+            f"{where} must have at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.", kind="limit"
         )
     leaves = tuple(LoopAxis(name, kind) for name, kind in zip(names, kinds, strict=True))
     starts = tuple(axis.start for axis in axes)
@@ -104,10 +102,10 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
     return leaves
 
 
-def _of_the_box(given: isl.Map, computation: Computation) -> isl.Map | None:
-    """The map of all points of a box of which the domain is a part, if it has a time of its own for each.
+def _extended_to_box(given: isl.Map, computation: Computation) -> isl.Map | None:
+    """The map extended from the domain to its bounding box, if it gives each point of the box a time of its own.
 
-    A condition on the domain stays one on the loops; the machine computes the box.
+    Conditions of the domain become conditions on the loops; the machine computes the box.
     """
     if computation.where is None:
         return None
@@ -118,7 +116,7 @@ def _of_the_box(given: isl.Map, computation: Computation) -> isl.Map | None:
 
 
 def _kind(relation: isl.Map, time: int, kinds: list[str]) -> str:
-    """Whether a time is of data axes only; one that a reduction axis has to do with counts as a reduction."""
+    """The kind of a time: "reduce" if it depends on a reduction axis, else "data"."""
     found: set[str] = set()
     function = isl.PwMultiAff.from_map(relation).gist(relation.domain())
 
@@ -132,7 +130,7 @@ def _kind(relation: isl.Map, time: int, kinds: list[str]) -> str:
 def _one_formula(
     forward: isl.MultiAff, inverse: isl.MultiAff, axes: tuple[Axis, ...], times: list[int], inputs: list[Linear]
 ) -> tuple[list[Linear], list[Linear]]:
-    """The points as formulas of times, and what must be >= 0 at the times that there are."""
+    """The points as expressions of times, and the expressions that must be >= 0 in the image."""
     points = [linear_of(inverse.get_at(d), inputs) for d in range(len(axes))]
     constraints: list[Linear] = []
     for axis, value in zip(axes, points, strict=True):
@@ -144,20 +142,19 @@ def _one_formula(
 
 
 def _check_free(stage: EditedStage) -> None:
-    """Raises ScheduleError where the present loops are needed as they are."""
+    """Raises ScheduleError if the present loops are needed elsewhere."""
     state = stage.state
     inside = ", ".join(each.name for each in stage.schedule.attached(stage))
     reason = ""
     if state.attachment is not None:
-        reason = f"computed in loop {state.attachment.axis.name} of {stage.schedule.at(state.attachment).name}"
+        reason = f"it is computed in loop {state.attachment.axis.name} of {stage.schedule.at(state.attachment).name}"
     elif inside:
-        reason = f"with {inside} computed inside it"
+        reason = f"{inside} is computed inside it"
     elif state.pragma is not None:
-        reason = f"with loops that emit_insn gives to rule {state.pragma!r}"
+        reason = f"emit_insn gives its loops to rule {state.pragma!r}"
     if reason:
         raise ScheduleError(
-            f"stage of set_schedule must be computed whole, in loops of its own, not {stage.name!r}, {reason}. Call "
-            "set_schedule first.",
+            f"Cannot apply set_schedule to {stage.name}: {reason}. Call set_schedule first.",
             kind="limit",
         )
 
@@ -176,7 +173,7 @@ def _parsed(schedule: object, where: str) -> isl.Map:
 
 
 def check_no_parameters(relation: isl.Map, where: str) -> None:
-    """Raises ScheduleError where a map leaves numbers open."""
+    """Raises ScheduleError if a map has parameters."""
     names = [str(relation.get_dim_name(isl.dim_type.param, n)) for n in range(relation.dim(isl.dim_type.param))]
     if names:
         raise ScheduleError(
@@ -194,7 +191,7 @@ def _check_size(lows: list[int], highs: list[int], where: str) -> None:
 
 
 def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> None:
-    """Raises ScheduleError unless each point has one time, and no two points the same."""
+    """Raises ScheduleError unless each point has exactly one time, and no other point has the same."""
     missing = domain.subtract(relation.domain())
     if not missing.is_empty():
         raise ScheduleError(
@@ -224,7 +221,7 @@ def _point(name: str, point: isl.Set) -> str:
 
 
 def _formula(relation: isl.Map) -> isl.MultiAff | None:
-    """A function as one quasi-affine formula, if it is one."""
+    """A function as a single quasi-affine expression; None if it is piecewise."""
     pieces: list[isl.MultiAff] = []
     function = isl.PwMultiAff.from_map(relation).coalesce().gist(relation.domain())
     function.foreach_piece(lambda _, formula: pieces.append(formula))

@@ -1,4 +1,4 @@
-"""``set_scope``: the memory in which a stage's values live."""
+"""``set_scope``: the memory of a stage's values."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ _NAMES = ", ".join(map(_with_synonyms, SCOPES))
 
 
 def checked_scope(scope: str, where: str) -> str:
-    """The scope's own name. Raises ScheduleError for an unknown scope."""
+    """The canonical name of a scope. Raises ScheduleError for an unknown scope."""
     name = SCOPE_SYNONYMS.get(scope, scope) if isinstance(scope, str) else scope
     if not isinstance(name, str) or name not in SCOPES:
         raise ScheduleError(f"scope of {where} must be one of {_NAMES}, not {scope!r}.", kind="argument")
@@ -26,12 +26,10 @@ def checked_scope(scope: str, where: str) -> str:
 
 
 def set_scope(stage: EditedStage, scope: str) -> None:
-    """Keep the values of this stage in a scratchpad, or in ``"dram"``.
+    """Store the values of this stage in a scratchpad, or in ``"dram"``.
 
     Scratchpads are ``"inp"``, ``"wgt"``, ``"acc"``, ``"par"`` and ``"lut"``. ``"out"``, from which results are stored,
-    is ``"acc"``; ``"global"`` and ``""`` are ``"dram"``.
-
-    Before::
+    is a synonym of ``"acc"``; ``"global"`` and ``""`` are synonyms of ``"dram"``. Before::
 
         for i in 0..60:
           B[i] = A[i] + 1
@@ -47,14 +45,14 @@ def set_scope(stage: EditedStage, scope: str) -> None:
           C[i] = B[i] * 2
         free B
 
-    Raises ScheduleError for an unknown scope, if the stage is an output of the program, which lives in DRAM, or for a
-    reuse buffer in DRAM.
+    Raises ScheduleError for an unknown scope, a scratchpad for an output of the program, which must be in DRAM, or DRAM
+    for a reuse buffer.
     """
     commit(stage.schedule, {stage: scoped(stage, scope)}, "set_scope")
 
 
 def scoped(stage: EditedStage, scope: str) -> StageState:
-    """The state of a stage whose values live in another memory. Raises ScheduleError as ``set_scope`` does."""
+    """The state of a stage with another scope. Raises ScheduleError as ``set_scope`` does."""
     name = checked_scope(scope, f"stage {stage.name}")
     output = next((tensor for tensor in stage.state.tensors if tensor in stage.schedule.outputs), None)
     if name != DRAM and output is not None:

@@ -11,7 +11,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 def skew(
     stage: EditedStage, outer: "AxisLike", inner: "AxisLike", outer_factor: int = 1, inner_factor: int = 1
 ) -> tuple[LoopAxis, LoopAxis]:
-    """Number the iterations of two loops by ``outer_factor * outer + inner_factor * inner``, in the inner one's place.
+    """Replace the inner of two loops by ``outer_factor * outer + inner_factor * inner``.
 
     Before::
 
@@ -25,15 +25,14 @@ def skew(
           for i.j.d in 0..11:
             C[i, -i + i.j.d] = A[i, -i + i.j.d] + 1 while i <= i.j.d and i.j.d <= i + 6
 
-    The loop in the outer one's place is the outer loop itself where the inner factor is 1 or -1, else a combination
-    that completes the two to a map that meets each point once. There are several; where dependences forbid the first
-    one, it is one that they allow. Bring the diagonals outside with ``reorder(d, t)``: what they
-    carry, the loop inside does not.
+    The outer loop stays if the inner factor is 1 or -1; else a combination replaces it that completes the map to a
+    unimodular one. Of several, it is the first that the dependences allow. Bring the diagonals outside with
+    ``reorder(d, t)``: the loop inside then carries none of the dependences that they carry.
 
-    Stages that run both loops together with this one are skewed alike. Returns the two loops, outer place first. Raises
+    Stages that share both loops with this one are skewed alike. Returns the two loops, outer first. Raises
     ScheduleError if an axis is not a present loop of this stage, both are the same or of different kinds, the inner
-    factor is 0 or a factor no integer, or the factors have a common divisor; LegalityError if with each combination
-    a stage would find a value not yet made. Tiramisu's skew.
+    factor is 0, or the factors are no coprime integers; LegalityError if with each combination a stage would read a
+    value not computed yet. Tiramisu's skew.
     """
     first, second = stage.find(outer, "skew"), stage.find(inner, "skew")
     if first is second:
@@ -51,8 +50,8 @@ def skew(
     b = checked_integer(inner_factor, f"factor of axis {second.name}", "skew", stage)
     if b == 0:
         raise ScheduleError(
-            f"factor of axis {second.name} of skew on stage {stage.name} must not be 0, or its iterations would have "
-            "no order.",
+            f"factor of axis {second.name} of skew on stage {stage.name} must not be 0: its iterations would have no "
+            "order.",
             kind="argument",
         )
     if gcd(a, b) != 1:
@@ -81,15 +80,15 @@ def skew(
 def _completions(a: int, b: int) -> list[tuple[int, int]]:
     """Pairs ``p, q`` with ``p * b - q * a`` 1 or -1, small ``q`` first.
 
-    Their sign is free: first come those that grow with the outer loop (or with the inner one, where ``p`` is 0), then
-    those that run it backwards. ``q`` goes up to ``abs(b)``: others differ by multiples of ``a, b``.
+    Their sign is free: pairs that increase with the outer loop (with the inner one if ``p`` is 0) come first, then
+    those that reverse it. ``q`` is at most ``abs(b)``: others differ by multiples of ``a, b``.
     """
-    # q solves q * a = -wanted modulo b, which leaves a few for each sign, whatever the size of the factors.
+    # q solves q * a = -determinant modulo b, which has a few solutions for each sign, however large the factors.
     period, inverse = abs(b), pow(a, -1, abs(b))
     solved = [
-        (abs(q), q < 0, -wanted, q)
-        for wanted in (1, -1)
-        for q in range(-wanted * inverse % period - 2 * period, period + 1, period)
+        (abs(q), q < 0, -determinant, q)
+        for determinant in (1, -1)
+        for q in range(-determinant * inverse % period - 2 * period, period + 1, period)
         if abs(q) <= period
     ]
     found: dict[tuple[int, int], None] = {}

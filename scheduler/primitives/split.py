@@ -19,8 +19,7 @@ def split(
 ) -> tuple[LoopAxis, LoopAxis]:
     """Split a loop into an outer and an inner one of ``factor`` iterations (or an outer one of ``nparts``).
 
-    The factor need not divide the extent: the remainder becomes chunks of its own when the loops are partitioned.
-    Before::
+    The factor need not divide the extent: partitioning makes the remainder chunks of its own. Before::
 
         for i in 0..60:
           C[i] = A[i] + 1
@@ -31,9 +30,8 @@ def split(
           for ii in 0..16:
             C[16*io + ii] = A[16*io + ii] + 1 while 16*io + ii < 60
 
-    Stages that run the loop together with this one are split alike. Returns the outer and the inner loop. Raises
-    ScheduleError if the axis is not a present loop of this stage, or the factor is not a positive integer. In the
-    manner of Halide and TVM.
+    Stages that share the loop with this one are split alike. Returns the outer and the inner loop. Raises ScheduleError
+    if the axis is not a present loop of this stage, or the factor is not a positive integer. As in Halide and TVM.
     """
     target = stage.find(axis, "split")
     if (factor is None) == (nparts is None):
@@ -50,13 +48,13 @@ def split(
                 kind="argument",
             )
     factor, nparts = integer(factor), integer(nparts)
-    together = sharing(stage, (target,))
-    if nparts is not None and len(together) > 1:  # parts of the longest: the iterations of all stay side by side
-        longest = max(loop_extent(each, loop) for each, (loop,) in together.items())
+    shared = sharing(stage, (target,))
+    if nparts is not None and len(shared) > 1:  # by the longest loop, so that the shared iterations stay aligned
+        longest = max(loop_extent(each, loop) for each, (loop,) in shared.items())
         factor, nparts = -(-longest // nparts), None
     changes: dict[StageView, StageState] = {}
     parts: dict[LoopAxis, tuple[LoopAxis, LoopAxis]] = {}
-    for each, (loop,) in together.items():
+    for each, (loop,) in shared.items():
         outer, inner = parts[loop] = (LoopAxis(f"{loop.name}o", loop.kind), LoopAxis(f"{loop.name}i", loop.kind))
         state = each.state
         changes[each] = replace(
@@ -67,10 +65,10 @@ def split(
             unrolled=state.unrolled | {outer, inner} if loop in state.unrolled else state.unrolled,
         )
     for each, state in changes.items():
-        place = state.attachment
-        if place is not None and place.loops:
-            loops = tuple(part for loop in place.loops for part in parts.get(loop, (loop,)))
-            axis = parts[place.axis][1] if place.axis in parts else place.axis
-            changes[each] = replace(state, attachment=replace(place, axis=axis, loops=loops))
+        location = state.attachment
+        if location is not None and location.loops:
+            loops = tuple(part for loop in location.loops for part in parts.get(loop, (loop,)))
+            axis = parts[location.axis][1] if location.axis in parts else location.axis
+            changes[each] = replace(state, attachment=replace(location, axis=axis, loops=loops))
     commit(stage.schedule, changes, "split", renamed={loop: inner for loop, (_, inner) in parts.items()})
     return parts[target]

@@ -1,9 +1,8 @@
-"""Computations of several outputs become one for each: the machine computes one output after the other.
+"""Splits computations of several outputs into one for each, since the machine computes one output after the other.
 
-So do those of which a command is about one output.
-
-Outputs do not read each other, so all of one may be computed before the next, in loops made like those of the whole.
-What is computed inside these loops, reuse buffers and what feeds them, is there for each of the outputs that reads it.
+Used for all such computations when a schedule is lowered, and by primitives on one output. Outputs do not read each
+other, so each is computed completely before the next, in clones of the original loops. Stages computed inside these
+loops, such as reuse buffers and their producers, are cloned for each output that reads them.
 """
 
 from collections.abc import Mapping
@@ -21,11 +20,11 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, SyncOp, ini
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
-def alone(stage: EditedStage, tensor: object, command: str) -> EditedStage:
-    """The stage, made to compute a tensor and nothing else: the outputs of one that has several come apart.
+def single_output(stage: EditedStage, tensor: object, command: str) -> EditedStage:
+    """The stage, reduced to computing ``tensor`` only: its other outputs are split off.
 
-    The stage stays that of the tensor, and so do its loops and what is computed in them, as far as the tensor needs it.
-    Raises ScheduleError where something is in its loops that can be there only once, and if no tensor is named.
+    The stage keeps its loops, and the stages computed in them as far as the tensor needs them. Raises ScheduleError if
+    a stage in its loops cannot be cloned, and if ``tensor`` is no tensor.
     """
     schedule = stage.schedule
     if len(stage.state.tensors) == 1:
@@ -38,16 +37,16 @@ def alone(stage: EditedStage, tensor: object, command: str) -> EditedStage:
     if recurrence_of(schedule, stage):
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
-            f"{len(stage.state.tensors)} of {stage.name}, in a cycle of stages that need each other's earlier values. "
-            "Give each output a computation of its own.",
+            f"{len(stage.state.tensors)} of {stage.name}, in a recurrence of several stages. Give each output a "
+            "computation of its own.",
             kind="limit",
         )
     tied = tied_stage(schedule, stage)
     if tied:
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
-            f"{len(stage.state.tensors)} of {stage.name}, in whose loops stage {tied} would have to be once for each. "
-            f"Call {command} before that stage is placed there.",
+            f"{len(stage.state.tensors)} of {stage.name}, in whose loops stage {tied} cannot be cloned for each "
+            f"output. Call {command} before that stage is placed there.",
             kind="limit",
         )
     stages, changes = split_by_output(schedule, stage, stage.state.tensors.index(tensor))
@@ -55,22 +54,22 @@ def alone(stage: EditedStage, tensor: object, command: str) -> EditedStage:
     return stage
 
 
-def tied_stage(schedule: Edit, host: EditedStage) -> str:
-    """The name of a stage in the loops of one that cannot be there more than once; "" if there is none."""
-    for stage in _inside(schedule, host):
-        place = stage.state.attachment
-        assert place is not None
-        if place.loops or stage.state.storage is not None or len(stage.state.tensors) > 1:
+def tied_stage(schedule: Edit, anchor: EditedStage) -> str:
+    """The name of a stage in the loops of another that cannot be cloned; "" if there is none."""
+    for stage in _inside(schedule, anchor):
+        location = stage.state.attachment
+        assert location is not None
+        if location.loops or stage.state.storage is not None or len(stage.state.tensors) > 1:
             return stage.name
     return ""
 
 
-def _inside(schedule: Edit, host: EditedStage) -> list[EditedStage]:
-    """The stages in the loops of one, in order."""
-    found: list[EditedStage] = [host]
+def _inside(schedule: Edit, anchor: EditedStage) -> list[EditedStage]:
+    """The stages computed in the loops of another, directly or not, in schedule order."""
+    found: list[EditedStage] = [anchor]
     for stage in reversed(schedule.stages):
-        place = stage.state.attachment
-        if place is not None and schedule.at(place) in found:
+        location = stage.state.attachment
+        if location is not None and schedule.at(location) in found:
             found.append(stage)
     return found[:0:-1]
 
@@ -78,15 +77,15 @@ def _inside(schedule: Edit, host: EditedStage) -> list[EditedStage]:
 def split_by_output(
     schedule: Edit, stage: EditedStage, kept: int
 ) -> tuple[list[EditedStage], dict[EditedStage, StageState]]:
-    """The stages of a schedule with one for each output of a stage, and their states; it stays that of output ``kept``.
+    """The stages of a schedule with one stage for each output of a stage, and their states; it keeps output ``kept``.
 
-    What is computed in its loops stays there for the first output that needs it, and is there again for others.
+    Stages in its loops stay with the first output that needs them, and are cloned for others.
     """
     state, old, inside = stage.state, stage.state.computation, _inside(schedule, stage)
     last = len(state.tensors) - 1
     changes: dict[EditedStage, StageState] = {}
     nests: dict[int, list[EditedStage]] = {}
-    used: set[EditedStage] = set()
+    placed: set[EditedStage] = set()
     names: set[str] = set()
     for number in sorted(range(last + 1), key=lambda each: each != kept):
         tensor, loops = state.tensors[number], Loops()
@@ -96,45 +95,45 @@ def split_by_output(
             for each in state.signals
             if each.kind == "barrier" or number == {"receive": 0, "send": last}[each.kind]
         )
-        alike = replace(state, signals=signals)
+        template = replace(state, signals=signals)
         if number == kept:
             part = stage
             loops.update({loop: loop for loop in _all_loops(state)})
-            changes[part] = replace(alike, computation=computation, tensors=(tensor,))
+            changes[part] = replace(template, computation=computation, tensors=(tensor,))
         else:
             part = twin(schedule, state, renamed_axes(computation, tensor.name), tensor, loops)
-            changes[part] = _like(part.state, alike, loops, state.attachment)
-        hosts = {stage: (part, loops)}
-        instead: dict[Tensor, Tensor] = {}
+            changes[part] = _with_tags_of(part.state, template, loops, state.attachment)
+        clones = {stage: (part, loops)}
+        replacements: dict[Tensor, Tensor] = {}
         nest: list[EditedStage] = []
-        for guest in reversed(_wanted(computation, inside)):  # hosts come before what is inside them
-            place, own = guest.state.attachment, Loops()
-            assert place is not None
-            host, of_host = hosts[schedule.at(place)]
-            attachment = replace(place, host=host.id, axis=of_host(place.axis))
-            if guest not in used:
-                used.add(guest)
-                like = guest
-                own.update({loop: loop for loop in _all_loops(guest.state)})
-                changes[like] = replace(guest.state, attachment=attachment)
+        for attached in reversed(_needed(computation, inside)):  # enclosing stages first
+            location, own = attached.state.attachment, Loops()
+            assert location is not None
+            anchor, anchor_loops = clones[schedule.at(location)]
+            attachment = replace(location, host=anchor.id, axis=anchor_loops(location.axis))
+            if attached not in placed:
+                placed.add(attached)
+                clone = attached
+                own.update({loop: loop for loop in _all_loops(attached.state)})
+                changes[clone] = replace(attached.state, attachment=attachment)
             else:
-                name = fresh_name(schedule, guest.name, names)
+                name = fresh_name(schedule, attached.name, names)
                 names.add(name)
-                copy = renamed_axes(guest.state.computation, name)
-                made = instead[guest.tensor] = initial_state(copy).tensor
-                like = twin(schedule, guest.state, copy, made, own)
-                changes[like] = _like(like.state, guest.state, own, attachment)
-            hosts[guest] = (like, own)
-            nest.insert(0, like)
+                copy = renamed_axes(attached.state.computation, name)
+                new_tensor = replacements[attached.tensor] = initial_state(copy).tensor
+                clone = twin(schedule, attached.state, copy, new_tensor, own)
+                changes[clone] = _with_tags_of(clone.state, attached.state, own, attachment)
+            clones[attached] = (clone, own)
+            nest.insert(0, clone)
         for each in (*nest, part):
-            redirected = redirect_reads(changes[each].computation, instead)
+            redirected = redirect_reads(changes[each].computation, replacements)
             changes[each] = replace(changes[each], computation=redirected)
         nests[number] = [*nest, part]
     position = schedule.stages.index(stage)
-    gone = {stage, *inside}
-    before = [each for each in schedule.stages[:position] if each not in gone]
-    behind = [each for each in schedule.stages[position:] if each not in gone]
-    return [*before, *(each for number in range(last + 1) for each in nests[number]), *behind], changes
+    moved = {stage, *inside}
+    before = [each for each in schedule.stages[:position] if each not in moved]
+    after = [each for each in schedule.stages[position:] if each not in moved]
+    return [*before, *(each for number in range(last + 1) for each in nests[number]), *after], changes
 
 
 def _all_loops(state: StageState) -> set[LoopAxis]:
@@ -144,13 +143,13 @@ def _all_loops(state: StageState) -> set[LoopAxis]:
     return found
 
 
-def _like(state: StageState, other: StageState, loops: "Loops", place: ComputeAt | None) -> StageState:
-    """The state of a twin with tags, memory and place like those of another."""
-    if place is not None and place.loops:
-        place = replace(place, loops=tuple(map(loops, place.loops)))
+def _with_tags_of(state: StageState, other: StageState, loops: "Loops", location: ComputeAt | None) -> StageState:
+    """The state of a clone with tags, memory and compute location like those of the original."""
+    if location is not None and location.loops:
+        location = replace(location, loops=tuple(map(loops, location.loops)))
     return replace(
         state,
-        attachment=place,
+        attachment=location,
         scope=other.scope,
         copies=other.copies,
         on_alu=other.on_alu,
@@ -163,8 +162,8 @@ def _like(state: StageState, other: StageState, loops: "Loops", place: ComputeAt
     )
 
 
-def _wanted(computation: Computation, inside: list[EditedStage]) -> list[EditedStage]:
-    """The stages inside that a part reads, or what it reads needs, in order."""
+def _needed(computation: Computation, inside: list[EditedStage]) -> list[EditedStage]:
+    """The stages inside that a computation depends on, in order."""
     needed = {read.tensor for read in computation.reads}
     found: list[EditedStage] = []
     for stage in reversed(inside):
@@ -175,7 +174,7 @@ def _wanted(computation: Computation, inside: list[EditedStage]) -> list[EditedS
 
 
 class Loops(dict[LoopAxis, LoopAxis]):
-    """The loops of a twin, by those of the stage that it is like."""
+    """The loops of a clone, by those of the original."""
 
     def __call__(self, old: LoopAxis) -> LoopAxis:
         return self.setdefault(old, LoopAxis(old.name, old.kind, old.source))
@@ -185,7 +184,7 @@ class Loops(dict[LoopAxis, LoopAxis]):
 
 
 def twin(schedule: Edit, state: StageState, computation: Computation, tensor: Tensor, loops: Loops) -> EditedStage:
-    """A stage that computes one tensor in loops made as those of another are."""
+    """A clone of a stage that computes one tensor, with loops like those of the original."""
     fresh = replace(initial_state(computation), tensors=(tensor,))
     loops.update(zip(state.roots, fresh.roots, strict=True))
 
@@ -199,7 +198,7 @@ def twin(schedule: Edit, state: StageState, computation: Computation, tensor: Te
             leaves=tuple(map(loops, state.leaves)),
             relations=relations,
             unrolled=frozenset(map(loops, state.unrolled)),
-            annotations=MappingProxyType({loops(loop): mark for loop, mark in state.annotations.items()}),
+            annotations=MappingProxyType({loops(loop): annotation for loop, annotation in state.annotations.items()}),
             lanes=state.lanes,
             sequential_dims=state.sequential_dims,
             warmup=renamed(state.warmup),

@@ -1,4 +1,4 @@
-"""A stage computed in a scratchpad and copied to its place from there, whatever its loops are."""
+"""A stage is computed in a scratchpad and copied from there to its own memory, whatever its loops."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,39 +16,39 @@ from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, initial_sta
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
-def written_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
-    """``cache_write`` at a loop of the stage, which keeps what has been done to its loops of data.
+def cache_write_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
+    """``cache_write`` at a loop of the stage, whose data loops stay as they are scheduled.
 
-    Raises ScheduleError for a loop of a reduction, or a stage with a pragma or others computed inside it.
+    Raises ScheduleError for a reduction loop, or a stage with a pragma or other stages computed inside it.
     """
     schedule, before = stage.schedule, stage.state
     loop = stage.find(axis, "cache_write")
     inside = ", ".join(each.name for each in schedule.attached(stage))
     reason = ""
     if loop.kind == "reduce":
-        reason = f"loop {loop.name} of its reduction"
+        reason = f"reduction loop {loop.name}"
     elif inside:
         reason = f"one with {inside} computed inside it"
     elif before.pragma is not None:
         reason = f"one whose loops emit_insn gives to rule {before.pragma!r}"
     if reason:
         raise ScheduleError(
-            f"axis of cache_write of {stage.name} must be a loop of data of a stage without a pragma and without "
-            f"others inside it, not {reason}. Call cache_write before other commands.",
+            f"axis of cache_write of {stage.name} must be a data loop of a stage without a pragma and without stages "
+            f"computed inside it, not {reason}. Call cache_write before other primitives.",
             kind="limit",
         )
     given = schedule.state
     _, writer = write_through_acc(schedule, stage, scope)
-    made, copy = replace(writer.state, attachment=ComputeAt(stage.id, loop)), stage.state
+    new_writer, copy = replace(writer.state, attachment=ComputeAt(stage.id, loop)), stage.state
     copy = replace(copy, computation=replace(copy.computation, where=before.computation.where))
     after = schedule.stages
     schedule.reset_to(given)
-    commit(schedule, {writer: made, stage: copy}, "cache_write", stages=after)
+    commit(schedule, {writer: new_writer, stage: copy}, "cache_write", stages=after)
     return writer.tensor
 
 
 def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> tuple[EditedStage, EditedStage]:
-    """``cache_write`` that also takes a stage whose loops were given: data loops stay with the copy."""
+    """``cache_write`` for a stage whose loops may be scheduled: its data loops stay with the copy."""
     state = stage.state
     computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))
     writer = schedule.new(
@@ -84,9 +84,9 @@ def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> t
 
 
 def keep_loops(given: StageState, sink: EditedStage, writer: EditedStage) -> int:
-    """Let what a schedule says of queues at loops go with the copy or the writer, whichever has the loop now.
+    """Distribute threads and synchronisation at loops to the copy and the writer, whichever has the loop now.
 
-    The writer's reduction loops up to there come outermost. Returns how many loops of the copy it must be inside of.
+    The writer's reduction loops up to such a loop become outermost. Returns how many loops of the copy must enclose it.
     """
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}

@@ -1,4 +1,4 @@
-"""Storage maps that are given as isl maps."""
+"""Storage maps given as isl maps."""
 
 import islpy as isl
 
@@ -18,10 +18,10 @@ LARGEST_NUMBER = (1 << 63) - 1
 
 
 def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Storage:
-    """The storage that an isl map from the tensor's indices to cells says.
+    """The storage map that an isl map from the tensor's indices to cells defines.
 
     Raises ScheduleError if the text is no isl map, has another number of axes, gives an index no cell or several, or is
-    not one quasi-affine formula.
+    not a single quasi-affine expression.
     """
     where = f"map of store_in of {tensor.name}"
     if isinstance(given, str):
@@ -47,21 +47,19 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             function = isl.PwMultiAff.from_map(relation).coalesce().gist(domain)
             function.foreach_piece(lambda _, formula: pieces.append(formula))
     except (isl.Error, TooManyOperationsError) as error:
-        raise ScheduleError(
-            f"{where} must be one that isl can decide on, not one that it gives up on: {error}.", kind="limit"
-        ) from None
+        raise ScheduleError(f"{where} must be decidable by isl, which gave up: {error}.", kind="limit") from None
     if len(pieces) != 1:
         raise ScheduleError(
-            f"{where} must be one quasi-affine formula, not one of {len(pieces)} pieces. Give a map without cases.",
+            f"{where} must be a single quasi-affine expression, not {len(pieces)} pieces. Give a map without cases.",
             kind="limit",
         )
     variables = [LoopVariable(axis.name, axis.extent) for axis in axes]
     inputs = [Linear.of(variable) for variable in variables]
-    meaning = dict(zip(variables, axes, strict=True))
+    axis_of = dict(zip(variables, axes, strict=True))
     values = [linear_of(pieces[0].get_at(n), inputs) for n in range(pieces[0].dim(OUT))]
     for value in values:
         _check_numbers(value, where)
-    indices = [_expression(value, meaning) for value in values]
+    indices = [_expression(value, axis_of) for value in values]
     return Storage(buffer, axes, tuple(indices))
 
 
@@ -90,8 +88,8 @@ def _check_numbers(value: Linear, where: str) -> None:
             _check_numbers(atom.numerator, where)
 
 
-def _expression(value: Linear, meaning: dict[LoopVariable, Axis]) -> Expr:
-    """A linear expression as an index expression; ``x - n * (x // n)`` as a remainder."""
+def _expression(value: Linear, axis_of: dict[LoopVariable, Axis]) -> Expr:
+    """A linear expression as an index expression; ``x - n * (x // n)`` becomes a remainder."""
     terms: list[Expr] = []
     rest = value
     for atom, coefficient in value.terms.items():
@@ -100,13 +98,13 @@ def _expression(value: Linear, meaning: dict[LoopVariable, Axis]) -> Expr:
         whole = atom.numerator * -(coefficient // atom.divisor)
         if coefficient % atom.divisor == 0 and all(rest.terms.get(inner, 0) == c for inner, c in whole.terms.items()):
             rest = rest - whole - Linear.of(atom, coefficient)
-            remainder = Binary("mod", _expression(atom.numerator, meaning), Const(atom.divisor, "index"))
+            remainder = Binary("mod", _expression(atom.numerator, axis_of), Const(atom.divisor, "index"))
             terms.append(_times(remainder, -(coefficient // atom.divisor)))
     for atom, coefficient in rest.terms.items():
         if isinstance(atom, LoopVariable):
-            terms.append(_times(AxisRef(meaning[atom]), coefficient))
+            terms.append(_times(AxisRef(axis_of[atom]), coefficient))
         else:
-            divided = Binary("floordiv", _expression(atom.numerator, meaning), Const(atom.divisor, "index"))
+            divided = Binary("floordiv", _expression(atom.numerator, axis_of), Const(atom.divisor, "index"))
             terms.append(_times(divided, coefficient))
     if rest.constant or not terms:
         terms.append(Const(rest.constant, "index"))

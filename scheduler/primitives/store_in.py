@@ -1,4 +1,4 @@
-"""``store_in``, ``buffer`` and ``allocate_at``: in which cells of which memory values lie, and for how long."""
+"""``store_in``, ``buffer`` and ``allocate_at``: storage maps, user-declared buffers and their lifetime."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,17 +27,17 @@ from lathe.scheduler.schedule_ir.user_buffers import buffer_names
 
 Map = Callable[..., Any] | str | isl.Map
 
-LARGEST_BUFFER = 1 << 28  # cells: more than any machine's memory, less than would exhaust the host's
+LARGEST_BUFFER = 1 << 28  # cells: more than any machine's memory, less than would exhaust the host CPU's
 
 
 def store_in(stage: EditedStage, *where: "StorageBuffer | Map", scope: str | None = None) -> StorageBuffer:
-    """Keep the value at each index of this stage in a cell of its own choice: ``s[C].store_in(buffer, map)``.
+    """Store the values of this stage in a buffer by a storage map: ``s[C].store_in(buffer, map)``.
 
-    ``map`` says in which: a function from the indices to those of the cell, or an isl map as in
-    ``"{ C[i, j] -> [j, i mod 2] }"``. Without it, a value's cell is its index. ``buffer`` is one that ``s.buffer`` has
-    made, which stages may share; without it, the stage has a buffer of its own, as large as the map needs. A map may
-    send many values to one cell, as long as each has been read for the last time when the next is written, in the order
-    that the schedule has now; every later command is held to that. ``scope`` is that of ``set_scope``. Before::
+    ``map`` is a function from the indices to those of the cell, or an isl map such as
+    ``"{ C[i, j] -> [j, i mod 2] }"``; by default a value's cell is its index. ``buffer`` was created by ``s.buffer``,
+    and stages may share it; by default the stage has a buffer of its own, as large as the map needs. A map may fold
+    many values into one cell, if each has had its last read when the next is written, in the present order of the
+    schedule; every later primitive checks that. ``scope`` is that of ``set_scope``. Before::
 
         for i in 0..60:
           B[i] = A[i] + 1
@@ -51,12 +51,12 @@ def store_in(stage: EditedStage, *where: "StorageBuffer | Map", scope: str | Non
           C[i] = B[i] * 2
         free B
 
-    The buffer is there from the first write to the last read, around all loops (``allocate_at`` says otherwise), so
-    that values made in one iteration may be read in another. Indices are those that the tensor has now, so
-    ``transform_layout`` comes before. Outputs are read when everything is done, and the host sees them as ever.
+    The buffer is allocated from the first write to the last read, outside all loops (see ``allocate_at``), so that a
+    value may be read in another iteration. Indices are those of the tensor's present layout, so ``transform_layout``
+    comes first. Outputs are read at the end, and the host CPU sees them in their usual form.
 
-    Returns the buffer. Raises ScheduleError for a map that is none, leaves the buffer or is negative, with the index,
-    for a buffer of another schedule, dtype or number of dimensions, or a stage of several outputs; LegalityError with a
+    Returns the buffer. Raises ScheduleError for an invalid map, one outside the buffer or negative, with the index, for
+    a buffer of another schedule, dtype or number of dimensions, or a stage of several outputs; LegalityError with a
     witness: two values that share a cell, and the read that would find the wrong one. Tiramisu's store_in.
     """
     buffer, given = _arguments(stage, where)
@@ -73,7 +73,7 @@ def store_in(stage: EditedStage, *where: "StorageBuffer | Map", scope: str | Non
     _check_cells(stage, storage)
     if buffer.dtype not in (None, stage.tensor.dtype):
         raise ScheduleError(
-            f"dtype of buffer {buffer.name} must be that of what is stored there, {stage.tensor.dtype} of "
+            f"dtype of buffer {buffer.name} must be that of the stage stored in it, {stage.tensor.dtype} of "
             f"{stage.name}, not {buffer.dtype}.",
             kind="argument",
         )
@@ -91,10 +91,10 @@ def buffer(
     dtype: str | None = None,
     scope: str | None = None,
 ) -> StorageBuffer:
-    """A buffer to store values in with ``s[C].store_in(buffer, map)``, of so many cells of a dtype in a memory.
+    """A buffer of the given shape (in cells), dtype and memory for ``s[C].store_in(buffer, map)``.
 
-    What is left out follows from what is stored there. ``scope`` is a scratchpad or ``"dram"``.
-    Raises ScheduleError for a shape that is none, an unknown dtype or scope. Tiramisu's buffer.
+    Arguments left out are inferred from the stages stored in it. ``scope`` is a scratchpad or ``"dram"``. Raises
+    ScheduleError for an invalid shape, an unknown dtype or scope. Tiramisu's buffer.
     """
     taken = buffer_names(schedule.stages)
     if not isinstance(name, str) or not name or name in taken:
@@ -117,9 +117,9 @@ def buffer(
 
 
 def allocate_at(schedule: Edit, buffer: StorageBuffer, stage: Tensor | EditedStage, axis: "AxisLike") -> None:
-    """Let a buffer live within each iteration of a loop of ``stage``: what it holds is gone when the iteration ends.
+    """Allocate a buffer in each iteration of a loop of ``stage``: its contents are lost when the iteration ends.
 
-    In between, the memory is free for others. Before::
+    In between, the memory is free for other buffers. Before::
 
         buffer B in acc: [8]
         for io in 0..8:
@@ -140,18 +140,18 @@ def allocate_at(schedule: Edit, buffer: StorageBuffer, stage: Tensor | EditedSta
           free B
 
     Raises ScheduleError for a buffer that no stage uses, or an axis that is no loop of the stage; LegalityError, with a
-    witness, if a value is read in another iteration than it is made in. Tiramisu's allocate_at.
+    witness, if a value is read in another iteration than it is written in. Tiramisu's allocate_at.
     """
-    host = schedule[stage]
+    anchor = schedule[stage]
     _check_used(schedule, buffer)
-    loop: LoopAxis = host.find(axis, "allocate_at")
+    loop: LoopAxis = anchor.find(axis, "allocate_at")
     users = [each for each in schedule.stages if each.state.storage and each.state.storage.buffer is buffer]
-    allocations = {**schedule.allocations, buffer: ComputeAt(host.id, loop)}
+    allocations = {**schedule.allocations, buffer: ComputeAt(anchor.id, loop)}
     commit(schedule, {each: each.state for each in users}, "allocate_at", allocations=allocations)
 
 
 def _free_name(stage: EditedStage) -> str:
-    """The name of the stage's tensor, with a number behind it where another buffer has that name."""
+    """The name of the stage's tensor, with a number appended if another buffer has that name."""
     taken = buffer_names(each for each in stage.schedule.stages if each is not stage)
     name, count = stage.tensor.name, 1
     while name in taken:
@@ -197,7 +197,7 @@ def _storage(tensor: Tensor, buffer: StorageBuffer, given: object) -> Storage:
 
 
 def _listing(function: Any) -> Any:
-    """The same function; an index by itself is a list of one."""
+    """The same function, but a single index becomes a list of one."""
     if not callable(function):
         return function
 
@@ -232,20 +232,20 @@ def _check_cells(stage: EditedStage, storage: Storage) -> None:
         if buffer.shape is not None:
             outside |= each >= buffer.shape[d]
     if not outside.any():
-        room_for = prod(buffer.shape or storage.box)
-        if room_for > LARGEST_BUFFER:
+        cell_count = prod(buffer.shape or storage.box)
+        if cell_count > LARGEST_BUFFER:
             raise ScheduleError(
                 f"buffer {buffer.name} of store_in of {stage.name} must have at most {LARGEST_BUFFER} cells, not "
-                f"{room_for} for {prod(shape)} values. Let the map send values to cells that are closer together.",
+                f"{cell_count} for {prod(shape)} values. Let the map use cells that are closer together.",
                 kind="limit",
             )
         return
     first = np.unravel_index(int(outside.argmax()), shape)
     instance = ", ".join(f"{axis.name}={int(n)}" for axis, n in zip(storage.axes, first, strict=True))
     cell = tuple(int(each[first]) for each in cells)
-    room = f"of {buffer.shape}" if buffer.shape is not None else "at 0 and above"
+    bounds = f"within {buffer.shape}" if buffer.shape is not None else "at least 0"
     raise ScheduleError(
-        f"cell of {stage.name}({instance}) in buffer {buffer.name} must be one {room}, not {cell} (store_in). Fold the "
+        f"cell of {stage.name}({instance}) in buffer {buffer.name} must be {bounds}, not {cell} (store_in). Fold the "
         "index with %, or make the buffer larger.",
         kind="argument",
     )

@@ -1,4 +1,4 @@
-"""``then``: the next stage in an order."""
+"""``then``: the next stage of an order."""
 
 from lathe.scheduler.primitives.before import before
 from lathe.scheduler.schedule_ir.edit import EditedStage
@@ -6,7 +6,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 
 
 def then(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> EditedStage:
-    """Run another stage after this one, in the same loops down to ``axis`` of the other.
+    """Run another stage after this one, in shared loops down to ``axis`` of the other.
 
     Before::
 
@@ -21,7 +21,7 @@ def then(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None)
           B[i] = A[i] + 1
           C[i] = B[i] * 2
 
-    Returns the other stage, so that a whole order is one line: ``s[A].then(s[B], i).then(s[C], j)``. Errors as
+    Returns the other stage, so that calls can be chained: ``s[A].then(s[B], i).then(s[C], j)``. Errors as for
     ``after``. Tiramisu's then.
     """
     before(stage, other, axis)

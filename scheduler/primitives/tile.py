@@ -1,4 +1,4 @@
-"""``tile``: loops split, with the outer halves outside."""
+"""``tile``: loops are split, and the outer loops moved outside."""
 
 from typing import cast
 
@@ -10,7 +10,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 
 
 def tile(stage: EditedStage, *axes_and_factors: "AxisLike | int") -> tuple[LoopAxis, ...]:
-    """Split two loops, or more, and bring the outer halves outside the inner ones.
+    """Split two loops, or more, and move the outer loops outside the inner ones.
 
     Before::
 
@@ -26,7 +26,7 @@ def tile(stage: EditedStage, *axes_and_factors: "AxisLike | int") -> tuple[LoopA
               for yi in 0..8:
                 C[32*xo + xi, 8*yo + yi] = A[32*xo + xi, 8*yo + yi] + 1 while 8*yo + yi < 60
 
-    Takes the loops and then a factor for each: ``tile(x, y, z, 4, 8, 16)`` tiles three. Returns the outer halves and
+    Takes the loops and then a factor for each: ``tile(x, y, z, 4, 8, 16)`` tiles three. Returns the outer loops and
     then the inner ones, in the order of the axes. Raises ScheduleError as ``split`` and ``reorder`` do, and if there
     are not as many factors as axes.
     """

@@ -1,4 +1,4 @@
-"""What every command ends with: new states are put in place, and the whole is checked."""
+"""The last step of every primitive: new states are committed, and the whole schedule is checked."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,9 +24,9 @@ def commit(
     stages: Iterable[StageView] | None = None,
     allocations: Mapping[StorageBuffer, ComputeAt] | None = None,
 ) -> None:
-    """Put new states (lists of stages, allocations) in place if the whole is legal, else leave all as it was.
+    """Commit new states (an order of stages, allocations) if the schedule is legal; else roll back.
 
-    ``renamed`` says which loop now stands for a loop that the command has replaced, for stages computed there. Raises
+    ``renamed`` maps loops that the primitive has replaced to their replacements, for stages computed there. Raises
     ScheduleError and LegalityError.
     """
     order, before = schedule.stages, schedule.state.stages
@@ -37,7 +37,7 @@ def commit(
             schedule.update(allocations=dict(allocations))
         schedule.put(changes)
         if renamed:
-            _follow(schedule, renamed)
+            _relocate(schedule, renamed)
         idle = without_idle_leads(schedule)
         schedule.put(idle)
         changed: dict[StageView, StageState] = dict(changes.items())
@@ -55,8 +55,8 @@ def commit(
         check_schedule(schedule, command, set(changed) | reordered, moved)
 
 
-def _follow(schedule: Edit, renamed: Mapping[LoopAxis, LoopAxis]) -> None:
-    """Let stages and buffers that are in loops that are gone be in those that stand for them."""
+def _relocate(schedule: Edit, renamed: Mapping[LoopAxis, LoopAxis]) -> None:
+    """Move the stages and buffers in loops that are replaced to the replacements."""
     followed: dict[StageView, StageState] = {}
     for stage in schedule.stages:
         attachment = stage.state.attachment
@@ -66,13 +66,13 @@ def _follow(schedule: Edit, renamed: Mapping[LoopAxis, LoopAxis]) -> None:
             followed[stage] = replace(stage.state, attachment=replace(attachment, axis=axis, loops=loops))
     schedule.put(followed)
     allocations = {
-        buffer: replace(place, axis=renamed.get(place.axis, place.axis))
-        for buffer, place in schedule.allocations.items()
+        buffer: replace(location, axis=renamed.get(location.axis, location.axis))
+        for buffer, location in schedule.allocations.items()
     }
     schedule.update(allocations=allocations)
 
 
 def _moved(before: tuple[StageView, ...], after: tuple[StageView, ...]) -> set[StageView]:
-    """The stages that another order of the stages may put before or behind others: none, or all."""
-    kept = [stage for stage in after if stage in before]
-    return set() if kept == [stage for stage in before if stage in after] else set(after)
+    """The stages whose relative order may have changed: none, or all."""
+    remaining = [stage for stage in after if stage in before]
+    return set() if remaining == [stage for stage in before if stage in after] else set(after)

@@ -1,4 +1,4 @@
-"""``transform_layout``: the elements of a tensor in another order, or along other axes."""
+"""``transform_layout``: the physical layout of a tensor."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from lathe.frontend.expr.nodes import AxisRef, Binary, Not, Read
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.primitives.index_functions import called, index_given
 from lathe.scheduler.primitives.relayout_loops import with_loops_of
-from lathe.scheduler.primitives.split_tuple import alone
+from lathe.scheduler.primitives.split_tuple import single_output
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.index_maps import IndexMap, index_map
 from lathe.scheduler.rewriting.padded_exprs import padded_body
@@ -25,7 +25,7 @@ from lathe.scheduler.schedule_ir.stage import StageState, initial_state
 
 
 class AxisSeparator:
-    """What stands between two dimensions of a physical buffer in the list that a layout's function returns."""
+    """Separates two dimensions of a physical buffer in the list that a layout function returns."""
 
     def __repr__(self) -> str:
         return "AXIS_SEPARATOR"
@@ -37,11 +37,11 @@ AXIS_SEPARATOR = AxisSeparator()
 def transform_layout(
     schedule: Edit, tensor: Tensor, function: Callable[..., Any], *, pad_value: object = None
 ) -> tuple[LoopAxis, ...]:
-    """Lay a tensor out along other axes: ``function`` maps an index of it to the index in the new layout.
+    """Change the physical layout of a tensor: ``function`` maps an index to the index in the new layout.
 
     ``function`` is called with an axis for each dimension, by position, and returns a list of index expressions; with
-    ``lambda *indices`` it may take any number. Every element must have a cell of its own. All reads and writes follow.
-    The stage that computes the tensor then runs over the new axes. Before::
+    ``lambda *indices`` it may take any number. The map must be injective. All reads and writes are rewritten, and the
+    stage that computes the tensor then runs over the new axes. Before::
 
         for i in 0..64:
           B[i] = A[i] + 1
@@ -57,67 +57,66 @@ def transform_layout(
           C[i] = B[i // 16, i % 16] * 2
 
     A second call starts from the axes of the first. Memory is row-major over the new axes; ``AXIS_SEPARATOR`` in the
-    list makes a physical buffer of several dimensions, each row-major over the axes between separators. What the user
-    passes to and gets from a program stays as it was: the host packs and unpacks. ``s.layout(tensor)`` tells where
-    elements are. A computation of several outputs becomes one for each of them, in loops like those that it had.
+    list makes a physical buffer of several dimensions, each row-major over the axes between separators. Arrays that the
+    user passes and receives keep their shape: the host CPU packs and unpacks them. ``s.layout(tensor)`` has the
+    positions of elements. A computation of several outputs is split into one for each, in clones of its loops.
 
-    Cells of no element are padding: ``[i // 4, i % 4]`` of 14 elements has two behind the last, ``[(i + 2) // 8,
-    (i + 2) % 8]`` two before the first. ``pad_value`` says what they hold: None (nothing may read them), ``lt.undef``
-    (anything), a number, or a function of the new indices, which may take the tensor in its new layout, too, to copy
-    elements of it. The stage that computes the tensor writes that; of an input, the host does. Each new index goes as
-    far as elements lead; with a value for padding, blocks are whole: ``[c // 16, c % 16]`` of 8 channels is one of 16.
+    Cells of no element are padding: ``[i // 4, i % 4]`` of 14 elements has two after the last,
+    ``[(i + 2) // 8, (i + 2) % 8]`` two before the first. ``pad_value`` is their contract: None (must not be read),
+    ``lt.undef`` (any value), a number, or a function of the new indices, which may also take the tensor in its new
+    layout, to copy elements of it. The stage that computes the tensor writes the padding; for an input the host CPU
+    does. Each new index ranges up to the last element; with a contract, blocks are filled: ``[c // 16, c % 16]`` of 8
+    channels is one block of 16.
 
-    Loops that other commands have changed stay as they are where the layout keeps their axis as an index of its own;
-    the new loops come in the place of the outermost one that goes.
+    Loops that other primitives have changed stay if the layout keeps their axis as an index of its own; the new loops
+    are placed at the position of the outermost loop that is removed.
 
-    Returns the loops of the stage, outermost first; none for an input. Raises ScheduleError for a tensor that is
-    not part of the program, a function that takes another number of indices or returns something else, a map that sends
-    two indices to one cell, with examples, or leaves cells out between those of an axis, a physical buffer of more
-    dimensions than its memory has, a pad_value that is none, or a loop changed already
-    of an axis that the layout takes apart. In the
-    manner of TVM (RFC 0039 and RFC 0077).
+    Returns the loops of the stage, outermost first; none for an input. Raises ScheduleError for a tensor outside the
+    program, a function that takes another number of indices or returns something else, a map that is not injective,
+    with examples, or that leaves cells out within an axis, a physical buffer of more dimensions than its memory allows,
+    an invalid pad_value, or an axis that the layout divides and whose loop has been changed. TVM's RFCs 0039 and 0077.
     """
-    now = schedule.current(tensor) if isinstance(tensor, Tensor) else tensor
-    maker = schedule.maker(now) if isinstance(now, Tensor) else None
-    if not isinstance(now, Tensor) or (maker is None and not schedule.readers(now)):
+    current = schedule.current(tensor) if isinstance(tensor, Tensor) else tensor
+    producer = schedule.maker(current) if isinstance(current, Tensor) else None
+    if not isinstance(current, Tensor) or (producer is None and not schedule.readers(current)):
         raise ScheduleError(
             "tensor of transform_layout must be one that the program reads or computes, not "
             f"{getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
-    if maker is not None:
-        _check_maker(maker)
-    if maker is not None:
-        maker = alone(maker, now, "transform_layout")
-    _transform(schedule, now, maker, function, pad_value)
-    return () if maker is None else tuple(leaf for leaf in maker.state.leaves if leaf.kind == "data")
+    if producer is not None:
+        _check_producer(producer)
+    if producer is not None:
+        producer = single_output(producer, current, "transform_layout")
+    _transform(schedule, current, producer, function, pad_value)
+    return () if producer is None else tuple(leaf for leaf in producer.state.leaves if leaf.kind == "data")
 
 
 def _transform(
-    schedule: Edit, now: Tensor, maker: EditedStage | None, function: Callable[..., Any], pad_value: object
+    schedule: Edit, current: Tensor, producer: EditedStage | None, function: Callable[..., Any], pad_value: object
 ) -> None:
-    old = schedule.layouts.get(now, TensorLayout(now))
-    new = _map_of(now, function, whole=pad_value is not None)
-    pad = pad_of(now, new, pad_value) if new.padded else None
-    if pad is not None and pad_value is not None and pad.value is None:  # a function that says so
-        new = _map_of(now, function)
-        pad = pad_of(now, new, pad_value) if new.padded else None
+    old = schedule.layouts.get(current, TensorLayout(current))
+    new = _map_of(current, function, whole=pad_value is not None)
+    pad = pad_of(current, new, pad_value) if new.padded else None
+    if pad is not None and pad_value is not None and pad.value is None:  # the function returned None
+        new = _map_of(current, function)
+        pad = pad_of(current, new, pad_value) if new.padded else None
     changes: dict[EditedStage, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
-    if maker is None:
-        seen = Tensor(now.name, new.shape, now.dtype)
+    if producer is None:
+        transformed = Tensor(current.name, new.shape, current.dtype)
     else:
-        changes[maker] = _over_new_axes(maker.state, new, pad)
-        if _has_changed_loops(maker):
-            changes[maker], renamed = with_loops_of(maker, new, changes[maker])
-        seen = changes[maker].tensor
-    for reader in schedule.readers(now):
-        state = changes.get(reader, reader.state)
-        changes[reader] = replace(state, computation=_reading(state.computation, now, seen, new))
-    layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, now), (*old.pads, pad))
-    others = {each: kept for each, kept in schedule.layouts.items() if each is not now}
-    outputs = tuple(seen if each is now else each for each in schedule.outputs)
-    schedule.update(layouts={**others, seen: layout}, outputs=outputs)
+        changes[producer] = _over_new_axes(producer.state, new, pad)
+        if _has_changed_loops(producer):
+            changes[producer], renamed = with_loops_of(producer, new, changes[producer])
+        transformed = changes[producer].tensor
+    for consumer in schedule.readers(current):
+        state = changes.get(consumer, consumer.state)
+        changes[consumer] = replace(state, computation=_reading(state.computation, current, transformed, new))
+    layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, current), (*old.pads, pad))
+    others = {each: other for each, other in schedule.layouts.items() if each is not current}
+    outputs = tuple(transformed if each is current else each for each in schedule.outputs)
+    schedule.update(layouts={**others, transformed: layout}, outputs=outputs)
     commit(schedule, changes, "transform_layout", renamed=renamed)
 
 
@@ -126,9 +125,9 @@ def transform_layout_of(
 ) -> tuple[LoopAxis, ...]:
     """``transform_layout`` of the schedule, for the tensor that this stage computes.
 
-    Raises ScheduleError for a stage that computes several, of which one must be named.
+    Raises ScheduleError for a stage of several outputs, of which one must be named.
     """
-    alone(stage, stage.state.computation, "transform_layout")
+    single_output(stage, stage.state.computation, "transform_layout")
     return transform_layout(stage.schedule, stage.tensor, function, pad_value=pad_value)
 
 
@@ -138,19 +137,18 @@ def _has_changed_loops(stage: EditedStage) -> bool:
     return state.is_touched or bool(state.unrolled or state.annotations or stage.schedule.attached(stage) or shared)
 
 
-def _check_maker(stage: EditedStage) -> None:
+def _check_producer(stage: EditedStage) -> None:
     state = stage.state
     if state.storage is not None:
         raise ScheduleError(
-            f"stage of transform_layout must not have its values stored yet, unlike {stage.name}, which is in "
-            f"{state.storage}: the map of store_in starts from the axes of the layout. Call transform_layout before "
-            "store_in.",
+            f"Cannot transform the layout of {stage.name}: store_in has already mapped it to {state.storage}, from the "
+            "axes of its present layout. Call transform_layout before store_in.",
             kind="limit",
         )
 
 
 def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False) -> IndexMap:
-    """The map that the function describes. Raises ScheduleError if it describes none."""
+    """The index map that the function defines. Raises ScheduleError if it defines none."""
     axes, result = called(tensor, function, "transform_layout")
     indices: list[Expr] = []
     separators: list[int] = []
@@ -162,14 +160,14 @@ def _map_of(tensor: Tensor, function: Callable[..., Any], *, whole: bool = False
     if len({0, *separators, len(indices)}) < len(separators) + 2:
         raise ScheduleError(
             f"AXIS_SEPARATOR of transform_layout of {tensor.name} must stand between two indices, not at an end or "
-            "beside another one. Leave it out.",
+            "next to another one. Leave it out.",
             kind="argument",
         )
     return index_map(axes, indices, separators, tensor.name, whole=whole)
 
 
 def _over_new_axes(state: StageState, new: IndexMap, pad: AddedCells | None) -> StageState:
-    """The stage computing the tensor in its new layout."""
+    """The stage that computes the tensor in its new layout."""
     old = state.computation
     names = new.names([axis.name for axis in old.reduce_axes])
     axes = tuple(Axis(name, extent) for name, extent in zip(names, new.shape, strict=True))
@@ -192,6 +190,8 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: AddedCells | None) -> 
     return replace(fresh, attachment=state.attachment, on_alu=state.on_alu, reuse=state.reuse)
 
 
-def _reading(computation: Computation, old: Tensor, seen: Tensor, new: IndexMap) -> Computation:
+def _reading(computation: Computation, old: Tensor, transformed: Tensor, new: IndexMap) -> Computation:
     """A computation that reads the tensor in its new layout."""
-    return computation.mapped(lambda expr: rewrite_reads(expr, old, lambda read: Read(seen, new.apply(read.indices))))
+    return computation.mapped(
+        lambda expr: rewrite_reads(expr, old, lambda read: Read(transformed, new.apply(read.indices)))
+    )

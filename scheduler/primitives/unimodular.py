@@ -1,4 +1,4 @@
-"""What reverse, shift and skew share: loops replaced by an affine map of themselves."""
+"""Unimodular loop transformations, for reverse, shift and skew."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,35 +28,37 @@ def replace_loops(
     together: bool = False,
     others: Mapping[StageView, tuple[LoopAxis, ...]] | None = None,
 ) -> tuple[LoopAxis, ...]:
-    """Put new loops in the places of ``parents``, each in the place of one; returns them.
+    """Replace loops, each at its position, by their image under a unimodular map; returns the new loops.
 
-    With ``together``, also in the stages that run these loops together with this one. With ``others``, in these stages
-    in the places of their own loops, and not in this one, whose loops stay.
+    With ``together``, also in the stages that share the loops ``parents``. With ``others``, only in these stages, at
+    the positions of their own loops.
     """
     size = range(len(parents))
     product = [[sum(inverse[r][k] * forward[k][c] for k in size) for c in size] for r in size]
     assert product == [[int(r == c) for c in size] for r in size], f"{command}: {inverse} is no inverse of {forward}"
     changes: dict[StageView, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
-    made = parents
-    wanted = others if others is not None else sharing(stage, parents) if together else {stage: parents}
-    for each, loops in wanted.items():
+    new_loops = parents
+    targets = others if others is not None else sharing(stage, parents) if together else {stage: parents}
+    for each, loops in targets.items():
         state = each.state
         children = tuple(LoopAxis(name, parent.kind) for name, parent in zip(names, loops, strict=True))
-        instead = dict(zip(loops, children, strict=True))
+        replacements = dict(zip(loops, children, strict=True))
         changes[each] = replace(
             state,
-            leaves=tuple(instead.get(leaf, leaf) for leaf in state.leaves),
+            leaves=tuple(replacements.get(leaf, leaf) for leaf in state.leaves),
             relations=(*state.relations, AffineMap(command, loops, children, forward, inverse, shift)),
-            pragma_axis=instead.get(state.pragma_axis, state.pragma_axis) if state.pragma_axis else None,
-            annotations=MappingProxyType({instead.get(loop, loop): mark for loop, mark in state.annotations.items()}),
-            unrolled=frozenset(instead.get(loop, loop) for loop in state.unrolled),
+            pragma_axis=replacements.get(state.pragma_axis, state.pragma_axis) if state.pragma_axis else None,
+            annotations=MappingProxyType(
+                {replacements.get(loop, loop): annotation for loop, annotation in state.annotations.items()}
+            ),
+            unrolled=frozenset(replacements.get(loop, loop) for loop in state.unrolled),
         )
-        renamed.update(instead)
+        renamed.update(replacements)
         if each is stage:
-            made = children
+            new_loops = children
     commit(stage.schedule, changes, command, renamed=renamed)
-    return made
+    return new_loops
 
 
 def checked_integer(value: object, name: str, command: str, stage: EditedStage, least: int | None = None) -> int:

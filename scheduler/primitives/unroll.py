@@ -1,4 +1,4 @@
-"""``unroll``: a loop's iterations written out."""
+"""``unroll``: the iterations of a loop become separate instructions or micro-ops."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 
 
 def unroll(stage: EditedStage, axis: "AxisLike", factor: int | None = None) -> LoopAxis:
-    """Write the iterations of a loop out one after the other.
+    """Unroll a loop.
 
     Before::
 
@@ -25,13 +25,12 @@ def unroll(stage: EditedStage, axis: "AxisLike", factor: int | None = None) -> L
           band i [60] @unroll
           time [0, i, 0]
 
-    Loops outside the emitted nest are always written out in the instruction stream. Inside it, an unrolled loop of an
-    instruction with operands is kept out of the two instruction loops and becomes micro-ops or instructions of its own;
-    constants and immediates, which have nothing to gain from it, loop all the same.
+    Loops outside the emitted nest are always unrolled in the instruction stream. Inside it, an unrolled loop of an
+    instruction with operands is not one of its two hardware loops, but becomes micro-ops or instructions of its own;
+    constants and immediates, which gain nothing from it, still use hardware loops.
 
-    With a ``factor``, so many iterations at a time: the loop is split, unless it has just as many, and the inner loop
-    is unrolled. Returns the unrolled loop. Raises ScheduleError if the axis is not a present loop of this stage, or the
-    factor is not a positive integer.
+    With a ``factor`` the loop is split, unless that is its extent, and the inner loop is unrolled. Returns the unrolled
+    loop. Raises ScheduleError if the axis is not a present loop of this stage, or the factor is not a positive integer.
     """
     target = stage.find(axis, "unroll")
     if factor is not None:

@@ -1,8 +1,8 @@
-"""``vectorize``: the lanes of an element."""
+"""``vectorize``: a loop maps to the lanes of vectors."""
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.compute_locations import loop_extent
-from lathe.scheduler.primitives.loop_annotations import mark_loop
+from lathe.scheduler.primitives.loop_annotations import annotate_loop
 from lathe.scheduler.primitives.split import split
 from lathe.scheduler.primitives.unimodular import checked_integer
 from lathe.scheduler.schedule_ir.edit import EditedStage
@@ -10,7 +10,7 @@ from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 
 
 def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
-    """Mark ``lanes`` iterations of a loop as the lanes of an element, splitting it where it has more.
+    """Map ``lanes`` iterations of a loop to the lanes of a vector; a longer loop is split.
 
     Before::
 
@@ -27,11 +27,11 @@ def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
           band ji [16] @vectorize
           time [0, i, 0, jo, 0, ji, 0]
 
-    A loop that does not divide keeps a tail, whose element is filled with padding. ``build`` puts the loop along the
-    lanes of a block, and refuses a number of lanes that the machine's block does not have.
+    If the extent is no multiple of ``lanes``, the vector of the tail is filled with padding. ``build`` assigns the loop
+    to rows or columns of vectors, and refuses a number of lanes that the machine's vectors do not have.
 
-    Returns the marked loop. Raises ScheduleError if the axis is not a present data loop of this stage or the number of
-    lanes is not a positive integer; LegalityError if an iteration reads what another makes. Tiramisu's vectorize.
+    Returns the annotated loop. Raises ScheduleError if the axis is not a present data loop of this stage or the number
+    of lanes is not a positive integer; LegalityError if an iteration reads what another writes. Tiramisu's vectorize.
     """
     target = stage.find(axis, "vectorize")
     lanes = checked_integer(lanes, f"lanes of axis {target.name}", "vectorize", stage, 1)
@@ -43,5 +43,5 @@ def vectorize(stage: EditedStage, axis: "AxisLike", lanes: int) -> LoopAxis:
         )
     if loop_extent(stage, target) != lanes:
         _, target = split(stage, target, factor=lanes)
-    mark_loop(stage, target, "vectorize")
+    annotate_loop(stage, target, "vectorize")
     return target

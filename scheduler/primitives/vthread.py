@@ -1,4 +1,4 @@
-"""``vthread``: iterations of a loop in threads that take turns, with buffers of their own."""
+"""``vthread``: iterations of a loop run as interleaved virtual threads with buffers of their own."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -13,12 +13,11 @@ from lathe.scheduler.schedule_ir.loops import AxisLike
 
 
 def vthread(stage: EditedStage, axis: "AxisLike", threads: int = 2) -> None:
-    """Carry out as many iterations of a loop together as asked for: what is inside happens for each of them in turn.
+    """Interleave ``threads`` iterations of a loop: each statement inside runs for every one of them in turn.
 
-    The iterations are dealt to threads: with two, even ones to the first and odd ones to the second, and where their
-    number is odd the last has nobody beside it. Every buffer inside the loop is there once for each thread, so the load
-    of one runs while the other is computed, at every level of the loops inside. Tokens follow from the cells that
-    instructions touch. Before::
+    Iterations are dealt to threads round-robin: with two, even ones to the first and odd ones to the second; the last
+    of an odd number runs alone. Every buffer inside the loop exists once per thread, so that one thread loads while
+    another computes, at every level of inner loops. Tokens follow from the cells that instructions access. Before::
 
         for io in 0..4:
           buffer B in acc: [16*io + 16]
@@ -38,13 +37,13 @@ def vthread(stage: EditedStage, axis: "AxisLike", threads: int = 2) -> None:
             C[16*io + ii] = B[16*io + ii] * 2
           free B
 
-    which is, in the order of instructions, B of ``io`` = 0, B of 1, C of 0, C of 1, B of 2, and so on. Loops may have
-    threads inside threads; a loop of a reduction, too, since its updates commute. One thread undoes the command. With
-    numbers for the parameters of a program there may be fewer iterations than threads: those left over do nothing.
-    ``virtual_threads`` is the same. Raises ScheduleError if the axis is not a present loop of this stage, or is inside
-    an ``emit_insn`` nest, or shared with another stage, or for a number that is none from 1 to the loop's iterations;
-    LegalityError with a witness if an iteration reads what another makes. ``build`` raises CapacityError where the
-    buffers of all threads do not fit. From TVM's virtual threads, as VTA uses them.
+    which is, in the order of instructions, B of ``io`` = 0, B of 1, C of 0, C of 1, B of 2, and so on. Threads may be
+    nested; a reduction loop may have threads, too, since its updates commute. One thread undoes the primitive. With
+    numbers for the parameters of a program there may be fewer iterations than threads: the excess threads are idle.
+    ``virtual_threads`` is a synonym. Raises ScheduleError if the axis is not a present loop of this stage, is inside an
+    ``emit_insn`` nest, or is shared with another stage, or for a number outside 1 to the loop's extent; LegalityError
+    with a witness if an iteration reads what another writes. ``build`` raises CapacityError if the buffers of all
+    threads do not fit. After the virtual threads of TVM and VTA.
     """
     loop = stage.find(axis, "vthread")
     iterations = loop_extent(stage, loop)
@@ -56,5 +55,5 @@ def vthread(stage: EditedStage, axis: "AxisLike", threads: int = 2) -> None:
             kind="argument",
         )
     others = {each: own for each, own in stage.state.threads.items() if each is not loop}
-    given = MappingProxyType(others if count == 1 else {**others, loop: count})
-    commit(stage.schedule, {stage: replace(stage.state, threads=given)}, "vthread")
+    new_threads = MappingProxyType(others if count == 1 else {**others, loop: count})
+    commit(stage.schedule, {stage: replace(stage.state, threads=new_threads)}, "vthread")

@@ -1,1 +1,1 @@
-"""Rewriting one computation: bodies, index maps, padding. Knows no schedule."""
+"""Rewriting of single computations: expressions, index maps, padding. Knows no schedule."""

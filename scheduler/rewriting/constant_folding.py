@@ -1,4 +1,4 @@
-"""Expressions without operations that need not be carried out: on constants alone, or that change nothing."""
+"""Constant folding and algebraic simplification of expressions."""
 
 from lathe.frontend import Tensor, evaluate, interval, walk
 from lathe.frontend.arith.intervals import does_not_wrap
@@ -10,12 +10,12 @@ from lathe.frontend.expr.nodes import Binary, Cast, Compare, Const, Not, Read, S
 
 
 def folded(expr: Expr) -> Expr:
-    """The same value, exact in its dtype, by fewer operations; the same node if there is nothing to save.
+    """The same value, exact in its dtype, by fewer operations; the same node if there is nothing to fold.
 
-    Operations on constants are computed, and such as ``x + 0``, ``max(x, c)`` where x is never below c, ``select`` with
-    equal sides, and a conversion there and back are what they amount to. Every tensor is read that was, for it may be
-    an input of the program, or made for this reader: ``x * 0`` goes only where x is read besides. Indices are left
-    alone; they are folded when they are made.
+    Operations on constants are evaluated; ``x + 0``, ``max(x, c)`` where x is never below c, ``select`` with equal
+    sides, and a conversion to another dtype and back are replaced by their operand. Every tensor that was read still
+    is, since it may be an input of the program, or computed for this consumer: ``x * 0`` is folded only where x is also
+    read elsewhere in the expression. Indices are not folded here, but when they are built.
     """
     found = _folded(expr, lose_tensors=True)
     return found if _tensors(found) == _tensors(expr) else _folded(expr, lose_tensors=False)
@@ -25,16 +25,16 @@ def _folded(expr: Expr, *, lose_tensors: bool) -> Expr:
     def leaf(node: Expr) -> Expr | None:
         return node if isinstance(node, Read) or node.dtype == INDEX else None
 
-    def over(node: Expr, children: tuple[Expr, ...]) -> Expr:
-        made = with_children(node, children)
-        found = _simpler(made)
-        return made if found is None or not (lose_tensors or _tensors(found) == _tensors(made)) else found
+    def rebuild(node: Expr, children: tuple[Expr, ...]) -> Expr:
+        rebuilt = with_children(node, children)
+        found = _simpler(rebuilt)
+        return rebuilt if found is None or not (lose_tensors or _tensors(found) == _tensors(rebuilt)) else found
 
-    return rewritten(expr, leaf, over)
+    return rewritten(expr, leaf, rebuild)
 
 
 def _simpler(expr: Expr) -> Expr | None:
-    """What an expression of folded operands amounts to; None if that is itself."""
+    """The simpler form of an expression whose operands are folded; None if there is none."""
     match expr:
         case Binary() | Cast() | Compare() | Not() if all(isinstance(each, Const) for each in expr.children):
             return Const(int(evaluate(expr, {})), expr.dtype)
@@ -52,7 +52,7 @@ def _simpler(expr: Expr) -> Expr | None:
 
 
 def _extreme(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
-    """The operand that is the lesser or the greater one whatever is read, if it is known."""
+    """The operand that a ``min`` or ``max`` always equals, by the intervals of its operands; None if unknown."""
     (a, b), (c, d) = interval(lhs), interval(rhs)
     if b <= c:
         return lhs if op == "min" else rhs

@@ -1,9 +1,8 @@
-"""Maps from the indices of a tensor to those of its layout: which digit of which axis becomes which part of an index.
+"""Index maps from a tensor to its layout, as mixed-radix arithmetic on digits of its axes.
 
-A layout such as ``[n, c // 4, h, w, c % 4]`` takes axes apart into digits and writes each new index as a number made of
-digits, so a map and its inverse are exact arithmetic on integers. Where a divisor does not divide an extent, or an
-index has an offset, the axis is first widened to one that it does divide: what is added is padding, cells that no
-index leads to. Other maps are handed to isl, which finds out what is wrong with them.
+A layout such as ``[n, c // 4, h, w, c % 4]`` splits axes into digits and composes each new index of digits, so a map
+and its inverse are exact integer arithmetic. Where a divisor does not divide an extent, or an index has an offset, the
+axis is first widened to a multiple of the divisor: the added cells are padding. isl explains why others are refused.
 """
 
 from collections.abc import Sequence
@@ -25,32 +24,32 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Compare, Const
 from lathe.isa.layout_steps import LayoutStep, Reordering, Reversing, Widening
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.rewriting.reversed_axes import turned
+from lathe.scheduler.rewriting.reversed_axes import without_reversal
 
 SET = isl.dim_type.set
 
 
 @dataclass(frozen=True)
 class Digit:
-    """``(wide[axis] // weight) % extent``, which is also ``(new index[place] // step) % room``.
+    """A digit ``(wide[axis] // weight) % extent`` of an axis, stored as ``(new_index[dim] // step) % span``.
 
-    ``wide[axis]`` is the axis with what it is widened by; a room above the extent leaves cells out.
+    ``wide[axis]`` is the widened axis; a span above the extent adds cells.
     """
 
     axis: int
     weight: int
     extent: int
-    place: int
+    dim: int
     step: int
-    room: int
+    span: int
 
 
 @dataclass(frozen=True, eq=False)
 class IndexMap:
-    """``indices``, expressions over ``axes``, say where an element lies; no cell of ``shape`` is hit twice.
+    """An injective map of elements, indexed by ``axes``, to cells of ``shape``, at ``indices``.
 
     ``digits`` are in row-major order of the axes. ``separators`` are the positions in ``indices`` at which another
-    dimension of the physical buffer begins. ``widths`` says how many values are added before and behind each axis. The
+    dimension of the physical buffer begins. ``widths`` are the numbers of values added before and after each axis. The
     axes at the positions ``reversed`` are counted from their ends, by digits and widths as well.
     """
 
@@ -64,25 +63,23 @@ class IndexMap:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The extents of the new indices."""
-        return tuple(
-            prod(digit.room for digit in self.digits if digit.place == place) for place in range(len(self.indices))
-        )
+        return tuple(prod(digit.span for digit in self.digits if digit.dim == dim) for dim in range(len(self.indices)))
 
-    def last_live(self, place: int) -> int:
-        """Of a new index, how many values lead to cells of old indices; all, where added cells are among them."""
-        digits = [digit for digit in self.digits if digit.place == place]
+    def last_live(self, dim: int) -> int:
+        """The number of values of a new index up to the last that has elements; all if the index has several digits."""
+        digits = [digit for digit in self.digits if digit.dim == dim]
         if len(digits) != 1:
-            return self.shape[place]
+            return self.shape[dim]
         (digit,) = digits
-        before, behind = self.widths[digit.axis]
-        wide = before + self.axes[digit.axis].extent + behind
+        before, after = self.widths[digit.axis]
+        wide = before + self.axes[digit.axis].extent + after
         whole = digit.weight == digit.step == 1 and digit.extent == wide and digit.axis not in self.reversed
-        return wide - behind if whole else digit.extent
+        return wide - after if whole else digit.extent
 
     @property
     def padded(self) -> bool:
-        """Whether there are cells of no index."""
-        return any(map(any, self.widths)) or any(digit.room > digit.extent for digit in self.digits)
+        """Whether the map adds cells (padding)."""
+        return any(map(any, self.widths)) or any(digit.span > digit.extent for digit in self.digits)
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new indices of the element at ``indices``."""
@@ -90,7 +87,7 @@ class IndexMap:
         return tuple(simplified_index(substitute(index, values)) for index in self.indices)
 
     def inverse(self, axes: Sequence[Axis]) -> dict[Axis, Expr]:
-        """What the old axes are in terms of new ones; outside their ranges, or of no meaning, in cells of no index."""
+        """The old axes in terms of new ones; out of range, or meaningless, in added cells."""
         found: dict[Axis, Expr] = {}
         for position, old in enumerate(self.axes):
             before = self.widths[position][0]
@@ -101,25 +98,25 @@ class IndexMap:
         return found
 
     def live(self, axes: Sequence[Axis]) -> Expr | None:
-        """The condition, over new axes, under which a cell is that of an index; None where all cells are."""
+        """The condition, over new axes, under which a cell holds an element; None where all cells do."""
         conditions: list[Expr] = []
         for digit in self.digits:
-            if digit.room > digit.extent:
+            if digit.span > digit.extent:
                 conditions.append(Compare("lt", self._digit(digit, axes), Const(digit.extent, "index")))
-        for position, (old, (before, behind)) in enumerate(zip(self.axes, self.widths, strict=True)):
+        for position, (old, (before, after)) in enumerate(zip(self.axes, self.widths, strict=True)):
             wide = self._wide(position, axes)
             if before:
                 conditions.append(Compare("ge", wide, Const(before, "index")))
-            if behind:
+            if after:
                 conditions.append(Compare("lt", wide, Const(before + old.extent, "index")))
         return conjunction(conditions)
 
     def _digit(self, digit: Digit, axes: Sequence[Axis]) -> Expr:
-        value: Expr = AxisRef(axes[digit.place])
+        value: Expr = AxisRef(axes[digit.dim])
         if digit.step > 1:
             value = Binary("floordiv", value, Const(digit.step, "index"))
-        if digit.step * digit.room < self.shape[digit.place]:
-            value = Binary("mod", value, Const(digit.room, "index"))
+        if digit.step * digit.span < self.shape[digit.dim]:
+            value = Binary("mod", value, Const(digit.span, "index"))
         return value
 
     def _wide(self, position: int, axes: Sequence[Axis]) -> Expr:
@@ -132,29 +129,29 @@ class IndexMap:
         return simplified_index(Const(0, "index") if total is None else total)
 
     def steps(self, value: int | None = None) -> tuple[LayoutStep, ...]:
-        """The same for arrays; what is added holds ``value``, or nothing that may be relied on."""
-        order = sorted(range(len(self.digits)), key=lambda n: (self.digits[n].place, -self.digits[n].step))
+        """The map as steps on arrays; added cells hold ``value``, or are undefined for None."""
+        order = sorted(range(len(self.digits)), key=lambda n: (self.digits[n].dim, -self.digits[n].step))
         view = tuple(digit.extent for digit in self.digits)
-        room = tuple(digit.room for digit in self.digits)
+        span = tuple(digit.span for digit in self.digits)
         found: list[LayoutStep] = []
         if self.reversed:
             found.append(Reversing(tuple(axis.extent for axis in self.axes), self.reversed))
         if any(map(any, self.widths)):
             found.append(Widening(tuple(axis.extent for axis in self.axes), self.widths, value))
-        if room != view:
-            found.append(Widening(view, tuple((0, r - n) for r, n in zip(room, view, strict=True)), value))
-        return (*found, Reordering(room, tuple(order), self.shape))
+        if span != view:
+            found.append(Widening(view, tuple((0, r - n) for r, n in zip(span, view, strict=True)), value))
+        return (*found, Reordering(span, tuple(order), self.shape))
 
     def names(self, taken: Sequence[str]) -> list[str]:
-        """Names for the new axes: those of the old ones they are made of, none twice and none of ``taken``."""
+        """Names for the new axes, from those of the old axes in them; unique, and none of ``taken``."""
         found: list[str] = []
-        for place in range(len(self.indices)):
-            mine = sorted((digit for digit in self.digits if digit.place == place), key=lambda digit: -digit.step)
-            wanted = "_".join(dict.fromkeys(self._name(digit) for digit in mine)) or f"i{place}"
-            name, count = wanted, 1
+        for dim in range(len(self.indices)):
+            mine = sorted((digit for digit in self.digits if digit.dim == dim), key=lambda digit: -digit.step)
+            base = "_".join(dict.fromkeys(self._name(digit) for digit in mine)) or f"i{dim}"
+            name, count = base, 1
             while name in found or name in taken:
                 count += 1
-                name = f"{wanted}{count}"
+                name = f"{base}{count}"
             found.append(name)
         return found
 
@@ -176,17 +173,17 @@ class IndexMap:
 def index_map(
     axes: Sequence[Axis], indices: Sequence[Expr], separators: Sequence[int], name: str, *, whole: bool = False
 ) -> IndexMap:
-    """The map of tensor ``name``. Raises ScheduleError unless each index has a cell of its own.
+    """The index map of tensor ``name``. Raises ScheduleError unless it is injective and made of digits.
 
-    Each new index goes as far as values lead; with ``whole``, a remainder has all its values, also where an axis is too
-    short for them: 8 channels by 16 are a block of 16.
+    The extent of a new index is that of its values; with ``whole``, a remainder has all its values, also where an axis
+    is shorter: 8 channels in blocks of 16 are one block of 16.
     """
     axes, indices = tuple(axes), tuple(indices)
-    counted, shown, reversed_ = turned(axes, indices)
-    digits = None if whole else _digits_of(counted, shown, exact=True)
+    counted, forward, reversed_ = without_reversal(axes, indices)
+    digits = None if whole else _digits_of(counted, forward, exact=True)
     widths = tuple((0, 0) for _ in axes)
     if digits is None:
-        wide = _widened(counted, shown, whole)
+        wide = _widened(counted, forward, whole)
         if wide is not None:
             widths = wide.widths
             digits = _digits_of(wide.axes, wide.indices, exact=False)
@@ -203,7 +200,7 @@ _ENDLESS = 1 << 40
 
 @dataclass(frozen=True)
 class _Wide:
-    """Axes widened so that what divides them leaves no rest, and the indices in terms of these."""
+    """Axes widened to multiples of their divisors, and the indices in terms of these."""
 
     axes: tuple[Axis, ...]
     indices: tuple[Expr, ...]
@@ -211,7 +208,7 @@ class _Wide:
 
 
 def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...], whole: bool) -> _Wide | None:
-    """The map in terms of axes that have what stands beside them and are multiples of what divides them."""
+    """The map in terms of axes that include its offsets and are multiples of its divisors; None if there are none."""
     offsets: dict[Axis, int] = {}
     for index in indices:
         divided = [node.lhs for node in walk(index) if isinstance(node, Binary) and node.op in ("floordiv", "mod")]
@@ -226,31 +223,31 @@ def _widened(axes: tuple[Axis, ...], indices: tuple[Expr, ...], whole: bool) -> 
                     rest %= coefficient
     before = [offsets.get(axis, 0) for axis in axes]
     extents = [axis.extent + offset for axis, offset in zip(axes, before, strict=True)]
-    moved = {
+    shifted = {
         axis: Axis(axis.name, _ENDLESS if whole and extent > 1 else extent)
         for axis, extent in zip(axes, extents, strict=True)
     }
-    back: dict[Axis, Expr] = {
-        axis: Binary("sub", AxisRef(moved[axis]), Const(offset, "index")) if offset else AxisRef(moved[axis])
+    unshifted: dict[Axis, Expr] = {
+        axis: Binary("sub", AxisRef(shifted[axis]), Const(offset, "index")) if offset else AxisRef(shifted[axis])
         for axis, offset in zip(axes, before, strict=True)
     }
-    shown = tuple(simplified_index(substitute(index, back)) for index in indices)
+    shifted_indices = tuple(simplified_index(substitute(index, unshifted)) for index in indices)
     wide: list[Axis] = []
     widths: list[tuple[int, int]] = []
     for axis, offset, extent in zip(axes, before, extents, strict=True):
-        new = moved[axis]
-        steps = sorted(_steps(shown, new))
-        if any(b % a for a, b in pairwise(steps)):
+        new = shifted[axis]
+        divisors = sorted(_divisors(shifted_indices, new))
+        if any(b % a for a, b in pairwise(divisors)):
             return None
-        reached = -(-extent // steps[-1]) * steps[-1] if steps else extent
+        reached = -(-extent // divisors[-1]) * divisors[-1] if divisors else extent
         wide.append(replace(new, extent=reached))
         widths.append((offset, reached - extent))
-    final: dict[Axis, Expr] = {moved[axis]: AxisRef(new) for axis, new in zip(axes, wide, strict=True)}
-    return _Wide(tuple(wide), tuple(substitute(index, final) for index in shown), tuple(widths))
+    final: dict[Axis, Expr] = {shifted[axis]: AxisRef(new) for axis, new in zip(axes, wide, strict=True)}
+    return _Wide(tuple(wide), tuple(substitute(index, final) for index in shifted_indices), tuple(widths))
 
 
-def _steps(indices: tuple[Expr, ...], axis: Axis) -> set[int]:
-    """The numbers that an axis must be a multiple of for its digits to be whole."""
+def _divisors(indices: tuple[Expr, ...], axis: Axis) -> set[int]:
+    """The divisors that the extent of an axis must be a multiple of."""
     found: set[int] = set()
     for index in indices:
         for node in walk(index):
@@ -268,55 +265,55 @@ def _steps(indices: tuple[Expr, ...], axis: Axis) -> set[int]:
 
 
 def _digits_of(axes: tuple[Axis, ...], indices: tuple[Expr, ...], *, exact: bool) -> tuple[Digit, ...] | None:
-    """The digits of a map, or None if it is not made of digits, each used once; ``exact``: without cells left out."""
+    """The digits of a map; None unless each digit is used once. ``exact``: the map must not add cells."""
     cut = SplitAxes(axes, indices)
-    places: dict[Axis, tuple[int, int]] = {}
-    rooms: dict[Axis, int] = {}
-    gaps: dict[Axis, int] = {}  # cells left out behind each value of what is the last digit of an index
-    for place, body in enumerate(cut.bodies):
+    positions: dict[Axis, tuple[int, int]] = {}
+    spans: dict[Axis, int] = {}
+    gaps: dict[Axis, int] = {}  # the stride of the last digit of an index, if above 1: it adds cells after each value
+    for dim, body in enumerate(cut.bodies):
         affine = as_affine(body)
         if affine is None or affine.const:
             return None
         step = 1
-        below: Axis | None = None
+        lower: Axis | None = None
         moving = [(part, c) for part, c in affine.coefficients.items() if part.extent > 1]
         for part, coefficient in sorted(moving, key=lambda item: item[1]):
-            if part in places or coefficient <= 0:
+            if part in positions or coefficient <= 0:
                 return None
             if coefficient != step:
-                under = 1 if below is None else places[below][1]
-                if exact or coefficient < step or coefficient % under:
+                lower_stride = 1 if lower is None else positions[lower][1]
+                if exact or coefficient < step or coefficient % lower_stride:
                     return None
-                if below is None:
+                if lower is None:
                     gaps[part] = coefficient
                 else:
-                    rooms[below] = coefficient // under
-            places[part] = place, coefficient
-            step, below = coefficient * part.extent, part
+                    spans[lower] = coefficient // lower_stride
+            positions[part] = dim, coefficient
+            step, lower = coefficient * part.extent, part
     digits: list[Digit] = []
     for position, axis in enumerate(axes):
         weight = axis.extent
         for part in cut.parts[axis]:
             weight //= part.extent
             if part.extent > 1:
-                if part not in places:
+                if part not in positions:
                     return None
-                place, step = places[part]
-                digits.append(Digit(position, weight, part.extent, place, step, rooms.get(part, part.extent)))
+                dim, step = positions[part]
+                digits.append(Digit(position, weight, part.extent, dim, step, spans.get(part, part.extent)))
         gapped = [part for part in cut.parts[axis] if part in gaps]
-        digits += [Digit(position, 1, 1, places[part][0], 1, gaps[part]) for part in gapped]
+        digits += [Digit(position, 1, 1, positions[part][0], 1, gaps[part]) for part in gapped]
     return tuple(digits)
 
 
 def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoReturn:
-    """Say what is wrong with a map that is not made of digits."""
+    """Raise the ScheduleError of a map that is not made of digits."""
     where = f"index map of transform_layout of {name}"
     points = Points(axes, "logical")
     functions = [points.value(index) for index in indices]
     for index, function in zip(indices, functions, strict=True):
         if function is None:
             raise ScheduleError(
-                f"{where} must be made of sums, floor divisions and remainders of its axes by constants, not {index}.",
+                f"{where} must be quasi-affine (sums, floor divisions, remainders of axes by constants), not {index}.",
                 kind="limit",
             )
     try:
@@ -324,20 +321,19 @@ def _refuse(axes: tuple[Axis, ...], indices: tuple[Expr, ...], name: str) -> NoR
             _diagnose(points, [function for function in functions if function is not None], where)
     except TooManyOperationsError:
         raise ScheduleError(
-            f"{where} must be one that can be checked within {OPERATIONS_LIMIT} isl operations, not "
-            f"[{', '.join(map(str, indices))}]. Transform the layout in several steps.",
+            f"Cannot check {where}, [{', '.join(map(str, indices))}], within {OPERATIONS_LIMIT} isl operations. "
+            "Transform the layout in several steps.",
             kind="limit",
         ) from None
     raise ScheduleError(
-        f"{where} must write each index as a number whose digits are axes or digits of axes, not "
-        f"[{', '.join(map(str, indices))}], although it gives each element a cell of its own. Skewed axes are beyond "
-        "what the host packs.",
+        f"{where} must compose each index of axes, or of quotients and remainders of axes, in a mixed radix, not "
+        f"[{', '.join(map(str, indices))}]: the host cannot pack other one-to-one maps, such as skewed axes.",
         kind="limit",
     )
 
 
 def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
-    """Raise for two indices of one cell, a negative index, or a cell of no index."""
+    """Raise ScheduleError for two elements in one cell, a negative index, or a cell without an element."""
     cells = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[f"p{n}" for n in range(len(functions))])
     function = isl.MultiPwAff.zero(points.space.map_from_domain_and_range(cells.set_tuple_name(SET, "cell")))
     for position, each in enumerate(functions):
@@ -350,8 +346,8 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
         second = _first(pairs.intersect_domain(first).range())
         cell = relation.intersect_domain(first).range()
         raise ScheduleError(
-            f"{where} must send different indices to different cells, not {_index(first)} and {_index(second)} both to "
-            f"{_index(cell)}. Keep what tells them apart in an index of its own.",
+            f"{where} must be one-to-one, not map {_index(first)} and {_index(second)} both to cell {_index(cell)}. "
+            "Add an index that distinguishes them.",
             kind="argument",
         )
     image = relation.range()
@@ -362,7 +358,7 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
         high = int(image.dim_max_val(position).to_python())
         if low < 0:
             raise ScheduleError(
-                f"{where} must give indices from 0 on, not {low} as index {position}. Add {-low} to it.",
+                f"{where} must have indices from 0 on, not {low} as index {position}. Add {-low} to it.",
                 kind="argument",
             )
         shape.append(high + 1)
@@ -370,14 +366,14 @@ def _diagnose(points: Points, functions: list[isl.PwAff], where: str) -> None:
     missing = box.subtract(image)
     if not missing.is_empty():
         raise ScheduleError(
-            f"{where} must fill the whole of {tuple(shape)}, not leave out cell {_index(_first(missing))}, which is "
-            "that of no index. Padding may stand beside an axis or a digit of one, not along diagonals.",
+            f"{where} must fill its shape {tuple(shape)}, not leave cell {_index(_first(missing))} without an element. "
+            "Padding may follow or precede an axis or a digit of one, not lie along diagonals.",
             kind="limit",
         )
 
 
 def _first(points: isl.Set) -> isl.Set:
-    """The first of some points, or any where isl fails to find the first."""
+    """The lexicographically first of some points, or any of them where isl fails to find it."""
     try:
         return points.lexmin()
     except isl.Error:
@@ -385,6 +381,6 @@ def _first(points: isl.Set) -> isl.Set:
 
 
 def _index(points: isl.Set) -> str:
-    """One point of a set, as an index."""
+    """The text of one point of a set."""
     sample = points.sample_point()
     return str(tuple(int(sample.get_coordinate_val(SET, n).to_python()) for n in range(points.dim(SET))))

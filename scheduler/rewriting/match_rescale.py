@@ -1,12 +1,9 @@
-"""Rescaling in expressions: sums with a bias and a factor per channel, rounded and clipped to 8 bits, and looked up.
+"""Matches requantisation: sums with a bias and a factor per channel, rounded, clipped to 8 bits, and looked up.
 
-A row [bias, word] of parameters holds a bias, and a factor as mantissa (word >> 6) and shift (word % 64). What is found
-is what is written, whatever operator wrote it:
+A row [bias, word] of parameters holds a bias, and a factor as mantissa (word >> 6) and shift (word % 64). The patterns:
 
     clamp(rounding_shift(int64(data + bias) * int64(word >> 6) [+ the same of another], int64(word % 64)) + zero_point)
     table[uint8(that), ..]
-
-What is no rescaling has a reason, which refusals tell.
 """
 
 from dataclasses import dataclass
@@ -26,7 +23,7 @@ _IN_ACCUMULATORS = ("int8", "uint8", "int16", "uint16", "int32")
 
 @dataclass(frozen=True)
 class Term:
-    """``data`` + ``bias``, wrapped around at 32 bits, times the mantissa of ``word``."""
+    """One term of a rescaling: ``data`` + ``bias``, wrapped at 32 bits, times the mantissa of ``word``."""
 
     data: Read
     bias: Read
@@ -35,10 +32,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Rescaling:
-    """One term or the sum of two, shifted as ``shift`` says, the word of the first, moved by ``zero_point``, clipped.
+    """One term or the sum of two, shifted by the low bits of ``shift``, plus ``zero_point``, clipped to ``dtype``.
 
-    ``dtype`` is int8 or uint8, and ``relu`` says that the zero point is the least value. ``table``: the read of a table
-    at that value; its first index is the row, others are where the table is read.
+    ``shift`` is the word of the first term; ``relu``: values are clipped to the zero point from below. ``table``: the
+    read of a table at the result, which is its first index.
     """
 
     terms: tuple[Term, ...]
@@ -50,20 +47,20 @@ class Rescaling:
 
     @property
     def parameters(self) -> tuple[Read, ...]:
-        """What is read of parameters."""
+        """The reads of parameters."""
         return (self.shift, *(read for term in self.terms for read in (term.bias, term.word)))
 
 
 @lru_cache(maxsize=4096)
 def rescaling_in(expr: Expr) -> Rescaling | None:
-    """The rescaling that an expression is, or None."""
+    """The rescaling that an expression computes; None if it is no rescaling."""
     if isinstance(expr, Read):
         return _looked_up(expr)
     return _rescaled(expr, None)
 
 
 def table_index(read: Read) -> Expr | None:
-    """What a table of 256 rows is read at, if that is a value of 8 bits computed from data; else None."""
+    """The row at which a table of 256 rows is read, if it is an 8-bit value computed from data; else None."""
     if not read.indices or read.tensor.shape[0] != TABLE_ELEMENTS or read.dtype not in BYTES:
         return None
     index = read.indices[0]
@@ -81,7 +78,7 @@ def _looked_up(read: Read) -> Rescaling | None:
 
 
 def why_no_rescaling(expr: Expr) -> str:
-    """Which constraint an expression that computes with int64 does not satisfy to be a rescaling; "" if it is one."""
+    """The constraint of a rescaling that an expression in int64 fails, for errors; "" if it is one."""
     value = table_index(expr) if isinstance(expr, Read) else expr
     found = _rescaled_or_why(expr if value is None else value, None)
     if isinstance(found, str) and any(_rescaled(part, None) is not None for part in walk(expr)):
@@ -96,15 +93,15 @@ def _rescaled(expr: Expr, table: Read | None) -> Rescaling | None:
 
 def _rescaled_or_why(expr: Expr, table: Read | None) -> Rescaling | str:
     if not isinstance(expr, Cast) or expr.dtype not in BYTES or expr.operand.dtype != "int64":
-        return "what is clipped must be converted to int8 or uint8 in the end"
+        return "the clipped value must be converted to int8 or uint8 at the end"
     clipped = _clipped(expr.operand)
     if clipped is None:
-        return "the value must be clipped to two constants in the end"
+        return "the value must be clipped to two constants at the end"
     value, low, high = clipped
     point = 0
-    moved = _with_constant(value, "add")
-    if moved is not None:
-        value, point = moved
+    offset = _with_constant(value, "add")
+    if offset is not None:
+        value, point = offset
     limits = DTYPES[expr.dtype]
     if not limits.minimum <= point <= limits.maximum:
         return f"the zero point must be from {limits.minimum} to {limits.maximum}, not {point}"
@@ -116,20 +113,20 @@ def _rescaled_or_why(expr: Expr, table: Read | None) -> Rescaling | str:
     if isinstance(value, Binary) and value.op == "add":
         return f"the zero point must be one constant, not {value.rhs}"
     if not isinstance(value, Binary) or value.op != "rounding_shift":
-        return f"the product must be shifted by rounding_shift, as {value} is not"
+        return f"the product must be shifted by rounding_shift, not {value}"
     word = _bits_of_word(value.rhs, "mod", 1 << SHIFT_BITS)
     if word is None:
         return f"the shift must be the low bits of a word of parameters, word % 64, not {value.rhs}"
     terms = _terms(value.lhs, word)
     if terms is None:
-        return f"the product must be of rows [bias, word] of one tensor of parameters, as {value.lhs} is not"
+        return f"the product must be of rows [bias, word] of one tensor of parameters, not {value.lhs}"
     return Rescaling(terms, word, point, expr.dtype, low != limits.minimum, table)
 
 
 def _clipped(expr: Expr) -> tuple[Expr, int, int] | None:
-    """What is clipped, and to which range."""
-    pairs: tuple[tuple[BinaryOp, BinaryOp], ...] = (("min", "max"), ("max", "min"))
-    for first, second in pairs:
+    """The operand and the range of a clip; None if an expression is no clip."""
+    orders: tuple[tuple[BinaryOp, BinaryOp], ...] = (("min", "max"), ("max", "min"))
+    for first, second in orders:
         outer = _with_constant(expr, first)
         inner = None if outer is None else _with_constant(outer[0], second)
         if outer is not None and inner is not None:
@@ -148,7 +145,7 @@ def _with_constant(expr: Expr, op: BinaryOp) -> tuple[Expr, int] | None:
 
 
 def _terms(total: Expr, word: Read) -> tuple[Term, ...] | None:
-    """The terms of a sum of one or two, that whose word has the shift first."""
+    """The one or two terms of a sum, the one whose word has the shift first; None if it does not match."""
     parts = [total]
     if isinstance(total, Binary) and total.op == "add":
         parts = [total.lhs, total.rhs]
@@ -161,7 +158,7 @@ def _terms(total: Expr, word: Read) -> tuple[Term, ...] | None:
 
 
 def _are_rows_of_one(terms: list[Term]) -> bool:
-    """Whether the parameters of two terms are the two rows of one tensor, the first one's first."""
+    """Whether the parameters of two terms are rows 0 and 1 of one tensor."""
     if len(terms) == 1:
         return True
     first, second = (term.word for term in terms)
@@ -189,7 +186,7 @@ def _term(expr: Expr) -> Term | None:
 
 
 def _bits_of_word(expr: Expr, op: str, constant: int) -> Read | None:
-    """The word of which an expression takes bits."""
+    """The word of parameters from which an expression extracts bits; None if it does not."""
     inside = skip_value_preserving_casts(expr)
     if isinstance(inside, Binary) and inside.op == op and isinstance(inside.rhs, Const):
         word = inside.lhs
@@ -205,7 +202,7 @@ def _is_bias_of(bias: Read, word: Read) -> bool:
 
 
 def _last(read: Read) -> int | None:
-    """The last index, where that is a constant within a row of two."""
+    """The last index of a read, if it is a constant in a row of two values."""
     if not read.indices or read.tensor.shape[-1] != 2:
         return None
     index = skip_casts(read.indices[-1])

@@ -1,4 +1,4 @@
-"""What a computation is: a copy, a sum of products."""
+"""Structural matchers of computations: GEMMs, copies, element-wise operations."""
 
 from functools import lru_cache
 from typing import TypeGuard
@@ -10,9 +10,9 @@ from lathe.frontend.expr.nodes import Axis, Binary, Const, Read, Reduce, Select,
 from lathe.scheduler.rewriting.undef import stripped
 
 
-@lru_cache(maxsize=16384)  # lanes are planned again and again over the same reads
+@lru_cache(maxsize=16384)  # layout assignment runs many times over the same reads
 def dimension_of(read: Read, axis: Axis | None, step: int = 0) -> int | None:
-    """The dimension of a read that an axis alone indexes, or an axis and a multiple of ``step``, the last such."""
+    """The last dimension of a read that an axis alone indexes, or an axis plus a multiple of ``step``; None if none."""
     if axis is None:
         return None
     found = [dim for dim, index in enumerate(read.indices) if _runs_along(index, axis, step)]
@@ -28,7 +28,7 @@ def _runs_along(index: Expr, axis: Axis, step: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def match_gemm_operands(computation: Computation) -> tuple[Read, Read] | None:
-    """The two reads of int8 whose products a computation sums in int32, or None."""
+    """The two int8 operands of a computation that sums their products in int32 (a GEMM); None for others."""
     if len(computation.bodies) != 1:
         return None
     body = computation.bodies[0]
@@ -44,21 +44,21 @@ def match_gemm_operands(computation: Computation) -> tuple[Read, Read] | None:
 
 
 def is_plain_read(expr: Expr) -> TypeGuard[Read]:
-    """Whether an expression is an element of a tensor at a place that does not depend on data."""
+    """Whether an expression is a read at an index that does not depend on data."""
     return isinstance(expr, Read) and not any(map(reads_data, expr.indices))
 
 
 def is_loadable(body: Expr) -> bool:
-    """Whether an expression is what a DMA can load: elements of other tensors, or zeros."""
+    """Whether LOADs can evaluate an expression: plain reads or zeros, perhaps chosen by selects."""
     if isinstance(body, Select):
         return is_loadable(body.then) and is_loadable(body.otherwise)
     return is_plain_read(body) or (isinstance(body, Const) and body.value == 0)
 
 
 def is_elementwise(computation: Computation) -> bool:
-    """Whether each element is computed from those of other tensors at the very same point, and nothing is summed."""
+    """Whether each element is computed from elements of other tensors at the same point, without reduction."""
     if computation.reduce_axes or not computation.reads:
         return False
-    own = list(computation.axes)
+    axes = list(computation.axes)
     points = ([as_bare_axis(index) for index in read.indices] for read in computation.reads)
-    return all(len(each) == len(own) and all(a is b for a, b in zip(each, own, strict=True)) for each in points)
+    return all(len(each) == len(axes) and all(a is b for a, b in zip(each, axes, strict=True)) for each in points)

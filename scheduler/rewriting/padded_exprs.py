@@ -1,4 +1,4 @@
-"""The expression of a tensor in a layout with padding: the elements as before, and in other cells what is promised."""
+"""Expressions of tensors in layouts with padding: elements as before, and the padding's values in added cells."""
 
 from collections.abc import Sequence
 
@@ -13,35 +13,35 @@ from lathe.scheduler.rewriting.rewrite import rewrite_indices, transform
 
 
 def padded_body(body: Expr, live: Expr, added: Expr | None, old: Expr, old_axes: Sequence[Axis]) -> Expr:
-    """``body`` where ``live`` holds, elsewhere ``added`` (None: nothing).
+    """``body`` where ``live`` holds, elsewhere ``added`` (None: undefined).
 
-    ``added`` may read the tensor itself at indices of ``old_axes``; what is computed there, ``old`` says, is computed
-    once more. A reduction adds a constant once, in its first iteration.
+    ``added`` may read the tensor itself at indices of ``old_axes``; these reads are replaced by its expression there,
+    ``old``. A reduction accumulates a constant once, in its first iteration.
     """
     value = Undef(body.dtype) if added is None else added
 
-    def again(node: Read) -> Expr:
-        """The value of an element, in place of a read of it."""
+    def inlined(node: Read) -> Expr:
+        """The expression of an element, in place of a read of it."""
         at: dict[Axis, Expr] = dict(zip(old_axes, node.indices, strict=True))
         inner = old.body if isinstance(old, Reduce) else old
         return rewrite_indices(substitute(inner, at), simplified_index)
 
     if not isinstance(body, Reduce):
-        return Select(live, body.body if isinstance(body, Reduce) else body, transform(value, lambda _: None, again))
+        return Select(live, body.body if isinstance(body, Reduce) else body, transform(value, lambda _: None, inlined))
     if isinstance(value, Undef):
         return Reduce(body.kind, Select(live, body.body, Undef(body.body.dtype)), body.axes)
-    return Reduce(body.kind, Select(live, body.body, _reduced(value, body, again)), body.axes)
+    return Reduce(body.kind, Select(live, body.body, _reduced(value, body, inlined)), body.axes)
 
 
-def _reduced(value: Expr, body: Reduce, again: "object") -> Expr:
-    """What a reduction takes, at each of its points, to come to a value."""
-    assert callable(again)
+def _reduced(value: Expr, body: Reduce, inlined: "object") -> Expr:
+    """The operand of a reduction, at each of its points, that makes the reduction return a value."""
+    assert callable(inlined)
     if isinstance(value, Read):
-        result = again(value)
+        result = inlined(value)
         assert isinstance(result, Expr)
         return result
     if isinstance(value, Select):
-        return Select(value.condition, _reduced(value.then, body, again), _reduced(value.otherwise, body, again))
+        return Select(value.condition, _reduced(value.then, body, inlined), _reduced(value.otherwise, body, inlined))
     if isinstance(value, Undef):
         return value
     unit = Const(neutral(body.kind, body.dtype), body.dtype)

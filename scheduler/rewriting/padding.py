@@ -1,8 +1,7 @@
-"""What the cells hold that a layout adds to a tensor, after TVM's RFC 0077.
+"""The values of cells that a layout adds to a tensor (padding), after TVM's RFC 0077.
 
-Without a word about it, nothing may read them. With ``undef``, reading them is harmless and tells nothing. A constant,
-or a function of the new indices, is a contract: whoever makes the tensor puts that there, and whoever reads it may rely
-on it.
+By default, they must not be read. With ``undef``, they may be read, but have any value. A constant, or a function of
+the new indices, is a contract: the producer of the tensor writes it there, and consumers may rely on it.
 """
 
 import inspect
@@ -32,21 +31,21 @@ Array = NDArray[Any]
 
 
 class Undefined:
-    """What a cell holds that anybody may read and nobody relies on."""
+    """The value of a cell that may be read, but not relied on."""
 
     def __repr__(self) -> str:
         return "undef"
 
 
 undef = Undefined()
-"""As ``pad_value`` of ``transform_layout``, or returned by a function given there: any value."""
+"""Any value: as ``pad_value`` of ``transform_layout``, or returned by a function given there."""
 
 
 @dataclass(frozen=True, eq=False)
 class AddedCells:
-    """What the cells hold that a map adds: an expression over ``axes``, the map's new indices; None: nothing to read.
+    """The value of the cells that a map adds: an expression over ``axes``, the map's new indices; None: not readable.
 
-    It may read other cells of the tensor itself, at the indices from before the map.
+    It may read elements of the tensor itself, at old indices.
     """
 
     axes: tuple[Axis, ...]
@@ -54,7 +53,7 @@ class AddedCells:
 
     @property
     def constant(self) -> int | None:
-        """The number that all of them hold, if it is one."""
+        """The number that all added cells hold; None if they differ or hold none."""
         return self.value.value if isinstance(self.value, Const) else None
 
     def __str__(self) -> str:
@@ -62,10 +61,10 @@ class AddedCells:
 
 
 def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> AddedCells:
-    """The contract that a ``pad_value`` describes for what ``new`` adds to ``tensor``.
+    """The contract that a ``pad_value`` describes for the cells that ``new`` adds to ``tensor``.
 
-    Raises ScheduleError for a number that the dtype does not hold, a function that takes or returns something else, or
-    one that reads a cell that is itself padding.
+    Raises ScheduleError for a number that the dtype cannot hold, and for a function with other parameters or results,
+    or that reads padding.
     """
     axes = tuple(Axis(name, extent) for name, extent in zip(new.names([]), new.shape, strict=True))
     value = pad_value
@@ -85,24 +84,24 @@ def pad_of(tensor: Tensor, new: IndexMap, pad_value: object) -> AddedCells:
                 kind="argument",
             )
         return AddedCells(axes, Const(number, tensor.dtype))
-    strange = next((axis for axis in axes_of(value) if axis not in axes), None)
-    if strange is not None:
+    foreign = next((axis for axis in axes_of(value) if axis not in axes), None)
+    if foreign is not None:
         raise ScheduleError(
-            f"{where} must be an expression of the new indices, not of axis {strange.name!r}.", kind="argument"
+            f"{where} must be an expression of the new indices, not of axis {foreign.name!r}.", kind="argument"
         )
     _check_held(tensor, new, axes, value, where)
     expr = cast(value, tensor.dtype)
     if isinstance(skip_casts(expr), Const):
         return AddedCells(axes, Const(int(evaluate(expr, {})), tensor.dtype))
     pad = AddedCells(axes, expr)
-    filling(tensor, new, pad, 0)  # whether it can be said cell by cell
+    filling(tensor, new, pad, 0)  # raises if a cell has no value
     return pad
 
 
 def _check_held(tensor: Tensor, new: IndexMap, axes: tuple[Axis, ...], value: Expr, where: str) -> None:
-    """Raises ScheduleError, with a cell, if the conversion to the tensor's dtype that nobody wrote changes a value.
+    """Raises ScheduleError, with a cell, if the implicit conversion to the tensor's dtype would change a value.
 
-    What reads cells of the tensor is of its dtype, or none of the forms that a contract may have.
+    A value that reads cells of the tensor has its dtype, or is refused elsewhere.
     """
     if value.dtype == tensor.dtype or any(isinstance(node, Read) for node in walk(value)):
         return
@@ -116,46 +115,46 @@ def _check_held(tensor: Tensor, new: IndexMap, axes: tuple[Axis, ...], value: Ex
         cell = tuple(int(each[n]) for each in cells)
         raise ScheduleError(
             f"{where} must be a number that {tensor.dtype} holds, {limits.minimum} to {limits.maximum}, not "
-            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) where its low bits are meant.",
+            f"{int(values[n])} for cell {cell}. Write .astype({tensor.dtype!r}) to store its low bits.",
             kind="argument",
         )
 
 
 def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: tuple[Axis, ...], where: str) -> object:
-    """What the function returns, its reads of the tensor being at the indices from before the map."""
-    seen = Tensor(tensor.name, new.shape, tensor.dtype)
-    given: list[object] = [AxisRef(axis) for axis in axes]
+    """The value that the function returns, with its reads of the tensor at indices from before the map."""
+    padded = Tensor(tensor.name, new.shape, tensor.dtype)
+    arguments: list[object] = [AxisRef(axis) for axis in axes]
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise ScheduleError(
-            f"{where} must be a function that says what it takes, not {shown(function)}.", kind="argument"
+            f"{where} must be a function with a signature, not {shown(function)}. Write a lambda.", kind="argument"
         ) from None
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = any(each.kind is each.VAR_POSITIONAL for each in parameters)
     if not rest and len(positional) == len(axes) + 1:
-        given.append(seen)
+        arguments.append(padded)
     elif not rest and len(positional) != len(axes):
         raise ScheduleError(
-            f"parameters of {where} must be the {len(axes)} new indices, and perhaps the tensor in its new layout, "
-            f"not {len(positional)}.",
+            f"parameters of {where} must be the {len(axes)} new indices, optionally followed by the tensor in its new "
+            f"layout, not {len(positional)} parameters.",
             kind="argument",
         )
     try:
-        result = function(*given)
+        result = function(*arguments)
         if result is None or isinstance(result, Undefined) or integer(result) is not None:
             return result
         value = expression(result, where)
     except TensorError as error:
-        raise ScheduleError(f"{where} must return a value for a cell, which failed: {error}", kind="argument") from None
+        raise ScheduleError(f"{where} must return the value of a cell, but failed: {error}", kind="argument") from None
 
     def read(node: Read) -> Expr:
         if node.tensor is tensor:
             return node
-        if node.tensor is not seen:
+        if node.tensor is not padded:
             raise ScheduleError(
-                f"{where} must read no tensor but {tensor.name} itself, not {node.tensor.name}. A layout makes no "
-                "dependence between tensors.",
+                f"{where} must read only {tensor.name} itself, not {node.tensor.name}: a layout cannot make one tensor "
+                "depend on another.",
                 kind="argument",
             )
         names = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(new.shape))
@@ -169,10 +168,7 @@ def _called(tensor: Tensor, new: IndexMap, function: Callable[..., Any], axes: t
 def live_conditions(
     maps: Sequence[tuple[IndexMap, AddedCells | None]], axes: Sequence[Axis]
 ) -> list[tuple[Expr, Expr | None]]:
-    """For each map that adds cells, the last first: where cells of a layout are none of those, and what these hold.
-
-    Both are over the axes of the layout.
-    """
+    """For each map that adds cells, last first: where cells of the layout are not padding, and the padding's value."""
     found: list[tuple[Expr, Expr | None]] = []
     now: list[Expr] = [AxisRef(axis) for axis in axes]
     for each, pad in reversed(maps):
@@ -199,7 +195,7 @@ def _simplified(condition: Expr) -> Expr:
 
 
 def added_cells(new: IndexMap) -> tuple[Array, ...]:
-    """The cells that a map adds, as arrays of indices."""
+    """The cells that a map adds, as arrays of indices, one per dimension."""
     axes = tuple(Axis(f"p{n}", extent) for n, extent in enumerate(new.shape))
     live = new.live(axes)
     if live is None:
@@ -210,9 +206,9 @@ def added_cells(new: IndexMap) -> tuple[Array, ...]:
 
 
 def filling(tensor: Tensor, new: IndexMap, pad: AddedCells, poison: int) -> Filling | None:
-    """The step that puts into added cells what a contract says of each; None where all hold the same.
+    """The step that fills added cells with values that differ by cell; None where all hold the same.
 
-    Raises ScheduleError if an added cell is to hold the value of a cell that is none of the tensor's elements.
+    Raises ScheduleError if an added cell would copy a cell that is no element of the tensor.
     """
     if pad.value is None or isinstance(pad.value, Const | Undef):
         return None
@@ -225,7 +221,7 @@ def filling(tensor: Tensor, new: IndexMap, pad: AddedCells, poison: int) -> Fill
 
 @dataclass(frozen=True)
 class _Resolved:
-    """For each added cell the number of the cell that it copies, or −1 and a value."""
+    """For each added cell, the row-major position of the cell that it copies, or −1 and a value."""
 
     tensor: Tensor
     new: IndexMap
@@ -246,14 +242,14 @@ class _Resolved:
             return self.copied(expr, where), np.zeros(count, np.int64)
         if any(isinstance(node, Read) for node in walk(expr)):
             raise ScheduleError(
-                f"{where} must be a number, an expression of the new indices, or an element of {self.tensor.name}, "
-                f"perhaps chosen by select, not {expr}.",
+                f"{where} must be a number, an expression of the new indices, an element of {self.tensor.name}, or a "
+                f"select of these, not {expr}.",
                 kind="argument",
             )
         return np.full(count, -1), np.broadcast_to(evaluate(expr, self.bound), (count,)).astype(np.int64)
 
     def copied(self, read: Read, where: str) -> Array:
-        """The numbers of the cells of the elements read."""
+        """The row-major positions of the cells of the elements read."""
         tensor = self.tensor
         index = [np.broadcast_to(evaluate(each, self.bound), self.cells[0].shape) for each in read.indices]
         outside = np.zeros(self.cells[0].shape, np.bool_)
@@ -263,8 +259,8 @@ class _Resolved:
             n = int(np.argmax(outside))
             at, cell = [int(each[n]) for each in index], tuple(int(each[n]) for each in self.cells)
             raise ScheduleError(
-                f"{where} must copy elements of it, not {tensor.name}{at} into cell {cell}: {tensor.name} has shape "
-                f"{tensor.shape}.",
+                f"{where} must copy elements of {tensor.name}, not {tensor.name}{at} into cell {cell}: {tensor.name} "
+                f"has shape {tensor.shape}.",
                 kind="argument",
             )
         values: dict[Any, Array] = dict(zip(self.new.axes, index, strict=True))
@@ -273,7 +269,7 @@ class _Resolved:
 
 
 def layout_steps(tensor: Tensor, new: IndexMap, pad: AddedCells | None, poison: int = 0) -> tuple[LayoutStep, ...]:
-    """The steps that bring an array to the layout of one map, ``poison`` where nobody relies on a value."""
+    """The steps that pack an array into the layout of one map, with ``poison`` in cells of undefined value."""
     if pad is None:
         return new.steps()
     if pad.value is None or isinstance(pad.value, Undef):

@@ -1,4 +1,4 @@
-"""Axes that a layout counts from their ends: the same map in terms of axes that count the other way."""
+"""Reversed axes of an index map: the same map in terms of axes that count in the other direction."""
 
 from lathe.frontend import Axis, as_affine, walk
 from lathe.frontend.arith.simplify import simplified_index
@@ -7,12 +7,12 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Const
 
 
-def turned(
+def without_reversal(
     axes: tuple[Axis, ...], indices: tuple[Expr, ...]
 ) -> tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[int, ...]]:
-    """Axes and indices in which no axis is counted from its end, and the positions of those that were.
+    """Axes and indices in which no axis is counted from its end, and the positions of the axes that were.
 
-    ``[7 - i, j]`` with 8 values of i is ``[i, j]`` of an axis that counts the other way.
+    ``[7 - i, j]`` with 8 values of i is ``[i, j]`` with an i that counts in the other direction.
     """
     found = _reversed(indices)
     positions = tuple(position for position, axis in enumerate(axes) if axis in found and not axis.start)
@@ -27,7 +27,7 @@ def turned(
 
 
 def _reversed(indices: tuple[Expr, ...]) -> set[Axis]:
-    """The axes that some index counts from their ends, and none from their beginning."""
+    """The axes that are counted from their ends by some index, and from their beginnings by none."""
     forwards: set[Axis] = set()
     backwards: set[Axis] = set()
     for index in indices:

@@ -1,4 +1,4 @@
-"""Computations rewritten: reads redirected to a cache, axes renamed."""
+"""Rewriting of expressions and computations: reads redirected to other tensors, axes renamed or replaced."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,19 +10,19 @@ from lathe.frontend.expr.nodes import AxisRef, Read, Reduce
 
 
 def transform(expr: Expr, leaf: Callable[[Expr], Expr | None], read: Callable[[Read], Expr] | None = None) -> Expr:
-    """The expression with nodes replaced: as a whole by what ``leaf`` says, reads by what ``read`` says of them.
+    """The expression with nodes replaced by ``leaf`` where it returns an expression, and reads by ``read``.
 
-    ``read`` sees a read with its indices rewritten. What does not change is the same node as before, and a node that is
-    shared by several parents stays shared.
+    ``read`` is called with reads whose indices are rewritten. Unchanged nodes stay the same objects, and a node that
+    several parents share stays shared.
     """
     if read is None:
         return rewritten(expr, leaf)
 
-    def over(node: Expr, operands: tuple[Expr, ...]) -> Expr:
+    def rebuild(node: Expr, operands: tuple[Expr, ...]) -> Expr:
         new = with_children(node, operands)
         return read(new) if isinstance(new, Read) else new
 
-    return rewritten(expr, leaf, over)
+    return rewritten(expr, leaf, rebuild)
 
 
 def rewrite(
@@ -57,7 +57,7 @@ def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor
 
 
 def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
-    """The computation with reads, each by itself, redirected to other tensors of the same shape and dtype."""
+    """The computation with single reads redirected to other tensors of the same shape and dtype."""
 
     def leaf(node: Expr) -> Expr | None:
         if not isinstance(node, Read) or node not in instead:
@@ -68,7 +68,7 @@ def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -
 
 
 def reads_replaced(computation: Computation, instead: Mapping[Read, Expr]) -> Computation:
-    """The computation with reads, each by itself, replaced by expressions."""
+    """The computation with single reads replaced by expressions."""
 
     def leaf(node: Expr) -> Expr | None:
         return instead.get(node) if isinstance(node, Read) else None
@@ -77,10 +77,9 @@ def reads_replaced(computation: Computation, instead: Mapping[Read, Expr]) -> Co
 
 
 def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...], *, whole: bool = False) -> Computation:
-    """The computation ``name[axes] = tensor[axes]``, of the elements that the tensor is known to have.
+    """The computation ``name[axes] = tensor[axes]``, over the domain of the tensor.
 
-    A condition on data says of no element that it does not exist: where the tensor has one, all may be copied. With
-    ``whole`` the box is, whatever the elements that do not exist hold.
+    With ``whole``, or if the domain depends on data, it copies the whole box; values outside the domain do not matter.
     """
     where = None
     computation = tensor.computation
@@ -92,21 +91,21 @@ def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...], *, whole: bool = 
 
 
 def renamed_axes(computation: Computation, name: str) -> Computation:
-    """The same computation under another name and over data axes of its own; reduction axes stay the same objects."""
+    """A copy of the computation with a new name and new data axes; reduction axes stay the same objects."""
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in computation.axes)
     mapping: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
     return replace(computation.mapped(lambda expr: rewrite(expr, axes=mapping)), name=name, axes=axes)
 
 
 def clone_computation(computation: Computation, name: str) -> Computation:
-    """The same computation under another name and over axes of its own, of reductions, too."""
+    """A copy of the computation with a new name and new axes, including reduction axes."""
     own = renamed_axes(computation, name)
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in own.reduce_axes)
     onto: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(own.reduce_axes, axes, strict=True)}
 
-    def again(body: Expr) -> Expr:
+    def renewed(body: Expr) -> Expr:
         if isinstance(body, Reduce):
             return Reduce(body.kind, rewrite(body.body, axes=onto), axes)
         return body
 
-    return replace(own, reduce_axes=axes, bodies=tuple(map(again, own.bodies)))
+    return replace(own, reduce_axes=axes, bodies=tuple(map(renewed, own.bodies)))

@@ -1,4 +1,4 @@
-"""Which elements of a dimension are read, from a first on, in steps; and computations of these alone."""
+"""Strided access: the elements ``first + step · n`` of a dimension that are read, and computations of these alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,45 +22,45 @@ class Elements:
 
 
 def elements_read(indices: Sequence[Expr], extent: int) -> Elements | None:
-    """Those that indices lead to; None where one is not affine, or no element is read."""
+    """The smallest strided set of all elements that indices access; None for none, or an index that is not affine."""
     found = [as_affine(index) for index in indices]
     affine = [each for each in found if each is not None]
     if not affine or len(affine) < len(found):
         return None
-    some = affine[0].const
-    step = gcd(*(gcd(each.const - some, *_moving(each)) for each in affine))
+    offset = affine[0].const
+    step = gcd(*(gcd(each.const - offset, *_moving(each)) for each in affine))
     within = [(max(low, 0), min(high, extent - 1)) for low, high in (each.bounds() for each in affine)]
     low, high = min(low for low, _ in within), max(high for _, high in within)
     if low > high:
-        return None  # padding is all that is read
+        return None  # only padding is read
     step = step or 1
-    first = low + (some - low) % step
+    first = low + (offset - low) % step
     return Elements(first, step, (high - first) // step + 1) if first <= high else None
 
 
 def _moving(index: Affine) -> list[int]:
-    """The steps of the axes that have more than one value."""
+    """The coefficients of the axes that have more than one value."""
     return [factor for axis, factor in index.coefficients.items() if axis.extent != 1]
 
 
 def narrowed(computation: Computation, dim: int, elements: Elements) -> Computation:
-    """The computation of some elements of a dimension alone."""
+    """The computation restricted to some elements of a dimension."""
     axis = computation.axes[dim]
     narrow = Axis(axis.name, elements.count, 0, axis.kind)
-    step = elements.step if elements.count > 1 else 1  # a single element is read as it lies, not in steps
+    step = elements.step if elements.count > 1 else 1  # a single element needs no stride
     return over_axes(computation, dim, (narrow,), AxisRef(narrow) * step + elements.first)
 
 
 def over_axes(computation: Computation, dim: int, axes: tuple[Axis, ...], place: Expr) -> Computation:
-    """The computation with other axes instead of one, which stands at ``place`` of theirs."""
+    """The computation with one axis replaced by others; ``place`` is its value in terms of these."""
     axis = computation.axes[dim]
-    made = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
+    result = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
     all_axes = (*computation.axes[:dim], *axes, *computation.axes[dim + 1 :])
-    return Computation(made.name, all_axes, made.reduce_axes, made.bodies, made.attrs)
+    return Computation(result.name, all_axes, result.reduce_axes, result.bodies, result.attrs)
 
 
 def reading_narrowed(reader: Computation, old: Tensor, new: Tensor, dim: int, elements: Elements) -> Computation:
-    """The computation reading, instead of a tensor, one that has some elements of a dimension alone."""
+    """The computation reading ``new``, which has only some elements of a dimension, instead of ``old``."""
 
     def at(read: Read) -> Read:
         index = simplified_index((read.indices[dim] - elements.first) // elements.step)

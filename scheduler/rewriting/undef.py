@@ -1,8 +1,8 @@
-"""Statements that leave cells undefined: what they do not store is not executed.
+"""Statements that leave cells undefined (``undef``): instances that would store them are not executed.
 
 A body ``select(condition, value, undef)`` (or a reduction over one) is no branch between two values: where the
-condition does not hold, there is no instance at all. Nests and dependences take the condition as part of the domain;
-what computes values takes ``value``.
+condition does not hold, there is no instance. Loop nests and dependences treat the condition as part of the domain;
+evaluation and code generation use ``value``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from lathe.frontend.expr.nodes import Binary, Reduce, Select, Undef
 
 
 def stripped(body: Expr) -> Expr:
-    """The body without the conditions outside which it is undefined."""
+    """The body without the conditions under which it is defined."""
     if isinstance(body, Reduce):
         inner = stripped(body.body)
         return body if inner is body.body else Reduce(body.kind, inner, body.axes)
@@ -25,7 +25,7 @@ def stripped(body: Expr) -> Expr:
 
 
 def conditions_of(body: Expr) -> list[Expr]:
-    """The conditions, all of which must hold, outside which a body is undefined."""
+    """The conditions, all of which must hold for a body to be defined."""
     if isinstance(body, Reduce):
         body = body.body
     found: list[Expr] = []
@@ -42,14 +42,14 @@ def terms_of(condition: Expr) -> list[Expr]:
 
 
 def undefined_but(body: Expr, conditions: Sequence[Expr]) -> Expr:
-    """A body that leaves cells undefined where not all of some conditions hold."""
+    """A body that is undefined unless all conditions hold."""
     for condition in conditions:
         body = Select(condition, body, Undef(body.dtype))
     return body
 
 
 def where_defined(copy: Computation, original: Computation) -> Computation:
-    """A copy of what a computation over the same axes makes, leaving the same cells undefined."""
+    """``copy``, which copies the result of ``original`` over the same axes, with the same cells undefined."""
     conditions = conditions_of(original.bodies[0]) if len(original.bodies) == 1 else []
     bodies = tuple(undefined_but(body, conditions[::-1]) for body in copy.bodies)
     return replace(copy, bodies=bodies) if conditions else copy
@@ -57,7 +57,7 @@ def where_defined(copy: Computation, original: Computation) -> Computation:
 
 @lru_cache(maxsize=4096)
 def defined(computation: Computation) -> Computation:
-    """The computation without the conditions outside which it is undefined: the same object if there are none."""
+    """The computation without the conditions under which it is defined; the same object if there are none."""
     bodies = tuple(stripped(body) for body in computation.bodies)
     if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
         return computation

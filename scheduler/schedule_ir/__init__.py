@@ -1,1 +1,1 @@
-"""The values that a schedule is made of: loops, places, memories, layouts."""
+"""The data structures of a schedule: stages, loops, compute locations, memory scopes, layouts."""

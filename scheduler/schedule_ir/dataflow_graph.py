@@ -1,4 +1,4 @@
-"""Stages that a stage reads or is read by, and those that these lead to."""
+"""Producers and consumers of a stage, and what is reachable along them."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,13 +6,13 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
 
 def makers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The stages that compute what a stage reads, itself where it reads its own values."""
+    """The producers of what a stage reads, the stage itself included if it reads its own values."""
     found = (schedule.maker(read.tensor) for read in stage.state.computation.reads)
     return list(dict.fromkeys(maker for maker in found if maker is not None))
 
 
 def readers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
-    """The stages that read a tensor of a stage, in order."""
+    """The consumers of a stage's tensors, in schedule order."""
     tensors = stage.state.tensors
     if len(tensors) == 1:
         return list(schedule.readers(tensors[0]))
@@ -21,7 +21,7 @@ def readers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
 
 
 def reached(begin: Iterable[StageView], onward: Callable[[StageView], Iterable[StageView]]) -> set[StageView]:
-    """Some stages, those that ``onward`` leads to from each, and so on."""
+    """The stages that are reachable along ``onward`` from some stages, these included."""
     found: set[StageView] = set()
     waiting = list(begin)
     while waiting:

@@ -1,6 +1,7 @@
-"""Who makes a tensor, who reads it, and what is computed in whose loops: found once for a state of a schedule.
+"""Def-use index of a schedule state: producer and consumers of each tensor, attached stages of each stage.
 
-Where a state follows from another, its tables follow from that one's: only what its changes touch is found anew.
+The index of a state that is derived from another is updated incrementally: only entries that its changes touch are
+computed again.
 """
 
 from collections.abc import Hashable, Mapping
@@ -15,18 +16,18 @@ from lathe.scheduler.schedule_ir.stage import StageId, StageState
 K = TypeVar("K", bound=Hashable)
 Stages = tuple[StageId, ...]
 MANY = 16
-"""From how many stages on it is quicker to find the tables of others from theirs than anew."""
+"""Number of stages from which an incremental update is faster than building the tables again."""
 
 
 @dataclass(frozen=True, eq=False)
 class DefUseIndex:
-    """What the stages of a schedule are to each other; each table is made when it is first asked for."""
+    """Producers, consumers, attached stages and order of the stages of a schedule; each table is built on first use."""
 
     stages: Mapping[StageId, StageState]
 
     @cached_property
     def makers(self) -> Mapping[Tensor, StageId]:
-        """The first stage that computes each tensor."""
+        """The producer of each tensor: the first stage that computes it."""
         found: dict[Tensor, StageId] = {}
         for key, state in self.stages.items():
             for tensor in state.tensors:
@@ -35,7 +36,7 @@ class DefUseIndex:
 
     @cached_property
     def readers(self) -> Mapping[Tensor, Stages]:
-        """The stages that read each tensor, in order."""
+        """The consumers of each tensor, in schedule order."""
         found: dict[Tensor, dict[StageId, None]] = {}
         for key, state in self.stages.items():
             for read in state.computation.reads:
@@ -44,7 +45,7 @@ class DefUseIndex:
 
     @cached_property
     def attached(self) -> Mapping[StageId, Stages]:
-        """The stages that are computed in a loop of each stage, in order."""
+        """The stages that are computed in a loop of each stage, in schedule order."""
         found: dict[StageId, list[StageId]] = {}
         for key, state in self.stages.items():
             if state.attachment is not None:
@@ -53,25 +54,25 @@ class DefUseIndex:
 
     @cached_property
     def order(self) -> Mapping[StageId, int]:
-        """The place of each stage."""
+        """The position of each stage in the schedule."""
         return {key: place for place, key in enumerate(self.stages)}
 
     def then(self, stages: Mapping[StageId, StageState]) -> "DefUseIndex":
-        """The tables of other stages: some in other states, added or gone."""
-        had = self.stages
-        keys, before = list(stages), list(had)
-        if keys != before and [key for key in before if key in stages] != [key for key in keys if key in had]:
+        """The index of another mapping of stages, in which some are changed, added or removed."""
+        previous = self.stages
+        keys, before = list(stages), list(previous)
+        if keys != before and [key for key in before if key in stages] != [key for key in keys if key in previous]:
             return DefUseIndex(stages)  # in another order
-        new = {key: state for key, state in stages.items() if had.get(key) is not state}
-        old = {key: state for key, state in had.items() if stages.get(key) is not state}
+        new = {key: state for key, state in stages.items() if previous.get(key) is not state}
+        old = {key: state for key, state in previous.items() if stages.get(key) is not state}
         return self._renewed(stages, old, new)
 
     def with_changes(
         self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
     ) -> "DefUseIndex":
-        """The tables of other states of the same stages in the same order, of which some have ``changed``.
+        """The index after some stages have ``changed`` state; stages and their order are the same.
 
-        A table that says the same of these as before is taken over.
+        Tables that the changes do not affect are reused.
         """
         pairs = [(self.stages[key], state) for key, state in changed.items()]
         same = {
@@ -83,8 +84,8 @@ class DefUseIndex:
         if len(stages) >= MANY and not all(same.values()):
             return self._renewed(stages, {key: self.stages[key] for key in changed}, changed)
         new = DefUseIndex(stages)
-        for name, kept in same.items():
-            if kept and name in self.__dict__:
+        for name, unaffected in same.items():
+            if unaffected and name in self.__dict__:
                 new.__dict__[name] = self.__dict__[name]
         return new
 
@@ -94,17 +95,19 @@ class DefUseIndex:
         old: Mapping[StageId, StageState],
         new: Mapping[StageId, StageState],
     ) -> "DefUseIndex":
-        """The tables of stages of which the ``old`` ones are others or gone, and the ``new`` ones others or added."""
+        """The index after the ``old`` states have been removed or replaced, and the ``new`` ones added."""
         tables = DefUseIndex(stages)
         if "makers" in self.__dict__:
-            gone = {tensor: key for key, state in old.items() for tensor in state.tensors}
-            made = {tensor: key for key, state in new.items() for tensor in state.tensors}
-            if gone == made:
+            removed = {tensor: key for key, state in old.items() for tensor in state.tensors}
+            added = {tensor: key for key, state in new.items() for tensor in state.tensors}
+            if removed == added:
                 tables.__dict__["makers"] = self.makers
-            elif len(self.makers) == sum(len(state.tensors) for state in self.stages.values()):  # none has two makers
-                kept = {tensor: key for tensor, key in self.makers.items() if tensor not in gone}
-                if not kept.keys() & made.keys():
-                    tables.__dict__["makers"] = MappingProxyType(kept | made)
+            elif len(self.makers) == sum(
+                len(state.tensors) for state in self.stages.values()
+            ):  # no tensor has two producers
+                remaining = {tensor: key for tensor, key in self.makers.items() if tensor not in removed}
+                if not remaining.keys() & added.keys():
+                    tables.__dict__["makers"] = MappingProxyType(remaining | added)
         if "readers" in self.__dict__:
             gone_reads, reads = ({key: _read(state) for key, state in each.items()} for each in (old, new))
             tables.__dict__["readers"] = _table_renewed(self.readers, gone_reads, reads, tables)
@@ -128,7 +131,7 @@ def _table_renewed(
     new: Mapping[StageId, tuple[K, ...]],
     tables: DefUseIndex,
 ) -> Mapping[K, Stages]:
-    """A table of who mentions what, when some stages mention, or mentioned, something else."""
+    """A table of the stages that mention each key, updated for stages that now mention other keys."""
     if old == new:
         return table
     changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}

@@ -1,4 +1,4 @@
-"""A schedule that is being changed: a view that goes on from one state to the next."""
+"""Mutable views of a schedule, which move from one immutable state to the next."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ S = TypeVar("S", bound=StageView)
 
 
 class EditedStage(StageView):
-    """One stage of a schedule that is being changed."""
+    """One stage of a mutable schedule."""
 
     __slots__ = ()
 
@@ -20,25 +20,25 @@ class EditedStage(StageView):
 
     @property
     def schedule(self) -> "Edit":
-        """The edit that this is a stage of."""
+        """The mutable schedule that this is a stage of."""
         return self._schedule
 
     @property
     def host(self) -> "EditedStage | None":
-        """The stage in one of whose loops this one is computed, if it is."""
+        """The enclosing stage, in one of whose loops this one is computed; None at the root."""
         return cast("EditedStage | None", super().host)
 
     def put(self, state: StageState) -> None:
-        """Let the stage be another."""
+        """Replace the state of the stage."""
         self.schedule.put({self: state})
 
     def change(self, **changes: Any) -> None:
-        """Let some fields of its state be others."""
+        """Replace some fields of its state."""
         self.put(replace(self.state, **changes))
 
 
 class Transaction:
-    """What ``Edit.trying`` gives; a class, since a generator costs what a cheap command costs."""
+    """The context manager of ``Edit.transaction``; a generator would cost as much as a cheap primitive."""
 
     __slots__ = ("_before", "_edit")
 
@@ -54,10 +54,10 @@ class Transaction:
 
 
 class Edit(ScheduleView):
-    """A schedule that is being changed. What it has been before stays as it was: states are values."""
+    """A schedule that can be changed. Its earlier states stay valid, since states are immutable."""
 
     replaying = False
-    """Whether commands are carried out again with numbers for parameters: see ``history``."""
+    """Whether primitives are being replayed with numbers for parameters: see ``schedule_trace``."""
 
     _stages: "tuple[EditedStage, ...]"
 
@@ -65,12 +65,12 @@ class Edit(ScheduleView):
         return EditedStage(self, key, state)
 
     def by_id(self, key: StageId) -> EditedStage:
-        """The stage that has this identity, always as the same object."""
+        """The stage of this identity, always as the same object."""
         found: EditedStage | None = self._views.get(key)
         return found or cast(EditedStage, super().by_id(key))
 
     def _see(self, key: StageId, state: StageState) -> None:
-        """A stage is from now on in this state, whether it has a place in the order or not."""
+        """Set the state that a stage's view shows, whether the stage is in the order or not."""
         view = self._views.get(key)
         if view is None:
             self._views[key] = self._view(key, state)
@@ -78,17 +78,17 @@ class Edit(ScheduleView):
             object.__setattr__(view, "state", state)
 
     def fork(self) -> Self:
-        """Another edit of the same kind that goes on from the present state."""
-        twin = type(self).__new__(type(self))
-        Edit.__init__(twin, self._state)
-        return twin
+        """A copy of the same class that starts from the present state."""
+        copy = type(self).__new__(type(self))
+        Edit.__init__(copy, self._state)
+        return copy
 
     def own(self, stage: StageView) -> EditedStage:
-        """A stage of this schedule that has been found by looking at it."""
+        """The mutable stage for a view of one of this schedule's stages."""
         return self.by_id(stage.id)
 
     def reset_to(self, state: ScheduleState) -> None:
-        """Go on from another state. A stage that is not there any more stays as it was last."""
+        """Switch to another state. The view of a stage that the state lacks keeps its last state."""
         before, after = self._state.stages, state.stages
         if before is not after:
             for key, old in before.items():
@@ -101,52 +101,52 @@ class Edit(ScheduleView):
         self._state = state
 
     def update(self, **changes: Any) -> None:
-        """Let some fields of the state be others."""
+        """Replace some fields of the state."""
         self.reset_to(self._state.replace(**changes))
 
     def new(self, state: StageState) -> EditedStage:
-        """A stage that has no place in the order yet."""
+        """A stage that is not in the order yet."""
         key = StageId(state.computation.name)
         self._see(key, state)
         return cast(EditedStage, self._views[key])
 
     def put(self, changes: Mapping[S, StageState]) -> None:
-        """Let stages be others, in the same order."""
+        """Replace the states of stages; their order stays."""
         if not changes:
             return
         present = self._state.stages
         for stage, state in changes.items():
             self._see(stage.id, state)
         changed = {stage.id: state for stage, state in changes.items() if stage.id in present}
-        self._state = self._state.with_stages(read_only(present) | changed, changed)  # quicker than unpacking it
+        self._state = self._state.with_stages(read_only(present) | changed, changed)  # faster than unpacking it
 
     def reorder_stages(self, stages: Iterable[StageView]) -> None:
-        """Let these be the stages, in this order."""
+        """Make these the stages of the schedule, in this order."""
         self.update(stages={stage.id: stage.state for stage in stages})
 
     def insert(
         self, stage: StageView | StageState, *, before: StageView | None = None, behind: StageView | None = None
     ) -> EditedStage:
-        """Put a stage, new or from another place, in front of one or behind it."""
+        """Insert a stage, new or moved from another position, directly before or after another one."""
         placed = self.new(stage) if isinstance(stage, StageState) else self.own(stage)
         order: list[StageView] = [each for each in self.stages if each is not placed]
-        beside = before if before is not None else behind
-        assert beside is not None, f"no place for {placed.name}"
-        order.insert(order.index(beside) + (before is None), placed)
+        neighbour = before if before is not None else behind
+        assert neighbour is not None, f"no position for {placed.name}"
+        order.insert(order.index(neighbour) + (before is None), placed)
         self.reorder_stages(order)
         return placed
 
     def remove(self, stage: StageView) -> None:
-        """Take a stage out."""
+        """Remove a stage."""
         self.reorder_stages([each for each in self.stages if each is not stage])
 
     def transaction(self) -> "Transaction":
-        """What is done inside is as if it had not been where it raises an error."""
+        """A context that restores the present state if an error is raised inside."""
         return Transaction(self)
 
     @property
     def stages(self) -> tuple[EditedStage, ...]:
-        """The stages in order."""
+        """The stages in schedule order."""
         return self._stages or cast("tuple[EditedStage, ...]", super().stages)
 
     def __getitem__(self, tensor: Tensor | Computation | StageView) -> EditedStage:
@@ -154,18 +154,18 @@ class Edit(ScheduleView):
         return cast(EditedStage, super().__getitem__(tensor))
 
     def readers(self, tensor: Tensor) -> Sequence[EditedStage]:
-        """The stages that read the tensor, in order."""
+        """The consumers of the tensor, in schedule order."""
         return cast("Sequence[EditedStage]", super().readers(tensor))
 
     def maker(self, tensor: Tensor) -> EditedStage | None:
-        """The stage that computes the tensor; None for an input."""
+        """The producer of the tensor; None for an input."""
         key = self._state.tables.makers.get(tensor)
         return None if key is None else self.by_id(key)
 
     def attached(self, stage: StageView) -> Sequence[EditedStage]:
-        """The stages that are computed in a loop of ``stage``, in order."""
+        """The stages that are computed in a loop of ``stage``, in schedule order."""
         return cast("Sequence[EditedStage]", super().attached(stage))
 
     def at(self, place: ComputeAt) -> EditedStage:
-        """The stage in whose loop a place is."""
+        """The stage in whose loop a compute location is."""
         return self.by_id(place.host)

@@ -1,7 +1,7 @@
-"""How the elements of a tensor are numbered: the maps that a schedule puts between the program's indices and memory.
+"""Physical layouts of tensors: the index maps that a schedule puts between the program's indices and memory.
 
-After TVM's RFC 0039. What is not transformed is row-major. Axes are flattened to one dimension of the physical buffer
-for each group between separators; one dimension is flat memory, two are rows of a two-dimensional transfer.
+After TVM's RFC 0039. Without a map a tensor is row-major. The axes between two separators are flattened to one
+dimension of the physical buffer: one dimension is flat memory, two are the rows of a two-dimensional transfer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ from lathe.scheduler.schedule_ir.memories import MOST_DIMENSIONS
 
 @dataclass(frozen=True, eq=False)
 class TensorLayout:
-    """The layout of ``tensor``, as the program names it: ``maps``, one after the other. No map: row-major.
+    """The layout of ``tensor``, as the program names it: ``maps`` are applied in order. No map: row-major.
 
-    ``earlier``: the tensors that have stood for it in a schedule, the program's first. ``pads`` says of each map what
-    the cells hold that it adds, None for one that adds none. ``spread``: steps of the host behind these, which passes
-    add: weights among zeros.
+    ``earlier``: the tensors that have stood for it in the schedule, the program's first. ``pads``: for each map, what
+    its padding cells hold; None if it adds none. ``spread``: steps that passes append for the host CPU to carry out
+    last, such as interleaving weights with zeros.
     """
 
     tensor: Tensor
@@ -45,34 +45,34 @@ class TensorLayout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents of the axes in which the tensor is laid out."""
+        """The extents of the axes of the layout."""
         if self.spread:
             return shape_after(self.spread[-1])
         return self.maps[-1].shape if self.maps else self.tensor.shape
 
     @property
     def separators(self) -> tuple[int, ...]:
-        """The axes at which another dimension of the physical buffer begins; those of the last map count."""
+        """The axes at which a new dimension of the physical buffer begins: those of the last map."""
         return self.maps[-1].separators if self.maps else ()
 
     def last_value(self, dim: int) -> int:
-        """Along an axis, behind how many indices there are only zeros that the layout adds; its extent where not."""
+        """The end of the live indices along an axis: from there on, only zero padding; its extent if there is none."""
         pad = self.pads[-1] if self.pads else None
         return self.maps[-1].last_live(dim) if pad is not None and pad.constant == 0 else self.shape[dim]
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """The axes that each dimension of the physical buffer is made of."""
+        """The axes that each dimension of the physical buffer consists of."""
         ends = (0, *self.separators, len(self.shape))
         return tuple(tuple(range(first, last)) for first, last in pairwise(ends))
 
     @property
     def physical_shape(self) -> tuple[int, ...]:
-        """The dimensions of the physical buffer, in elements."""
+        """The dimensions of the physical buffer, in scalar elements."""
         return tuple(prod(self.shape[axis] for axis in group) for group in self.groups)
 
     def index(self, *logical: int) -> tuple[int, ...]:
-        """Where the element at the program's index ``logical`` is, axis by axis.
+        """The index, over the axes of the layout, of the element at the program's index ``logical``.
 
         Raises ScheduleError for an index outside the tensor.
         """
@@ -82,8 +82,7 @@ class TensorLayout:
         )
         if not inside:
             raise ScheduleError(
-                f"index of the layout of {self.tensor.name} must be one of an element of shape {self.tensor.shape}, "
-                f"not {logical}.",
+                f"index of the layout of {self.tensor.name} must be within shape {self.tensor.shape}, not {logical}.",
                 kind="argument",
             )
         for each in self.maps:
@@ -92,7 +91,7 @@ class TensorLayout:
         return values
 
     def physical_index(self, *logical: int) -> tuple[int, ...]:
-        """Where the element at the program's index ``logical`` is in the physical buffer.
+        """The index, in the physical buffer, of the element at the program's index ``logical``.
 
         Raises ScheduleError for an index outside the tensor.
         """
@@ -106,7 +105,7 @@ class TensorLayout:
         return tuple(found)
 
     def flattened(self) -> "TensorLayout":
-        """The same layout with one axis for each dimension of the physical buffer; itself where that is so already."""
+        """The same layout with one axis per dimension of the physical buffer; itself if it has that form."""
         if all(len(group) == 1 for group in self.groups):
             return self
         axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(self.shape))
@@ -116,41 +115,41 @@ class TensorLayout:
 
     @property
     def padding(self) -> tuple[tuple[int, ...], ...]:
-        """The cells of no element, in row-major order."""
+        """The padding cells, in row-major order."""
         live = self.pack(np.ones(self.tensor.shape, np.int8), 0, live=True)
         return tuple(tuple(int(n) for n in cell) for cell in np.argwhere(live == 0))
 
     @property
     def padding_count(self) -> int:
-        """How many cells are of no element."""
+        """The number of padding cells."""
         return prod(self.shape) - prod(self.tensor.shape)
 
     @property
     def reorderings(self) -> tuple[LayoutStep, ...]:
-        """The maps, for arrays."""
+        """The layout as steps on arrays."""
         return self.steps()
 
     def steps(self, poison: int = 0, *, live: bool = False) -> tuple[LayoutStep, ...]:
-        """The maps, for arrays; ``poison`` is put where nobody relies on a value (with ``live``, into all padding)."""
+        """The layout as steps on arrays; ``poison`` fills undefined padding (with ``live``, all padding)."""
         found: list[LayoutStep] = []
-        stands = (*self.earlier, *(self.tensor,) * len(self.maps))
-        for (each, pad), tensor in zip(self.padded_maps, stands, strict=False):
+        tensors = (*self.earlier, *(self.tensor,) * len(self.maps))
+        for (each, pad), tensor in zip(self.padded_maps, tensors, strict=False):
             found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
         return (*found, *self.spread)
 
     @property
     def padded_maps(self) -> list[tuple[IndexMap, AddedCells | None]]:
-        """Each map, and what the cells hold that it adds."""
+        """Each map, with what its padding cells hold."""
         return list(zip(self.maps, self.pads, strict=True))
 
     def pack(self, array: NDArray[Any], poison: int = 0, *, live: bool = False) -> NDArray[Any]:
-        """An array of the program's shape in this layout; ``poison`` is put where nobody relies on a value."""
+        """An array of the program's shape in this layout; ``poison`` fills undefined padding."""
         for step in self.steps(poison, live=live):
             array = step.apply(array)
         return array
 
     def unpack(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array in this layout in the program's shape."""
+        """An array in this layout, back in the program's shape."""
         for step in reversed(self.reorderings):
             array = step.undo(array)
         return array.reshape(self.tensor.shape)
@@ -161,7 +160,7 @@ class TensorLayout:
 
 
 def check_dimensions(layout: TensorLayout, scope: str) -> None:
-    """Raises ScheduleError if a physical buffer has more dimensions than its memory."""
+    """Raises ScheduleError if a physical buffer has more dimensions than its memory allows."""
     most = MOST_DIMENSIONS[scope]
     if len(layout.groups) > most:
         raise ScheduleError(
@@ -173,7 +172,7 @@ def check_dimensions(layout: TensorLayout, scope: str) -> None:
 
 
 def _flat(axes: Sequence[Axis]) -> Expr:
-    """The row-major number of a point."""
+    """The row-major linear index of a point."""
     total: Expr = AxisRef(axes[0])
     for axis in axes[1:]:
         total = Binary("add", Binary("mul", total, Const(axis.extent, "index")), AxisRef(axis))

@@ -1,4 +1,4 @@
-"""The loops of a stage, and how those of today came from the axes."""
+"""Loops of a stage, and the relations by which primitives derive them from the axes of the computation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from lathe.frontend.arith.linear import Linear, LoopVariable
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class LoopAxis:
-    """A loop of a stage, as schedule commands name it: an axis of the computation, or one that a command made.
+    """A loop of a stage, as primitives name it: an axis of the computation, or a loop that a primitive has created.
 
-    Two loop axes are the same only if they are the same object; ``name`` is for people.
+    Compared by identity; ``name`` is for display.
     """
 
     name: str
@@ -24,7 +24,9 @@ class LoopAxis:
 
 @dataclass(frozen=True)
 class Split:
-    """``parent = outer * factor + inner``; with ``parts``, the factor is its extent / ``parts``, rounded up."""
+    """``parent = outer * factor + inner``; with ``parts``, the factor is the parent's extent / ``parts``, rounded
+    up.
+    """
 
     parent: LoopAxis
     outer: LoopAxis
@@ -44,10 +46,10 @@ class Fuse:
 
 @dataclass(frozen=True)
 class AffineMap:
-    """``children = forward * parents + shift``, each child counted from its smallest value without the shift.
+    """``children = forward * parents + shift``; each child counts from its smallest value without the shift.
 
-    ``forward`` is a square integer matrix with determinant 1 or -1, and ``inverse`` its inverse: both have a row for
-    each result, so that every value of the parents is met exactly once. ``command`` made it.
+    ``forward`` is a square integer matrix of determinant 1 or -1, and ``inverse`` its inverse, with one row per result,
+    so that each point of the parents has exactly one image. ``command`` is the primitive that created it.
     """
 
     command: str
@@ -60,10 +62,10 @@ class AffineMap:
 
 @dataclass(frozen=True, eq=False)
 class AffineSchedule:
-    """Loops that an isl map of the user's gives: each parent as a formula of ``variables``, one per child.
+    """Loops given by the user's isl map: each parent as an affine expression of ``variables``, one per child.
 
-    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 at the points that there are.
-    A map of several pieces has more cases, each with its own values and constraints; no two hold at the same time.
+    A child counts from 0 where its variable is ``first``; ``constraints`` must be >= 0 in the domain. A piecewise map
+    has ``others``, the further pieces, each with its own values and constraints; pieces are disjoint.
     """
 
     parents: tuple[LoopAxis, ...]
@@ -79,7 +81,7 @@ Relation = Split | Fuse | AffineMap | AffineSchedule
 
 
 def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
-    """The loops that are no more."""
+    """The loops that a relation replaces."""
     match relation:
         case Split(parent=parent):
             return (parent,)
@@ -89,7 +91,7 @@ def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
 
 
 def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
-    """The loops that stand in their place."""
+    """The loops that a relation creates."""
     match relation:
         case Split(outer=outer, inner=inner):
             return (outer, inner)
@@ -99,7 +101,7 @@ def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
 
 
 def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Relation:
-    """The same relation between other loops."""
+    """The same relation with its loops mapped by ``loop``."""
     match relation:
         case Split(parent=parent, outer=outer, inner=inner):
             return replace(relation, parent=loop(parent), outer=loop(outer), inner=loop(inner))
@@ -110,4 +112,4 @@ def with_loops(relation: Relation, loop: Callable[[LoopAxis], LoopAxis]) -> Rela
 
 
 AxisLike = LoopAxis | Axis | str
-"""What names a loop in a command."""
+"""What may name a loop in a call of a primitive."""

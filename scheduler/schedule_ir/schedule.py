@@ -1,8 +1,8 @@
-"""The value that a schedule is, and how one looks at it.
+"""The immutable value of a schedule, and read-only views of it.
 
-A ``ScheduleState`` never changes: a command or a pass makes another one. Whoever asks about one does so through a
-``ScheduleView``, in which each stage is an object that leads on to its readers and its host. An ``Edit`` is a view that
-goes on to other states, and the handle of the user is an edit with commands.
+A ``ScheduleState`` never changes: primitives and passes create new ones. A ``ScheduleView`` gives access to one, with
+an object per stage that leads on to its consumers and its enclosing stage. An ``Edit`` is a view that moves on to other
+states; the user's handle is an ``Edit`` with the primitives as methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ MAPPINGS = ("stages", "layouts", "allocations", "views", "constants")
 
 
 def read_only(mapping: Mapping[K, T]) -> MappingProxyType[K, T]:
-    """The mapping, not to be written to. It is not copied: who made it lets go of it."""
+    """A read-only view of the mapping. It is not copied: the caller must not change it afterwards."""
     return mapping if isinstance(mapping, MappingProxyType) else MappingProxyType(mapping)
 
 
@@ -42,30 +42,30 @@ def _protect(arrays: Mapping[Tensor, NDArray[Any]]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ScheduleState:
-    """In which order, nesting and memory the stages of a program are computed.
+    """Order, loops, compute locations and memory scopes of a program's stages.
 
-    All its mappings are read-only, however they were given, and so are the arrays of ``constants``.
+    All mappings are wrapped read-only, and so are the arrays of ``constants``.
     """
 
     program: tuple[Tensor, ...]
-    """The outputs as the user names them; a transformed layout puts others into ``outputs``."""
+    """The outputs as the user names them; ``outputs`` has those that replace them when a layout is transformed."""
     outputs: tuple[Tensor, ...]
     stages: Mapping[StageId, StageState]
-    """In their order."""
+    """In schedule order."""
     layouts: Mapping[Tensor, TensorLayout] = field(default_factory=lambda: MappingProxyType({}))
-    """By the tensor that stands for one of another layout."""
+    """By the tensor that stands for the transformed one."""
     host_copies: tuple[tuple[str, Tensor], ...] = ()
-    """Steps at the program's edge that the user speaks of."""
+    """Copies between host CPU and device that the user has declared."""
     allocations: Mapping[StorageBuffer, ComputeAt] = field(default_factory=lambda: MappingProxyType({}))
-    """Buffers that live within one iteration of a loop."""
+    """The loop in each iteration of which a buffer is allocated."""
     derating: Derating = ALL_THERE_IS
-    """What the machine has less of for which tiles are chosen that are left open."""
+    """The derated machine for which ``build`` chooses tiles that the user has left open."""
     has_recurrences: bool = False
-    """Whether stages need each other's earlier values, or their own."""
+    """Whether stages read earlier values of each other in a recurrence, or of themselves."""
     speculatable: frozenset[StageId] = frozenset()
-    """Stages that may be loaded before they are stored, where completed for a machine: ``mark_speculatable_loads``."""
+    """Stages that may be loaded before they are stored, in a lowered schedule: ``mark_speculatable_loads``."""
     views: Mapping[Tensor, Tensor] = field(default_factory=lambda: MappingProxyType({}))
-    """Placeholders that passes have put in the place of another one, reshaped."""
+    """Placeholders by which passes have replaced others, reshaped."""
     constants: Mapping[Tensor, NDArray[Any]] = field(default_factory=lambda: MappingProxyType({}))
     """Values of inputs that passes have added."""
 
@@ -75,12 +75,12 @@ class ScheduleState:
 
     @cached_property
     def tables(self) -> DefUseIndex:
-        """Makers, readers and guests of the stages; what is as it was in a state before is taken from there."""
+        """Producers, consumers and attached stages; updated incrementally from the state before if that is cheaper."""
         before: DefUseIndex | None = self.__dict__.pop("_tables_before", None)
         return DefUseIndex(self.stages) if before is None or len(self.stages) < MANY else before.then(self.stages)
 
     def is_same_state(self, other: "ScheduleState") -> bool:
-        """Whether this is ``other`` but for the mapping of the stages, which passes that change none make anew."""
+        """Whether this equals ``other`` by identity, except for the mapping of the stages, which may be a copy."""
         rest = (each.name for each in fields(self) if each.name != "stages")
         return all(getattr(self, name) is getattr(other, name) for name in rest) and (
             [*self.stages] == [*other.stages]
@@ -90,7 +90,7 @@ class ScheduleState:
     def replace(self, **changes: object) -> "ScheduleState":
         """The schedule with other values of some fields.
 
-        ``dataclasses.replace`` would ask for every field and find the tables again, and every command makes states.
+        ``dataclasses.replace`` would read every field and rebuild the def-use index, which is slow for every primitive.
         """
         new = object.__new__(ScheduleState)
         new.__dict__.update(self.__dict__, **changes)
@@ -106,7 +106,7 @@ class ScheduleState:
     def with_stages(
         self, stages: Mapping[StageId, StageState], changed: Mapping[StageId, StageState]
     ) -> "ScheduleState":
-        """The schedule with other states of the same stages in the same order, of which some have ``changed``."""
+        """The schedule after some stages have ``changed`` state; stages and their order are the same."""
         new = object.__new__(ScheduleState)
         new.__dict__.update(self.__dict__, stages=read_only(stages))
         if "tables" in self.__dict__:
@@ -115,9 +115,9 @@ class ScheduleState:
 
 
 class StageView:
-    """One stage of a schedule as it is now; ``state``: its loops, place, tags and memory.
+    """One stage of a schedule as it is now; ``state`` has its loops, compute location, tags and memory.
 
-    The schedule keeps ``state`` up to date, since a command asks for it hundreds of times. Nobody else may set it.
+    The schedule keeps ``state`` up to date, since a primitive reads it hundreds of times. Nothing else may set it.
     """
 
     __slots__ = ("_schedule", "id", "state")
@@ -132,7 +132,9 @@ class StageView:
         object.__setattr__(self, "state", state)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} of stage {self.name} cannot be set. Commands change stages.")
+        raise AttributeError(
+            f"{name} of stage {self.name} cannot be set. Use schedule primitives, which change stages."
+        )
 
     @property
     def schedule(self) -> "ScheduleView":
@@ -146,42 +148,42 @@ class StageView:
 
     @property
     def op(self) -> Computation:
-        """The computation, as it reads and writes now (caches redirect reads)."""
+        """The computation with its present reads and writes (caches redirect reads)."""
         return self.state.computation
 
     @property
     def tensor(self) -> Tensor:
-        """What the stage computes; the first of several tensors."""
+        """The tensor that the stage computes; the first of several."""
         return self.state.tensor
 
     @property
     def host(self) -> "StageView | None":
-        """The stage in one of whose loops this one is computed, if it is."""
+        """The enclosing stage, in one of whose loops this one is computed; None at the root."""
         place = self.state.attachment
         return None if place is None else self._schedule.at(place)
 
     def find(self, axis: AxisLike, command: str) -> LoopAxis:
         """The present loop that ``axis`` names.
 
-        Raises ScheduleError if it is an axis of another stage, or has been split or fused away.
+        Raises ScheduleError for an axis of another stage, or one that has been split or fused away.
         """
         found = self._candidates(axis)
         present = [each for each in found if each in self.state.leaves]
         if len(present) == 1:
             return present[0]
         loops = ", ".join(leaf.name for leaf in self.state.leaves)
-        wanted = f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not"
+        must = f"axis of {command} on stage {self.name} must be one of its present loops ({loops}), not"
         if present:
             raise ScheduleError(
-                f"{wanted} {axis!r}, which names {len(present)} of them. Pass the axis itself.", kind="argument"
+                f"{must} {axis!r}, which names {len(present)} of them. Pass the axis itself.", kind="argument"
             )
         if found:
-            made = [each for each in self.state.relations if found[0] in replaced_by(each)]
+            derived = [each for each in self.state.relations if found[0] in replaced_by(each)]
             earlier = "split or fuse"
-            if made and isinstance(made[0], AffineMap | AffineSchedule):
-                earlier = made[0].command if isinstance(made[0], AffineMap) else "set_schedule"
+            if derived and isinstance(derived[0], AffineMap | AffineSchedule):
+                earlier = derived[0].command if isinstance(derived[0], AffineMap) else "set_schedule"
             raise ScheduleError(
-                f"{wanted} {found[0].name!r}, which an earlier {earlier} has replaced. Use the axes that the command "
+                f"{must} {found[0].name!r}, which an earlier {earlier} has replaced. Use the loops that {earlier} "
                 "returned.",
                 kind="argument",
             )
@@ -189,13 +191,13 @@ class StageView:
         if not isinstance(axis, str) and hasattr(axis, "name"):
             name += " of another stage"
         raise ScheduleError(
-            f"{wanted} {name}. Take it from s[{self.name}].axis, .reduce_axis or from what a command on this stage "
-            "returned.",
+            f"{must} {name}. Take it from s[{self.name}].axis, .reduce_axis or the result of a primitive on this "
+            "stage.",
             kind="argument",
         )
 
     def _candidates(self, axis: AxisLike) -> list[LoopAxis]:
-        """The loops, present or replaced, that an axis or a name may mean."""
+        """The loops, present or replaced, that an axis or a name may refer to."""
         known: dict[LoopAxis, None] = dict.fromkeys((*self.state.roots, *self.state.leaves))
         for relation in self.state.relations:
             known.update(dict.fromkeys((*replaced_by(relation), *made_by(relation))))
@@ -208,17 +210,17 @@ class StageView:
 
 
 class ScheduleView:
-    """A schedule to look at: ``s[C]`` is the stage that computes tensor ``C``."""
+    """A read-only schedule: ``s[C]`` is the stage that computes tensor ``C``."""
 
     def __init__(self, state: ScheduleState) -> None:
         self._state = state
-        self._views: dict[StageId, Any] = {}  # which kind of stages, its class says
-        self._stages: tuple[StageView, ...] = ()  # where they have been asked for
-        self.derived: dict[str, Any] = {}  # what has been found of the present state, and of which: ``place_stages``
+        self._views: dict[StageId, Any] = {}  # of the class of stages that ``_view`` creates
+        self._stages: tuple[StageView, ...] = ()  # built on first use
+        self.derived: dict[str, Any] = {}  # results cached for the present state: ``place_stages``
 
     @property
     def state(self) -> ScheduleState:
-        """The value that is looked at."""
+        """The state that is viewed."""
         return self._state
 
     @property
@@ -228,27 +230,27 @@ class ScheduleView:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs in the layouts that they have now."""
+        """The outputs in their present layouts."""
         return self._state.outputs
 
     @property
     def layouts(self) -> Mapping[Tensor, TensorLayout]:
-        """Transformed layouts, by the tensors that they have made."""
+        """Transformed layouts, by the tensors that stand for the transformed ones."""
         return self._state.layouts
 
     @property
     def allocations(self) -> Mapping[StorageBuffer, ComputeAt]:
-        """Buffers that live within one iteration of a loop."""
+        """The loop in each iteration of which a buffer is allocated."""
         return self._state.allocations
 
     @property
     def host_copies(self) -> tuple[tuple[str, Tensor], ...]:
-        """Steps at the program's edge."""
+        """Copies between host CPU and device that the user has declared."""
         return self._state.host_copies
 
     @property
     def has_recurrences(self) -> bool:
-        """Whether stages need each other's earlier values, or their own."""
+        """Whether stages read earlier values of each other in a recurrence, or of themselves."""
         return self._state.has_recurrences
 
     @property
@@ -258,13 +260,13 @@ class ScheduleView:
 
     @property
     def stages(self) -> tuple[StageView, ...]:
-        """The stages in order."""
+        """The stages in schedule order."""
         if not self._stages:
             self._stages = tuple(map(self.by_id, self._state.stages))
         return self._stages
 
     def by_id(self, key: StageId) -> StageView:
-        """The stage that has this identity, always as the same object."""
+        """The stage of this identity, always as the same object."""
         found: StageView | None = self._views.get(key)
         if found is None:
             found = self._views[key] = self._view(key, self._state.stages[key])
@@ -274,7 +276,7 @@ class ScheduleView:
         return StageView(self, key, state)
 
     def at(self, place: ComputeAt) -> StageView:
-        """The stage in whose loop a place is."""
+        """The stage in whose loop a compute location is."""
         return self.by_id(place.host)
 
     def __getitem__(self, tensor: "Tensor | Computation | StageView") -> StageView:
@@ -290,13 +292,13 @@ class ScheduleView:
         names = ", ".join(stage.name for stage in self.stages)
         if not isinstance(tensor, Tensor | Computation | StageView):
             raise ScheduleError(
-                f"stage of the schedule must be asked for by its tensor, as in s[C], not by {tensor!r}. Its stages are "
+                f"stage of the schedule must be selected by its tensor, as in s[C], not by {tensor!r}. Its stages are "
                 f"{names}.",
                 kind="argument",
             )
         raise ScheduleError(
-            f"stage of the schedule must be one of {names}, not {tensor.name!r}. Inputs have no stage: cache them with "
-            "s.cache_read to place them.",
+            f"stage of the schedule must be one of {names}, not {tensor.name!r}. Inputs have no stage: use "
+            "s.cache_read to place a copy of one.",
             kind="argument",
         )
 
@@ -307,42 +309,42 @@ class ScheduleView:
     def current(self, tensor: T) -> T | Tensor: ...
 
     def current(self, tensor: object) -> object:
-        """The tensor that stands for the given one (or its computation) since its layout has been transformed."""
-        for seen, layout in self.layouts.items():
+        """The tensor that stands for the given one (or its computation) after layout transformations."""
+        for present, layout in self.layouts.items():
             if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.earlier):
-                return seen
+                return present
         return tensor
 
     def layout(self, tensor: Tensor) -> TensorLayout:
-        """How the elements of a tensor are laid out: row-major, unless ``transform_layout`` says otherwise."""
-        seen = self.current(tensor)
-        if not isinstance(seen, Tensor) or (self.maker(seen) is None and not self.readers(seen)):
+        """The physical layout of a tensor: row-major, unless ``transform_layout`` has changed it."""
+        present = self.current(tensor)
+        if not isinstance(present, Tensor) or (self.maker(present) is None and not self.readers(present)):
             name = getattr(tensor, "name", tensor)
             raise ScheduleError(
                 f"tensor of layout must be one that the program reads or computes, not {name!r}.", kind="argument"
             )
-        return self.layouts.get(seen, TensorLayout(seen))
+        return self.layouts.get(present, TensorLayout(present))
 
     def readers(self, tensor: Tensor) -> Sequence[StageView]:
-        """The stages that read the tensor, in order."""
+        """The consumers of the tensor, in schedule order."""
         return self._present(self._state.tables.readers.get(tensor, ()))
 
     def maker(self, tensor: Tensor) -> StageView | None:
-        """The stage that computes the tensor; None for an input."""
+        """The producer of the tensor; None for an input."""
         key = self._state.tables.makers.get(tensor)
         return None if key is None else self.by_id(key)
 
     def scope_of(self, tensor: Tensor) -> str:
-        """The memory in which the tensor is."""
+        """The memory scope of the tensor."""
         maker = self.maker(tensor)
         return DRAM if maker is None else maker.state.scope
 
     def attached(self, stage: StageView) -> Sequence[StageView]:
-        """The stages that are computed in a loop of ``stage``, in order."""
+        """The stages that are computed in a loop of ``stage``, in schedule order."""
         return self._present(self._state.tables.attached.get(stage.id, ()))
 
     def _present(self, keys: Stages) -> Sequence[StageView]:
-        """The stages that have these identities, as far as they belong to what is looked at."""
+        """The stages of these identities, without those outside the view."""
         return [self.by_id(key) for key in keys]
 
     def __repr__(self) -> str:
@@ -350,7 +352,7 @@ class ScheduleView:
 
 
 class SubSchedule(ScheduleView):
-    """Some stages of a schedule, as if there were no others; each is the stage that it is in the whole."""
+    """A schedule restricted to some of its stages; their views are those of the whole schedule."""
 
     def __init__(self, whole: ScheduleView, stages: Sequence[StageView]) -> None:
         super().__init__(whole.state)
@@ -360,18 +362,18 @@ class SubSchedule(ScheduleView):
 
     @property
     def stages(self) -> tuple[StageView, ...]:
-        """These stages, in order."""
+        """These stages, in schedule order."""
         return self._stages
 
     def maker(self, tensor: Tensor) -> StageView | None:
-        """The stage that computes the tensor; None for what comes from outside the part."""
+        """The producer of the tensor; None if it is outside the subschedule."""
         maker = super().maker(tensor)
         return maker if maker is not None and maker.id in self._ids else None
 
     def by_id(self, key: StageId) -> StageView:
-        """The stage of the whole that has this identity."""
+        """The view of this stage in the whole schedule."""
         return self._whole.by_id(key)
 
     def _present(self, keys: Stages) -> Sequence[StageView]:
-        """These of the stages that belong to the part."""
+        """The stages of these identities that belong to the subschedule."""
         return [self.by_id(key) for key in keys if key in self._ids]

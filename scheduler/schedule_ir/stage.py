@@ -1,7 +1,7 @@
-"""What a schedule knows of one stage: its loops in order, how they came from the axes, its tags, place and scope.
+"""The state of one stage: its loops, how they derive from the axes, its tags, compute location and memory scope.
 
-Everything here is immutable. A command builds a new ``StageState`` and hands it to the schedule, which verifies the
-whole and then keeps it or refuses it, so a refused command leaves no trace.
+Everything here is immutable. A primitive builds a new ``StageState`` and hands it to the schedule, which verifies the
+result and keeps it or discards it, so a refused primitive has no effect.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.storage import Storage
 
 ACROSS_CORES = ("parallelize", "distribute")
-"""Marks of loops whose iterations may run on different cores."""
+"""Annotations of loops whose iterations may run on different cores."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class StageId:
-    """Which stage of a schedule: the same in all its states, whatever the stage computes by then."""
+    """Identity of a stage: the same in all states of its schedule, even if its computation changes."""
 
-    name: str  # as it was at first, for people
+    name: str  # the initial one, for display
 
     def __repr__(self) -> str:
         return f"StageId({self.name})"
@@ -31,11 +31,11 @@ class StageId:
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """Which dimension of a tensor fills the rows of an element and which its columns; None: the same in all.
+    """Which dimension of a tensor maps to the rows of a vector and which to its columns; None: that axis is broadcast.
 
-    The same dimension for both fills the diagonals of elements of weights, with zeros beside them. ``turns``: blocks of
-    values lie where that many turns have brought them (``scheduler/layout/vector_relayout.py``), on the way from
-    stored elements to such as are loaded; None: in the rows and columns of the memory's elements.
+    One dimension for both fills the diagonals of weight vectors, with zeros elsewhere. ``turns`` counts the layout
+    conversions that blocks of values have gone through (``scheduler/layout/vector_relayout.py``) between the layout of
+    stored vectors and that of loaded ones; None: the rows and columns of the memory's vectors.
     """
 
     rows: int | None
@@ -44,21 +44,21 @@ class VectorLayout:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether a dimension runs along diagonals."""
+        """Whether a dimension maps to diagonals."""
         return self.rows is not None and self.rows == self.cols
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The dimensions that run along lanes, each once."""
+        """The dimensions that map to rows or columns, each once."""
         return tuple(dict.fromkeys(dim for dim in (self.rows, self.cols) if dim is not None))
 
 
 @dataclass(frozen=True)
 class SyncOp:
-    """What a user lets queues do by hand at a stage: a barrier for all, or a token sent or received by its unit.
+    """Synchronisation added by the user: a barrier of all units, or a token that the stage's unit sends or receives.
 
-    ``axis``: in each iteration of this loop; None: each time that the stage is computed. ``other``: the unit that the
-    token goes to or comes from. ``ahead``: how many tokens that are received are there from the beginning.
+    It happens in each iteration of loop ``axis``; None: each time that the stage is computed. ``other`` is the unit at
+    the other end of the token's queue; ``ahead`` tokens to receive are in the queue from the start.
     """
 
     kind: Literal["barrier", "send", "receive"]
@@ -68,15 +68,15 @@ class SyncOp:
 
 
 Region = Literal["box", "exact", "missing"]
-"""A box around what an iteration reads; exactly that; or what of it no earlier iteration has made."""
+"""What an iteration computes: a bounding box of what it reads; exactly that; or only what is not computed yet."""
 
 
 @dataclass(frozen=True)
 class ComputeAt:
-    """Where a stage is computed: in each iteration of loop ``axis`` of ``host``, and there which ``region`` of it.
+    """Compute location of a stage: each iteration of loop ``axis`` of stage ``host`` computes ``region`` of it.
 
-    Without ``loops``, the part that the iteration needs. With them, these outermost loops of the stage itself run
-    together with the host's, one by one, down to ``axis``, and each iteration computes what it would alone.
+    Without ``loops``, the region is what the iteration reads. With them, these outermost loops of the stage are fused
+    with those of ``host``, one for one, down to ``axis``, and each iteration computes its own part of the domain.
     """
 
     host: StageId
@@ -86,7 +86,7 @@ class ComputeAt:
 
 
 def same_place(one: ComputeAt | None, other: ComputeAt | None) -> bool:
-    """Whether two stages are computed at the same loop, whatever of them."""
+    """Whether two stages are computed at the same loop, of whatever regions."""
     if one is None or other is None:
         return one is other
     return one.host is other.host and one.axis is other.axis
@@ -94,11 +94,13 @@ def same_place(one: ComputeAt | None, other: ComputeAt | None) -> bool:
 
 @dataclass(frozen=True)
 class StageState:
-    """One stage of a schedule. ``leaves`` are its loops, outermost first; ``pragma_axis`` and those inside it go to
-    the ``emit_insn`` rule named ``pragma``."""
+    """The state of one stage; ``leaves`` are its loops, outermost first.
+
+    The emission rule ``pragma`` takes loop ``pragma_axis`` and those inside it.
+    """
 
     computation: Computation
-    tensors: tuple[Tensor, ...]  # what readers name: these stay when a cache rewrites the computation
+    tensors: tuple[Tensor, ...]  # what consumers read: these stay when a cache rewrites the computation
     roots: tuple[LoopAxis, ...]
     leaves: tuple[LoopAxis, ...]
     relations: tuple[Relation, ...] = ()
@@ -106,30 +108,26 @@ class StageState:
     annotations: Mapping[LoopAxis, str] = field(default_factory=lambda: MappingProxyType({}))  # "vectorize", ...
     pragma: str | None = None
     pragma_axis: LoopAxis | None = None
-    rule: str | None = None  # the rule that takes the stage, once that is known
+    rule: str | None = None  # the emission rule selected for the stage
     attachment: ComputeAt | None = None
     scope: str = DRAM
-    copies: Tensor | None = None  # the tensor that this stage caches, for its text form
-    lanes: VectorLayout | None = None  # which dimensions fill the lanes of elements, where that has been decided
-    sequential_dims: frozenset[int] = (
-        frozenset()
-    )  # dimensions made one value at a time, as a cycle wants: no lanes for them
-    on_alu: bool = False  # whether the ALU shall compute it although it is a matrix product
-    contiguous: bool | None = (
-        None  # whether what one stored element holds adjoins in a scratchpad, too; None: undecided
-    )
-    slots: int | None = None  # how many buffers take turns; None: two where there is room
-    reuse: str | None = None  # "ring" or "shift": values stay from one iteration of the attachment's loop to the next
+    copies: Tensor | None = None  # the tensor that this stage caches, for printing
+    lanes: VectorLayout | None = None  # the assigned vector layout
+    sequential_dims: frozenset[int] = frozenset()  # not vectorised: a recurrence computes them one value at a time
+    on_alu: bool = False  # whether the ALU computes it although GEMM could
+    contiguous: bool | None = None  # whether a stored vector stays contiguous in a scratchpad; None: undecided
+    slots: int | None = None  # buffers that iterations alternate between; None: two if they fit
+    reuse: str | None = None  # "ring" or "shift": the kind of a reuse buffer along the attachment's loop
     advance: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By how many iterations a loop shall run before those of a stage that will share it."""
+    """Iterations by which a loop will run ahead of a stage that shares it later."""
     warmup: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many iterations loops have before their first, in which reuse buffers fill and nothing else happens."""
-    storage: Storage | None = None  # in which cells of which buffer its values are, where the user has said so
+    """Warm-up iterations of loops, in which reuse buffers fill and nothing else happens."""
+    storage: Storage | None = None  # the user's storage map, if any
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many iterations of loops are carried out together (``vthread``)."""
+    """Virtual threads of loops (``vthread``)."""
     signals: tuple[SyncOp, ...] = ()
     concat_of: tuple[tuple[Tensor, int], ...] = ()
-    """Tensors that are stored as parts of this one, and where each begins: they are all that it is made of."""
+    """Tensors that are stored as slices of this one, and the offset of each; together they cover it."""
 
     @property
     def tensor(self) -> Tensor:
@@ -141,33 +139,33 @@ class StageState:
 
     @property
     def is_touched(self) -> bool:
-        """Whether a command has changed the loops."""
+        """Whether a primitive has changed the loops."""
         loops = self.leaves != self.roots or bool(self.relations)
         return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
 
     @property
     def is_vectorized(self) -> bool:
-        """Whether a command has said which loop fills the lanes of elements."""
+        """Whether a loop has been mapped to the lanes of vectors by a primitive."""
         return "vectorize" in self.annotations.values()
 
     @property
     def is_mapped(self) -> bool:
-        """Whether set_schedule has given the loops."""
+        """Whether set_schedule has defined the loops."""
         return any(isinstance(relation, AffineSchedule) for relation in self.relations)
 
     @property
     def own_leaves(self) -> tuple[LoopAxis, ...]:
-        """The loops that the stage does not run together with those of another."""
+        """The loops that are not shared with another stage."""
         return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
 
     @property
     def kept_leaves(self) -> tuple[LoopAxis, ...]:
-        """The loops that commands on queues speak of: no instruction may have them inside."""
+        """The loops that have threads or synchronisation: they must stay outside instructions."""
         named = {*self.threads, *(signal.axis for signal in self.signals)}
         return tuple(leaf for leaf in self.leaves if leaf in named)
 
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
-        """The loops that belong to the emission rule: ``pragma_axis`` and everything inside it."""
+        """The loops that the emission rule takes: ``pragma_axis`` and those inside it."""
         if self.pragma_axis is None:
             return ()
         return self.leaves[self.leaves.index(self.pragma_axis) :]
@@ -177,12 +175,12 @@ TAGS = frozenset(
     {"unrolled", "annotations", "pragma", "pragma_axis", "rule", "scope", "copies", "lanes", "on_alu", "slots"}
     | {"threads", "signals", "advance", "contiguous"}
 )
-"""Fields of a state that say neither what is computed nor in which loops or where among those of other stages."""
+"""Fields that affect neither what is computed, nor in which loops, nor the compute location."""
 PLACED = attrgetter(*(each.name for each in fields(StageState) if each.name not in TAGS))
 
 
 def placed_alike(one: StageState, other: StageState) -> bool:
-    """Whether two states of a stage compute the same in the same loops in the same place, tags and memory aside."""
+    """Whether two states of a stage agree in computation, loops and compute location: tags and memory are ignored."""
     return one is other or bool(PLACED(one) == PLACED(other))
 
 

@@ -1,8 +1,8 @@
-"""Where the values of a stage lie: cells of a buffer, by a map from the stage's indices that may fold them.
+"""Storage maps: the cell of a buffer that holds each value of a stage, possibly folded.
 
-Without a map, a value has a cell of its own in whatever its stage computes at a time. With one, the same cell may hold
-many values, one after the other; ``legality/storage_folding.py`` decides whether each is gone by the time the next one
-comes. A layer of its own for data, and ``store_in``, are Tiramisu's.
+Without a map, each value that the stage has at a time has its own cell. With a map, one cell may hold several values,
+one after the other; ``legality/storage_folding.py`` decides whether each is dead before it is overwritten. The data
+layer and ``store_in`` are Tiramisu's.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ Ints = NDArray[np.int64]
 
 
 class StorageBuffer:
-    """A buffer that values are stored in: a name for people, and what is fixed of it; None leaves it to its stages.
+    """A user-declared buffer; a property that is None is inferred from the stages that are stored in it.
 
-    ``shape`` counts cells, each of one value of ``dtype``; ``scope`` is the memory. Two buffers are the same only if
-    they are the same object.
+    ``shape`` counts cells of one ``dtype`` value each; ``scope`` is the memory. Compared by identity; ``name`` is for
+    display.
     """
 
     __slots__ = ("dtype", "name", "scope", "shape")
@@ -45,7 +45,7 @@ class StorageBuffer:
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """The value at an index over ``axes`` is in cell ``indices`` of ``buffer``."""
+    """A storage map: the value at an index over ``axes`` is in cell ``indices`` of ``buffer``."""
 
     buffer: StorageBuffer
     axes: tuple[Axis, ...]
@@ -54,11 +54,11 @@ class Storage:
 
     @property
     def values(self) -> int:
-        """How many values the map is for."""
+        """The number of values in the domain of the map."""
         return prod(axis.extent for axis in self.axes)
 
     def coordinates(self) -> list[Ints]:
-        """The index of the cell of each value along each dimension, broadcastable to the shape of the values."""
+        """The cell index of each value along each dimension, broadcastable to the shape of the values."""
         rank = len(self.axes)
         grids = {
             axis: np.arange(axis.extent, dtype=np.int64).reshape([-1 if n == d else 1 for n in range(rank)])
@@ -67,7 +67,7 @@ class Storage:
         return [np.asarray(evaluate(index, grids), np.int64) for index in self.indices]
 
     def cells(self, shape: Sequence[int]) -> Ints:
-        """The row-major number of the cell of each value in a buffer of the given shape, values in row-major order."""
+        """The row-major cell number of each value in a buffer of this shape; values are in row-major order."""
         key = tuple(shape)
         found = self._known.get(key)
         if found is None:
@@ -80,7 +80,7 @@ class Storage:
 
     @cached_property
     def box(self) -> tuple[int, ...]:
-        """The smallest shape that holds all cells."""
+        """The smallest shape that contains all cells."""
         return tuple(int(each.max()) + 1 for each in self.coordinates())
 
     def folds(self, shape: Sequence[int]) -> bool:
@@ -98,15 +98,15 @@ class Storage:
         return tuple(substitute(index, values) for index in self.indices)
 
     def in_loops(self, indices: Sequence[Linear]) -> list[Linear]:
-        """The cell of the value at an index, in terms of loops. Raises EmitError where that is not linear."""
+        """The cell of the value at an index, in terms of loops. Raises EmitError if it is not quasi-affine."""
         values = dict(zip(self.axes, indices, strict=True))
         found: list[Linear] = []
         for index in self.indices:
             linear = linear_index(index, values)
             if linear is None:
                 raise EmitError(
-                    f"cell of a value in buffer {self.buffer.name} must be linear in the loops, but for divisions by "
-                    f"constants, not {format_expr(index)} as in {self}: no instruction has such addresses.",
+                    f"cell of a value in buffer {self.buffer.name} must be quasi-affine in the loops, not "
+                    f"{format_expr(index)} as in {self}: no instruction can address it.",
                     kind="machine",
                 )
             found.append(linear)

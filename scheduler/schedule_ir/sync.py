@@ -1,10 +1,10 @@
-"""What a user lets queues do by hand: barriers, and tokens sent and received; and the stream of a program with them.
+"""User-specified synchronisation: barriers, tokens to send and receive, and markers for them in the instruction stream.
 
-A ``Marker`` stands in the stream where a barrier, a send or a receive happens. A token sent by a unit is there when all
-that the unit was given before is done; a unit that receives one begins nothing of what it is given later before. The
-``k``-th receive of a queue gets what its ``k``-th send gives, or an earlier one where some are to be ahead. So the two
-give an order to a pair of instructions, and that is all that they do: tokens between these two are pushed and popped
-only where derived ones do not give the same order already.
+A ``Marker`` stands in the stream where a barrier, a send or a receive happens. A unit sends a token when all that it
+was given before has finished; a unit that receives one starts nothing that it is given later until the token is there.
+The ``k``-th receive of a queue gets the token of its ``k``-th send, or of an earlier one if tokens are received ahead.
+So the two order one pair of instructions; tokens are pushed and popped for them only if derived tokens do not imply
+that order already.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ QUEUES = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an instruction comes from: a stage, the values of the loops outside, and the thread, if there are any.
+    """Where an instruction comes from: a stage, the values of its outer loops, and the virtual thread, if any.
 
-    ``label`` is the number of its label in the program, ``core`` are the values of loops across cores. ``chunk`` is the
-    number of its chunk in the table of what chunks make, -1 for what belongs to none.
+    ``label`` is the index of its label in the program, ``core`` are the values of loops across cores. ``chunk`` is the
+    index of its chunk in the emitted table; -1 if it belongs to none.
     """
 
     label: int
@@ -48,7 +48,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Marker:
-    """A signal at its place in the stream, sent or received by ``unit``."""
+    """A ``SyncOp`` at its position in the stream, executed by ``unit``."""
 
     signal: SyncOp
     unit: Unit
@@ -56,12 +56,12 @@ class Marker:
 
     @property
     def queue(self) -> TokenQueue:
-        """The queue of a token that is sent or received."""
+        """The queue of the token."""
         return queue_of(self.signal, self.unit)
 
     @property
     def where(self) -> str:
-        """Stage and loop, as a user has named them."""
+        """Stage and loop, as the user has named them."""
         axis = self.signal.axis
         return f"{self.origin.stage}{f' at loop {axis.name}' if axis is not None else ''}"
 
@@ -76,13 +76,13 @@ def queue_of(signal: SyncOp, unit: Unit) -> TokenQueue:
 
 
 def tag_of(signal: SyncOp) -> str:
-    """A signal as the order of loops shows it."""
+    """A ``SyncOp`` as the text of a schedule shows it."""
     what = {"barrier": "barrier_at", "send": f"send {signal.other}", "receive": f"receive {signal.other}"}[signal.kind]
     return what if signal.axis is None else f"{what} at {signal.axis.name}"
 
 
 def unit_of_stage(stage: StageView) -> Unit:
-    """The unit whose instructions make a stage's values, as ``build`` completes it."""
+    """The unit whose instructions write a stage's values once ``build`` has lowered the schedule."""
     state = stage.state
     place = state.attachment
     part = place is not None and place.region == "box" and not place.loops

@@ -1,4 +1,4 @@
-"""Names for stages that commands and passes add."""
+"""Unique names for stages that primitives and passes add."""
 
 from collections.abc import Collection
 from operator import attrgetter
@@ -9,7 +9,7 @@ _NAME = attrgetter("computation.name")
 
 
 def fresh_name(schedule: ScheduleView, wanted: str, others: Collection[str] = ()) -> str:
-    """``wanted``, or with a number behind it where a stage, an input or one of ``others`` bears that name already."""
+    """``wanted``, with a number appended if a stage, an input or one of ``others`` has that name."""
     state = schedule.state
     taken = {*others, *map(_NAME, state.stages.values())}
     taken |= {tensor.name for tensor in state.tables.readers}

@@ -1,4 +1,4 @@
-"""Buffers of the user's as a schedule has them: who is in them, and for how long."""
+"""User-declared buffers in a schedule: the stages stored in them, and their lifetime."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lathe.scheduler.schedule_ir.storage import StorageBuffer
 
 @dataclass(frozen=True)
 class UserBuffer:
-    """A buffer as a schedule has it: the ``users`` whose values it holds, in order, and its shape in cells."""
+    """A buffer in a schedule: the ``users``, the stages stored in it, in order, and its shape in cells."""
 
     buffer: StorageBuffer
     users: tuple[StageView, ...]
@@ -26,7 +26,7 @@ class UserBuffer:
 
 
 def storages_of(stages: Sequence[StageView]) -> dict[StorageBuffer, UserBuffer]:
-    """The buffers that stages name, in order."""
+    """The user-declared buffers of some stages, in order."""
     users: dict[StorageBuffer, list[StageView]] = {}
     for stage in stages:
         storage = stage.state.storage
@@ -48,7 +48,7 @@ def _shape(buffer: StorageBuffer, users: Sequence[StageView]) -> tuple[int, ...]
 
 
 def outlives_iteration(stage: StageView) -> bool:
-    """Whether values outlive the loop iteration in which the stage makes them: in DRAM, or in a buffer around it."""
+    """Whether a stage's values outlive the iteration that computes them: in DRAM, or in a buffer outside the loop."""
     storage = stage.state.storage
     if storage is None:
         return stage.state.scope == "dram"

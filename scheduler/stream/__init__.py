@@ -1,1 +1,1 @@
-"""Passes on the instruction stream: order of loads, synchronisation, removal of resets."""
+"""Passes on the instruction stream: load scheduling, synchronisation, elision of accumulator resets."""

@@ -1,8 +1,8 @@
-"""Accumulators that hold zeros which nobody has read: sums begin there with their first products, without a reset.
+"""Elision of accumulator resets: a GEMM that overwrites (extension ``gemm_begin``) replaces reset and accumulation.
 
-What is emitted is followed instruction by instruction, in the order of the stream, which the compute unit keeps. A GEMM
-may begin the sums of accumulators that all hold the zeros of resets. A reset of whose zeros none has been read at the
-end of the stream goes, and with it the LOADs of micro-ops that only such resets run.
+The tracker follows emitted instructions in stream order, which the compute unit preserves. A GEMM may overwrite
+accumulators that all still hold the zeros of resets. A reset none of whose zeros has been read by the end of the stream
+is dead and is removed, with the LOADs of micro-ops that only dead resets run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,69 +19,69 @@ from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.memory_effects import Cells, Footprints
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
-NOBODY = -1
+NO_RESET = -1
 
 
 @dataclass
 class ZeroInitQuery:
-    """The accumulators in which sums were to begin, and whose zeros all of them held before (None: no zeros at all)."""
+    """Accumulators that a chunk tried to overwrite; ``before``: the reset whose zero each held (None: no zeros)."""
 
     before: NDArray[np.int64] | None
     cells: list[NDArray[np.int64]] = field(default_factory=list)
 
     @property
     def asked(self) -> NDArray[np.int64] | None:
-        """The accumulators; None if nobody has asked."""
+        """The queried accumulators, without duplicates; None if there are none."""
         return np.unique(np.concatenate(self.cells)) if self.cells else None
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
-        """Whether accumulators held zeros that nobody had written over; None: some of them."""
+        """Whether all accumulators held zeros of resets before; None: only some did."""
         return False if self.before is None else _all_or_none(self.before[cells])
 
 
 class ZeroInitTracker:
-    """Follows the zeros of resets through the instructions of a stream, which are numbered from 0."""
+    """Tracks which accumulators hold zeros of resets; the instructions of the stream are numbered from 0."""
 
     def __init__(self, config: HardwareConfig, pool: MicroOpPool) -> None:
         self.followed = 0
-        """Instructions so far."""
+        """Number of instructions followed so far."""
         self.needed: dict[int, str] = {}
-        """The resets whose zeros are read, by number, and what reads them."""
+        """Per live reset, by its number, what reads its zeros."""
         self._resets: set[int] = set()
         self._pool = pool
         self._footprints = Footprints(config, np.zeros(0, np.uint32), 1, (0, 0))
-        self._reset_of = np.full(config.acc_depth, NOBODY, np.int64)  # whose zero an accumulator holds
+        self._reset_of = np.full(config.acc_depth, NO_RESET, np.int64)  # per accumulator, the reset whose zero it holds
         self._taken = np.zeros(config.acc_depth, np.bool_)
         self._count = 0
-        self._question = ZeroInitQuery(None)
+        self._query = ZeroInitQuery(None)
 
     def question(self) -> "ZeroInitQuery":
-        """What is asked about the accumulators, as they are now, until this is called again."""
-        self._question = ZeroInitQuery(self._reset_of.copy() if self._count else None)
-        return self._question
+        """Start a new query, which records the accumulators asked about until the next call, and their state now."""
+        self._query = ZeroInitQuery(self._reset_of.copy() if self._count else None)
+        return self._query
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
-        """Whether accumulators hold zeros that nobody has written over; None: some of them."""
+        """Whether all accumulators still hold zeros of resets; None: only some do."""
         return _all_or_none(self._reset_of[cells]) if self._count else False
 
     def ready(self) -> None:
-        """The next instructions are about to be made: nothing is taken."""
+        """Release all claims of ``take`` before the next instructions are emitted."""
         self._taken[:] = False
 
     def take(self, cells: NDArray[np.int64]) -> bool:
-        """Whether sums may begin in all of the accumulators; they are taken then, until they are followed."""
+        """Claim accumulators for a GEMM that overwrites them; False, and no claim, if it may not."""
         possible = self.may_take(cells)
         if possible:
             self._taken[cells] = True
         return possible
 
     def may_take(self, cells: NDArray[np.int64]) -> bool:
-        """Whether sums may begin in all of the accumulators."""
-        self._question.cells.append(cells)
-        return bool(self._count and (self._reset_of[cells] != NOBODY).all() and not self._taken[cells].any())
+        """Whether a GEMM may overwrite all accumulators: they hold zeros of resets and are not claimed."""
+        self._query.cells.append(cells)
+        return bool(self._count and (self._reset_of[cells] != NO_RESET).all() and not self._taken[cells].any())
 
     def follow(self, instructions: Iterable[Instruction]) -> None:
-        """These come next in the stream."""
+        """Update the state for the next instructions of the stream."""
         for each in instructions:
             if loads_micro_ops(each):
                 self._footprints.hold(each.sram_base, self._pool.words_from(each.dram_base, each.x_size))
@@ -97,58 +97,58 @@ class ZeroInitTracker:
         footprint = self._footprints.of(instruction)
         for memory, cells in footprint.reads:
             if memory == ACC:
-                found = self._reset_of[cells]
-                for reset in np.unique(found[found != NOBODY]).tolist():
-                    self.needed.setdefault(reset, _reader(instruction, alone=bool((found != NOBODY).all())))
+                resets = self._reset_of[cells]
+                for reset in np.unique(resets[resets != NO_RESET]).tolist():
+                    self.needed.setdefault(reset, _use_of_zeros(instruction, alone=bool((resets != NO_RESET).all())))
         for memory, cells in footprint.writes:
             if memory == ACC:
-                self._write(cells, NOBODY)
+                self._write(cells, NO_RESET)
 
     def _write(self, cells: Cells, reset: int) -> None:
-        before = np.count_nonzero(self._reset_of[cells] != NOBODY)
+        before = np.count_nonzero(self._reset_of[cells] != NO_RESET)
         self._reset_of[cells] = reset
-        self._count += int(np.count_nonzero(self._reset_of[cells] != NOBODY) - before)
+        self._count += int(np.count_nonzero(self._reset_of[cells] != NO_RESET) - before)
 
     def needless(self) -> set[int]:
-        """The numbers of the resets whose zeros nobody has read."""
+        """The numbers of the dead resets: none of their zeros has been read."""
         return self._resets - self.needed.keys()
 
 
 def _all_or_none(reset_of: NDArray[np.int64]) -> bool | None:
-    held = reset_of != NOBODY
+    held = reset_of != NO_RESET
     return True if held.all() else None if held.any() else False
 
 
-def _reader(instruction: Instruction, *, alone: bool) -> str:
-    """What an instruction that reads zeros does with them, for users; ``alone``: it reads no sums beside them."""
+def _use_of_zeros(instruction: Instruction, *, alone: bool) -> str:
+    """How an instruction uses zeros that it reads, for users; ``alone``: all accumulators that it reads hold zeros."""
     if isinstance(instruction, Gemm):
-        return "a GEMM adds to them" if alone else "a GEMM adds to them and to sums at once"
-    return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "they are stored"
+        return "a GEMM adds to them" if alone else "one GEMM adds to them and to other accumulators"
+    return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "a STORE reads them"
 
 
 def without_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
-    """A stream without the resets of these numbers, and without what only they need."""
+    """The stream without the dead resets of these numbers and the LOADs of micro-ops that only they run."""
     if not needless:
         return list(entries)
-    gone = needless_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
-    left: list[tuple[Entry, Origin]] = []
+    removed = needless_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
+    remaining: list[tuple[Entry, Origin]] = []
     number = 0
     for each in entries:
         if isinstance(each[0], Marker):
-            left.append(each)
+            remaining.append(each)
             continue
-        if number not in gone:
-            left.append(each)
+        if number not in removed:
+            remaining.append(each)
         number += 1
-    return left
+    return remaining
 
 
 def needless_resets(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
-    """The numbers of the resets, and of LOADs of micro-ops that nothing else runs before others take their place."""
+    """The numbers of dead resets, and of LOADs of micro-ops that nothing else runs before they are overwritten."""
     ends = (each.sram_base + each.x_size for each in instructions if loads_micro_ops(each))
-    loader = np.full(max(ends, default=0), NOBODY, np.int64)
+    loader = np.full(max(ends, default=0), NO_RESET, np.int64)
     unused: set[int] = set()
-    seen: set[tuple[int, int]] = set()  # micro-ops that have been run since the last LOAD of some
+    seen: set[tuple[int, int]] = set()  # ranges of micro-ops run since the last LOAD of micro-ops
     for number, each in enumerate(instructions):
         if loads_micro_ops(each):
             loader[each.sram_base : each.sram_base + each.x_size] = number

@@ -1,4 +1,4 @@
-"""Which instruction reads an element first after a LOAD has brought it: most that read it are not the first."""
+"""First-use analysis: which instruction is the first to read each vector after its LOAD."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,35 +10,35 @@ from lathe.scheduler.stream.memory_effects import Cells
 
 
 class FirstReads:
-    """Follows the elements of the memories that products read, which are numbered as they are loaded."""
+    """Finds the first read of each vector loaded to inp and wgt; loaded vectors are numbered in stream order."""
 
     def __init__(self, config: HardwareConfig) -> None:
         sizes = {memory: depth_of(config, memory) for memory in OPERANDS}
         self.slots = {memory: np.zeros(size, np.int64) for memory, size in sizes.items()}
-        self.waiting = {memory: np.zeros(size, np.bool_) for memory, size in sizes.items()}
+        self.unread = {memory: np.zeros(size, np.bool_) for memory, size in sizes.items()}
         self.count = 0
         self.seen: list[tuple[NDArray[np.int64], int]] = []
 
     def loaded(self, memory: str, cells: slice) -> int:
-        """Cells are loaded now; the number of the first."""
+        """Record a LOAD of these addresses; returns the number of its first vector."""
         first, count = self.count, cells.stop - cells.start
         self.slots[memory][cells] = np.arange(first, first + count)
-        self.waiting[memory][cells] = True
+        self.unread[memory][cells] = True
         self.count += count
         return first
 
-    def read(self, memory: str, cells: Cells, place: int) -> None:
-        """Cells are read at a place of the stream, or at a time; both grow."""
+    def read(self, memory: str, cells: Cells, time: int) -> None:
+        """Record a read of these addresses at a time, which must not decrease from call to call."""
         if memory not in self.slots:
             return
-        first = self.waiting[memory][cells]
+        first = self.unread[memory][cells]
         if first.any():
-            self.seen.append((self.slots[memory][cells][first], place))
-            self.waiting[memory][cells] = False
+            self.seen.append((self.slots[memory][cells][first], time))
+            self.unread[memory][cells] = False
 
-    def found(self, end: int) -> NDArray[np.int64]:
-        """By the numbers of loaded elements the place where they are read first; ``end`` for none."""
-        first = np.full(self.count, end, np.int64)
-        for slots, place in self.seen:
-            first[slots] = place
+    def times(self, never: int) -> NDArray[np.int64]:
+        """By number of the loaded vector, the time of its first read; ``never`` if there is none."""
+        first = np.full(self.count, never, np.int64)
+        for slots, time in self.seen:
+            first[slots] = time
         return first

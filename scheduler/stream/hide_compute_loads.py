@@ -1,10 +1,10 @@
-"""LOADs of the compute unit, fetched while something long is computed.
+"""Latency hiding for LOADs of the compute unit: each is moved after an instruction long enough to hide its fetch.
 
-Compute takes its instructions in their order. A LOAD of micro-ops or parameters fetches while the one before it runs,
-and waits where that is over before the memory has answered; each also waits until the pipeline is drained. So LOADs of
-micro-ops that adjoin are made one, and a LOAD behind a short instruction goes where a longer one hides it: before, if
-its cells are free by then, or later, if it is read later, in parts if need be. Tables stay, since which of their rows
-an instruction reads is a matter of data.
+The compute unit executes in order. A LOAD of micro-ops or parameters is prefetched while the previous instruction
+runs; if that is shorter than the memory's latency, the unit stalls, and it always drains its pipeline first. So LOADs
+of adjacent micro-ops are merged, and a LOAD after a short instruction moves after a longer one: an earlier one, if its
+addresses are free by then, or a later one, if its data are read after that, split over several if one is too short.
+LOADs of tables don't move, since which rows an instruction reads depends on data.
 """
 
 from collections import defaultdict
@@ -19,14 +19,14 @@ from lathe.scheduler.stream.memory_effects import Cells, Footprints, beats_of, m
 
 Entries = list[tuple[Entry, Origin]]
 WINDOW = 16
-"""Instructions of compute that a LOAD may pass."""
+"""How many instructions of the compute unit a LOAD may move across."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """An instruction of compute in its place of the stream, and the cells that it touches; micro-ops are cells, too."""
+    """An instruction of the compute unit at a position of the stream; ``touches``: accesses, also of micro-ops."""
 
-    place: int
+    position: int
     instruction: Instruction | MicroOpInstruction
     origin: Origin
     touches: tuple[tuple[str, Cells], ...]
@@ -34,54 +34,51 @@ class _Step:
     moves: bool = False
 
     @property
-    def brings(self) -> tuple[str, slice]:
-        """The cells that a LOAD writes."""
+    def written(self) -> tuple[str, slice]:
+        """The memory and the addresses that a LOAD writes."""
         ((memory, cells),) = self.touches
-        assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
+        assert isinstance(cells, slice), "a LOAD writes contiguous addresses"
         return memory, cells
 
     def meets(self, load: "_Step") -> bool:
-        """Whether it touches what a LOAD brings."""
-        memory, wanted = load.brings
-        return any(memory == other and meet(cells, wanted) for other, cells in self.touches)
+        """Whether it accesses an address that a LOAD writes."""
+        memory, written = load.written
+        return any(memory == other and meet(cells, written) for other, cells in self.touches)
 
 
 def fetched_early(entries: Entries, footprints: Footprints) -> Entries:
-    """The stream with LOADs of compute that bring constants joined and moved towards its beginning.
-
-    A stream with tokens by hand stays as it is.
-    """
+    """The stream with LOADs of micro-ops and parameters merged and moved; unchanged with manual synchronisation."""
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
     burst = footprints.config.memory.burst_beats * footprints.config.memory.cycles_per_beat
-    joined: list[_Step] = []
+    merged: list[_Step] = []
     moving: set[int] = set()
     for step in _steps(entries, footprints):
         if step.moves:
-            moving.add(step.place)
-        if not step.moves or not _joined(joined, step, burst):
-            joined.append(step)
-    order = _hidden(joined, burst)
-    behind: dict[int, Entries] = defaultdict(list)
+            moving.add(step.position)
+        if not step.moves or not _merged(merged, step, burst):
+            merged.append(step)
+    order = _hidden(merged, burst)
+    after: dict[int, Entries] = defaultdict(list)
     last = -1
     for step in order:
-        if step.place in moving:
+        if step.position in moving:
             assert isinstance(step.instruction, Load), f"{step.instruction} is no LOAD"
-            behind[last].append((step.instruction, step.origin))
+            after[last].append((step.instruction, step.origin))
         else:
-            last = step.place
-    stream = behind[-1]
-    for place, entry in enumerate(entries):
-        if place not in moving:
+            last = step.position
+    stream = after[-1]
+    for position, entry in enumerate(entries):
+        if position not in moving:
             stream.append(entry)
-            stream += behind.get(place, [])
+            stream += after.get(position, [])
     return stream
 
 
 def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
     config = footprints.config
-    for place, (each, origin) in enumerate(entries):
-        assert not isinstance(each, Marker), f"signal {each} in a stream without any"
+    for position, (each, origin) in enumerate(entries):
+        assert not isinstance(each, Marker), f"marker {each} in a stream without manual synchronisation"
         footprint = footprints.of(each)
         if unit_of(each) is not Unit.COMPUTE:
             continue
@@ -89,19 +86,19 @@ def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
         if runs_micro_ops(each):
             own = slice(each.uop_bgn, each.uop_end)
             cycles = each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).steps
-            yield _Step(place, each, origin, (*touches, ("uop", own)), cycles)
+            yield _Step(position, each, origin, (*touches, ("uop", own)), cycles)
         elif loads_micro_ops(each) and each.y_size == 1:
             own = slice(each.sram_base, each.sram_base + each.x_size)
-            yield _Step(place, each, origin, (("uop", own),), beats_of(each, config), moves=True)
+            yield _Step(position, each, origin, (("uop", own),), beats_of(each, config), moves=True)
         elif isinstance(each, Load):
             moves = len(touches) == 1 and each.memory_type is MemoryType.PAR
-            yield _Step(place, each, origin, touches, beats_of(each, config), moves)
+            yield _Step(position, each, origin, touches, beats_of(each, config), moves)
         else:
-            yield _Step(place, each, origin, touches, 0)
+            yield _Step(position, each, origin, touches, 0)
 
 
-def _joined(order: list[_Step], step: _Step, most: int) -> bool:
-    """Make a LOAD of micro-ops part of one shortly before that it continues, if there is such a one."""
+def _merged(order: list[_Step], step: _Step, most: int) -> bool:
+    """Merge a LOAD of micro-ops into one within ``WINDOW`` that it continues, of ``most`` cycles at most, if any."""
     load = step.instruction
     for number in range(len(order) - 1, max(len(order) - 1 - WINDOW, -1), -1):
         other = order[number]
@@ -126,10 +123,7 @@ def _joined(order: list[_Step], step: _Step, most: int) -> bool:
 
 
 def _hidden(steps: Sequence[_Step], latency: int) -> list[_Step]:
-    """The steps with LOADs behind such as take longer than they, where there are some nearby.
-
-    One that nothing hides alone comes in parts, each behind an instruction, before the first that reads any of it.
-    """
+    """The instructions with each LOAD moved after one within ``WINDOW`` that hides it, or split over several."""
     order: list[_Step] = []
     later: dict[_Step, _Step] = {}
     hiding: set[_Step] = set()
@@ -146,18 +140,18 @@ def _hidden(steps: Sequence[_Step], latency: int) -> list[_Step]:
             order.insert(len(order) - order[: -WINDOW - 1 : -1].index(before), step)
             continue
         ahead = [each for each in _until_read(step, steps[number + 1 :]) if each not in hiding]
-        parts = list(_in_parts(step, ahead, latency))
-        if not parts:
+        slices = list(_split(step, ahead, latency))
+        if not slices:
             order.append(step)
             continue
-        for each, part in parts:
+        for each, part in slices:
             hiding.add(each)
             later[each] = part
     return order
 
 
 def _longest(load: _Step, steps: Iterable[_Step], enough: int) -> _Step | None:
-    """The first step that is long enough, or else the longest, of those behind which a LOAD may come."""
+    """Of the instructions that a LOAD may follow, the first that takes ``enough`` cycles, or else the longest."""
     best: _Step | None = None
     for step in steps:
         if isinstance(step.instruction, Load):
@@ -170,7 +164,7 @@ def _longest(load: _Step, steps: Iterable[_Step], enough: int) -> _Step | None:
 
 
 def _until_read(load: _Step, steps: Sequence[_Step]) -> Iterator[_Step]:
-    """The next instructions before the first that needs what a LOAD brings."""
+    """The next instructions within ``WINDOW`` before the first that accesses data of a LOAD, without other LOADs."""
     for step in steps[:WINDOW]:
         if step.meets(load):
             return
@@ -178,19 +172,19 @@ def _until_read(load: _Step, steps: Sequence[_Step]) -> Iterator[_Step]:
             yield step
 
 
-def _in_parts(step: _Step, ahead: Sequence[_Step], latency: int) -> Iterator[tuple[_Step, _Step]]:
-    """Parts of a LOAD, with the instruction that hides each; none where they do not hide the whole."""
+def _split(step: _Step, ahead: Sequence[_Step], latency: int) -> Iterator[tuple[_Step, _Step]]:
+    """Slices of a LOAD, each with the instruction that hides it; none if these cannot hide all of it."""
     load = step.instruction
     assert isinstance(load, Load), f"{load} is no LOAD"
     if load.y_size != 1 or not step.cycles:
         return
     each = step.cycles / load.x_size
-    room = [(other, int((other.cycles - latency) / each)) for other in ahead if other.cycles - latency >= each]
-    if sum(count for _, count in room) < load.x_size:
+    hides = [(other, int((other.cycles - latency) / each)) for other in ahead if other.cycles - latency >= each]
+    if sum(count for _, count in hides) < load.x_size:
         return
-    memory, cells = step.brings
+    memory, cells = step.written
     first = 0
-    for other, most in room:
+    for other, most in hides:
         count = min(most, load.x_size - first)
         if not count:
             return

@@ -1,8 +1,7 @@
-"""Which instruction touched a cell last: what an instruction has to wait for.
+"""Last accesses per address and unit, which give the dependences of the next instruction.
 
-Each memory is read and written by few units, and the units of an instruction's own keep its order. So there is a table
-only for a unit that has read a memory, or written it, and it is looked at only by others, and only where the unit has
-done something there that is not known to be done.
+Only few units access each memory, and each unit executes in order. So a unit has a table for a memory only once it has
+accessed it; only instructions of other units look it up, and only if its latest access is not known to be done.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ NOTHING = (NONE,) * len(Unit)
 
 
 class _Numbers:
-    """By unit, the numbers of the instructions that did something to the cells of a memory last, and the latest one."""
+    """Per unit, the last instruction that read (or wrote) each address of a memory, and the latest of these."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -28,14 +27,14 @@ class _Numbers:
         self.latest = [NONE] * len(Unit)
 
     def note(self, unit: Unit, cells: Cells, number: int) -> None:
-        """An instruction does it now."""
+        """Record that an instruction of a unit accesses these addresses."""
         if unit not in self.by_unit:
             self.by_unit[unit] = np.full(self.size, NONE, np.int64)
         self.by_unit[unit][cells] = number
         self.latest[unit] = number
 
     def take(self, needed: list[int], cells: Cells, unit: Unit, known: Sequence[int]) -> None:
-        """Let the last instructions of other units than one be among the needed, where they are not known."""
+        """Raise ``needed`` to the last accesses of units other than ``unit``, unless ``known`` covers them."""
         for other, numbers in self.by_unit.items():
             if other is not unit and self.latest[other] > max(known[other], needed[other]):
                 touched = numbers[cells]
@@ -44,7 +43,7 @@ class _Numbers:
 
 
 class LastUses:
-    """Per unit and cell of every memory, the numbers of the instructions that read it last, and that wrote it."""
+    """Per unit and address of every memory, the numbers of the last instruction that read it and that wrote it."""
 
     def __init__(self, footprints: Footprints) -> None:
         first, end = footprints.tracked
@@ -54,10 +53,7 @@ class LastUses:
         self.writers = {memory: _Numbers(size) for memory, size in sizes.items()}
 
     def needed(self, footprint: MemoryEffects, unit: Unit, known: Sequence[int] = NOTHING) -> list[int]:
-        """Per other unit, the last instruction that one with this footprint must wait for.
-
-        By unit, all up to the ``known`` ones are done: these need not be told.
-        """
+        """Per other unit, the last instruction that one with this footprint depends on, after ``known`` ones."""
         needed = [NONE] * len(Unit)
         for memory, cells in footprint.kept:
             self.writers[memory].take(needed, cells, unit, known)
@@ -67,7 +63,7 @@ class LastUses:
         return needed
 
     def note(self, footprint: MemoryEffects, unit: Unit, number: int) -> None:
-        """Instruction ``number`` touches these cells now."""
+        """Record the accesses of instruction ``number``."""
         for memory, cells in footprint.kept:
             self.readers[memory].note(unit, cells, number)
         for memory, cells in footprint.writes:

@@ -1,8 +1,8 @@
-"""A stream with barriers and tokens by hand as steps that each wait for earlier ones, or why there is no such order.
+"""Manual synchronisation: barriers and tokens of the user become waits between instructions, or a deadlock is reported.
 
-Without signals the steps are the stream. A token that is received before it is sent moves what waits for it back,
-behind what sends it, as far as dependences allow: the order of each unit, and of instructions that touch the same
-cells, stays. If there is no such order, the machine would wait for ever, and the program is refused.
+An instruction that receives a token before another unit sends it is moved after the sender. Each unit's order and that
+of instructions that access the same addresses is preserved. If no such order exists, the machine would deadlock, and
+the program is refused.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ from lathe.scheduler.stream.memory_effects import Footprints
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An instruction that begins when the steps ``waits`` are done; behind a ``barrier``, when all steps before are.
+    """An instruction that starts when those at positions ``waits`` are done; with ``barrier``, when all before are.
 
-    ``sends`` and ``receives`` are the tokens by hand that come after and before it.
+    ``sends`` and ``receives`` are the user's tokens that are sent after it and received before it.
     """
 
     instruction: Instruction
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Wait:
-    """Instruction ``later`` waits for a token that ``earlier`` sends."""
+    """Instruction ``later`` waits for a token that is sent after ``earlier``."""
 
     earlier: int
     later: int
@@ -43,18 +43,18 @@ class Wait:
 
 
 def steps_of(entries: Sequence[tuple[Entry, Origin]], new_footprints: Callable[[], Footprints]) -> list[Step]:
-    """The steps of a stream. Raises ScheduleError for tokens that do not match, or that are waited for for ever."""
+    """The instructions in an order without deadlock. Raises ScheduleError if tokens don't match, or would deadlock."""
     if not any(isinstance(entry, Marker) for entry, _ in entries):
         return [Step(entry, origin) for entry, origin in entries if not isinstance(entry, Marker)]
-    return _Signalled(entries).steps(new_footprints)
+    return _SynchronisedStream(entries).steps(new_footprints)
 
 
-class _Signalled:
-    """The instructions of a stream, numbered, and the waits between them."""
+class _SynchronisedStream:
+    """The instructions of a stream with manual synchronisation, numbered, and the waits between them."""
 
     def __init__(self, entries: Sequence[tuple[Entry, Origin]]) -> None:
         self.instructions: list[tuple[Instruction, Origin]] = []
-        self.epoch: list[int] = []  # per instruction, how many barriers are before it
+        self.epoch: list[int] = []  # per instruction, the number of barriers before it
         self.sends: dict[int, list[Marker]] = {}
         self.receives: dict[int, list[Marker]] = {}
         sent: dict[TokenQueue, list[tuple[int, Marker]]] = {queue: [] for queue in TokenQueue}
@@ -80,8 +80,8 @@ class _Signalled:
             last[unit] = number
             self.instructions.append((entry, origin))
             self.epoch.append(epoch)
-        for left in waiting.values():
-            for marker in left:  # nothing comes after: there is nothing that would wait
+        for markers in waiting.values():
+            for marker in markers:  # the unit has no later instruction that would wait
                 received[marker.queue].append((NONE, marker))
         self.waits = [wait for queue in TokenQueue for wait in _matched(queue, sent[queue], received[queue])]
 
@@ -89,10 +89,10 @@ class _Signalled:
         order = list(range(len(self.instructions)))
         if any(wait.earlier > wait.later for wait in self.waits):
             order = self._reordered(new_footprints())
-        place = {number: position for position, number in enumerate(order)}
+        position = {number: n for n, number in enumerate(order)}
         waits: dict[int, list[int]] = {}
         for wait in self.waits:
-            waits.setdefault(wait.later, []).append(place[wait.earlier])
+            waits.setdefault(wait.later, []).append(position[wait.earlier])
         steps: list[Step] = []
         epoch = 0
         for number in order:
@@ -111,7 +111,7 @@ class _Signalled:
         return steps
 
     def _reordered(self, footprints: Footprints) -> list[int]:
-        """The instructions in an order in which each wait is for an earlier one, near to that of the stream."""
+        """The numbers of the instructions, each after those that it waits for, else as in the stream."""
         needed = self._needed(footprints)
         for wait in self.waits:
             unit = unit_of(self.instructions[wait.earlier][0])
@@ -126,7 +126,7 @@ class _Signalled:
             candidates = [of_unit[unit][heads[unit]] for unit in Unit if heads[unit] < len(of_unit[unit])]
             ready = [each for each in candidates if all(w <= d for w, d in zip(needed[each], done, strict=True))]
             if not ready:
-                raise self._waits_for_ever(candidates, needed, done)
+                raise self._deadlock(candidates, needed, done)
             chosen = min(ready)
             unit = unit_of(self.instructions[chosen][0])
             order.append(chosen)
@@ -135,10 +135,10 @@ class _Signalled:
         return order
 
     def _needed(self, footprints: Footprints) -> list[list[int]]:
-        """Per instruction and unit, the last instruction that must be done before, but for tokens by hand."""
+        """Per instruction and unit, the last instruction that it depends on, through memory or a barrier."""
         uses = LastUses(footprints)
         last = [NONE] * len(Unit)
-        before = list(last)  # what was last when the barrier came
+        before = list(last)  # per unit, the last instruction before the last barrier
         epoch = 0
         result: list[list[int]] = []
         for number, (instruction, _) in enumerate(self.instructions):
@@ -147,14 +147,14 @@ class _Signalled:
                 epoch, before = self.epoch[number], list(last)
             footprint = footprints.of(instruction)
             needed = [max(a, b) for a, b in zip(uses.needed(footprint, unit), before, strict=True)]
-            needed[unit] = NONE  # in order anyway
+            needed[unit] = NONE  # each unit executes in order
             result.append(needed)
             uses.note(footprint, unit, number)
             last[unit] = number
         return result
 
-    def _waits_for_ever(self, heads: list[int], needed: list[list[int]], done: list[int]) -> ScheduleError:
-        """Why none of the instructions that come next can begin."""
+    def _deadlock(self, heads: list[int], needed: list[list[int]], done: list[int]) -> ScheduleError:
+        """The error that says why none of the units' next instructions (``heads``) can start."""
         next_of = {unit_of(self.instructions[head][0]): head for head in heads}
         stuck = [
             wait
@@ -169,14 +169,14 @@ class _Signalled:
             seen.add(current)
             head = next_of[current]
             other = next(unit for unit in Unit if needed[head][unit] > done[unit])
-            behind = f", behind {self._name(next_of[other])}" if needed[head][other] != next_of[other] else ""
-            chain.append(f"{self._name(head)} waits for {self._name(needed[head][other])}{behind}")
+            after = f", which comes after {self._name(next_of[other])}" if needed[head][other] != next_of[other] else ""
+            chain.append(f"{self._name(head)} waits for {self._name(needed[head][other])}{after}")
             current = other
         received = wait.received
         return ScheduleError(
-            f"token of {received.queue.arrow} that stage {received.where} receives must come, not be waited for for "
-            f"ever: {self._name(wait.later)} waits for {self._name(wait.earlier)}, behind which {wait.sent.where} "
-            f"sends it, but {', and '.join(chain)}. Receive later, or send earlier.",
+            f"Cannot receive a token of {received.queue.arrow} at {received.where}: the units would deadlock. "
+            f"{self._name(wait.later)} waits for {self._name(wait.earlier)}, after which {wait.sent.where} sends the "
+            f"token, but {', and '.join(chain)}. Receive it later, or send it earlier.",
             kind="legality",
         )
 
@@ -187,11 +187,11 @@ class _Signalled:
 
 
 def _matched(queue: TokenQueue, sent: list[tuple[int, Marker]], received: list[tuple[int, Marker]]) -> list[Wait]:
-    """The waits that the tokens of a queue cause. Raises ScheduleError unless as many are sent as received."""
+    """The waits that the user's tokens of a queue cause. Raises ScheduleError unless as many are received as sent."""
     if len(sent) != len(received):
         raise ScheduleError(
-            f"tokens by hand of queue {queue.arrow} must be received as often as they are sent, not "
-            f"{_counted(received)} for {_counted(sent)}. Send and receive at loops of as many iterations.",
+            f"Cannot match the tokens of queue {queue.arrow}: {_counted(sent)} are sent, but {_counted(received)} "
+            "received. Send and receive in loops with the same number of iterations.",
             kind="legality",
         )
     ahead = sum({(marker.where, marker.signal): marker.signal.ahead for _, marker in received}.values())
@@ -200,6 +200,6 @@ def _matched(queue: TokenQueue, sent: list[tuple[int, Marker]], received: list[t
 
 
 def _counted(markers: list[tuple[int, Marker]]) -> str:
-    by_place = Counter(marker.where for _, marker in markers)
-    places = ", ".join(f"{count} by {where}" for where, count in by_place.items())
-    return f"{len(markers)}{f' ({places})' if places else ''}"
+    by_stage = Counter(marker.where for _, marker in markers)
+    counts = ", ".join(f"{count} by {where}" for where, count in by_stage.items())
+    return f"{len(markers)}{f' ({counts})' if counts else ''}"

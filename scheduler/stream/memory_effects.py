@@ -1,4 +1,4 @@
-"""The cells that an instruction touches, per memory."""
+"""Memory effects: the addresses (cells) that an instruction reads and writes, per memory."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -19,9 +19,9 @@ Cells: TypeAlias = "NDArray[np.int64] | slice"
 
 @dataclass(frozen=True, slots=True)
 class MemoryEffects:
-    """Cells read and written, as (memory, cells): ``inp``, ``wgt``, ``acc`` by element, ``dram`` by grain.
+    """Cells read and written, as (memory, cells): a cell is a vector of a scratchpad or a granule of ``dram``.
 
-    ``kept`` is what is read and not written, as far as cells that are written are the same object.
+    ``kept`` are the reads without those whose cells are the same object as the cells of a write.
     """
 
     reads: tuple[tuple[str, Cells], ...] = ()
@@ -41,21 +41,20 @@ def _same(one: tuple[str, Cells], other: tuple[str, Cells]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What has been computed: of rows by the instruction itself, which is kept for its identity to stay its own."""
+    """Cached effects; ``of_rows`` by ``id``, with the instruction itself, so that the id is not reused."""
 
     of_rows: dict[int, tuple[RowsInstruction, MemoryEffects]]
-    of_constants: dict[
-        tuple[MemoryType, int, int], MemoryEffects
-    ]  # of LOADs of what is not stored: a few for all tiles
+    # LOADs of data that the program does not store: a few entries serve all tiles.
+    of_constants: dict[tuple[MemoryType, int, int], MemoryEffects]
     of_work: dict[tuple[MicroOpInstruction, bytes], MemoryEffects]
     cells: dict[tuple[object, ...], Cells]
 
 
 class Footprints:
-    """Footprints of instructions in stream order, without tokens; follows what the uop scratchpad holds.
+    """Memory effects of instructions, asked for in stream order; tracks the contents of the uop scratchpad.
 
-    ``uops`` are the words of the micro-op segment, from which LOAD uop counts here. DRAM is told apart in units of
-    ``grain`` bytes, within the range ``tracked`` (in bytes) that the program itself writes.
+    ``uops`` are the words of the micro-op segment, to which addresses of LOAD uop are relative. DRAM is tracked in
+    granules of ``grain`` bytes, within the byte range ``tracked`` that the program itself writes.
     """
 
     def __init__(self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]) -> None:
@@ -67,24 +66,24 @@ class Footprints:
         self._known = _Known({}, {}, {}, {})
 
     def anew(self) -> "Footprints":
-        """For another order of the stream, from its beginning; what instructions touch is computed once for all."""
+        """A tracker at the beginning of the stream that shares the cached effects."""
         other = Footprints(self.config, self._source, self.grain, self.tracked)
         other._known = self._known
         return other
 
     def hold(self, first: int, words: NDArray[np.uint32]) -> None:
-        """The uop scratchpad holds these micro-ops from its element ``first`` on."""
+        """Write micro-ops to the uop scratchpad from address ``first`` on."""
         self._uops[first : first + len(words)] = words
 
     def of(self, instruction: Instruction) -> MemoryEffects:
-        """The footprint of the next instruction of the stream."""
+        """The effects of the next instruction of the stream."""
         if runs_micro_ops(instruction):
             words = self._uops[instruction.uop_bgn : instruction.uop_end]
             key = (instruction, words.tobytes())
-            found = self._known.of_work.get(key)
-            if found is None:
-                found = self._known.of_work[key] = self._compute(instruction, words)
-            return found
+            effects = self._known.of_work.get(key)
+            if effects is None:
+                effects = self._known.of_work[key] = self._compute(instruction, words)
+            return effects
         if not moves_rows(instruction):
             return MemoryEffects()
         stores = TABLE[instruction.opcode].stores
@@ -95,8 +94,8 @@ class Footprints:
             return MemoryEffects()
         known = self._known.of_rows.get(id(instruction))
         if known is None:
-            found = self._store(instruction) if stores else self._load(instruction)
-            known = self._known.of_rows[id(instruction)] = instruction, found
+            effects = self._store(instruction) if stores else self._load(instruction)
+            known = self._known.of_rows[id(instruction)] = instruction, effects
         return known[1]
 
     def _store(self, store: RowsInstruction) -> MemoryEffects:
@@ -106,17 +105,17 @@ class Footprints:
 
     def _load(self, load: RowsInstruction) -> MemoryEffects:
         if not load.x_size:
-            return MemoryEffects()  # moves nothing, whatever memory it names
+            return MemoryEffects()  # a LOAD without columns does nothing, not even padding
         memory = MEMORIES[load.memory_type]
         dram = self._dram(load, memory.element_bytes(self.config))
         key = (load.memory_type, load.sram_base, elements_of(load))
-        found = None if dram else self._known.of_constants.get(key)
-        if found is None:
+        effects = None if dram else self._known.of_constants.get(key)
+        if effects is None:
             _, first, count = key
-            found = MemoryEffects(dram, ((memory.scratchpad, slice(first, first + count)),))
+            effects = MemoryEffects(dram, ((memory.scratchpad, slice(first, first + count)),))
             if not dram:
-                self._known.of_constants[key] = found
-        return found
+                self._known.of_constants[key] = effects
+        return effects
 
     def _dram(self, access: RowsInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
         first, end = self.tracked
@@ -142,10 +141,10 @@ class Footprints:
     def _cells(self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand) -> Cells:
         outer, inner = operand.factors_of(work)
         key = (operand.memory, start.tobytes(), work.iter_out, work.iter_in, outer, inner)
-        found = self._known.cells.get(key)
-        if found is None:
-            found = self._known.cells[key] = self._touched(start, work, operand, outer, inner)
-        return found
+        cells = self._known.cells.get(key)
+        if cells is None:
+            cells = self._known.cells[key] = self._touched(start, work, operand, outer, inner)
+        return cells
 
     def _touched(
         self, start: NDArray[np.int64], work: MicroOpInstruction, operand: Operand, outer: int, inner: int
@@ -163,7 +162,7 @@ class Footprints:
 
 
 def meet(one: Cells, other: Cells) -> bool:
-    """Whether two instructions that touch these cells of a memory touch one of them both."""
+    """Whether two sets of cells of a memory overlap."""
     if isinstance(other, slice):
         if isinstance(one, slice):
             return bool(one.start < other.stop and other.start < one.stop)
@@ -172,12 +171,12 @@ def meet(one: Cells, other: Cells) -> bool:
 
 
 def elements_of(load: RowsInstruction) -> int:
-    """Elements that a LOAD writes."""
+    """Number of vectors that a LOAD writes, with padding."""
     rows = load.y_pad_0 + load.y_size + load.y_pad_1
     return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
 
 
 def beats_of(each: RowsInstruction, config: HardwareConfig) -> int:
-    """Cycles that what an instruction moves takes the bus."""
+    """Cycles that a LOAD or STORE occupies the bus."""
     size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
     return each.y_size * -(-each.x_size * size // config.bus_bytes) * config.memory.cycles_per_beat

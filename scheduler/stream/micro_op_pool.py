@@ -1,4 +1,4 @@
-"""Micro-op sequences: shared between chunks, kept resident in the uop scratchpad as long as there is room."""
+"""Micro-op sequences, shared between chunks and resident in the uop scratchpad until they are evicted."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ from lathe.configs import HardwareConfig
 from lathe.isa import Load, MemoryType, encode_uops
 
 PooledSequence = tuple[bytes, int, int]
-"""A sequence of micro-ops, and where it is in the scratchpad: its first, and one past its last."""
+"""The encoded micro-ops of a sequence, and its range in the scratchpad: first address and one past the last."""
 
 
 class MicroOpPool:
-    """Every distinct sequence is written to DRAM once; loading it again is only needed after it was displaced.
+    """Allocator of micro-op sequences: each distinct one is in DRAM once, and is reloaded only after an eviction.
 
-    Sequences are placed one after the other in the scratchpad. When the end is reached, placing starts again at 0 and
-    displaces the sequences it overwrites, the oldest ones.
+    The scratchpad is a ring: sequences are allocated one after the other; past the end, allocation starts again at 0
+    and evicts the sequences that it overwrites, the oldest ones.
     """
 
     def __init__(self, config: HardwareConfig) -> None:
@@ -29,19 +29,19 @@ class MicroOpPool:
         self._resident: dict[bytes, tuple[int, int]] = {}
         self._next = 0
         self.placed: list[PooledSequence] = []
-        """The sequences that have been asked for, in order; whoever looks at it may empty it."""
+        """The sequences that were asked for, in order; its user may clear it."""
 
     @property
     def capacity(self) -> int:
-        """Micro-ops that one sequence may have."""
+        """Greatest number of micro-ops of a sequence."""
         return self.config.uop_depth
 
     def place(
         self, dst: NDArray[np.int64], src: NDArray[np.int64], wgt: NDArray[np.int64]
     ) -> tuple[int, int, list[Load]]:
-        """Where in the scratchpad a sequence is: first and one past last, and the LOAD that is needed before, if any.
+        """Allocate a sequence: its first address, one past its last, and the LOAD that it needs unless it is resident.
 
-        The LOAD's ``dram_base`` counts from the start of the micro-ops' segment, to be moved once that is known.
+        The LOAD's ``dram_base`` is relative to the micro-op segment, to be relocated once its address is known.
         """
         words = encode_uops(self.config, dst, src, wgt)
         size = len(words)
@@ -60,19 +60,19 @@ class MicroOpPool:
         if self._next + size > self.capacity:
             self._next = 0
         first, end = self._next, self._next + size
-        kept = {k: r for k, r in self._resident.items() if r[1] <= first or r[0] >= end}
-        self._resident = {**kept, key: (first, end)}
+        others = {k: r for k, r in self._resident.items() if r[1] <= first or r[0] >= end}
+        self._resident = {**others, key: (first, end)}
         self._next = end
         self.placed.append((key, first, end))
         return first, end, [Load(MemoryType.UOP, first, address, 1, size, size)]
 
     def holds(self, placed: Iterable[PooledSequence]) -> bool:
-        """Whether sequences are where they were placed."""
+        """Whether all sequences are still resident in the same ranges."""
         return all(self._resident.get(key) == (first, end) for key, first, end in placed)
 
     @contextmanager
     def undoing(self, failures: type[Exception]) -> Iterator[None]:
-        """What is placed inside stays only if no such failure ends it: its LOADs are never executed then."""
+        """Undo the allocations made inside if one of these exceptions ends the context: their LOADs never execute."""
         before = self._resident, self._next
         done = len(self.placed)
         known = len(self.words)
@@ -88,13 +88,13 @@ class MicroOpPool:
             raise
 
     def words_from(self, address: int, size: int) -> NDArray[np.uint32]:
-        """Micro-ops of the segment, from one on: those that a LOAD brings."""
-        found = self._at.get(address)
-        if found is None or len(found) != size:  # no LOAD of this pool's
-            found = self.image().view("<u4")[address : address + size].astype(np.uint32)
-        return found
+        """The micro-ops that a LOAD of ``size`` from ``address`` of the segment loads."""
+        words = self._at.get(address)
+        if words is None or len(words) != size:  # the LOAD is not one of this pool
+            words = self.image().view("<u4")[address : address + size].astype(np.uint32)
+        return words
 
     def image(self) -> NDArray[np.uint8]:
-        """The contents of the segment: all sequences, 4 bytes per micro-op."""
+        """The contents of the segment as bytes: all sequences, 4 bytes per micro-op."""
         words = np.concatenate(self.words) if self.words else np.zeros(0, np.uint32)
         return words.astype("<u4").view(np.uint8)

@@ -1,8 +1,7 @@
-"""Micro-ops that have a place of their own are loaded before anything else, in as few instructions as possible.
+"""Hoisting of LOADs of micro-ops to the beginning of the stream, merged into as few instructions as possible.
 
-A LOAD of micro-ops is written when the compute unit is drained, and waits for the memory behind all that the load unit
-has asked for. Where its cells hold nothing before, it may as well be the first instruction of the stream: nothing is
-there to be drained, and the bus is free.
+A LOAD of micro-ops drains the compute unit, and its request queues after all those of the load unit. A LOAD that
+overwrites no micro-ops may come first in the stream: nothing has to drain there, and the bus is idle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +18,18 @@ Label = TypeVar("Label")
 
 
 def preload_microops(instructions: Sequence[Entry], labels: Sequence[Label]) -> tuple[list[Entry], list[Label]]:
-    """The stream with those LOADs of micro-ops first that overwrite none, neighbours merged; and its labels."""
-    first = _first_loads(instructions)
-    moved = [(instructions[n], labels[n]) for n in first]
-    early = list(_merged(moved))
-    gone = set(first)
-    rest = ((each, label) for n, (each, label) in enumerate(zip(instructions, labels, strict=True)) if n not in gone)
-    stream = list(chain(early, rest))
+    """The stream with the LOADs of micro-ops before the first that overwrites others hoisted and merged; its labels."""
+    hoisted = _first_loads(instructions)
+    loads = list(_merged([(instructions[n], labels[n]) for n in hoisted]))
+    moved = set(hoisted)
+    rest = ((each, label) for n, (each, label) in enumerate(zip(instructions, labels, strict=True)) if n not in moved)
+    stream = list(chain(loads, rest))
     return [each for each, _ in stream], [label for _, label in stream]
 
 
 def _first_loads(instructions: Sequence[Entry]) -> list[int]:
-    """The places of the LOADs of micro-ops before the first that overwrites others."""
-    found: list[int] = []
+    """The positions of the LOADs of micro-ops before the first that overwrites others."""
+    positions: list[int] = []
     taken: list[range] = []
     for number, each in enumerate(instructions):
         if not loads_micro_ops(each):
@@ -39,13 +37,13 @@ def _first_loads(instructions: Sequence[Entry]) -> list[int]:
         cells = range(each.sram_base, each.sram_base + each.x_size)
         if each.y_size != 1 or any(cells.start < other.stop and other.start < cells.stop for other in taken):
             break
-        found.append(number)
+        positions.append(number)
         taken.append(cells)
-    return found
+    return positions
 
 
 def _merged(loads: Sequence[tuple[Entry, Label]]) -> Iterator[tuple[Entry, Label]]:
-    """LOADs that continue each other in both memories made one, with the label of the first."""
+    """The loads, merged where one continues the one before in both memories, with the label of the first."""
     pending: tuple[Load, Label] | None = None
     for load, label in loads:
         assert isinstance(load, Load)

@@ -1,8 +1,8 @@
-"""The loads that a program begins with, in the order of their use, and its first products, cut to wait for less.
+"""Scheduling of the prologue: the loads before the first GEMM in order of first use, and the first GEMMs split.
 
-The first product waits for all that is loaded before it. What only later ones read, such as the weights of input
-channels that come later, can wait: a LOAD is taken apart where its elements are used first by different chunks, or in
-the first with so much work between that it hides, and what is used later comes behind what is used before.
+The first GEMM waits for all loads before it. Data that only later ones read, such as weights of later input channels,
+can come later: a LOAD is split where its vectors are first used by different chunks, or within the first chunk where
+the work between two uses hides the second slice, and slices are ordered by first use.
 """
 
 from collections import defaultdict
@@ -21,22 +21,22 @@ from lathe.scheduler.stream.memory_effects import Footprints, beats_of
 
 Entries = list[tuple[Entry, Origin]]
 WINDOW = 256
-"""Instructions from the first product on that are looked at: what comes later hides behind what has begun."""
-MOST_PARTS = 96
-"""Of one LOAD: each takes the load unit some cycles more."""
-WAITING = 2
-"""How many times the beats of a LOAD its parts may wait for the memory: more is never won."""
-HANDLING = 4
-"""Cycles that a LOAD takes besides the memory's latency, while a few others wait for it, too."""
+"""Instructions from the first GEMM on that are analysed: loads for later ones are hidden by earlier work."""
+MAX_SLICES = 96
+"""Greatest number of slices of a LOAD: each has an overhead in the load unit."""
+MAX_LATENCY = 2
+"""Greatest memory latency of the slices of a LOAD, relative to its beats: no more than that can be gained."""
+OVERHEAD = 4
+"""Overhead of a LOAD besides the memory's latency, in cycles, while a few others are outstanding."""
 ENOUGH = 256
-"""Steps of the first products behind which what their chunk reads later may be loaded; then twice as many each time."""
-NOT_SEEN = WINDOW
-"""The time of a use that comes later, if there is one."""
+"""MAC cycles of the first chunk after which a later first use counts as later; doubled after each such point."""
+AFTER_WINDOW = WINDOW
+"""The time of a first use after the window, or of none."""
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A LOAD, or a part of one, in the place ``at`` of the stream, and when it is first read (``_Uses``)."""
+class _Slice:
+    """A slice of the LOAD at position ``at`` of the stream, or all of it; ``used``: its first use (``_Uses``)."""
 
     load: Load
     at: int
@@ -44,31 +44,31 @@ class _Part:
 
 
 def schedule_prologue(entries: Entries, footprints: Footprints) -> Entries:
-    """The stream with its first LOADs in the order of their use.
+    """The stream with the LOADs before its first GEMM or ALU instruction split and sorted by first use.
 
-    Only LOADs of the load unit move, of what the program does not store, and none behind an instruction that touches
-    its elements. A stream with tokens by hand stays as it is.
+    Only LOADs of the load unit move whose data the program does not store, and none after an instruction that accesses
+    its vectors. A stream with manual synchronisation is returned unchanged.
     """
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
     begin = next((n for n, (each, _) in enumerate(entries) if not isinstance(each, Marker) and runs_micro_ops(each)), 0)
-    entries = _in_growing_parts(entries, begin)
+    entries = _split_first_gemms(entries, begin)
     uses = _Uses(entries[: begin + WINDOW], begin, footprints)
-    parts = [part for n in range(begin) for part in uses.parts(n)]
-    soonest = min((part.used for part in parts), default=NOT_SEEN)
-    late = sorted((part for part in parts if soonest < part.used < NOT_SEEN), key=lambda part: part.used)
-    behind = [(part, uses.last_before(part)) for part in late]
-    if all(place <= part.at for part, place in behind):
+    slices = [part for n in range(begin) for part in uses.slices(n)]
+    soonest = min((part.used for part in slices), default=AFTER_WINDOW)
+    late = sorted((part for part in slices if soonest < part.used < AFTER_WINDOW), key=lambda part: part.used)
+    moved = [(part, uses.last_before(part)) for part in late]
+    if all(position <= part.at for part, position in moved):
         return entries
-    instead: dict[int, list[_Part]] = {part.at: [] for part in late}
-    for part in parts:
-        if part.at in instead and not soonest < part.used < NOT_SEEN:
+    instead: dict[int, list[_Slice]] = {part.at: [] for part in late}
+    for part in slices:
+        if part.at in instead and not soonest < part.used < AFTER_WINDOW:
             instead[part.at].append(part)
-    later: dict[int, list[_Part]] = defaultdict(list)
-    for part, place in behind:
-        later[max(place, part.at)].append(part)
+    later: dict[int, list[_Slice]] = defaultdict(list)
+    for part, position in moved:
+        later[max(position, part.at)].append(part)
     stream: Entries = []
-    for n, entry in enumerate(entries[: begin + WINDOW]):  # none goes behind these
+    for n, entry in enumerate(entries[: begin + WINDOW]):  # no LOAD moves beyond these
         if n in instead:
             stream += [(part.load, entry[1]) for part in instead[n]]
         else:
@@ -78,16 +78,16 @@ def schedule_prologue(entries: Entries, footprints: Footprints) -> Entries:
     return stream + entries[begin + WINDOW :]
 
 
-def _in_growing_parts(entries: Entries, begin: int) -> Entries:
-    """The stream with products of the first chunk cut, so that none has more steps than all before it.
+def _split_first_gemms(entries: Entries, begin: int) -> Entries:
+    """The stream with the GEMMs of the first chunk split, so that none takes more cycles than all before it together.
 
-    What a part reads is loaded while those before it are computed; sums are added up in any order.
+    So the operands of each are loaded while earlier ones are computed; the order of accumulation does not matter.
     """
     stream, work, chunk = list(entries[:begin]), 0, -1
-    for place in range(begin, len(entries)):
-        each, origin = entries[place]
+    for position in range(begin, len(entries)):
+        each, origin = entries[position]
         if work and origin.chunk != chunk:
-            return [*stream, *entries[place:]]
+            return [*stream, *entries[position:]]
         if not isinstance(each, Gemm) or each.reset:
             stream.append((each, origin))
             continue
@@ -101,25 +101,25 @@ def _in_growing_parts(entries: Entries, begin: int) -> Entries:
     return stream
 
 
-def _is_product(each: Entry) -> bool:
+def _is_accumulation(each: Entry) -> bool:
     return isinstance(each, Gemm) and not each.reset
 
 
 class _Uses:
-    """When the elements that the first LOADs bring are read first, and LOADs are, counted from the first product on."""
+    """First-use times of the vectors that LOADs in the window load, as positions relative to the first GEMM."""
 
     def __init__(self, entries: Sequence[tuple[Entry, Origin]], begin: int, footprints: Footprints) -> None:
         self.entries = entries
         self._moving: set[int] = set()
         self.begin = begin
         self.config = footprints.config
-        reads, brought = FirstReads(self.config), {}
+        reads, loaded = FirstReads(self.config), {}
         time, chunk, work, enough = 0, -1, 0, ENOUGH
-        first = next((origin.chunk for each, origin in entries[begin:] if _is_product(each)), -1)
+        first = next((origin.chunk for each, origin in entries[begin:] if _is_accumulation(each)), -1)
         for n, (each, origin) in enumerate(entries):
-            assert not isinstance(each, Marker), f"signal {each} in a stream without any"
+            assert not isinstance(each, Marker), f"marker {each} in a stream without manual synchronisation"
             footprint = footprints.of(each)
-            later = chunk == first and work >= enough  # or else a chunk reads all at one time
+            later = chunk == first and work >= enough  # all reads of other chunks count as simultaneous
             if origin.chunk != chunk or chunk < 0 or later:
                 enough = 2 * enough if origin.chunk == chunk else ENOUGH
                 time, chunk, work = n, origin.chunk, 0
@@ -129,16 +129,16 @@ class _Uses:
                 reads.read(memory, cells, time - begin)
             for memory, cells in footprint.writes:
                 if memory in OPERANDS and isinstance(each, Load):
-                    assert isinstance(cells, slice), "a LOAD writes cells that adjoin"
+                    assert isinstance(cells, slice), "a LOAD writes contiguous addresses"
                     count = cells.stop - cells.start
-                    brought[n] = slice(slot := reads.loaded(memory, cells), slot + count)
+                    loaded[n] = slice(slot := reads.loaded(memory, cells), slot + count)
             if isinstance(each, Load) and all(memory != DRAM for memory, _ in footprint.reads):
                 self._moving.add(n)
-        times = reads.found(NOT_SEEN)
-        self.first = {n: times[slots] for n, slots in brought.items()}  # of each LOAD, per element
+        times = reads.times(AFTER_WINDOW)
+        self.first = {n: times[slots] for n, slots in loaded.items()}  # per LOAD, the first use of each vector
 
-    def parts(self, n: int) -> Iterator[_Part]:
-        """A LOAD before the first product, in parts that are used at different times, where it can be taken apart."""
+    def slices(self, n: int) -> Iterator[_Slice]:
+        """A LOAD before the first GEMM, split by first use where that is possible and pays."""
         load = self.entries[n][0]
         if n not in self.first or not isinstance(load, Load) or unit_of(load) is not Unit.LOAD:
             return
@@ -146,11 +146,11 @@ class _Uses:
         edges = [0, *(np.flatnonzero(np.diff(first)) + 1).tolist(), len(first)]
         padded = load.x_pad_0 or load.x_pad_1 or load.y_pad_0 or load.y_pad_1
         dense = load.y_size == 1 or load.x_stride == load.x_size
-        rows = not any(edge % load.x_size for edge in edges)  # each part is some of the rows
-        waiting = (len(edges) - 2) * (self.config.memory.latency + HANDLING) / self.config.timing.dma_pending
-        worth = 2 < len(edges) <= MOST_PARTS + 1 and waiting <= WAITING * beats_of(load, self.config)
+        rows = not any(edge % load.x_size for edge in edges)  # each slice has whole rows
+        waiting = (len(edges) - 2) * (self.config.memory.latency + OVERHEAD) / self.config.timing.dma_pending
+        worth = 2 < len(edges) <= MAX_SLICES + 1 and waiting <= MAX_LATENCY * beats_of(load, self.config)
         if n not in self._moving or padded or not (dense or rows) or not worth:
-            yield _Part(load, n, 0 if n not in self._moving else int(first.min()))
+            yield _Slice(load, n, 0 if n not in self._moving else int(first.min()))
             return
         for begin, end in pairwise(edges):
             part = replace(load, sram_base=load.sram_base + begin)
@@ -161,9 +161,9 @@ class _Uses:
                 row, count = begin // load.x_size, (end - begin) // load.x_size
                 stride = load.x_stride if count > 1 else load.x_size
                 part = replace(part, dram_base=load.dram_base + row * load.x_stride, y_size=count, x_stride=stride)
-            yield _Part(part, n, int(first[begin]))
+            yield _Slice(part, n, int(first[begin]))
 
-    def last_before(self, part: _Part) -> int:
-        """The last place in the stream of a LOAD that brings what is used before a part, while that is not used."""
+    def last_before(self, part: _Slice) -> int:
+        """The position of the last LOAD before the first use of a slice whose data are used earlier than it."""
         loads = (n for n in self.first if part.at < n < self.begin + part.used)
         return max((n for n in loads if self.first[n].min() < part.used), default=part.at)

@@ -1,14 +1,14 @@
-"""Dependence tokens, derived from what instructions touch.
+"""Insertion of dependence tokens, derived from the memory effects of instructions.
 
-Instructions are taken in stream order. Each one depends on the last writer of every cell that it reads, and on the last
-writer and the readers since of every cell that it writes, in the scratchpads and in DRAM. Within a unit, order is
-given. Between neighbouring units a dependence becomes a token, unless earlier tokens imply it already, directly or
-through the third unit; vector clocks tell. Load and store are no neighbours: compute passes the news on, with an
-instruction that does nothing where none of its own will do. What a user orders by hand is waited for in the same way;
-a barrier is an instruction that does nothing, for which all units wait once all of them have come to it.
+Instructions are taken in stream order. Each depends on the last write to every address that it reads, and on the last
+write to and later reads from every address that it writes, in scratchpads and DRAM. Each unit executes in order.
+Between neighbouring units a dependence becomes a token, unless earlier tokens imply it, directly or through the third
+unit, as vector clocks show. Load and store are not neighbours: an instruction of compute relays the dependence, a no-op
+if necessary. Waits of manual synchronisation become tokens in the same way; a barrier is a no-op of compute that waits
+for all units, and for which all units wait.
 
-Every token goes from an instruction to one that comes later in the stream, so the stream order itself is a legal
-execution and no stream made here can deadlock.
+Every token goes to a later instruction of the stream, so the stream order itself is a legal execution, and no stream
+can deadlock.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,37 +34,34 @@ Label = TypeVar("Label")
 
 
 class TokenPass(Generic[Label]):
-    """Takes instructions in order; ``output`` and ``labels`` are the stream with tokens, relays and ``barriers``.
+    """Adds tokens to instructions in order; ``output`` and ``labels`` are the stream with relays and ``barriers``.
 
-    Instructions are values, so the fields of tokens are noted in ``marks`` until all of them are known.
+    Instructions are immutable, so their token fields are collected in ``marks`` until all are known.
     """
 
     def __init__(self, footprints: Footprints) -> None:
         self.footprints = footprints
         self.uses = LastUses(footprints)
         self.instructions: list[Instruction] = []
-        self.marks: list[int] = []  # per instruction, the fields of tokens that are set, a bit for each
+        self.marks: list[int] = []  # per instruction, a bit for each token field that is set
         self.labels: list[Label] = []
         self.barriers: list[int] = []
-        self.done: list[tuple[int, ...]] = []  # per instruction, what is known to be done when it is done
-        self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, from its next instruction on
+        self.done: list[tuple[int, ...]] = []  # per instruction, its vector clock when it is done
+        self.known: list[Clock] = [[NONE] * len(UNITS) for _ in UNITS]  # per unit, its vector clock now
         self.of_unit: list[list[int]] = [[] for _ in UNITS]
-        self.last_taken = [NONE] * len(UNITS)  # per unit, the last instruction of compute that takes its token
+        self.last_taken = [NONE] * len(UNITS)  # per unit, the last instruction of compute that pops its token
 
     @property
     def output(self) -> list[Instruction]:
-        """The stream as it is by now.
-
-        Alike chunks share instructions, and so they do with the same tokens.
-        """
-        made: dict[tuple[int, int], Instruction] = {}
+        """The stream so far, with tokens; equal chunks share instructions with equal tokens."""
+        shared: dict[tuple[int, int], Instruction] = {}
         for each, mark in zip(self.instructions, self.marks, strict=True):
-            if (id(each), mark) not in made:
-                made[id(each), mark] = replace(each, **SET_BY[mark]) if mark else each
-        return [made[id(each), mark] for each, mark in zip(self.instructions, self.marks, strict=True)]
+            if (id(each), mark) not in shared:
+                shared[id(each), mark] = replace(each, **SET_BY[mark]) if mark else each
+        return [shared[id(each), mark] for each, mark in zip(self.instructions, self.marks, strict=True)]
 
     def add(self, instruction: Instruction, label: Label, waits: Sequence[int] = ()) -> int:
-        """Append an instruction that waits for what its cells need, and for ``waits``; returns its number."""
+        """Append an instruction that waits for its dependences and for ``waits``; returns its number."""
         unit = unit_of(instruction)
         footprint = self.footprints.of(instruction)
         needed = self.uses.needed(footprint, unit, self.known[unit])
@@ -85,14 +82,14 @@ class TokenPass(Generic[Label]):
         return number
 
     def barrier(self, label: Label) -> None:
-        """What comes later begins when all that came before is done, in any unit."""
+        """Let every later instruction, of any unit, wait for all earlier ones."""
         before = len(self.instructions)
         if before and self.barriers[-1:] != [before - 1]:
             latest = [numbers[-1] if numbers else NONE for numbers in self.of_unit]
-            self.barriers.append(self._append(_nothing(), label, Unit.COMPUTE, latest))
+            self.barriers.append(self._append(_no_op(), label, Unit.COMPUTE, latest))
 
     def check_room(self) -> None:
-        """Raises ScheduleError if more tokens could wait in a queue than its counter holds."""
+        """Raises ScheduleError if the counter of a token queue could overflow."""
         for giver, taker in ((a, b) for a in UNITS for b in UNITS if abs(a - b) == 1):
             names = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
             pushes, pops = (BIT_OF[name] for name in names)
@@ -100,14 +97,14 @@ class TokenPass(Generic[Label]):
             if len(pushed) <= MOST_TOKENS:
                 continue
             popped = [number for number in self.of_unit[taker] if self.marks[number] & pops]
-            known = [self.done[number][taker] for number in pushed]  # taken for certain when the token is pushed
+            known = [self.done[number][taker] for number in pushed]  # done for certain when the token is pushed
             waiting = max(n + 1 - bisect_right(popped, last) for n, last in enumerate(known))
             if waiting > MOST_TOKENS:
                 raise ScheduleError(
                     f"tokens of queue {giver.name.lower()}->{taker.name.lower()} must be at most {MOST_TOKENS} at a "
                     f"time, which its counter holds, not up to {waiting}. Let {giver.name.lower()} wait for "
-                    f"{taker.name.lower()} more often: receive tokens sooner, have fewer buffers in turn, or a "
-                    "barrier.",
+                    f"{taker.name.lower()} more often: receive tokens earlier, use fewer buffers in double_buffer, or "
+                    "insert a barrier.",
                     kind="machine",
                 )
 
@@ -139,16 +136,16 @@ class TokenPass(Generic[Label]):
         self.marks[number] |= BIT_OF[field]
 
     def _relay(self, far: Unit, needed: int, anyway: int, label: Label) -> int:
-        """An instruction of compute that is done only after the far unit's; one that does nothing, if there is none.
+        """An instruction of compute that is done only after instruction ``needed`` of the far unit.
 
-        One that the waiting unit waits for ``anyway``, or a later one, may take the far unit's token: what waits comes
-        no later by that, while an instruction of its own would come behind all that compute has to do by now.
+        If there is none, the one that the waiting unit waits for ``anyway``, or a later one, may pop the far unit's
+        token, which delays nothing. A no-op, the last resort, comes after all that compute has to do so far.
         """
         candidates = self.of_unit[Unit.COMPUTE]
         position = bisect_left(candidates, needed, key=lambda number: self.done[number][far])
         if position < len(candidates):
             return candidates[position]
-        # Tokens of a queue are taken in the order in which they are given.
+        # Tokens of a queue are popped in the order in which they are pushed.
         first = max(needed, self.last_taken[far], anyway - 1)
         position = bisect_right(candidates, first)
         if position < len(candidates):
@@ -159,13 +156,13 @@ class TokenPass(Generic[Label]):
             return taker
         waits = [NONE] * len(UNITS)
         waits[far] = needed
-        return self._append(_nothing(), label, Unit.COMPUTE, waits)
+        return self._append(_no_op(), label, Unit.COMPUTE, waits)
 
 
 def _later(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(a, b) for a, b in zip(one, other, strict=True))
 
 
-def _nothing() -> Instruction:
-    """An instruction of compute that loads nothing: it starts when the unit is drained."""
+def _no_op() -> Instruction:
+    """A no-op of compute, a LOAD of no micro-ops: it starts when the unit is drained."""
     return Load(MemoryType.UOP, 0, 0, 0, 0, 0)

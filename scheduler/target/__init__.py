@@ -1,1 +1,1 @@
-"""What a machine can hold and do: elements, lanes, room, chunks, and the rules of emission."""
+"""The machine as passes query it: its memories, derated variants, and required extensions."""

@@ -1,4 +1,4 @@
-"""What stages want of a machine beyond what all machines have, asked before anything is scheduled for it."""
+"""The check, before lowering, that a machine has the ISA extensions that the stages of a program require."""
 
 from dataclasses import replace
 
@@ -13,27 +13,27 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
 
 def check_extensions(schedule: ScheduleView, config: HardwareConfig) -> None:
-    """Raises BuildError for stages that only extensions compute which the machine has not: all of these at once.
+    """Raises BuildError if stages need extensions that the machine lacks; it names all of them.
 
-    A stage that a rule of the user's takes may be anything.
+    Stages that a user-defined rule takes are not checked.
     """
     missing: dict[str, str] = {}
     stages: dict[str, None] = {}
     for stage in schedule.stages:
         for body in stage.state.computation.bodies:
-            wanted = unmet(body, config)
-            if not wanted or has_own_rule(stage.state):
+            required = unmet(body, config)
+            if not required or has_own_rule(stage.state):
                 continue
             if rule_for(replace(statement_of(stage), scope=ACC)) in BUILT_IN:
                 stages[stage.name] = None
-                for extension, purpose in wanted.items():
-                    missing.setdefault(extension, f"{purpose}, which stage {stage.name} computes")
+                for extension, purpose in required.items():
+                    missing.setdefault(extension, f"{purpose}, in stage {stage.name}")
     if missing:
         several = len(missing) > 1
         emitted = "the stages by rules" if len(stages) > 1 else "the stage by a rule"
         raise BuildError(
-            f"machine of build must have {told(missing)}, and {config.name!r} has "
-            f"{'none of them' if several else 'not'}. Switch the extension{'s' * several} on in the machine's file, or "
+            f"machine of build must have {told(missing)}, and {config.name!r} lacks "
+            f"{'them' if several else 'it'}. Switch the extension{'s' * several} on in the machine's file, or "
             f"emit {emitted} of your own.",
             kind="machine",
         )

@@ -1,4 +1,4 @@
-"""What a machine can be asked: where results are computed, what is read from where, and what fits."""
+"""``Target``: a machine as passes query it, that is its memories, vector types and capacities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from lathe.scheduler.schedule_ir.memories import ACC, INP, SCRATCHPADS, UNIT_OF_
 
 @dataclass(frozen=True)
 class Scratchpad:
-    """A scratchpad of ``depth`` elements that instructions of ``unit`` write."""
+    """A scratchpad of ``depth`` vectors of type ``element``, which instructions of ``unit`` write."""
 
     name: str
     element: VectorType
@@ -27,7 +27,7 @@ class Scratchpad:
 
 @dataclass(frozen=True)
 class Target:
-    """A machine as passes see it."""
+    """A machine as passes query it."""
 
     config: HardwareConfig
 
@@ -39,31 +39,31 @@ class Target:
     @cached_property
     def memories(self) -> Mapping[str, Scratchpad]:
         """The scratchpads by name."""
-        found = {
+        scratchpads = {
             name: Scratchpad(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
             for name in SCRATCHPADS
         }
-        return MappingProxyType(found)
+        return MappingProxyType(scratchpads)
 
     @property
     def near(self) -> Scratchpad:
-        """The memory in which results are computed."""
+        """The accumulators (``acc``), in which results are computed."""
         return self.memories[ACC]
 
     @property
     def data(self) -> Scratchpad:
-        """The memory from which products read data."""
+        """The memory of the data operand of GEMM (``inp``)."""
         return self.memories[INP]
 
     @property
     def weights(self) -> Scratchpad:
-        """The memory from which products read weights."""
+        """The memory of the weight operand of GEMM (``wgt``)."""
         return self.memories[WGT]
 
     def memory_of(self, product: GemmMatch | None, read: Read, computation: Computation | None = None) -> Scratchpad:
-        """The memory in which what a computation reads must be: a matrix product, or None for any other.
+        """The memory that an operand must be in: of a GEMM, or of another ``computation`` if ``product`` is None.
 
-        Of any other, the parameters and tables of a ``computation`` that is a rescaling are in memories of their own.
+        The parameters and tables of a rescaling are in memories of their own, all other operands of the ALU in acc.
         """
         if product is None:
             own = {} if computation is None else own_operands(computation, self.config)
@@ -71,9 +71,9 @@ class Target:
         return self.data if read is product.data else self.weights
 
     def element_in(self, scope: str) -> VectorType:
-        """The shape of the elements of a memory; those in DRAM are stored from where they are computed."""
+        """The vector type of a memory; tensors in DRAM have that of acc, from which they are stored."""
         return element_of(self.config, scope)
 
     def computes(self, pragma: str | None) -> bool:
-        """Whether a rule computes, so that all that it reads is in scratchpads; None: the one that is chosen."""
+        """Whether a rule computes, with operands in scratchpads; a stage without pragma (None) counts as computing."""
         return pragma is None or (pragma in RULES and bool(RULES[pragma].reads))

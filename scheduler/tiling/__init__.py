@@ -1,1 +1,1 @@
-"""Tile sizes, loop order and load places of one group of stages."""
+"""Tiling search for one fusion group: tile sizes, loop order and load levels."""

@@ -1,4 +1,4 @@
-"""A tiling applied to a group: the sink's loops split, everything else placed in its tiles."""
+"""Application of a tiling to a fusion group: the sink's loops are split, all other stages computed in its tiles."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from lathe.scheduler.tiling.problem import Tiling, TilingProblem
 
 
 def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
-    """Split the sink's loops, put the computing stages into its tiles and the operands where the tiling says."""
+    """Split the sink's loops, and attach computing stages to its tile loops and operands to their load levels."""
     sink = problem.sink
     if not problem.given:
         state = sink.state
@@ -29,12 +29,12 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         if tiling.cut is not None:
             leaf, size = tiling.cut
             first, second = LoopAxis(f"{leaf.name}o", "data"), LoopAxis(f"{leaf.name}i", "data")
-            place = sink.state.leaves.index(leaf)
-            leaves = (*sink.state.leaves[:place], first, second, *sink.state.leaves[place + 1 :])
+            position = sink.state.leaves.index(leaf)
+            leaves = (*sink.state.leaves[:position], first, second, *sink.state.leaves[position + 1 :])
             relations_cut = (*sink.state.relations, Split(leaf, first, second, size))
             sink.change(leaves=leaves, relations=relations_cut)
         levels = list(sink.state.leaves[: tiling.depth])
-        sink.put(_rejoined(sink.state, tiling.depth))
+        sink.put(_with_merged_loops(sink.state, tiling.depth))
     attached_at = ComputeAt(sink.id, levels[-1]) if levels else None
     reducing: dict[EditedStage, LoopAxis] = {}
     for stage in problem.computing:
@@ -55,37 +55,37 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         else:
             attachment = ComputeAt(sink.id, levels[min(level, len(levels)) - 1])
         operand.stage.change(attachment=attachment, contiguous=tiling.adjoining.get(operand.stage))
-    _in_order(problem)
+    _move_before_sink(problem)
 
 
-def _rejoined(state: StageState, depth: int) -> StageState:
-    """The loops inside the tile, which only store it, put back together where no part of an axis is outside."""
+def _with_merged_loops(state: StageState, depth: int) -> StageState:
+    """The stage with its loops inside the tile, which only store it, merged again where all results of a split are."""
     outside = set(state.leaves[:depth])
     relations = list(state.relations)
     leaves = list(state.leaves)
-    joined = True
-    while joined:
-        joined = False
+    merged = True
+    while merged:
+        merged = False
         for relation in reversed(relations):
             if isinstance(relation, Split):
-                parts, whole = [relation.outer, relation.inner], [relation.parent]
+                results, sources = [relation.outer, relation.inner], [relation.parent]
             elif isinstance(relation, Fuse):
-                parts, whole = [relation.fused], [relation.outer, relation.inner]
+                results, sources = [relation.fused], [relation.outer, relation.inner]
             else:
-                continue  # what runs backwards or along diagonals stays so
-            if all(part in leaves and part not in outside for part in parts):
-                place = min(leaves.index(part) for part in parts)
-                leaves[place:place] = whole
-                leaves = [leaf for leaf in leaves if leaf not in parts]
+                continue  # reversed and skewed loops are not undone
+            if all(each in leaves and each not in outside for each in results):
+                position = min(leaves.index(each) for each in results)
+                leaves[position:position] = sources
+                leaves = [leaf for leaf in leaves if leaf not in results]
                 relations.remove(relation)
-                joined = True
+                merged = True
                 break
     return replace(state, leaves=tuple(leaves), relations=tuple(relations))
 
 
 def _split_reduction(stage: EditedStage, root: LoopAxis, tile: int) -> LoopAxis:
     state: StageState = stage.state
-    if root not in state.leaves:  # the user has split the reduction: the loop given first comes outermost
+    if root not in state.leaves:  # the user has split the reduction: its first loop becomes the outermost one
         first = state.reduce_leaves[0]
         stage.put(replace(state, leaves=(first, *(leaf for leaf in state.leaves if leaf is not first))))
         return first
@@ -95,8 +95,8 @@ def _split_reduction(stage: EditedStage, root: LoopAxis, tile: int) -> LoopAxis:
     return outer
 
 
-def _in_order(problem: TilingProblem) -> None:
-    """Operands and computing stages directly before the sink, in the order in which they read each other."""
+def _move_before_sink(problem: TilingProblem) -> None:
+    """Move operands and computing stages directly before the sink, each after those that it reads."""
     schedule = problem.schedule
     moved = [*(operand.stage for operand in problem.operands), *problem.computing]
     ordered = [stage for stage in schedule.stages if stage in moved]

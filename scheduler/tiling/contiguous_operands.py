@@ -1,9 +1,9 @@
-"""Data for products that are loaded as they were stored: groups of narrower elements side by side.
+"""GEMM operands that stay contiguous in ``inp`` as they were stored, in groups of narrower vectors.
 
-An element of ``out`` holds ``block_out`` columns, one of ``inp`` ``block_in``. Where it is the wider one (with a batch
-of 1, or the same in all rows), it lies in DRAM as several of ``inp`` that adjoin. A buffer that keeps these apart,
-channel by channel, gets each by a row of a LOAD of its own: one element, and the memory's latency. Where they adjoin in
-the buffer, too, a row of a LOAD brings all that adjoins in DRAM.
+A vector of ``out`` has ``block_out`` columns, one of ``inp`` ``block_in``. If the former is wider (and both have the
+same rows), it is stored in DRAM as a group of several contiguous vectors of ``inp``. A buffer with channels outermost
+gets each vector by a LOAD row of its own, which costs the memory's latency. If the group is contiguous in the buffer,
+too, one LOAD row loads all that is contiguous in DRAM.
 """
 
 from collections.abc import Mapping
@@ -20,44 +20,44 @@ from lathe.scheduler.target.target import Target
 
 
 def stored_source(stage: StageView, target: Target) -> Tensor | None:
-    """The tensor that a stage loads for products, if it is stored by the program in wider elements; or None."""
+    """The tensor that a stage loads for GEMMs, if the program stores it in wider vectors; else None."""
     state = stage.state
     if state.scope != INP or target.near.element.cols <= target.data.element.cols:
         return None
     if state.storage is not None or state.reuse is not None or state.pragma not in (None, "dma"):
         return None
     schedule, tensors = stage.schedule, {read.tensor for read in state.computation.reads}
-    if len(tensors) != 1 or not all(_is_product(each) for each in schedule.readers(state.tensor)):
+    if len(tensors) != 1 or not all(_is_gemm(each) for each in schedule.readers(state.tensor)):
         return None
     (tensor,) = tensors
     return tensor if schedule.maker(tensor) is not None and schedule.scope_of(tensor) == DRAM else None
 
 
-def _is_product(reader: StageView) -> bool:
-    """Whether a stage sums products by the machine's rule."""
+def _is_gemm(reader: StageView) -> bool:
+    """Whether a stage is a GEMM by the built-in rule."""
     return reader.state.pragma in (None, "gemm") and match_gemm_operands(reader.state.computation) is not None
 
 
 def may_adjoin(form: PhysicalLayout) -> bool:
-    """Whether groups of elements can adjoin in a buffer of a form: neighbouring columns, in no order of their own."""
+    """Whether groups may be contiguous in a buffer: its layout has columns, and is neither permuted nor diagonal."""
     return form.lanes.cols is not None and form.lanes.turns is None and not form.lanes.is_diagonal
 
 
 def adjoins(placed: Mapping[StageView, StageRegion], stage: StageView, form: PhysicalLayout) -> bool:
-    """Whether groups can adjoin in a stage's buffer of such a ``form``.
+    """Whether groups may be contiguous in a stage's buffer with this layout.
 
-    It must begin with a group each time; where it ends within one, the rest of that is loaded with it. And loops of
-    products must stay within groups or move by whole ones.
+    Its box must always start at a group and have whole groups, or the whole dimension; and loops of GEMMs that read it
+    must stay within groups or advance by whole ones.
     """
     placement, cols = placed[stage], form.lanes.cols
-    assert cols is not None, f"no groups adjoin in {form}"
+    assert cols is not None, f"a layout without columns has no groups: {form}"
     if placement.window is not None:
         return False
     step, computation = form.step(cols), placement.state.computation
     axis = computation.axes[cols]
     for read in computation.reads:
         if cols >= len(read.indices):
-            return False  # a dimension of what is read is several here
+            return False  # the stage has more dimensions than its source
         index = as_affine(read.indices[cols])
         if index is None or dict(index.coefficients) != {axis: 1} or index.const % step:
             return False
@@ -74,9 +74,9 @@ def adjoins(placed: Mapping[StageView, StageRegion], stage: StageView, form: Phy
 
 
 def wastes(placement: StageRegion, form: PhysicalLayout) -> bool:
-    """Whether half or more of the elements that adjoin are loaded for nothing: most channels of a group are none."""
+    """Whether at least half of the vectors of contiguous groups would be loaded in vain: they have unused channels."""
     cols = form.lanes.cols
-    assert cols is not None, f"no groups adjoin in {form}"
+    assert cols is not None, f"a layout without columns has no groups: {form}"
     size = _largest(placement, cols)
     return 2 * -(-size // form.block(cols)) <= form.blocks(cols, 0, size)
 
@@ -86,9 +86,9 @@ def _largest(placement: StageRegion, dim: int) -> int:
 
 
 def _stays_in_groups(placement: StageRegion, stage: StageView, form: PhysicalLayout) -> bool:
-    """Whether each loop of a reader moves along columns by whole groups, or by parts that fill groups."""
+    """Whether each loop of a consumer has a stride along columns that is a multiple or a divisor of a group."""
     cols, state = form.lanes.cols, placement.state
-    assert cols is not None, f"no groups adjoin in {form}"
+    assert cols is not None, f"a layout without columns has no groups: {form}"
     step = form.step(cols)
     roots = {root.source: root for root in state.roots}
     for read in state.computation.reads:
@@ -99,7 +99,7 @@ def _stays_in_groups(placement: StageRegion, stage: StageView, form: PhysicalLay
             return False
         for axis, factor in index.coefficients.items():
             for variable, coefficient in placement.loops.local[roots[axis]].terms.items():
-                moved = abs(factor * coefficient)
-                if not isinstance(variable, LoopVariable) or (moved % step and step % moved):
+                stride = abs(factor * coefficient)
+                if not isinstance(variable, LoopVariable) or (stride % step and step % stride):
                     return False
     return True

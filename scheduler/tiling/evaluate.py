@@ -1,7 +1,7 @@
-"""What a tiling costs, and at which of its loops each operand is loaded.
+"""Evaluation of one tiling: the loop at which each operand is loaded, and the estimated cycles.
 
-The fewest elements in all are loaded where an operand is kept longest. That is not always quickest: a first tile waits
-for all that is loaded before it, and a part for each tile may hide behind the tile before.
+Loading an operand at the outermost loop that it fits moves the fewest bytes. That is not always fastest: the first tile
+waits for all loads before it, while a slice for each tile may be loaded during the tile before.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,19 @@ from lathe.scheduler.tiling.footprint_model import TilingModel
 from lathe.scheduler.tiling.fusion_groups import is_padding
 from lathe.scheduler.tiling.problem import LoadedOperand, Tiling
 
-MOST_PARTS = 96
+MAX_SLICES = 96
+"""Greatest number of LOADs that the prologue splits a load into."""
 STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
-"""Of an element that the ALU makes, where it overwrites none that was loaded for the tile: a reset, and an addition."""
+"""Cycles of a vector that the ALU computes, but not in option of one loaded for the tile: a reset and an addition."""
 MICRO_OP = 1 / 2
-"""Cycles that a micro-op takes to be loaded."""
+"""Cycles that loading a micro-op takes."""
 CLOSE = 5 / 4
-"""How many times the least cost so far a tiling may cost for other places of its loads to be looked at."""
-AGAIN = 1.5
-"""How many times the fewest elements may be loaded for the sake of an earlier first tile."""
+"""Other load levels are tried if a tiling costs less than this many times the least cost so far."""
+EXTRA_TRAFFIC = 1.5
+"""Another load level may load this many times as many vectors, so that the first tile starts earlier."""
 
-LoadPlace: TypeAlias = tuple[int, int, int, int]
-"""Elements that are loaded in all, minus the number of loops outside, elements at a time, that number."""
+LoadOption: TypeAlias = tuple[int, int, int, int]
+"""A load level: vectors loaded in total, minus the number of loops outside, vectors per load, that number of loops."""
 
 
 def evaluated(
@@ -45,23 +46,25 @@ def evaluated(
     acc: int,
     limit: float,
 ) -> Tiling | None:
-    """What a tiling costs; None if it does not fit, or costs no less than ``limit`` cycles."""
+    """The tiling with load levels and cost; None if it does not fit, or costs at least ``limit`` cycles."""
     return _Evaluation(model, tile, order, inner, acc).tiling(limit)
 
 
 def fits(model: TilingModel, tile: tuple[int, ...], inner: dict[EditedStage, int], acc: int) -> bool:
-    """Whether all operands fit if each is loaded at the innermost loop it can be, whatever the order of the loops."""
-    room = model.rooms.copy()
-    room[model.near.name] -= acc
+    """Whether all operands fit if each is loaded at the innermost loop possible, which depends on no loop order."""
+    free = model.capacity.copy()
+    free[model.acc_memory.name] -= acc
     whole, parts = model.boxes(tile, {}), model.boxes(tile, inner)
     for operand in model.problem.operands:
         stage, reader = operand.stage, operand.only_reader
-        cut = reader in inner and model.parts_of(reader, inner[reader]) > 1
-        room[stage.state.scope] -= model.count(stage, (parts if cut else whole)[stage])
-    return min(room.values()) >= 0
+        cut = reader in inner and model.reduction_tiles(reader, inner[reader]) > 1
+        free[stage.state.scope] -= model.count(stage, (parts if cut else whole)[stage])
+    return min(free.values()) >= 0
 
 
 class _Evaluation:
+    """One tiling under evaluation; ``inner``: reduction tile sizes; ``acc``: accumulators that it needs."""
+
     def __init__(
         self,
         model: TilingModel,
@@ -72,17 +75,17 @@ class _Evaluation:
     ) -> None:
         self.model, self.tile, self.order, self.inner, self.acc = model, tile, order, inner, acc
         self.loops = model.tile_loops(tile, order)
-        self.rounds = {stage: model.parts_of(stage, size) for stage, size in inner.items()}
+        self.rounds = {stage: model.reduction_tiles(stage, size) for stage, size in inner.items()}
         self.innermost = model.boxes(tile, inner)
         self.options = [self._options(n, operand) for n, operand in enumerate(model.problem.operands)]
         self.least = [min(option[2] for option in options) for options in self.options]
 
     def _rounds(self, operand: LoadedOperand) -> int:
-        """In how many parts of a reduction an operand is read, one after the other."""
+        """The number of reduction tiles in which an operand is read."""
         return 1 if operand.only_reader is None else self.rounds.get(operand.only_reader, 1)
 
-    def _options(self, number: int, operand: LoadedOperand) -> list[LoadPlace]:
-        """Where an operand may be loaded; innermost, a part of the reduction at a time."""
+    def _options(self, number: int, operand: LoadedOperand) -> list[LoadOption]:
+        """The levels at which an operand may be loaded; the innermost is a reduction tile, if there are several."""
         options, rounds = self.loops.options[number], self._rounds(operand)
         if rounds == 1:
             return options
@@ -90,26 +93,26 @@ class _Evaluation:
         return [*options[:-1], (self.loops.tiles * rounds * count, -depth, count, depth)]
 
     def tiling(self, limit: float) -> Tiling | None:
-        """The tiling with each operand where it costs least; None if it does not fit or costs too much."""
-        places: list[LoadPlace] = []
-        cost = self._cost(places)
+        """The tiling with the cheapest load levels; None if it does not fit, or costs at least ``limit`` cycles."""
+        selection: list[LoadOption] = []
+        cost = self._cost(selection)
         if cost is None or cost >= limit * CLOSE:
             return None
         for number, operand in enumerate(self.model.problem.operands):
             if operand.stage.state.scope in (PARAMETERS, TABLES):
                 continue
-            first = places[number]
+            first = selection[number]
             for option in self.options[number][first[3] + 1 :]:
-                if option[0] > AGAIN * first[0]:
+                if option[0] > EXTRA_TRAFFIC * first[0]:
                     continue
-                trial = [*places[:number], option, *places[number + 1 :]]
-                instead = self._cost(trial)
-                if instead is not None and instead < cost:
-                    places, cost = trial, instead
+                trial = [*selection[:number], option, *selection[number + 1 :]]
+                trial_cost = self._cost(trial)
+                if trial_cost is not None and trial_cost < cost:
+                    selection, cost = trial, trial_cost
         if cost >= limit:
             return None
         model, rounds = self.model, self.rounds
-        levels = {operand.stage: place[3] for operand, place in zip(model.problem.operands, places, strict=True)}
+        levels = {operand.stage: option[3] for operand, option in zip(model.problem.operands, selection, strict=True)}
         reduce_axis = {stage: model.root(stage) for stage in self.inner if rounds[stage] > 1}
         reduce_tile = {stage: size for stage, size in self.inner.items() if rounds[stage] > 1}
         single = {
@@ -120,45 +123,42 @@ class _Evaluation:
             self.tile, self.order, len(self.order), levels, reduce_axis, reduce_tile, single, cost, model.adjoining
         )
 
-    def _cost(self, places: list[LoadPlace]) -> float | None:
-        """Cycles with operands loaded in these places; None if they do not fit.
-
-        An empty list gets the places where the fewest elements are loaded.
-        """
+    def _cost(self, selection: list[LoadOption]) -> float | None:
+        """Cycles with these load levels, None if they do not fit; an empty list gets the levels that load the least."""
         model, depth = self.model, len(self.order)
-        room = model.rooms.copy()
-        room[model.near.name] -= self.acc
-        least = [place[2] for place in places] if places else self.least
+        free = model.capacity.copy()
+        free[model.acc_memory.name] -= self.acc
+        least = [option[2] for option in selection] if selection else self.least
         for operand, elements in zip(model.problem.operands, least, strict=True):
-            room[operand.stage.state.scope] -= elements
-        if min(room.values()) < 0:
+            free[operand.stage.state.scope] -= elements
+        if min(free.values()) < 0:
             return None
-        found: list[OperandLoads] = []
-        chosen: list[LoadPlace] = []
+        loads: list[OperandLoads] = []
+        chosen: list[LoadOption] = []
         for number, operand in enumerate(model.problem.operands):
             scope = operand.stage.state.scope
-            room[scope] += least[number]  # what comes behind it has room for the least that it takes
-            options = [places[number]] if places else self.options[number]
-            fitting = [option for option in options if option[2] <= room[scope]]
-            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= room[scope]]
+            free[scope] += least[number]  # the least that later operands take stays reserved
+            options = [selection[number]] if selection else self.options[number]
+            fitting = [option for option in options if option[2] <= free[scope]]
+            doubled = [option for option in fitting if option[2] * (2 if option[3] else 1) <= free[scope]]
             best = min(doubled or fitting)
-            if scope in (PARAMETERS, TABLES):  # whose loads wait for the pipeline to drain: as few as possible
+            if scope in (PARAMETERS, TABLES):  # their loads drain the pipeline: as few as possible
                 best = min(fitting, key=lambda each: (each[0], each[3]))
             twice = best in doubled
             chosen.append(best)
-            room[scope] -= best[2] * (2 if twice and best[3] else 1)
-            found.append(self._loads(operand, best, twice))
-        places[:] = chosen
+            free[scope] -= best[2] * (2 if twice and best[3] else 1)
+            loads.append(self._loads(operand, best, twice))
+        selection[:] = chosen
         stages = [operand.stage for operand in model.problem.operands]
-        levels = {stage: place[3] for stage, place in zip(stages, chosen, strict=True)}
-        replaced = [loads for stage, loads in zip(stages, found, strict=True) if stage in model.added_to]
+        levels = {stage: option[3] for stage, option in zip(stages, chosen, strict=True)}
+        replaced = [each for stage, each in zip(stages, loads, strict=True) if stage in model.addends]
         copied = sum(
             STEPS_OF_COPY * model.count(stage, self.innermost[stage])
             for stage, operands in model.loaded_only.items()
             if all(levels[each] < depth for each in operands)
         )
-        in_place = bool(model.loaded_only) and not copied  # the operand's slots are the result's
-        room_of_result = model.rooms[model.near.name] - self.acc if in_place else room[model.near.name]
+        in_place = bool(model.loaded_only) and not copied  # the result overwrites the operand
+        free_for_result = model.capacity[model.acc_memory.name] - self.acc if in_place else free[model.acc_memory.name]
         work = TileWork(
             tiles=self.loops.tiles,
             parts=max(self.rounds.values(), default=1),
@@ -166,22 +166,22 @@ class _Evaluation:
             stored=self.loops.stored,
             stores=self.loops.stores,
             planes=model.planes,
-            alone=self.acc > room_of_result or not all(each.doubled for each in replaced),
+            alone=self.acc > free_for_result or not all(each.doubled for each in replaced),
             ends=model.ends_in_parts,
-            ahead=any(map(self._runs_ahead, model.problem.operands, found)),
+            ahead=any(map(self._is_multi_buffered, model.problem.operands, loads)),
         )
-        cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, found, work)
+        cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, loads, work)
         return cost + self._micro_ops(levels) * MICRO_OP
 
-    def _runs_ahead(self, operand: LoadedOperand, loads: OperandLoads) -> bool:
-        """Whether weights are loaded part by part in places enough for loads to run ahead."""
+    def _is_multi_buffered(self, operand: LoadedOperand, loads: OperandLoads) -> bool:
+        """Whether an operand is weights of each reduction tile that are multi-buffered (``weight_buffer_depth.py``)."""
         rounds, steps = self._rounds(operand), self.loops.steps
         of_weights = operand.stage.state.scope == self.model.problem.target.weights.name
         often = of_weights and loads.doubled and loads.times == self.loops.tiles * rounds
         return often and rounds > 1 and rounds % PLACES == 0 and steps / 2 < loads.cycles * rounds <= steps
 
-    def _loads(self, operand: LoadedOperand, place: LoadPlace, doubled: bool) -> OperandLoads:
-        model, stage, (loads, _, count, level) = self.model, operand.stage, place
+    def _loads(self, operand: LoadedOperand, option: LoadOption, doubled: bool) -> OperandLoads:
+        model, stage, (loads, _, count, level) = self.model, operand.stage, option
         depth, rounds = len(self.order), self._rounds(operand)
         box: Sequence[int] = self.loops.boxes[level][stage] if level else stage.tensor.shape
         if rounds > 1 and level == depth:
@@ -192,19 +192,16 @@ class _Evaluation:
             cycles,
             loads / max(count, 1),
             doubled,
-            self._parts(operand, box, rounds) if level < depth else 1,
+            self._slices(operand, box, rounds) if level < depth else 1,
             instructions,
-            stage in model.added_to,
+            stage in model.addends,
         )
 
-    def _parts(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> float:
-        """How many times the first part of a load the whole is, where parts come each when a reduction needs it.
-
-        Of parts that leave a rest, all but that are one.
-        """
+    def _slices(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> float:
+        """The size of a load relative to its first slice if it is split by reduction tile; the last may be smaller."""
         physical, reader = self.model.physical[operand.stage], operand.only_reader
         outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
-        if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MOST_PARTS:
+        if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MAX_SLICES:
             return 1
         if reader is None or reader not in self.inner:
             return rounds
@@ -213,12 +210,12 @@ class _Evaluation:
         return extent / (extent - rest) if rest else rounds
 
     def _micro_ops(self, levels: dict[EditedStage, int]) -> float:
-        """How many micro-ops products take, about: rows and columns are loops, and each place a sequence of its own."""
+        """Estimated micro-ops of GEMMs: rows and columns are loops, and each buffer slot has its own sequence."""
         count = 0.0
         model, loops, depth = self.model, self.loops, len(self.order)
         for stage in model.gemms:
             product = model.plan.products[stage.tensor]
-            assert product is not None, f"{stage.name} is no product"
+            assert product is not None, f"{stage.name} is no GEMM"
             box = loops.boxes[-1][stage]
             column = model.physical[stage].lanes.cols
             blocks = 1 if column is None else model.physical[stage].blocks(column, 0, box[column])

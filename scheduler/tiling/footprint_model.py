@@ -1,4 +1,4 @@
-"""A model of one group's tiles: what a tile holds of each stage, how it is loaded, and the compute unit's steps."""
+"""Footprint model of a fusion group: the box of each stage in a tile, its loads, and the issue cycles of the tile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,22 +35,20 @@ from lathe.scheduler.tiling.fusion_groups import is_padding
 from lathe.scheduler.tiling.problem import TilingProblem
 
 Terms = tuple[tuple[int, int], ...]
-"""An index: positions of axes, and the sizes of their steps."""
+"""An affine index: positions of axes, and their absolute coefficients."""
 ANYWHERE: Terms = ((0, 0),)
-"""The index of data at places that depend on data."""
+"""A data-dependent index."""
 _Reads = tuple[EditedStage, Tensor, list[tuple[int, bool, int]], list[tuple[Tensor, list[tuple[int, Terms, int]]]]]
-"""A stage and its tensor; per reduction axis the extent, whether it is cut, and its steps that are single in each part
-(or 0); per group of reads that move alike the tensor, and per dimension its extent, index, and the way from the first
-of them to the last."""
+"""A stage and its tensor; per reduction axis the extent, whether it is tiled, and its tile if it is fixed (else 0); per
+group of reads with equal coefficients the tensor, and per dimension its extent, index, and the range of constants."""
 
 
 @dataclass(frozen=True)
 class TileLoops:
-    """What follows from the tile loops alone, however reductions are cut.
+    """The results that depend on the tile loops alone, not on reduction tiles.
 
-    ``boxes`` of each stage inside so many tile loops (at the root everything is loaded); for each operand the
-    ``options``: elements loaded in all, minus the level, elements at a time, the level. ``steps`` of a tile, its
-    ``stored`` elements, and the STOREs that they take.
+    ``boxes``: by number of enclosing tile loops, each stage's box; ``options``: of each operand, the load levels as in
+    ``evaluate.LoadOption``. Per tile: ``steps``, its issue cycles, ``stored`` vectors, and the ``stores`` of these.
     """
 
     tiles: int
@@ -62,18 +60,18 @@ class TileLoops:
 
 
 class TilingModel:
-    """What is tried, with reductions cut in one of the ways of ``CUTS``.
+    """Footprints and issue cycles of a group's tiles, with reductions tiled along the axes of a choice of ``CUTS``.
 
-    ``narrow``: tiles need not hold whole elements of the memories that the result is loaded to. ``apart``: elements
-    that one stored element holds are loaded each for itself.
+    ``narrow``: tiles need not have whole vectors of the memories that the result is loaded to. ``separate``: groups of
+    vectors that form one stored vector are not contiguous in their buffer (``contiguous_operands.py``).
     """
 
-    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False, apart: bool = False) -> None:
+    def __init__(self, problem: TilingProblem, cut: str, narrow: bool = False, separate: bool = False) -> None:
         self.problem = problem
         self.narrow = narrow
         target, config = problem.target, problem.target.config
-        self.config, self.near, self.summed = config, target.near, target.data.element.cols
-        self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # of each accumulator of a product
+        self.config, self.acc_memory, self.reduction_lanes = config, target.near, target.data.element.cols
+        self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # per accumulator of a GEMM
         plan = self.plan = assign_layouts(problem.schedule, config)
         lanes = plan.known
         self.physical: dict[EditedStage, PhysicalLayout] = {}
@@ -86,12 +84,12 @@ class TilingModel:
             )
             decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
             if decides:
-                self.adjoining[stage] = not apart
-            self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not apart else form
-        self.in_dram = {operand.stage: self._as_it_lies(operand.stage) for operand in problem.operands}
-        self.sink_in_dram = self._as_it_is_stored(problem.computing[-1])
-        self.steps = {operand.stage: _steps_of_copy(operand.stage.state.computation) for operand in problem.operands}
-        """Of each operand the dimensions of which every n-th element is loaded, with n."""
+                self.adjoining[stage] = not separate
+            self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not separate else form
+        self.in_dram = {operand.stage: self._dram_layout(operand.stage) for operand in problem.operands}
+        self.sink_in_dram = self._sink_layout(problem.computing[-1])
+        self.strides = {each.stage: _strides_of_copy(each.stage.state.computation) for each in problem.operands}
+        """Per operand, the dimensions that are read with a stride above 1, with the stride."""
         self.sink_axes = problem.sink.state.computation.axes
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
@@ -116,17 +114,17 @@ class TilingModel:
             for each in possible
             if each and each.brought in self.gemms and each.begun in (*problem.computing, *loads)
         ]
-        self.brought = {each.brought for each in sums}
-        """Products that are added in place, whose accumulators nobody resets."""
-        self.added_in_place = {each.added for each in sums}
-        self.added_to = {each.begun for each in sums} & set(loads)
-        """What is loaded for products to be added to it, for each tile anew."""
-        self.lives = self._lives_of(problem.computing)
+        self.not_reset = {each.brought for each in sums}
+        """GEMMs that accumulate onto another addend, so that their accumulators are not reset."""
+        self.elided_adds = {each.added for each in sums}
+        self.addends = {each.begun for each in sums} & set(loads)
+        """Operands that GEMMs accumulate onto, so that each tile must load them again."""
+        self.liveness = self._liveness(problem.computing)
         self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
-        self.rooms = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
-        """Elements of each scratchpad that the tiles may take."""
-        self.loaded_only: dict[EditedStage, list[EditedStage]] = {}  # stages of the ALU that read only what is loaded
+        self.capacity = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
+        """Vectors of each scratchpad that the tiles may take."""
+        self.loaded_only: dict[EditedStage, list[EditedStage]] = {}  # ALU stages that read loaded operands only
         for stage in problem.computing:
             state = stage.state
             makers = [problem.schedule.maker(read.tensor) for read in state.computation.reads]
@@ -136,29 +134,29 @@ class TilingModel:
         self.inner: dict[EditedStage, Axis] = {}
         self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
-            found = plan.products[stage.tensor]
-            assert found is not None
-            if found.inner is not None and not found.diagonal:
-                self.inner[stage] = found.inner
+            gemm = plan.products[stage.tensor]
+            assert gemm is not None
+            if gemm.inner is not None and not gemm.diagonal:
+                self.inner[stage] = gemm.inner
         for stage in problem.computing:
-            axes, made = stage.state.computation.reduce_axes, plan.products[stage.tensor]
-            if made is not None and made.turns is not None:
-                continue  # it sums matrices that belong to elements, all of them
+            axes, match = stage.state.computation.reduce_axes, plan.products[stage.tensor]
+            if match is not None and match.turns is not None:
+                continue  # a layout conversion sums over all permutation matrices at once
             inner = self.inner.get(stage)
-            if inner is not None and inner.extent > self.summed and cut == "channels":
+            if inner is not None and inner.extent > self.reduction_lanes and cut == "channels":
                 self.reduction[stage] = inner
-            elif axes:  # what runs along lanes is in one piece already
-                blocks = ceil(inner.extent / self.summed) if inner is not None else 1
+            elif axes:  # the axis along lanes counts by blocks
+                blocks = ceil(inner.extent / self.reduction_lanes) if inner is not None else 1
                 self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
-        for stage in problem.computing:  # loops that others are computed in stay, and what has been computed is there
+        for stage in problem.computing:  # not if stages are attached to its loops, or its operands are computed, too
             read = (problem.schedule.maker(each.tensor) for each in stage.state.computation.reads)
             if problem.schedule.attached(stage) or any(maker in problem.computing for maker in read):
                 self.reduction.pop(stage, None)
-        self.single: dict[EditedStage, list[Axis]] = {}  # axes that each part of a reduction takes one step of
+        self.single: dict[EditedStage, list[Axis]] = {}  # other reduction axes, tiled by their granularity
         for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
             state = stage.state
-            untouched = {root.source for root in state.roots if root in state.leaves}
-            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in untouched]
+            unsplit = {root.source for root in state.roots if root in state.leaves}
+            self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in unsplit]
         self.planes = DTYPES[problem.sink.tensor.dtype].bits // 8 if problem.sink.tensor.dtype != "bool" else 1
         self.ends_in_parts = self.planes == 1 and not any(map(self._sums_windows, self.gemms))
         self._loads: dict[tuple[EditedStage, tuple[int, ...]], tuple[float, int]] = {}
@@ -170,42 +168,44 @@ class TilingModel:
             for stage in (*reversed(problem.computing), *(operand.stage for operand in problem.operands))
         ]
 
-    def _as_it_lies(self, stage: EditedStage) -> PhysicalLayout:
-        """What an operand loads as it lies in DRAM."""
+    def _dram_layout(self, stage: EditedStage) -> PhysicalLayout:
+        """The layout in DRAM of the tensor that an operand loads."""
         form = self.physical[stage]
         source = next((read.tensor for read in stage.state.computation.reads), None)
         if source is None or self.problem.schedule.maker(source) is None or form.adjoins:
             return form
-        return self._in_groups(form, source)
+        return self._grouped(form, source)
 
-    def _as_it_is_stored(self, stage: EditedStage) -> PhysicalLayout:
-        """What the sink stores of the stage that makes its values, as it lies in DRAM."""
-        return self._in_groups(self.physical[stage], self.problem.sink.tensor)
+    def _sink_layout(self, stage: EditedStage) -> PhysicalLayout:
+        """The layout in DRAM of what the sink stores, whose values ``stage`` computes."""
+        return self._grouped(self.physical[stage], self.problem.sink.tensor)
 
-    def _in_groups(self, form: PhysicalLayout, source: Tensor) -> PhysicalLayout:
-        """Elements of what the program stores: in DRAM, those of wider memories adjoin."""
+    def _grouped(self, form: PhysicalLayout, source: Tensor) -> PhysicalLayout:
+        """The layout of a tensor stored by the program: vectors of the widest memory that reads it are contiguous."""
         if form.lanes.turns is not None:
             return replace(form, held=0)
         scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
         widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
         if self.is_data(source):
-            widest = max(widest, self.summed)
+            widest = max(widest, self.reduction_lanes)
         return replace(form, group=max(widest // form.element.cols, 1))
 
     def _sums_windows(self, stage: EditedStage) -> bool:
-        """Whether a product sums more than channels: the end of a nest is not cut through windows."""
+        """Whether a GEMM reduces over more than channels: the epilogue is not split through windows."""
         inner = self.inner.get(stage)
         return any(axis is not inner and axis.extent > 1 for axis in stage.state.computation.reduce_axes)
 
     def grain(self, stage: EditedStage, axis: Axis) -> int:
-        """Steps of a reduction axis that cannot be separated: those along lanes, of data that are loaded together."""
+        """Granularity of tiles of a reduction axis: 1, or along lanes a vector, or a group of contiguous ones."""
         if axis is not self.inner.get(stage):
             return 1
         operands = (each.stage for each in self.problem.operands if stage in each.readers)
-        return self.summed * max((form.group for each in operands if (form := self.physical[each]).adjoins), default=1)
+        return self.reduction_lanes * max(
+            (form.group for each in operands if (form := self.physical[each]).adjoins), default=1
+        )
 
     def is_data(self, tensor: Tensor) -> bool:
-        """Whether a matrix product takes a tensor for data, perhaps with a border around it."""
+        """Whether a tensor is the data operand of a GEMM, perhaps through a padding stage."""
         for reader in self.problem.schedule.readers(tensor):
             product = self.plan.products[reader.tensor]
             if product is not None and product.data.tensor is tensor:
@@ -216,7 +216,7 @@ class TilingModel:
         return False
 
     def boxes(self, tile: Sequence[int], reduce_tile: dict[EditedStage, int]) -> dict[EditedStage, tuple[int, ...]]:
-        """The extents of each stage of the group for one tile of the sink."""
+        """The extents of each stage's box for one tile of the sink."""
         key = (tuple(tile), tuple(reduce_tile.values()))
         known = self._boxes.get(key)
         if known is not None:
@@ -241,11 +241,12 @@ class TilingModel:
                     box.append(reach if reach < extent else extent)
                 before = need.get(tensor)
                 need[tensor] = box if before is None else list(map(max, before, box))
-        found = {stage: tuple(need[tensor]) for stage, tensor in self._tensors if tensor in need}
-        self._boxes[key] = found
-        return found
+        boxes = {stage: tuple(need[tensor]) for stage, tensor in self._tensors if tensor in need}
+        self._boxes[key] = boxes
+        return boxes
 
     def count(self, stage: EditedStage, box: Sequence[int]) -> int:
+        """The number of vectors of a stage's box."""
         key = stage, tuple(box)
         known = self._counts.get(key)
         if known is None:
@@ -255,21 +256,21 @@ class TilingModel:
         return known
 
     def computing_elements(self, tile: Sequence[int]) -> int:
-        """Accumulators that a tile takes at a time: of what has been computed and is still to be read."""
+        """The greatest number of accumulators that are live at a time in a tile."""
         boxes = self.boxes(tile, {})
         most = live = 0
-        for stage, freed, grows in self.lives:
+        for stage, freed, grows in self.liveness:
             live += self.count(stage, boxes[stage]) if grows else 0
             most = max(most, live)
             live -= sum(self.count(each, boxes[each]) for each in freed)
         return most
 
-    def _lives_of(self, computing: Sequence[EditedStage]) -> list[tuple[EditedStage, list[EditedStage], bool]]:
-        """Each stage, what is not wanted any more behind it, and whether it takes cells of its own."""
+    def _liveness(self, computing: Sequence[EditedStage]) -> list[tuple[EditedStage, list[EditedStage], bool]]:
+        """Each stage, the stages whose values die after it, and whether it needs accumulators of its own."""
         lives: list[tuple[EditedStage, list[EditedStage], bool]] = []
         makers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
         for stage in computing:
-            if stage in self.brought or stage in self.added_in_place:
+            if stage in self.not_reset or stage in self.elided_adds:
                 lives.append((stage, [], False))
                 continue
             read = dict.fromkeys(makers.get(each.tensor) for each in stage.state.computation.reads)
@@ -283,25 +284,25 @@ class TilingModel:
         return lives
 
     def least_cost(self, tile: tuple[int, ...]) -> float:
-        """Cycles that the tiles take, whatever is loaded when: the compute unit's."""
+        """Lower bound on the cycles of all tiles: those of the compute unit."""
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
         return least_cycles(self.config, tiles, self._steps_of_all(self.boxes(tile, {})), product=bool(self.gemms))
 
-    def least_cost_of_parts(self, tile: tuple[int, ...], inner: Mapping[EditedStage, int]) -> float:
-        """Cycles that come to those of the tiles where a matrix product sums up so much in one part."""
+    def least_cost_of_reduction_tiles(self, tile: tuple[int, ...], inner: Mapping[EditedStage, int]) -> float:
+        """Lower bound on the cycles added by tiling reductions of GEMMs with these tile sizes."""
         if not self.gemms:
             return 0
-        parts = max((self.parts_of(stage, size) for stage, size in inner.items()), default=1)
+        parts = max((self.reduction_tiles(stage, size) for stage, size in inner.items()), default=1)
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
         return tiles * parts * (PART if parts % PLACES else PART_AHEAD)
 
-    def parts_of(self, stage: EditedStage, size: int) -> int:
-        """In how many parts a stage's reduction is cut, of so much each."""
+    def reduction_tiles(self, stage: EditedStage, size: int) -> int:
+        """The number of reduction tiles of a stage, with tiles of this size."""
         others = (ceil(axis.extent / self.grain(stage, axis)) for axis in self.single.get(stage, ()))
         return ceil(self.reduction[stage].extent / size) * prod(others)
 
     def least_cost_in_order(self, tile: tuple[int, ...], order: tuple[int, ...], least: float) -> float:
-        """Cycles that the tiles take in this order, ``least`` of them computing; the bus may take more."""
+        """Lower bound on the cycles with this loop order: ``least`` of the compute unit, or those of the bus."""
         if not self.gemms:
             return least
         loops, config = self.tile_loops(tile, order), self.config
@@ -313,7 +314,7 @@ class TilingModel:
         return least_cycles_of_transfers(least, moved / config.bus_bytes)
 
     def _reads(self, stage: EditedStage) -> _Reads:
-        """A stage as ``boxes`` walks over it."""
+        """A stage's reads in the form that ``boxes`` walks over."""
         computation = stage.state.computation
         chosen, single = self.reduction.get(stage), self.single.get(stage, ())
         reductions = [
@@ -330,19 +331,19 @@ class TilingModel:
                 offsets.append(0 if affine is None else affine.const)
                 if reads_data(index):
                     indices.append(ANYWHERE)
-                elif affine is None:  # anything: the dimension's extent bounds it
+                elif affine is None:  # a factor so large that the dimension's extent bounds the box
                     indices.append(tuple((position[axis], 1 << 30) for axis in axes_of(index)))
                 else:
                     indices.append(tuple((position[axis], abs(factor)) for axis, factor in affine.coefficients.items()))
             constants.setdefault((read.tensor, tuple(indices)), []).append(offsets)
         reads = []
-        for (tensor, terms), found in constants.items():  # reads that move alike take all from the first to the last
-            spreads = [max(along) - min(along) for along in zip(*found, strict=True)]
+        for (tensor, terms), offsets_of in constants.items():  # reads with equal coefficients share a box
+            spreads = [max(along) - min(along) for along in zip(*offsets_of, strict=True)]
             reads.append((tensor, list(zip(tensor.shape, terms, spreads, strict=True))))
         return stage, stage.tensor, reductions, reads
 
     def tile_loops(self, tile: tuple[int, ...], order: tuple[int, ...]) -> TileLoops:
-        """What follows from the tile loops alone."""
+        """The results that depend on the tile loops alone."""
         known = self._tile_loops_known.get((tile, order))
         if known is not None:
             return known
@@ -352,35 +353,35 @@ class TilingModel:
         for operand in self.problem.operands:
             stage = operand.stage
             counts = [self.count(stage, boxes[n][stage] if n else stage.tensor.shape) for n in range(len(order) + 1)]
-            levels = range(len(order) if stage in self.added_to else 0, len(order) + 1)
+            levels = range(len(order) if stage in self.addends else 0, len(order) + 1)
             options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
         box = boxes[-1][last]
         stores = instructions_of(self.sink_in_dram, box)
-        found = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
-        self._tile_loops_known[tile, order] = found
-        return found
+        loops = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
+        self._tile_loops_known[tile, order] = loops
+        return loops
 
     def load_of(self, stage: EditedStage, box: tuple[int, ...], count: int) -> tuple[float, int]:
-        """Cycles that one load of a box of an operand takes the bus, or waits for memory; and its LOADs."""
+        """Cycles of one load of an operand's box, bound by the bus or by memory latency, and its number of LOADs."""
         known = self._loads.get((stage, box))
         if known is None:
             config, form = self.config, self.in_dram[stage]
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
-            steps = self.steps[stage]
+            steps = self.strides[stage]
             instructions = instructions_of(form, box, steps)
             bordered = self._bordered(stage)
             data = tuple(min(extent, bordered.get(dim, extent)) for dim, extent in enumerate(box))
             of_data = self.count(stage, data) if bordered else count
             cycles = load_cycles(config, form, size, data, of_data, steps, bordered, count - of_data)
-            if steps:  # many short ones, whose instructions go over the bus, too
+            if steps:  # strided loads are many short LOADs, so fetching the instructions counts, too
                 cycles += instructions * INSTRUCTION_BYTES / config.bus_bytes
             known = cycles, instructions
             self._loads[stage, box] = known
         return known
 
     def _bordered(self, stage: EditedStage) -> dict[int, int]:
-        """The dimensions along which LOADs put padding around an operand, and how much of them is data."""
+        """The dimensions along which LOADs pad an operand, with the extent of the data."""
         cells = self._data_cells(stage.tensor) or ()
         ends = {dim: held for dim, held in enumerate(cells) if held is not None and not (held[0] and held[-1])}
         return {dim: held.rindex(1) - held.index(1) + 1 for dim, held in ends.items() if 1 in held}
@@ -389,53 +390,54 @@ class TilingModel:
         return sum(self._steps(stage, boxes[stage]) for stage in self.problem.computing)
 
     def _steps(self, stage: EditedStage, box: Sequence[int]) -> int:
-        """Cycles of the compute unit for one box of a stage."""
+        """Issue cycles of the compute unit for one box of a stage."""
         count = self.count(stage, box)
-        if stage in self.added_in_place:
+        if stage in self.elided_adds:
             return 0
         if stage not in self.gemms:
             depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
-            return count * self.steps_of(stage) * depth
+            return count * self.issue_cycles(stage) * depth
         product = self.plan.products[stage.tensor]
-        assert product is not None, f"{stage.name} is no product"
+        assert product is not None, f"{stage.name} is no GEMM"
         steps = product.steps(stage.state.computation, self.config) * self.shares[stage]
-        return count * (max(round(steps), 1) + (self.resets if stage not in self.brought else 0))
+        return count * (max(round(steps), 1) + (self.resets if stage not in self.not_reset else 0))
 
     def _share_with_data(self, stage: EditedStage) -> float:
-        """Which part of a product's steps is on data, not on padding."""
+        """The fraction of a GEMM's multiply-accumulates whose operands are both data, not padding."""
         product = self.plan.products[stage.tensor]
-        assert product is not None, f"{stage.name} is no product"
+        assert product is not None, f"{stage.name} is no GEMM"
         shares = (
             share_with_data(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
         )
         return prod(shares)
 
-    def steps_of(self, stage: EditedStage) -> int:
-        """Steps of an element that no product makes, at a point of its reduction."""
+    def issue_cycles(self, stage: EditedStage) -> int:
+        """Issue cycles of a vector of an ALU stage, per point of its reduction."""
         rescaling = rescaling_of(stage.state.computation)
         if rescaling is not None and not missing_extensions(rescaling, self.config):
             return steps_of_rescaling(rescaling)
         return steps_of_alu(AluOp.ADD, immediate=False)
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
+        """The loop of a reduction axis before any split; by default of the tiled one."""
         axis = self.reduction[stage] if axis is None else axis
         return next(root for root in stage.state.roots if root.source is axis)
 
     def _tile_at(self, tile: Sequence[int], order: Sequence[int], level: int) -> tuple[int, ...]:
-        """The sink's box in one iteration of its outermost ``level`` tile loops."""
+        """The sink's box in one iteration of the ``level`` outermost tile loops."""
         fixed = set(order[:level])
         return tuple(tile[dim] if dim in fixed else self.full[dim] for dim in range(len(tile)))
 
 
-def _steps_of_copy(computation: Computation) -> dict[int, int]:
-    """By dimension, the steps in which a copy reads, if above 1."""
-    steps = {}
+def _strides_of_copy(computation: Computation) -> dict[int, int]:
+    """By dimension, the stride with which a copy reads it, if above 1."""
+    strides = {}
     for read in computation.reads:
         for dim, (axis, index) in enumerate(zip(computation.axes, read.indices, strict=False)):
             form = as_affine(index)
             if form is not None and form.coefficients.get(axis, 1) > 1:
-                steps[dim] = form.coefficients[axis]
-    return steps
+                strides[dim] = form.coefficients[axis]
+    return strides
 
 
 __all__ = ["TileLoops", "TilingModel"]

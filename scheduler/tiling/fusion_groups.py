@@ -1,8 +1,8 @@
-"""Groups of stages that are computed together: one is stored, the others stay in the accumulators or are loaded.
+"""Fusion groups: stages computed together, of which the last is stored and the others stay in acc or are loaded.
 
-A group ends in a stage that is stored to DRAM (an output, or what a reduction, padding or several groups read) and
-holds the element-wise stages and the reduction before it. A reduction of the ALU over windows that do not overlap, such
-as the greatest of 2×2 values, reads each value once, and goes with those that make them.
+A group ends in a stage that is stored to DRAM (an output, or one that a reduction, padding or several groups read) and
+has the element-wise stages and the reduction before it. An ALU reduction over disjoint windows, such as 2×2 max
+pooling, reads each value once, and is fused with its producer.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,26 +27,26 @@ from lathe.scheduler.target.target import Target
 
 
 def is_left_open(stage: EditedStage) -> bool:
-    """Whether a stage waits for completion: in DRAM, at the root, without a pragma."""
+    """Whether a stage is still to be scheduled by the passes: in DRAM, at the root, without a pragma."""
     state = stage.state
     return state.scope == DRAM and state.pragma is None and state.attachment is None
 
 
 @dataclass
 class FusionGroup:
-    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` are loaded with padding."""
+    """Stages computed together: ``sink`` is stored, ``inner`` stay in acc, ``pads`` become loads with padding."""
 
     sink: EditedStage
     inner: list[EditedStage]
     pads: list[EditedStage]
 
     def cut(self, stage: EditedStage) -> "list[FusionGroup]":
-        """The group that ends in one of the inner stages, which is stored then, and the rest, which loads it.
+        """Split the group after an inner stage, which is stored, and which the second group loads.
 
-        A border that both load is one of a group of its own; ``cut_apart`` gives each of them its own instead.
+        A padding stage that both load becomes a group of its own; ``cut_apart`` duplicates it instead.
         """
         schedule, before = self.sink.schedule, {stage}
-        for each in reversed(self.inner):  # makers stand before their only reader
+        for each in reversed(self.inner):  # producers precede their consumers
             if before & set(schedule.readers(each.tensor)):
                 before.add(each)
         first = FusionGroup(stage, [each for each in self.inner if each in before and each is not stage], [])
@@ -64,45 +64,45 @@ class FusionGroup:
 
 
 def cut_apart(schedule: Edit, group: FusionGroup, stage: EditedStage) -> list[FusionGroup]:
-    """The two parts of a group, in place: of a border that both load, the first gets a stage of its own."""
+    """Split a group after an inner stage, and duplicate padding stages that both groups load; the two groups."""
     *shared, first, rest = group.cut(stage)
     for pad in (each.sink for each in shared):
         computation = renamed_axes(pad.state.computation, fresh_name(schedule, f"{pad.name}.again"))
-        again = schedule.insert(replace(initial_state(computation), lanes=pad.state.lanes), before=pad)
-        instead = {pad.tensor: again.tensor}
+        duplicate = schedule.insert(replace(initial_state(computation), lanes=pad.state.lanes), before=pad)
+        instead = {pad.tensor: duplicate.tensor}
         for reader in (*first.inner, first.sink):
             if pad.tensor in {read.tensor for read in reader.state.computation.reads}:
                 reader.change(computation=redirect_reads(reader.state.computation, instead))
-        first.pads.append(again)
+        first.pads.append(duplicate)
         rest.pads.append(pad)
     return [first, rest]
 
 
 def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
-    """Whether a stage only moves data, some of it under conditions: what a DMA with padding does.
+    """Whether a stage is padding: it copies data under a condition and is 0 elsewhere, as a LOAD with padding does.
 
-    Unless ``with_zeros``, what stands elsewhere may be any constant: copies and constants together make it in acc.
+    Unless ``with_zeros``, it may be any constant elsewhere: in acc, copies and constant fills compute that.
     """
     if len(stage.state.computation.bodies) != 1:
         return False
     body = stage.state.computation.bodies[0]
-    found = False
+    has_select = False
     while isinstance(body, Select | Cast):
         if isinstance(body, Cast):
             body = body.operand
             continue
-        found = True
+        has_select = True
         plain = body.otherwise
         while isinstance(plain, Cast):
             plain = plain.operand
         if not isinstance(plain, Const) or (with_zeros and plain.value != 0):
             return False
         body = body.then
-    return found and is_plain_read(body)
+    return has_select and is_plain_read(body)
 
 
 def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
-    """The groups of the stages that wait for completion on a machine, in order."""
+    """The fusion groups of all stages that are still to be scheduled, in program order."""
     open_stages = [
         stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
     ]
@@ -114,7 +114,7 @@ def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
         apart = [pad for pad, readers in pads.items() if len({sink_of[reader] for reader in readers}) > 1]
         if not apart:
             break
-        for pad in apart:  # it is stored, for groups of which each loads it
+        for pad in apart:  # several groups load it, so it is stored
             del pads[pad]
     for pad, (reader, *_) in pads.items():
         groups[sink_of[reader]].pads.append(pad)
@@ -122,7 +122,7 @@ def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
 
 
 def is_loaded_for_placed(schedule: Edit, target: Target, stage: EditedStage) -> bool:
-    """Whether an open stage is loaded with padding for a reduction that somebody has placed, and for nothing else."""
+    """Whether an unscheduled stage becomes a load with padding for a reduction that the user computes in acc."""
     readers = schedule.readers(stage.tensor) if is_left_open(stage) else []
     placed = len(readers) == 1 and readers[0].state.scope == target.near.name and not readers[0].state.copies
     return placed and target.computes(readers[0].state.pragma) and bool(_loaded_for(schedule, target, stage, readers))
@@ -131,7 +131,7 @@ def is_loaded_for_placed(schedule: Edit, target: Target, stage: EditedStage) -> 
 def _loaded_for(
     schedule: Edit, target: Target, stage: EditedStage, open_stages: Sequence[EditedStage]
 ) -> Sequence[EditedStage]:
-    """The reductions for which a stage is loaded with padding; none where it is not."""
+    """The reductions that a stage can be loaded for, with padding; none if it is computed instead."""
     readers = schedule.readers(stage.tensor)
     output = stage.tensor in schedule.outputs
     if output or not readers or stage.state.is_touched or stage.state.storage is not None:
@@ -141,18 +141,18 @@ def _loaded_for(
     for reader in readers:
         computation = reader.state.computation
         if sum(read.tensor is stage.tensor for read in computation.reads) > 1:
-            return []  # two operands of one product are loaded to two scratchpads
+            return []  # both operands of a GEMM, which are loaded to different scratchpads
         if not computation.reduce_axes or reader not in open_stages:
             return []
         if reader.state.lanes is not None and reader.state.lanes.turns is not None:
-            return []  # elements are turned as they have been stored
+            return []  # layout conversions need vectors as they are stored
         if is_plain_read(stage.state.computation.bodies[0]):
             planned = assign_layouts(schedule, target.config).products[reader.tensor]
             if planned is None or not gathers(stage, planned, target.config):
                 return []
             continue
         product = match_gemm_operands(computation) is not None
-        if not (is_padding(stage) or not product or _may_surround_data(schedule, target, stage, reader)):
+        if not (is_padding(stage) or not product or _can_pad_gemm_data(schedule, target, stage, reader)):
             return []
     return readers
 
@@ -160,7 +160,7 @@ def _loaded_for(
 def _groups_without(
     schedule: Edit, open_stages: list[EditedStage], pads: Collection[EditedStage]
 ) -> tuple[dict[EditedStage, FusionGroup], dict[EditedStage, EditedStage]]:
-    """The groups by their sinks, and the sink of each stage, where some stages are loaded with padding."""
+    """The groups by sink, and the sink of each stage, without the stages ``pads``, which are loads."""
     sink_of: dict[EditedStage, EditedStage] = {}
     groups: dict[EditedStage, FusionGroup] = {}
     for stage in reversed([each for each in open_stages if each not in pads]):
@@ -174,9 +174,9 @@ def _groups_without(
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
             and not stage.state.concat_of
-            and not any(guest.state.scope == DRAM for guest in schedule.attached(stage))  # it has to go by its loops
-            and all(_goes_with(reader, stage, len(readers)) for reader in readers)
-            and (len(readers) == 1 or not stage.tensor.dtype.startswith("u"))  # of which a store wraps values around
+            and not any(each.state.scope == DRAM for each in schedule.attached(stage))  # which need its own loops
+            and all(_can_fuse(reader, stage, len(readers)) for reader in readers)
+            and (len(readers) == 1 or not stage.tensor.dtype.startswith("u"))  # unsigned values wrap when stored
         )
         if fused:
             sink_of[stage] = sink_of[readers[0]]
@@ -187,8 +187,8 @@ def _groups_without(
     return groups, sink_of
 
 
-def _goes_with(reader: EditedStage, stage: EditedStage, count: int) -> bool:
-    """Whether one of so many readers may be computed with a stage, from its accumulators."""
+def _can_fuse(reader: EditedStage, stage: EditedStage, count: int) -> bool:
+    """Whether a consumer, one of ``count``, can be fused with a stage and read it from accumulators."""
     if is_padding(reader) or reader.state.concat_of:
         return False
     if reader.state.computation.reduce_axes:
@@ -196,11 +196,11 @@ def _goes_with(reader: EditedStage, stage: EditedStage, count: int) -> bool:
     return reads_elementwise(reader, stage)
 
 
-def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:
-    """Whether a padding that is not zeros may be loaded around the data of a product.
+def _can_pad_gemm_data(schedule: Edit, target: Target, stage: EditedStage, reader: EditedStage) -> bool:
+    """Whether data of a GEMM may be loaded with padding that is not zero.
 
-    Into acc it may, if the ALU multiplies. In inp it stands in all lanes, so that lanes behind the last channel count
-    unless the weights have zeros there.
+    Into acc they may, if the ALU multiplies. In inp the padding is in all lanes, also in those after the last channel,
+    which affect the result unless the weights have zeros there.
     """
     product = assign_layouts(schedule, target.config).products[reader.tensor]
     if product is None:
@@ -212,13 +212,13 @@ def _may_surround_data(schedule: Edit, target: Target, stage: EditedStage, reade
 
 
 def _copies_scratchpad(schedule: Edit, stage: EditedStage) -> bool:
-    """Whether a stage is already a copy out of a scratchpad, or a copy into one that somebody placed."""
+    """Whether a stage is a copy of a tensor that is in a scratchpad already."""
     reads = stage.state.computation.reads
     return len(reads) == 1 and is_copy(stage) and schedule.scope_of(reads[0].tensor) != DRAM
 
 
 def reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
-    """Whether a reader needs, for each of its points, one cell that moves with them, so that fusing repeats nothing."""
+    """Whether a consumer reads a stage at its own point only, so that fusion recomputes nothing."""
     axes = reader.state.computation.axes
     for read in reader.state.computation.reads:
         if read.tensor in stage.state.tensors:
@@ -229,7 +229,7 @@ def reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
 
 
 def is_copy(stage: StageView) -> bool:
-    """Whether a stage only moves data, so that a DMA into the scratchpad is all it needs."""
+    """Whether a stage only copies data, perhaps with padding, so that LOADs can compute it."""
     body = stripped(stage.state.computation.bodies[0])
     while isinstance(body, Cast):
         body = body.operand

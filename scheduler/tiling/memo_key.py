@@ -1,7 +1,7 @@
-"""What the search for tiles knows of a group, as plain values: groups that are alike in it have the same tiles.
+"""Memoisation key of the tiling search: groups with equal keys get the same tiles.
 
-Networks repeat their layers. All that evaluation asks of a model is here, with stages and tensors by their numbers, so
-that neither names nor what else a schedule consists of make a difference.
+Networks repeat their layers. The key has all that evaluation reads from a model, with stages and tensors by number, so
+that it depends neither on names nor on the rest of the schedule.
 """
 
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ from lathe.scheduler.tiling.fusion_groups import is_padding
 
 
 def signature_of(model: TilingModel) -> Hashable:
-    """The group's signature: equal ones have equal costs for all tiles. Not for loops that users have given."""
+    """The key of a group without user loops: groups with equal keys have equal costs for all tiles."""
     problem = model.problem
     stages = [*problem.computing, *(operand.stage for operand in problem.operands)]
     number = {stage: n for n, stage in enumerate(stages)}
@@ -38,7 +38,7 @@ def signature_of(model: TilingModel) -> Hashable:
         model.narrow,
         tuple(_of_stage(model, stage, number) for stage in stages),
         tuple((number[each.stage], tuple(number[reader] for reader in each.readers)) for each in problem.operands),
-        tuple((number[stage], tuple(number[each] for each in freed), grows) for stage, freed, grows in model.lives),
+        tuple((number[stage], tuple(number[each] for each in freed), grows) for stage, freed, grows in model.liveness),
         walked,
         tuple(tensor(stage.tensor) for stage in stages),
         model.full,
@@ -46,7 +46,7 @@ def signature_of(model: TilingModel) -> Hashable:
         frozenset(model.rows_of_weights),
         model.has_diagonals,
         model.is_data(problem.sink.tensor),
-        tuple(sorted(model.rooms.items())),
+        tuple(sorted(model.capacity.items())),
         model.planes,
         model.sink_in_dram,
     )
@@ -67,8 +67,8 @@ def _of_stage(model: TilingModel, stage: EditedStage, number: dict[EditedStage, 
         tuple(axis.extent for axis in axes),
         product is not None and (product.steps(computation, model.config), product.diagonal, product.turns),
         model.shares.get(stage),
-        model.steps_of(stage),
-        (stage in model.brought, stage in model.added_in_place, stage in model.added_to),
+        model.issue_cycles(stage),
+        (stage in model.not_reset, stage in model.elided_adds, stage in model.addends),
         tuple(number[each] for each in model.loaded_only.get(stage, ())),
         None if inner is None else axes[inner],
         None if reduction is None else (axes[reduction], model.grain(stage, reduction)),

@@ -1,4 +1,4 @@
-"""A group whose tiles are chosen, and the tiling that is found, as values."""
+"""A tiling problem (one fusion group on a machine), and its solution, a tiling."""
 
 from dataclasses import dataclass, field
 
@@ -9,22 +9,22 @@ from lathe.scheduler.target.target import Target
 
 @dataclass(frozen=True)
 class LoadedOperand:
-    """A stage that loads what ``readers`` read in the same tile."""
+    """A stage that loads an operand of the stages ``readers``, which are computed in the same tile."""
 
     stage: EditedStage
     readers: tuple[EditedStage, ...]
 
     @property
     def only_reader(self) -> EditedStage | None:
-        """The reader, if there is one: a part of its reduction may be loaded at a time."""
+        """The consumer, if it is the only one: then the operand may be loaded for each of its reduction tiles."""
         return self.readers[0] if len(self.readers) == 1 else None
 
 
 @dataclass
 class TilingProblem:
-    """One group: ``sink`` is tiled, ``computing`` are computed in its tiles (the last makes what it stores).
+    """A fusion group: ``sink`` is tiled, ``computing`` are computed in its tiles (the last one's values are stored).
 
-    ``leaves`` are the sink's loops as the user left them, ``given`` whether a command made them.
+    ``leaves`` are the sink's loops, ``given`` whether a primitive of the user made them.
     """
 
     schedule: Edit
@@ -34,16 +34,16 @@ class TilingProblem:
     operands: list[LoadedOperand]
     leaves: tuple[LoopAxis, ...]
     given: bool
-    least_depth: int = 0  # so many of the given loops must stay outside, because other stages are computed in them
-    spare: dict[str, int] = field(default_factory=dict)  # elements of each scratchpad that tiles must leave free
+    least_depth: int = 0  # number of user loops that must be tile loops, since other stages are attached to them
+    spare: dict[str, int] = field(default_factory=dict)  # vectors of each scratchpad that tiles must leave free
 
 
 @dataclass
 class Tiling:
-    """``tile`` per data axis of the sink, ``order`` of the tile loops, the loop count (``level``) outside each load.
+    """``tile`` sizes per data axis of the sink, ``order`` of the tile loops, and per load the number of loops outside.
 
-    ``reduce_axis`` and ``reduce_tile`` say how a reduction is cut, ``single`` which of its other loops come outside as
-    well, with the steps that stay together.
+    ``reduce_axis`` and ``reduce_tile``: the tiled reduction loop of a stage and its tile size; ``single``: its other
+    reduction loops that are tiled, with their tile sizes.
     """
 
     tile: tuple[int, ...]
@@ -54,8 +54,8 @@ class Tiling:
     reduce_tile: dict[EditedStage, int] = field(default_factory=dict)
     single: dict[EditedStage, list[tuple[LoopAxis, int]]] = field(default_factory=dict)
     cost: float = 0.0
-    adjoining: dict[EditedStage, bool] = field(default_factory=dict)  # of loads, whether stored elements stay together
-    cut: tuple[LoopAxis, int] | None = None  # a loop of the user's that is split further, and the factor
+    adjoining: dict[EditedStage, bool] = field(default_factory=dict)  # per load, whether stored vectors stay contiguous
+    cut: tuple[LoopAxis, int] | None = None  # a user loop to split further, and the factor
 
 
 __all__ = ["LoadedOperand", "Tiling", "TilingProblem"]

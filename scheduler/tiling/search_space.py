@@ -1,4 +1,4 @@
-"""What is tried for a group's tiles: sizes, orders of the tile loops, and how much of a reduction is one part."""
+"""Search space of the tiling search: tile sizes, orders of the tile loops, and reduction tile sizes."""
 
 from itertools import product
 from math import ceil, prod
@@ -10,42 +10,39 @@ from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.tiling.footprint_model import TilingModel
 
 MOST_SIZES = 24
+"""Numbers of tiles along a dimension that are tried one by one, before they are doubled."""
 MOST_CUTS = 64
-"""Ways to cut the reductions of a group that are tried, one with the other: a sum of six products over 64 has 4,096."""
+"""Greatest number of combinations of reduction tile sizes; a sum of six GEMMs over 64 channels would have 4,096."""
 
 
 def sizes(model: TilingModel, dim: int) -> list[int]:
-    """Sizes of a tile along a dimension of the sink, whole blocks of lanes, the largest first.
-
-    Blocks are those of whoever loads the result, unless the model is one of narrow tiles.
-    """
-    full, block = model.full[dim], model.near.element.block(model.lanes_of_sink, dim)
+    """Tile sizes along a dimension of the sink, multiples of a vector of acc or of its consumers, the largest first."""
+    full, block = model.full[dim], model.acc_memory.element.block(model.lanes_of_sink, dim)
     if model.narrow:
         return [min(size * block, full) for size in equal_parts(ceil(full / block))]
     if dim == model.lanes_of_sink.cols and (model.has_diagonals or model.is_data(model.problem.sink.tensor)):
-        block = max(block, model.summed)  # data are loaded as wider elements, or this is
+        block = max(block, model.reduction_lanes)  # vectors of inp may be wider than those of acc
     if dim in model.rows_of_weights:
         block = model.problem.target.weights.element.rows
     return [min(size * block, full) for size in equal_parts(ceil(full / block))]
 
 
 def orders(model: TilingModel) -> list[tuple[int, ...]]:
-    """Orders of the tile loops: the channels inside the first one, innermost, or outermost."""
+    """Orders of the tile loops: the channels after the first loop, innermost, or outermost."""
     plain = tuple(range(len(model.full)))
     cols = model.lanes_of_sink.cols
     if cols is None or len(plain) < 2:
         return [plain]
     rest = tuple(dim for dim in plain if dim != cols)
     first, others = rest[:1], rest[1:]
-    found = [(*first, cols, *others), (*rest, cols), (cols, *rest)]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([(*first, cols, *others), (*rest, cols), (cols, *rest)]))
 
 
 def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
-    """How much of its reduction axis each stage sums up in one part.
+    """Combinations of reduction tile sizes, by stage.
 
-    All of one stage with all of another, unless there are more than ``MOST_CUTS`` ways: then all stages are cut in as
-    many parts, as far as each goes, or all but one.
+    All combinations, unless there are more than ``MOST_CUTS``: then those with the same number of tiles in all stages,
+    as far as each can be tiled, or in all but one.
     """
     sizes_of: dict[EditedStage, list[int]] = {}
     for stage, axis in model.reduction.items():
@@ -59,12 +56,12 @@ def reductions(model: TilingModel) -> list[dict[EditedStage, int]]:
     most = max(counts, default=1)
     if prod(counts) <= max(MOST_CUTS, most * (1 + sum(count - 1 for count in counts))):
         return [dict(zip(sizes_of, ways, strict=True)) for ways in product(*sizes_of.values())]
-    found: list[dict[EditedStage, int]] = []
+    tried: list[dict[EditedStage, int]] = []
     for number in range(most):
         alike = {stage: sizes[min(number, len(sizes) - 1)] for stage, sizes in sizes_of.items()}
-        found.append(alike)
-        found += [{**alike, stage: n} for stage, sizes in sizes_of.items() for n in sizes if n != alike[stage]]
-    return list({tuple(ways.values()): ways for ways in found}.values())
+        tried.append(alike)
+        tried += [{**alike, stage: n} for stage, sizes in sizes_of.items() for n in sizes if n != alike[stage]]
+    return list({tuple(ways.values()): ways for ways in tried}.values())
 
 
 def has_given_reduction(model: TilingModel) -> bool:
@@ -73,7 +70,7 @@ def has_given_reduction(model: TilingModel) -> bool:
 
 
 def _given_reduction(stage: EditedStage, axis: Axis) -> int | None:
-    """How much of the reduction one iteration of its outermost loop covers, where the user has split it."""
+    """The extent of a reduction axis that one iteration of its outermost loop covers, if the user has split it."""
     state = stage.state
     if not any(root.source is axis for root in state.roots if root not in state.leaves):
         return None
@@ -86,7 +83,7 @@ def _given_reduction(stage: EditedStage, axis: Axis) -> int | None:
 
 
 def equal_parts(count: int) -> list[int]:
-    """The largest of 1, 2, 3, … nearly equal parts, then of twice as many each time; the largest first."""
+    """Tile sizes that divide ``count`` into 1, 2, 3, … nearly equal tiles, then 2ⁿ times as many; largest first."""
     numbers = list(range(1, min(count, MOST_SIZES) + 1))
     while 2 * numbers[-1] <= count:
         numbers.append(2 * numbers[-1])

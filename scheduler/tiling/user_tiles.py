@@ -1,4 +1,4 @@
-"""The tiling within the loops that a user gave."""
+"""Tilings of groups whose sink has loops of the user: these become the tile loops."""
 
 from math import ceil, gcd
 
@@ -12,7 +12,7 @@ from lathe.scheduler.tiling.search_space import reductions
 
 
 def given_tiling(model: TilingModel) -> Tiling | None:
-    """Stay outside of as few of the given loops as fit, and cut the next one where that helps."""
+    """The tiling with as few user loops outside as fit, and the next one split further if possible, or None."""
     sink = model.problem.sink
     leaves = sink.state.leaves
     for depth in range(model.problem.least_depth, len(leaves) + 1):
@@ -20,7 +20,7 @@ def given_tiling(model: TilingModel) -> Tiling | None:
         for size in sizes:
             tile = _tile_inside(model, depth, size)
             elements = model.computing_elements(tile)
-            if elements > model.rooms[model.near.name]:
+            if elements > model.capacity[model.acc_memory.name]:
                 continue
             for inner in reductions(model):
                 tiling = _fixed(model, tile, depth + (size > 0), inner, elements)
@@ -31,7 +31,7 @@ def given_tiling(model: TilingModel) -> Tiling | None:
 
 
 def _cuts(model: TilingModel, leaf: LoopAxis) -> list[int]:
-    """Factors by which a loop may be cut so that tiles stay whole blocks, the largest first."""
+    """Factors that a user loop may be split by so that tiles consist of whole vectors, the largest first."""
     state = model.problem.sink.state
     nominal = {root: root.source.extent for root in state.roots if root.source is not None}
     loops = stage_loops(state, nominal)
@@ -41,7 +41,7 @@ def _cuts(model: TilingModel, leaf: LoopAxis) -> list[int]:
     extent, unit = variables[0].extent, 1
     for dim, root in enumerate(state.roots):
         step = loops.local[root].terms.get(variables[0], 0)
-        block = model.near.element.block(model.lanes_of_sink, dim)
+        block = model.acc_memory.element.block(model.lanes_of_sink, dim)
         if step:
             unit = block // gcd(block, step)
     parts = ceil(extent / unit)
@@ -50,7 +50,7 @@ def _cuts(model: TilingModel, leaf: LoopAxis) -> list[int]:
 
 
 def _tile_inside(model: TilingModel, depth: int, size: int) -> tuple[int, ...]:
-    """The box that the loops inside the first ``depth`` ones cover, the outermost of them cut to ``size``."""
+    """The box that the loops inside the ``depth`` outermost ones cover, the outermost of them limited to ``size``."""
     state = model.problem.sink.state
     nominal = {root: root.source.extent for root in state.roots if root.source is not None}
     loops = stage_loops(state, nominal)
@@ -67,12 +67,13 @@ def _tile_inside(model: TilingModel, depth: int, size: int) -> tuple[int, ...]:
 def _fixed(
     model: TilingModel, tile: tuple[int, ...], depth: int, inner: dict[EditedStage, int], acc: int
 ) -> Tiling | None:
+    """The tiling with all loads in the innermost of ``depth`` tile loops; None if it does not fit."""
     boxes = model.boxes(tile, inner)
-    room = model.rooms.copy()
-    room[model.near.name] -= acc
+    free = model.capacity.copy()
+    free[model.acc_memory.name] -= acc
     for operand in model.problem.operands:
-        room[operand.stage.state.scope] -= model.count(operand.stage, boxes[operand.stage])
-    if min(room.values()) < 0:
+        free[operand.stage.state.scope] -= model.count(operand.stage, boxes[operand.stage])
+    if min(free.values()) < 0:
         return None
     rounds = {s: ceil(model.reduction[s].extent / size) for s, size in inner.items()}
     return Tiling(

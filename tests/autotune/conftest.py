@@ -1,4 +1,4 @@
-"""A file of schedules for each test, and how often a search begins."""
+"""A schedule cache for each test, and a count of searches."""
 
 from importlib import import_module
 
@@ -14,7 +14,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Grows by one for each search that begins."""
+    """A list that gets an entry for each search."""
     count = []
     module = import_module("lathe.autotune.autoschedule")  # the package has a function of that name
     run = module._Search.run

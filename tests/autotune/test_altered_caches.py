@@ -1,9 +1,10 @@
-"""Files of schedules that somebody has altered: what does not fit is searched anew, and never a wrong program."""
+"""Altered schedule caches: entries that do not match their digest are tuned again, and never give a wrong program."""
 
 import sqlite3
 from contextlib import closing
 
 import pytest
+from error_checks import check_mentions, raises
 
 import lathe as lt
 from lathe.autotune.cache_rows import digest_of
@@ -28,14 +29,14 @@ def same(one, other):
     return one.instructions == other.instructions and one.header() == other.header()
 
 
-def carried_out(cache, *statements):
+def execute(cache, *statements):
     with closing(sqlite3.connect(cache.path)) as connection, connection:
         for statement, *given in statements:
             connection.execute(statement, given)
 
 
-def sealed(cache, **columns):
-    """Let all rows of schedules say something else, with the digest that belongs to it."""
+def alter(cache, **columns):
+    """Change columns of all schedules, with a matching digest."""
     with closing(sqlite3.connect(cache.path)) as connection, connection:
         rows = connection.execute("select key, steps, cycles, tried from schedules").fetchall()
         for row in rows:
@@ -46,8 +47,8 @@ def sealed(cache, **columns):
             )
 
 
-def test_rows_that_are_exchanged_between_keys_are_made_again(cache, searches):
-    """Each is whole, and another program's."""
+def test_rows_that_are_swapped_between_keys_are_replaced(cache, searches):
+    """Each row is intact, but belongs to another program."""
     right = [build(cache, bits) for bits in (1, 3)]
     for table, columns in (("programs", "digest, content"), ("schedules", "steps, cycles, tried, digest")):
         with closing(sqlite3.connect(cache.path)) as connection, connection:
@@ -67,11 +68,11 @@ def test_rows_that_are_exchanged_between_keys_are_made_again(cache, searches):
     "change",
     ["steps = '[]'", "cycles = 1", "cycles = 'many'", "tried = '[[\"default schedule\", 1]]'", "digest = ''"],
 )
-def test_rows_of_schedules_that_are_altered_are_searched_anew(change, cache, searches):
+def test_altered_rows_are_tuned_again(change, cache, searches):
     output, _ = shifted(1, 512)
     right = lt.autoschedule(output, VTA, budget=6, cache=cache)
     assert right.steps
-    carried_out(cache, (f"update schedules set {change}",))
+    execute(cache, (f"update schedules set {change}",))
     for _ in range(2):
         found = lt.autoschedule(output, VTA, budget=6, cache=cache)
         assert (found.steps, found.cycles, found.tried) == (right.steps, right.cycles, right.tried)
@@ -99,11 +100,11 @@ SPLIT = '[{"command": "split", "about": "o", "loops": [["data", %s, %s]], "facto
     ],
     ids=lambda columns: " ".join(f"{name} {str(value)[-30:]}" for name, value in columns.items()),
 )
-def test_rows_that_say_something_senseless_are_searched_anew(columns, cache, searches):
-    """Numbers without end, and lists that are nested too deeply, are what JSON knows and a schedule does not."""
+def test_rows_with_invalid_content_are_tuned_again(columns, cache, searches):
+    """Infinities and deeply nested lists, which JSON allows, are invalid in a schedule."""
     output, _ = shifted(1)
     right = lt.autoschedule(output, VTA, budget=2, cache=cache)
-    sealed(cache, **columns)
+    alter(cache, **columns)
     for _ in range(2):
         found = lt.autoschedule(output, VTA, budget=2, cache=cache)
         assert (found.steps, found.cycles, found.tried) == (right.steps, right.cycles, right.tried)
@@ -111,23 +112,18 @@ def test_rows_that_say_something_senseless_are_searched_anew(columns, cache, sea
 
 
 @pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
-def test_a_path_that_no_file_can_have(path):
-    with pytest.raises(lt.ScheduleCacheError) as refused:
-        lt.ScheduleCache(path)
-    assert str(refused.value) == (
-        f"Path of a schedule cache must be one that files can have, not {path!r}. Leave out null characters and halves "
-        "of surrogate pairs."
+def test_an_invalid_path(path):
+    raises(
+        lt.ScheduleCacheError, lt.ScheduleCache, path, mentions=("Path of a schedule cache", f"not {path!r}", "null")
     )
 
 
-def test_a_path_that_is_too_long_is_left_alone():
-    """As is any other file that cannot be opened."""
-    cache = lt.ScheduleCache("a" * 5000)
+def test_a_path_that_is_too_long_is_not_used():
+    """Nor is any other file that cannot be opened."""
+    cache, name = lt.ScheduleCache("a" * 5000), repr("a" * 5000)
     assert build(cache).instructions
-    with pytest.raises(lt.ScheduleCacheError, match="must be a database that Lathe has written, and 'aaa"):
-        cache.export("b")
-    with pytest.raises(lt.ScheduleCacheError, match="must be one that there is, not 'aaa"):
-        lt.ScheduleCache("b").include("a" * 5000)
+    raises(lt.ScheduleCacheError, cache.export, "b", mentions=("Cannot read schedule cache", name))
+    raises(lt.ScheduleCacheError, lt.ScheduleCache("b").include, "a" * 5000, mentions=("no such file", name))
 
 
 @pytest.mark.parametrize(
@@ -148,22 +144,21 @@ def test_a_path_that_is_too_long_is_left_alone():
     ],
     ids=["no programs", "no table", "no column", "another table"],
 )
-def test_a_file_whose_tables_are_altered_is_begun_anew(statements, name, found, cache, searches):
+def test_a_file_with_altered_tables_is_replaced(statements, name, found, cache, searches):
     right = build(cache)
-    carried_out(cache, *((statement,) for statement in statements))
+    execute(cache, *((statement,) for statement in statements))
+    mentions = (f"Table {name!r}", repr(str(cache.path)), f"not {found}")
     with pytest.raises(lt.ScheduleCacheError) as refused:
         lt.ScheduleCache(cache.path.with_name("other.db")).include(cache.path)
-    assert str(refused.value) == (
-        f"Table {name!r} of {str(cache.path)!r} must be as Lathe makes it, not {found}. Name another file."
-    )
+    check_mentions(refused.value, *mentions)
     for _ in range(2):
         assert same(build(cache), right)
         assert len(searches) == 2
     assert cache.path.with_name("schedules.db.unreadable").is_file()
 
 
-def test_a_file_of_which_pages_are_damaged_is_begun_anew(cache, searches):
-    """Its head is whole, so that only who reads or writes rows finds out; what was found then is not kept."""
+def test_a_file_with_damaged_pages_is_replaced(cache, searches):
+    """Its header is intact, so that the damage is detected when rows are read or written; that result is not cached."""
     right = build(cache)
     with closing(sqlite3.connect(cache.path)) as connection:
         (size,) = connection.execute("pragma page_size").fetchone()
@@ -176,49 +171,49 @@ def test_a_file_of_which_pages_are_damaged_is_begun_anew(cache, searches):
 
 
 UNMAPPED = '[{"command": "set_scope", "about": "c", "scope": "inp"}]'
-"""A legal command for what no instruction computes."""
+"""A legal primitive for a stage that no instruction then computes."""
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_kept_schedules_that_do_not_map_are_searched_anew_when_they_are_built(check, cache, searches):
+def test_cached_schedules_that_do_not_map_are_tuned_again_when_they_are_built(check, cache, searches):
     right = build(cache)
-    sealed(cache, steps=UNMAPPED)
-    carried_out(cache, ("delete from programs",))
+    alter(cache, steps=UNMAPPED)
+    execute(cache, ("delete from programs",))
     output, tensors = shifted(1)
     with pytest.raises(lt.EmitError):
         lt.build(lt.autoschedule(output, VTA, budget=2, cache=cache), tensors, VTA)
     assert len(searches) == 1
     assert same(build(cache, check=check), right)
     assert len(searches) == 2
-    carried_out(cache, ("delete from programs",))
+    execute(cache, ("delete from programs",))
     assert same(build(cache), right)
     assert len(searches) == 2
 
 
-def test_kept_schedules_that_do_not_map_are_searched_anew_when_they_are_explained(cache, searches, monkeypatch):
+def test_cached_schedules_that_do_not_map_are_tuned_again_when_they_are_explained(cache, searches, monkeypatch):
     monkeypatch.setattr(lt.ScheduleCache, "default", classmethod(lambda _: cache))
     output, _ = shifted(1)
     right = str(lt.explain(output, VTA, budget=2))
-    sealed(cache, steps=UNMAPPED)
+    alter(cache, steps=UNMAPPED)
     for _ in range(2):
         assert str(lt.explain(output, VTA, budget=2)) == right
         assert len(searches) == 2
 
 
-def test_kept_cycles_are_those_of_the_quickest_that_was_tried(cache, searches):
+def test_cached_cycles_must_be_those_of_the_fastest_candidate(cache, searches):
     output, _ = shifted(1)
     right = lt.autoschedule(output, VTA, budget=2, cache=cache)
     for columns in ({"cycles": 1}, {"tried": "[]"}):
-        sealed(cache, **columns)
+        alter(cache, **columns)
         assert lt.autoschedule(output, VTA, budget=2, cache=cache).report() == right.report()
     assert len(searches) == 3
 
 
 def test_constants_are_checked_before_the_search(cache, searches):
-    """What is wrong with them is no fault of a kept schedule, and nothing is searched anew for it."""
+    """Invalid constants do not invalidate a cached schedule, and start no search."""
     output, tensors = shifted(1)
     with pytest.raises(lt.BuildError, match="constants of build must be inputs of the program"):
         lt.build(output, tensors, VTA, budget=2, cache=cache, constants={"x": 1})
-    with pytest.raises(lt.BuildError, match="constants of build must be arrays by the names of inputs, not 3"):
+    with pytest.raises(lt.BuildError, match="constants of build must map names of inputs to arrays, not be 3"):
         lt.build(output, tensors, VTA, budget=2, cache=cache, constants=3)
     assert searches == []

@@ -1,10 +1,11 @@
-"""``build`` with a budget: the quickest candidate, kept with its program."""
+"""``build`` with a budget: the fastest candidate, cached with its program."""
 
 import sqlite3
 from importlib import import_module
 
 import numpy as np
 import pytest
+from error_checks import raises
 
 import lathe as lt
 from lathe.scheduler.isel.rules import RULES
@@ -24,7 +25,7 @@ def same(one: lt.Program, other: lt.Program) -> bool:
 
 
 def counted(monkeypatch) -> list[object]:
-    """What is searched for from here on."""
+    """A list that gets each program that is autotuned from now on."""
     searched: list[object] = []
     building = import_module("lathe.builder")
     original = building.autoschedule
@@ -37,7 +38,7 @@ def counted(monkeypatch) -> list[object]:
     return searched
 
 
-def test_it_is_the_program_of_the_schedule_found(cache):
+def test_it_is_the_program_of_the_tuned_schedule(cache):
     output, tensors = layer()
     program = lt.build(output, tensors, VTA, budget=6, cache=cache)
     found = lt.autoschedule(output, VTA, budget=6, cache=False)
@@ -45,7 +46,7 @@ def test_it_is_the_program_of_the_schedule_found(cache):
     assert lt.simulate(program, timing_only=True).cycles == found.cycles
 
 
-def test_a_program_that_is_kept_is_not_built_again(cache, monkeypatch):
+def test_a_cached_program_is_not_built_again(cache, monkeypatch):
     output, tensors = layer()
     first = lt.build(output, tensors, VTA, budget=6, cache=cache)
     searched = counted(monkeypatch)
@@ -66,7 +67,7 @@ def test_a_program_that_is_kept_is_not_built_again(cache, monkeypatch):
     ],
     ids=["machine", "budget", "constants", "check", "cache"],
 )
-def test_what_is_kept_is_for_the_very_same(change, cache, monkeypatch):
+def test_a_cached_program_is_not_used_for_other_arguments(change, cache, monkeypatch):
     output, tensors = layer()
     lt.build(output, tensors, VTA, budget=6, cache=cache)
     searched = counted(monkeypatch)
@@ -75,7 +76,7 @@ def test_what_is_kept_is_for_the_very_same(change, cache, monkeypatch):
     assert len(searched) == 1
 
 
-def test_bytes_that_have_changed_are_not_taken(cache, monkeypatch):
+def test_damaged_bytes_are_not_used(cache, monkeypatch):
     output, tensors = layer()
     right = lt.build(output, tensors, VTA, budget=6, cache=cache)
     with sqlite3.connect(cache.path) as connection:
@@ -86,8 +87,7 @@ def test_bytes_that_have_changed_are_not_taken(cache, monkeypatch):
     assert len(searched) == 1
 
 
-def test_a_digest_does_not_make_a_program(cache):
-    """Bytes that are whole, and no program."""
+def test_intact_bytes_that_are_no_program_are_not_used(cache):
     output, tensors = layer()
     right = lt.build(output, tensors, VTA, budget=6, cache=cache)
     with sqlite3.connect(cache.path) as connection:
@@ -97,8 +97,8 @@ def test_a_digest_does_not_make_a_program(cache):
     assert same(lt.build(output, tensors, VTA, budget=6, cache=cache), right)
 
 
-def test_programs_are_not_kept_where_there_are_rules_of_the_users(cache, monkeypatch):
-    """What such a rule makes may be different the next time."""
+def test_programs_are_not_cached_while_user_defined_rules_are_registered(cache, monkeypatch):
+    """Such a rule may emit other instructions the next time."""
     output, tensors = layer()
     lt.build(output, tensors, VTA, budget=6, cache=cache)
     searched = counted(monkeypatch)
@@ -107,7 +107,7 @@ def test_programs_are_not_kept_where_there_are_rules_of_the_users(cache, monkeyp
     assert len(searched) == 1
 
 
-def test_a_schedule_begun_by_hand_is_completed_and_not_kept(cache):
+def test_a_partial_schedule_is_completed_and_not_cached(cache):
     output, tensors = layer()
     s = lt.create_schedule(output)
     s[output].split(s[output].axis[0], factor=16)
@@ -127,17 +127,13 @@ def test_programs_are_exported_with_their_schedules(cache, tmp_path, monkeypatch
     assert searched == []
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("budget", [0, -1, 2.5, "many", None, True, False, np.True_])
-def test_a_budget_must_be_a_number_of_candidates(budget, begun):
+def test_a_budget_must_be_a_number_of_candidates(budget, scheduled):
     output, tensors = layer()
-    program = lt.create_schedule(output) if begun else output  # nothing is kept of a begun one, nor looked up
-    with pytest.raises(lt.BuildError) as refused:
-        lt.build(program, tensors, VTA, budget=budget)
-    assert str(refused.value) == (
-        f"budget of build must be a number of candidates, at least 1, not {budget!r}. With 1, only the default "
-        "schedule is tried."
-    )
+    program = lt.create_schedule(output) if scheduled else output  # the cache is not used for a Schedule
+    mentions = ("budget of build", "number of candidates", "at least 1", f"not {budget!r}")
+    raises(lt.BuildError, lt.build, program, tensors, VTA, budget=budget, kind="argument", mentions=mentions)
 
 
 def test_the_list_of_tensors_is_checked_before_the_search():

@@ -1,4 +1,4 @@
-"""Found schedules in their file: read again, checked again, and never in the way."""
+"""The schedule cache: entries are read and checked again, and an unusable file is never an obstacle."""
 
 import json
 import sqlite3
@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
+from error_checks import raises
 
 import lathe as lt
 from lathe.autotune.cache_rows import digest_of
@@ -19,7 +20,7 @@ def product(rows=64):
     return lt.requantise(lt.matmul(data, weights, transpose_b=True, name="product"), 8, name="output")
 
 
-def test_what_was_found_is_read_again(cache, searches):
+def test_a_result_is_read_from_the_cache(cache, searches):
     first, second = (lt.autoschedule(product(), VTA, budget=5, cache=cache) for _ in range(2))
     assert len(searches) == 1
     assert (first.steps, first.cycles, first.tried) == (second.steps, second.cycles, second.tried)
@@ -35,7 +36,7 @@ def test_another_program_machine_or_budget_is_another_search(cache, searches):
     assert key_of([product()], VTA, 3) == key_of([product()], VTA, 3)
 
 
-def test_the_default_file_is_in_the_folder_of_caches(tmp_path, monkeypatch):
+def test_the_default_file_is_in_the_cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "mine"))
     lt.autoschedule(product(), VTA, budget=2)
     assert (tmp_path / "mine" / "schedules.db").is_file()
@@ -50,7 +51,7 @@ def test_nothing_is_written_without_a_cache(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content", [b"no database at all" * 300, b"SQLite format 3\0" + b"\xff" * 5000], ids=["text", "torn"]
 )
-def test_a_damaged_file_is_set_aside_and_begun_anew(cache, content, searches):
+def test_a_damaged_file_is_renamed_and_replaced(cache, content, searches):
     cache.path.write_bytes(content)
     for _ in range(2):
         lt.autoschedule(product(), VTA, budget=2, cache=cache)
@@ -58,7 +59,7 @@ def test_a_damaged_file_is_set_aside_and_begun_anew(cache, content, searches):
     assert (cache.path.parent / "schedules.db.unreadable").read_bytes() == content
 
 
-def test_a_file_of_another_version_is_set_aside(cache):
+def test_a_file_of_another_version_is_replaced(cache):
     with sqlite3.connect(cache.path) as other:
         other.execute("create table schedules (x)")
         other.execute(f"pragma application_id = {APPLICATION}")
@@ -69,8 +70,8 @@ def test_a_file_of_another_version_is_set_aside(cache):
     assert cache.read(key_of([product()], VTA, 2)) is not None
 
 
-def test_the_log_of_a_file_that_is_set_aside_goes_with_it(cache):
-    """Of a file that another version still has open, what was written last is in a log beside it."""
+def test_the_log_of_a_replaced_file_is_renamed_with_it(cache):
+    """If another version still has the file open, its last rows are in its log."""
     other = sqlite3.connect(cache.path)
     other.execute("pragma journal_mode = wal")
     other.execute(f"pragma application_id = {APPLICATION}")
@@ -83,18 +84,18 @@ def test_the_log_of_a_file_that_is_set_aside_goes_with_it(cache):
     assert cache.read(key_of([product()], VTA, 2)) is not None
 
 
-def test_another_programs_database_is_refused_and_left_as_it_is(cache):
+def test_another_applications_database_is_refused_and_left_unchanged(cache):
     with sqlite3.connect(cache.path) as other:
         other.execute("create table mine (x)")
     other.close()
     before = cache.path.read_bytes()
-    with pytest.raises(lt.ScheduleCacheError, match="not of application 0x0 and version 0"):
-        lt.autoschedule(product(), VTA, budget=2, cache=cache)
+    mentions = (repr(str(cache.path)), f"version {VERSION}", "application 0x0", "version 0")
+    raises(lt.ScheduleCacheError, lt.autoschedule, product(), VTA, budget=2, cache=cache, mentions=mentions)
     assert cache.path.read_bytes() == before
     assert [each.name for each in cache.path.parent.iterdir()] == ["schedules.db"]
 
 
-def test_a_locked_file_is_left_alone(cache, monkeypatch):
+def test_a_locked_file_is_not_used(cache, monkeypatch):
     lt.autoschedule(product(), VTA, budget=2, cache=cache)
     monkeypatch.setattr("lathe.autotune.schedule_cache.SECONDS", 0.01)
     holder = sqlite3.connect(cache.path, isolation_level=None)
@@ -118,12 +119,12 @@ def test_a_locked_file_is_left_alone(cache, monkeypatch):
     ],
     ids=["illegal", "no stage", "no command", "no loop", "no reader", "no steps"],
 )
-def test_commands_are_checked_when_they_are_read(cache, steps, searches):
-    """A row that says something illegal or senseless is found anew, never a wrong schedule."""
+def test_primitives_are_checked_when_they_are_read(cache, steps, searches):
+    """An entry with illegal or invalid primitives is tuned again, and never gives a wrong schedule."""
     right = lt.autoschedule(product(), VTA, budget=3, cache=cache)
     with sqlite3.connect(cache.path) as connection:
         key, cycles, tried = connection.execute("select key, cycles, tried from schedules").fetchone()
-        digest = digest_of(key, json.dumps(steps), cycles, tried)  # or else the commands are not looked at
+        digest = digest_of(key, json.dumps(steps), cycles, tried)  # so that the primitives are replayed
         connection.execute("update schedules set steps = ?, digest = ?", (json.dumps(steps), digest))
     connection.close()
     searches.clear()
@@ -137,26 +138,26 @@ def _write(path, rows):
     return lt.autoschedule(product(rows), VTA, budget=2, cache=lt.ScheduleCache(path)).cycles
 
 
-def test_several_processes_write_at_a_time(cache):
+def test_several_processes_write_concurrently(cache):
     with ProcessPoolExecutor(4) as pool:
-        made = list(pool.map(_write, [cache.path] * 8, range(16, 144, 16)))
-    kept = [cache.read(key_of([product(rows)], VTA, 2)) for rows in range(16, 144, 16)]
-    assert [each.cycles for each in kept] == made
+        cycles = list(pool.map(_write, [cache.path] * 8, range(16, 144, 16)))
+    cached = [cache.read(key_of([product(rows)], VTA, 2)) for rows in range(16, 144, 16)]
+    assert [each.cycles for each in cached] == cycles
 
 
-def test_a_new_file_is_made_by_whoever_writes_first(tmp_path):
-    """Nobody sees it half made, and nobody's row is lost while it is made."""
+def test_a_new_file_is_created_by_the_first_writer(tmp_path):
+    """No other writer sees it incomplete, and no row is lost during its creation."""
     for attempt in range(12):
         path, start = tmp_path / f"{attempt}.db", Barrier(6)
 
-        def keep(number, path=path, start=start):
+        def write(number, path=path, start=start):
             start.wait()
             lt.ScheduleCache(path).write(f"key {number}", CachedSchedule((), 1 + number, ()))
 
         with ThreadPoolExecutor(6) as pool:
-            list(pool.map(keep, range(6)))
-        kept = [lt.ScheduleCache(path).read(f"key {number}") for number in range(6)]
-        assert [each and each.cycles for each in kept] == [1, 2, 3, 4, 5, 6], attempt
+            list(pool.map(write, range(6)))
+        cached = [lt.ScheduleCache(path).read(f"key {number}") for number in range(6)]
+        assert [each and each.cycles for each in cached] == [1, 2, 3, 4, 5, 6], attempt
         assert list(tmp_path.glob("*unreadable*")) == []
 
 
@@ -171,38 +172,27 @@ def test_export_and_include(cache, tmp_path, searches):
     assert searches == []
 
 
-def test_files_that_hold_something_else_are_refused(cache, tmp_path):
+def test_other_files_are_refused(cache, tmp_path):
     lt.autoschedule(product(), VTA, budget=2, cache=cache)
     foreign = tmp_path / "foreign.db"
     with sqlite3.connect(foreign) as other:
         other.execute("create table mine (x)")
     other.close()
     before = foreign.read_bytes()
-    message = (
-        f"File of schedules {str(foreign)!r} must be Lathe's, of version {VERSION}, not of application 0x0 and version "
-        "0. Name another file."
-    )
+    mentions = (repr(str(foreign)), f"version {VERSION}", "application 0x0", "version 0")
     for act in (cache.include, cache.export):
-        with pytest.raises(lt.ScheduleCacheError) as refused:
-            act(foreign)
-        assert str(refused.value) == message
+        raises(lt.ScheduleCacheError, act, foreign, mentions=mentions)
         assert foreign.read_bytes() == before
-    with pytest.raises(lt.ScheduleCacheError) as refused:
-        cache.include(tmp_path / "nothing.db")
-    assert str(refused.value) == f"File of schedules must be one that there is, not {str(tmp_path / 'nothing.db')!r}."
-    text = tmp_path / "text.db"
+    missing, text = tmp_path / "nothing.db", tmp_path / "text.db"
+    raises(lt.ScheduleCacheError, cache.include, missing, mentions=(repr(str(missing)), "no such file"))
     text.write_text("no database" * 100)
-    with pytest.raises(lt.ScheduleCacheError, match="cannot be read: file is not a database"):
-        cache.include(text)
+    mentions = (repr(str(text)), "file is not a database")
+    raises(lt.ScheduleCacheError, cache.include, text, mentions=mentions)
 
 
 def test_arguments():
-    with pytest.raises(lt.ScheduleCacheError) as refused:
-        lt.ScheduleCache(3)
-    assert str(refused.value) == "Path of a schedule cache must be a file's, not 3."
-    with pytest.raises(lt.ScheduleCacheError) as refused:
-        lt.ScheduleCache("schedules.db").include(3)
-    assert str(refused.value) == "Path of a schedule cache must be a file's, not 3."
-    with pytest.raises(lt.BuildError) as wrong:
-        lt.autoschedule(product(), VTA, cache="schedules.db")
-    assert str(wrong.value) == "cache of autoschedule must be a ScheduleCache, True or False, not 'schedules.db'."
+    mentions = ("Path of a schedule cache", "not 3")
+    raises(lt.ScheduleCacheError, lt.ScheduleCache, 3, mentions=mentions)
+    raises(lt.ScheduleCacheError, lt.ScheduleCache("schedules.db").include, 3, mentions=mentions)
+    mentions = ("cache of autoschedule", "ScheduleCache, True or False", "not 'schedules.db'")
+    raises(lt.BuildError, lt.autoschedule, product(), VTA, cache="schedules.db", kind="argument", mentions=mentions)

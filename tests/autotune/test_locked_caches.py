@@ -1,4 +1,4 @@
-"""A file of schedules that another process holds: each build waits for it once."""
+"""A schedule cache that another process has locked: each build waits for it at most once."""
 
 import sqlite3
 from contextlib import closing
@@ -13,17 +13,17 @@ SECONDS = 0.02
 
 @pytest.fixture
 def waits(monkeypatch):
-    """How long each connection waits, in order."""
-    found = []
+    """The timeout of each connection, in order."""
+    timeouts = []
     connect = sqlite3.connect
 
-    def noted(path, **options):
-        found.append(options["timeout"])
+    def recorded(path, **options):
+        timeouts.append(options["timeout"])
         return connect(path, **options)
 
-    monkeypatch.setattr("lathe.autotune.cache_lock.sqlite3.connect", noted)
+    monkeypatch.setattr("lathe.autotune.cache_lock.sqlite3.connect", recorded)
     monkeypatch.setattr("lathe.autotune.schedule_cache.SECONDS", SECONDS)
-    return found
+    return timeouts
 
 
 def copied():
@@ -47,7 +47,7 @@ def explain(cache, monkeypatch):
 
 
 def held(cache, lock):
-    """A connection that holds a lock on a file of schedules."""
+    """A connection that holds a lock on a schedule cache."""
     cache.write_bytes("program x", b"something")
     holder = sqlite3.connect(cache.path, timeout=1, isolation_level=None)
     holder.execute(f"begin {lock}")
@@ -55,9 +55,9 @@ def held(cache, lock):
 
 
 @pytest.mark.parametrize(("act", "times"), [(build, 4), (search, 2)])
-def test_nobody_waits_again_after_a_wait_in_vain(act, times, cache, waits):
+def test_no_connection_waits_after_a_timeout(act, times, cache, waits):
     with held(cache, "exclusive"):
-        for _ in range(2):  # the next build waits anew
+        for _ in range(2):  # the next build waits again
             waits.clear()
             act(cache)
             assert waits == [SECONDS, *[0] * (times - 1)]
@@ -73,8 +73,8 @@ def test_an_explanation_waits_once(cache, waits, monkeypatch):
     assert waits == [SECONDS, 0]
 
 
-def test_what_can_be_read_while_somebody_writes_is_read_and_not_waited_for(cache, waits):
-    """Who holds the file for writing lets others read; the first who would write waits, and nobody behind it."""
+def test_reads_do_not_wait_for_a_writer(cache, waits):
+    """A lock for writing allows reads; the first write waits for it, and none after that."""
     with held(cache, "immediate"):
         waits.clear()
         build(cache)

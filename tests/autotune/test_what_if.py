@@ -1,4 +1,4 @@
-"""What ``explain`` tells with a budget: the winner, what bounds it, and machines with more of one resource."""
+"""``explain`` with a budget: the best schedule, its bottleneck, and machines with more of one resource."""
 
 import json
 from importlib import import_module
@@ -9,7 +9,7 @@ import lathe as lt
 from lathe.scheduler.inspect.what_if import Alternative, WhatIfReport
 
 VTA = lt.load_config("vta")
-outlook_module = import_module("lathe.autotune.what_if")
+what_if_module = import_module("lathe.autotune.what_if")
 
 
 @pytest.fixture(autouse=True)
@@ -37,95 +37,95 @@ def outlook(program: lt.Tensor | lt.Schedule, config: lt.HardwareConfig = VTA, b
     return found
 
 
-def test_without_a_budget_nothing_is_tried():
+def test_without_a_budget_there_is_no_search():
     assert lt.explain(layer(), VTA).outlook is None
 
 
-def test_the_winner_is_the_schedule_found():
+def test_the_winner_is_the_tuned_schedule():
     output = layer()
     found = lt.autoschedule(output, VTA, budget=4, cache=False)
-    told = outlook(output)
-    assert (told.cycles, told.bound) == (found.cycles, lt.bound(output, VTA).cycles)
-    assert len(told.candidates) == sum(each.cycles is not None for each in found.tried) - 1
-    assert all(each.cycles >= told.cycles for each in told.candidates)
+    report = outlook(output)
+    assert (report.cycles, report.bound) == (found.cycles, lt.bound(output, VTA).cycles)
+    assert len(report.candidates) == sum(each.cycles is not None for each in found.tried) - 1
+    assert all(each.cycles >= report.cycles for each in report.candidates)
 
 
-def test_more_of_a_resource_is_built_and_timed():
+def test_machines_with_more_of_a_resource_are_simulated():
     output = layer()
     more = {each.what: each.cycles for each in outlook(output).more}
     assert more["a bus of 128 bits"] <= cycles(output, VTA.with_(**{"memory.bus_bits": 128}))
-    assert more["twice the acc"] is None  # the fields of GEMM have no bit left
+    assert more["twice the acc"] is None  # the fields of GEMM use all bits
     assert set(more) == {
         "a bus of 128 bits", "a latency of 16", "twice the inp", "twice the wgt", "twice the acc", "twice the uop",
         "twice the batch", "twice the block_in", "twice the block_out",
     }  # fmt: skip
 
 
-def test_of_a_machine_that_cannot_be_the_reason_is_told():
-    told = {each.what: each for each in outlook(layer(), budget=1).more}
+def test_the_reason_of_an_invalid_machine_is_reported():
+    report = {each.what: each for each in outlook(layer(), budget=1).more}
     for memory, over in (("inp", 2), ("wgt", 2), ("acc", 2), ("uop", 4)):
         with pytest.raises(lt.ConfigError) as refused:
             VTA.with_(**{f"{memory}_buffer_bytes": 2 * getattr(VTA, f"{memory}_buffer_bytes")})
         fault = refused.value.fault
-        assert told[f"twice the {memory}"].reason == f"{fault.thing} must be {fault.contract}"
-        assert told[f"twice the {memory}"].compared(1000) == (
-            f"not possible: {fault.thing} must be within the 128 bits it has, not {over} bits over"
+        assert report[f"twice the {memory}"].reason == f"{fault.thing} must be {fault.contract}"
+        assert report[f"twice the {memory}"].compared(1000) == (
+            f"not possible: {fault.thing} must be within its 128 bits, not {over} bits beyond"
         )
         assert fault.thing.endswith(" of the gemm encoding")
-    assert all(each.reason == "" for each in told.values() if each.cycles is not None)
+    assert all(each.reason == "" for each in report.values() if each.cycles is not None)
 
 
-def test_of_a_machine_that_does_not_fit_the_program_the_reason_is_told(monkeypatch):
-    built = outlook_module.build_compiled
+def test_the_reason_of_a_program_that_does_not_fit_is_reported(monkeypatch):
+    built = what_if_module.build_compiled
 
     def without_blocks(program, tensors, config):
         if config.block_in != VTA.block_in:
             raise lt.CapacityError("acc must hold the tile. Make it smaller.", kind="capacity")
         return built(program, tensors, config)
 
-    monkeypatch.setattr(outlook_module, "build_compiled", without_blocks)
-    told = {each.what: each.compared(1000) for each in outlook(layer(), budget=1).more}
-    assert told["twice the block_in"] == "not possible: acc must hold the tile"
+    monkeypatch.setattr(what_if_module, "build_compiled", without_blocks)
+    report = {each.what: each.compared(1000) for each in outlook(layer(), budget=1).more}
+    assert report["twice the block_in"] == "not possible: acc must hold the tile"
 
 
-def test_what_waits_for_the_bus_is_bound_by_it_and_what_multiplies_is_not():
+def test_the_bottleneck_is_the_bus_or_gemm():
     assert outlook(layer()).limit == "the bus"
     data, weights = lt.placeholder((64, 1024), "int8", name="data"), lt.placeholder((64, 1024), "int8", name="w")
     product = lt.requantise(lt.dense(data, weights, name="product"), 8, name="output")
     assert outlook(product, VTA.with_(**{"memory.bus_bits": 512, "memory.latency": 0})).limit == "GEMM"
 
 
-def test_a_schedule_that_was_begun_is_completed_for_each_machine():
+def test_a_partial_schedule_is_completed_for_each_machine():
     output = layer()
     s = lt.create_schedule(output)
     s[output].split(s[output].axis[1], factor=7)
     found = lt.autoschedule(s, VTA, budget=2)
-    told = outlook(s, budget=2)
-    more = {each.what: each.cycles for each in told.more}
-    assert told.cycles == cycles(found, VTA) <= cycles(s, VTA)
+    report = outlook(s, budget=2)
+    more = {each.what: each.cycles for each in report.more}
+    assert report.cycles == cycles(found, VTA) <= cycles(s, VTA)
     assert more["a bus of 128 bits"] == cycles(found, VTA.with_(**{"memory.bus_bits": 128}))
 
 
-def test_it_is_told_behind_the_chunks_and_as_values():
+def test_it_is_printed_after_the_chunks_and_in_the_dictionary():
     explained = lt.explain(layer(), VTA, budget=2)
-    told = explained.outlook
+    report = explained.outlook
     lines = str(explained).splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("schedule: "))
-    assert lines[first:] == list(told.lines())
+    assert lines[first:] == list(report.lines())
     values = json.loads(json.dumps(explained.to_dict()))["outlook"]
-    assert (values["cycles"], values["limit"]) == (told.cycles, told.limit)
+    assert (values["cycles"], values["limit"]) == (report.cycles, report.limit)
 
 
 def test_the_text():
-    told = WhatIfReport(
+    report = WhatIfReport(
         "default schedule", 1000, 800, "the bus", (("GEMM", 0.5), ("ALU and loads of compute", 0.25)),
         (Alternative("C: tiling 2", 1100),),
         (Alternative("a bus of 128 bits", 900), Alternative("twice the acc", None, "a field is 1 bit over"),
          Alternative("twice the inp", None)),
     )  # fmt: skip
-    assert list(told.lines()) == [
-        "schedule: default schedule, 1,000 cycles, of which the bound is 80.0%",
-        "bound by the bus; of the cycles GEMM 50.0%, ALU and loads of compute 25.0%",
+    assert list(report.lines()) == [
+        "schedule: default schedule, 1,000 cycles; the lower bound is 80.0% of them",
+        "bound by the bus; share of the cycles: GEMM 50.0%, ALU and loads of compute 25.0%",
         "  or C: tiling 2: 1,100 cycles (+10.0%)",
         "  with a bus of 128 bits: 900 cycles (-10.0%)",
         "  with twice the acc: not possible: a field is 1 bit over",
@@ -133,7 +133,7 @@ def test_the_text():
     ]
 
 
-def test_what_does_not_map_has_no_outlook():
+def test_a_program_that_does_not_map_has_no_outlook():
     data = lt.placeholder(60, "int8", name="data")
     output = lt.compute(60, lambda i: data[i] // 3, name="output")
     explained = lt.explain(output, VTA, budget=2)

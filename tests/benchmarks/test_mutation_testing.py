@@ -1,4 +1,4 @@
-"""The bench of faults: each fault fits the source, leaves nothing behind, and a few are caught on one small case."""
+"""Mutation testing: each fault applies to the source, is removed again, and a few are caught on one small case."""
 
 import json
 import random
@@ -33,7 +33,7 @@ def case():
 
 
 def seen(kind, case):
-    """What the nets of a kind say of the case now."""
+    """The verdicts of the nets of a kind on the case."""
     if kind is simulator.SIMULATOR:
         return simulator.look(case)
     return hardware.look(pysim.build(case.config), case)
@@ -55,7 +55,7 @@ def test_nothing_is_caught_where_there_is_no_fault(kind, case):
 @pytest.mark.parametrize(
     ("kind", "name"), [pytest.param(kind, name, id=name) for kind, names in CAUGHT_SOON.items() for name in names]
 )
-def test_a_fault_is_caught_and_gone_afterwards(kind, name, case):
+def test_a_fault_is_caught_and_removed(kind, name, case):
     (fault,) = (fault for fault in kind.faults if fault.name == name)
     with planted(fault):
         assert seen(kind, case) != {}
@@ -64,17 +64,17 @@ def test_a_fault_is_caught_and_gone_afterwards(kind, name, case):
 
 
 def codes():
-    """The code that the function has in which a fault is planted."""
+    """The code of the function in which a fault is planted."""
     return [each.__code__ for each in functions_of(timeline)["Timeline.finish"]]
 
 
 def failing(fault):
-    """Something that fails while a fault is planted; gives the code then."""
+    """Raise an exception while a fault is planted; returns the code at that time."""
     with planted(fault):
         raise ValueError(codes())
 
 
-def test_a_fault_is_taken_out_when_something_fails_under_it():
+def test_a_fault_is_removed_after_an_exception():
     (fault,) = (fault for fault in simulator.FAULTS if fault.name == "a token is there a cycle early")
     before = codes()
     with pytest.raises(ValueError) as raised:
@@ -114,7 +114,7 @@ def test_every_fault_is_caught():
         ("a condition on a factor is dropped", "values"),
     ],
 )
-def test_a_fault_of_the_compiler_is_caught_and_gone_afterwards(name, net):
+def test_a_fault_of_the_compiler_is_caught_and_removed(name, net):
     (fault,) = (fault for fault in compiler.FAULTS if fault.name == name)
     recipes = [*compiler.RECIPES, *compiler.MORE_RECIPES]
     recipe = next(each for each in recipes if each.name == ("triangle" if net == "values" else "product in tiles"))

@@ -1,6 +1,7 @@
-"""The frame of the `lathe` command: help, version, errors."""
+"""The `lathe` command itself: help, version, errors."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,8 +85,8 @@ def test_configs_of_one_machine_shows_given_and_derived_numbers():
     assert "\nmemory.latency " in text
 
 
-def test_a_command_ends_without_looking_through_all_objects():
-    """Which would take longer than all that Ctrl-C has to end."""
+def test_exit_without_garbage_collection():
+    """A final collection would delay the end after Ctrl-C."""
     script = (
         "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 10_000));"
         "from lathe.command_line import main; main(['configs', '--json'])"
@@ -95,9 +96,9 @@ def test_a_command_ends_without_looking_through_all_objects():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
-def test_standard_output_without_room_is_told():
+def test_full_standard_output_is_reported():
     with open("/dev/full", "w") as full:
         words = [sys.executable, "-c", "from lathe.command_line import main; main()", "configs"]
         result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr == "Error: Standard output must have room for all that is printed, and has none. Make room.\n"
+    assert re.match("Error: .*standard output", result.stderr, re.IGNORECASE)

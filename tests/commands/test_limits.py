@@ -1,4 +1,4 @@
-"""The command line says of a limit of Lathe that it is one."""
+"""The command line marks errors of kind "limit" as unsupported by Lathe."""
 
 import pytest
 from click.testing import CliRunner
@@ -15,11 +15,11 @@ def build(cfg):
     s[C].{command}
     return lt.build(s, [A, C], cfg)
 """
-NOTE = "(This is a limit of Lathe, neither of the machine nor of the program.)"
+NOTE = "(Lathe does not support this; neither the machine nor the program forbids it.)"
 
 
 @pytest.mark.parametrize(("command", "is_limit"), [('fuse("i", "k")', True), ('split("q", 2)', False)])
-def test_a_refusal_that_is_a_limit_is_called_one(tmp_path, command, is_limit):
+def test_errors_of_kind_limit_are_marked_as_unsupported(tmp_path, command, is_limit):
     script, program = tmp_path / "script.py", tmp_path / "P.npz"
     script.write_text(SCRIPT.format(command=command))
     result = CliRunner().invoke(main, ["compile", str(script), "-o", str(program)])

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from invoked import lathe
 
 import lathe as lt
@@ -93,7 +94,7 @@ def test_a_batch_that_is_not_given_is_no_larger_than_the_number_of_images(tmp_pa
     assert (figures["batch"], figures["launches"]) == (2, 1)
 
 
-def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
+def test_outputs_that_differ_are_reported_with_status_1(tmp_path, monkeypatch):
     right = job_module.expected_logits
 
     def wrong(*arguments):
@@ -108,35 +109,22 @@ def test_outputs_that_differ_are_told_with_status_1(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "mentions"),
     [
-        (
-            ("--images", 361),
-            "The number of images must be from 1 to 360, not 361. So many are held out from training.",
-        ),
-        (("--images", 0), "The number of images must be from 1 to 360, not 0. So many are held out from training."),
-        (
-            ("--batch", 361),
-            "The batch must be at most the number of images, 360, not 361. It is how many images one launch runs; "
-            "there would be nothing to run in the others' place.",
-        ),
-        (
-            ("--batch", 3, "--images", 2),
-            "The batch must be at most the number of images, 2, not 3. It is how many images one launch runs; there "
-            "would be nothing to run in the others' place.",
-        ),
-        (("--batch", 0), "The batch must be at least 1, not 0. It is how many images one launch runs."),
-        (
-            ("absent.py",),
-            "The script 'absent.py' must be a Python file that can be read, and is not: No such file or directory. "
-            "Correct the path.",
-        ),
+        (("--images", 361), ("number of images", "1 to 360", "not 361")),
+        (("--images", 0), ("number of images", "1 to 360", "not 0")),
+        (("--batch", 361), ("batch", "number of images, 360", "not 361")),
+        (("--batch", 3, "--images", 2), ("batch", "number of images, 2", "not 3")),
+        (("--batch", 0), ("batch", "at least 1", "not 0")),
+        (("absent.py",), ("'absent.py'", "No such file or directory")),
     ],
 )
-def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(words, message, tmp_path, monkeypatch):
+def test_invalid_numbers_are_refused_and_nothing_is_written(words, mentions, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(*words)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"Error: {message}\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: ")
+    check_mentions(result.stderr, *mentions)
     assert os.listdir(tmp_path) == []
 
 
@@ -192,26 +180,23 @@ def test_a_result_of_a_script_is_shown_as_simulate_shows_it(tmp_path):
         lathe("simulate", program, "--timing-only", "--json").stdout
     )
     shown = lathe("simulate", program, "--timing-only").stdout
-    assert "cycles of a launch went" in shown
+    assert "cycles of a launch by layer" in shown
     assert run(path).stdout == f"on vta\n\n{shown.rstrip()}\n"
 
 
-def test_a_result_without_a_trace_says_why_there_is_no_map_of_its_cycles(tmp_path):
+def test_a_result_without_a_trace_has_a_note_instead_of_cycles_by_layer(tmp_path):
     path = script(tmp_path, FLAT.replace("timing_only=True", "timing_only=True, trace=False"))
     assert json.loads(run(path, "--json").stdout)["layers"] is None
     shown = run(path).stdout
-    assert "Where the cycles of the launch went is not known: simulate with trace=True" in shown
+    assert "Cycles by layer require a trace: simulate with trace=True" in shown
     assert "ALU operations" in shown
 
 
 def test_json_of_a_script_needs_its_result(tmp_path):
     path = script(tmp_path, "def main(cfg): return 3")
     result = run(path, "--json")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The script {str(path)!r} must return the result of lt.simulate from main, or have it in its variable "
-        "'result', for --json, -o and --result, not 3. Return it, or leave out these options.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", repr(str(path)), "lt.simulate", "main", "'result'", "--json", "not 3")
 
 
 FLAT = """
@@ -247,7 +232,7 @@ def test_an_error_of_lathe_names_the_line_of_the_script(tmp_path):
     )
 
 
-def test_a_mistake_of_the_script_itself_keeps_its_traceback(tmp_path):
+def test_an_error_of_the_script_itself_has_its_traceback(tmp_path):
     result = run(script(tmp_path, "def main(cfg):\n    return 1 // 0\n"))
     assert isinstance(result.exception, ZeroDivisionError)
 
@@ -263,7 +248,7 @@ def test_a_function_that_takes_something_else_than_the_machine_is_refused(given,
     )
 
 
-def test_a_script_can_import_what_lies_beside_it(tmp_path):
+def test_a_script_can_import_modules_of_its_directory(tmp_path):
     (tmp_path / "beside_the_script.py").write_text("VALUE = 7\n")
     text = "import beside_the_script\ndef main(cfg):\n    print(beside_the_script.VALUE)\n"
     assert run(script(tmp_path, text)).stdout == "7\n"
@@ -298,23 +283,17 @@ def test_timing_alone_needs_no_inputs_and_gives_the_same_cycles(tmp_path):
     assert timed == full
 
 
-def test_inputs_from_two_places_are_refused(tmp_path):
+def test_inputs_from_two_sources_are_refused(tmp_path):
     result = lathe("simulate", tmp_path / "p.npz", "--random", 1, "--timing-only")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: The inputs must come from INPUTS, from --random, or be left out with --timing-only, which has no "
-        "outputs for -o, not several of these. Choose one.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", "INPUTS", "--random", "--timing-only", "-o", "not several")
 
 
-def test_a_script_that_builds_no_program_is_told_and_nothing_is_written(tmp_path):
+def test_a_script_that_builds_no_program_is_an_error(tmp_path):
     path = script(tmp_path, "def build(cfg): return None")
     result = lathe("compile", path, "-o", tmp_path / "p.npz")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The script {str(path)!r} must return a Program from build(cfg), or have it in its variable 'program', "
-        "not None. It is what lt.build returns.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", repr(str(path)), "build(cfg)", "'program'", "not None", "lt.build")
     assert not (tmp_path / "p.npz").exists()
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from invoked import lathe as run
 
 import lathe as lt
@@ -85,7 +86,7 @@ def test_disassembled_text_assembles_to_the_same_stream(stream, tmp_path):
             assert np.array_equal(first[name], second[name]), name
 
 
-def test_without_a_memory_image_instructions_lie_at_the_given_address(tmp_path):
+def test_without_a_memory_image_instructions_are_at_the_given_address(tmp_path):
     (tmp_path / "text.asm").write_text(TEXT)
     assert run("asm", tmp_path / "text.asm", "--address", 0x5000, "-o", tmp_path / "s.npz").exit_code == 0
     with np.load(tmp_path / "s.npz") as stream:
@@ -96,27 +97,25 @@ def test_without_a_memory_image_instructions_lie_at_the_given_address(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "message"),
+    ("text", "words", "mentions"),
     [
         (".uops 0x20\ndst=0 src=0\n.code\nfinish\nfinish\nfinish\n", (),
-            "The micro-op table '0x20' must lie beside the instructions in memory, not over them: they take the "
-            "bytes from 0x0 to 0x30. Name another address, or move the instructions with --address."),
-        (".uops table\ndst=0 src=0\n.code\nfinish\n", (),
-            "The name of a micro-op table of a stream must be its byte address, a multiple of 4 such as 0x1000, not "
-            "'table'. Segments' names need --into with a program."),
-        ("finish\n", ("--address", "8"), "The address of the instructions must be a multiple of 16, not 8."),
+            ("table '0x20'", "overlap the instructions", "0x0 to 0x30", "--address")),
+        (".uops table\ndst=0 src=0\n.code\nfinish\n", (), ("multiple of 4", "not 'table'", "--into")),
+        ("finish\n", ("--address", "8"), ("instructions", "multiple of 16", "not 8")),
     ],
 )  # fmt: skip
-def test_what_has_no_place_in_memory_is_refused(tmp_path, text, words, message):
+def test_invalid_addresses(tmp_path, text, words, mentions):
     (tmp_path / "text.asm").write_text(text)
     result = run("asm", tmp_path / "text.asm", "-o", tmp_path / "s.npz", *words)
-    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", *mentions)
     assert not (tmp_path / "s.npz").exists()
 
 
 def test_verify_finds_nothing_in_a_good_stream(stream):
     result = run("verify", stream)
-    assert (result.exit_code, result.stdout) == (0, "nothing wrong in 6 instructions\n")
+    assert (result.exit_code, result.stdout) == (0, "no findings in 6 instructions\n")
 
 
 def test_verify_reports_a_race_with_status_1(stream, tmp_path):
@@ -131,18 +130,15 @@ def test_verify_reports_a_race_with_status_1(stream, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "line"),
+    ("name", "code", "mentions"),
     [
-        ("empty", "NO_FINISH",
-            "deadlock: the end of the stream must be a FINISH at least, for the launch does not end without one; see "
-            "the end of the stream."),
+        ("empty", "NO_FINISH", ("deadlock: the end of the stream", "FINISH")),
         ("into itself", "STREAM_WRITE",
-            "store into the stream: dram_base of instruction 4 in store (store out sram_base=0 dram_base={at:#x} "
-            "y_size=1 x_size=1 x_stride=1) must lead to bytes outside the stream, which lies from {first:#x} up to "
-            "{last:#x}; see DRAM {first:#x}."),
+            ("store into the stream: dram_base of instruction 4 in store (store out sram_base=0 dram_base={at:#x} "
+             "y_size=1 x_size=1 x_stride=1)", "{first:#x}", "{last:#x}", "DRAM {first:#x}")),
     ],
 )  # fmt: skip
-def test_verify_tells_the_fault_that_the_machine_will_have(name, code, line, stream, tmp_path):
+def test_verify_reports_the_fault_of_the_machine(name, code, mentions, stream, tmp_path):
     with np.load(stream) as file:
         arrays = dict(file)
     insns, first = arrays["insns"][:0], int(arrays["insn_addr"])
@@ -153,14 +149,15 @@ def test_verify_tells_the_fault_that_the_machine_will_have(name, code, line, str
     path = tmp_path / "bad.npz"
     np.savez(path, **{**arrays, "insns": insns})
     result = run("verify", path)
-    line = line.format(at=at, first=at * size, last=first + 16 * len(insns) - 1)
-    assert (result.exit_code, line in result.stdout.splitlines()) == (1, True), result.stdout
+    assert result.exit_code == 1
+    values = {"at": at, "first": at * size, "last": first + 16 * len(insns) - 1}
+    check_mentions(result.stdout, *(each.format(**values) for each in mentions))
     assert code in [each["code"] for each in json.loads(run("verify", path, "--json").stdout)["findings"]]
     assert run("replay", path, "-o", tmp_path / "after.npz").exit_code == 2
 
 
 def expecting(stream, path, change):
-    """The stream with what it must leave behind, after `change` of that."""
+    """The stream with its expected final memory, modified by `change`."""
     with np.load(stream) as file:
         arrays = dict(file)
     after = np.zeros((1, 4096), np.uint8)
@@ -212,7 +209,7 @@ def test_replay_refuses_an_expectation_that_no_memory_can_meet(stream, tmp_path,
     assert (result.exit_code, result.stderr) == (2, f"Error: {message.format(str(path))}\n")
 
 
-def test_assembling_into_a_stream_keeps_what_its_run_must_leave(stream, tmp_path):
+def test_assembling_into_a_stream_copies_the_expected_memory(stream, tmp_path):
     expecting(stream, tmp_path / "expecting.npz", dict)
     run("disasm", tmp_path / "expecting.npz", "-o", tmp_path / "text.asm")
     run("asm", tmp_path / "text.asm", "--into", tmp_path / "expecting.npz", "-o", tmp_path / "again.npz")
@@ -222,15 +219,12 @@ def test_assembling_into_a_stream_keeps_what_its_run_must_leave(stream, tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "\n; nothing but a remark\n\n"])
-def test_a_text_without_instructions_makes_no_stream(content, tmp_path):
+def test_a_text_without_instructions_is_an_error(content, tmp_path):
     path = tmp_path / "text.asm"
     path.write_text(content)
     result = run("asm", path, "-o", tmp_path / "s.npz")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The assembly text {str(path)!r} must have at least one instruction, and has none. A stream ends with "
-        "finish; `lathe disasm` shows how a text looks.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", repr(str(path)), "at least one instruction", "finish")
     assert not (tmp_path / "s.npz").exists()
 
 
@@ -248,8 +242,8 @@ def test_programs_and_streams_point_to_each_others_commands(stream, tmp_path):
     result = run("simulate", stream)
     assert (result.exit_code, result.stderr) == (
         2,
-        f"Error: The file {stream} must be a program that Lathe has saved, not a raw stream. Run it with `lathe "
-        "replay`, or with replay in Python.\n",
+        f"Error: The file {stream} must be a program saved by Lathe, not a raw stream. Run it with `lathe replay`, or "
+        "with replay in Python.\n",
     )
 
 
@@ -259,7 +253,7 @@ def unbuilt(*_):
 
 @pytest.mark.parametrize("engine", ["sim", "all"])
 def test_a_stream_beyond_the_machines_addresses_is_refused(engine, stream, tmp_path, monkeypatch):
-    """Before a machine is built, which would take a minute."""
+    """The error is raised before a machine is built, which takes a minute."""
     monkeypatch.setattr(verilator, "library", unbuilt)
     with np.load(stream) as file:
         arrays = dict(file)
@@ -267,19 +261,15 @@ def test_a_stream_beyond_the_machines_addresses_is_refused(engine, stream, tmp_p
     np.savez(path, **{**arrays, "insn_addr": np.uint64(2**64 - 16)})
     result = run("replay", path, "--engine", engine)
     count = len(arrays["insns"])
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: The instructions of the stream must end below byte 0x20000000000, where the addresses of machine 'vta' "
-        f"end, not be {count} from byte 0xfffffffffffffff0 on. Correct insn_addr.\n",
-    )
+    assert result.exit_code == 2
+    mentions = (f"{count} instructions", "0xfffffffffffffff0", "0x20000000000", "machine 'vta'", "insn_addr")
+    check_mentions(result.stderr, "Error", *mentions)
     text = tmp_path / "text.asm"
     text.write_text("finish\n")
     result = run("asm", text, "-o", path, "--address", 16 << 64)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "Error: The place of the instructions must end below byte 0x20000000000, where the addresses of machine 'vta' "
-        "end, not be 16 bytes from 0x100000000000000000 on. Name an earlier address.\n",
-    )
+    assert result.exit_code == 2
+    mentions = ("the instructions", "16 bytes", "0x100000000000000000", "machine 'vta'", "0x20000000000")
+    check_mentions(result.stderr, "Error", *mentions)
 
 
 def test_outputs_may_have_any_name_in_the_file_that_simulate_writes(tmp_path):
@@ -291,13 +281,10 @@ def test_outputs_may_have_any_name_in_the_file_that_simulate_writes(tmp_path):
         assert file["file"].shape == (2, 4)
 
 
-def test_replay_cannot_check_what_the_file_does_not_say(stream):
+def test_replay_check_requires_the_expected_memory(stream):
     result = run("replay", stream, "--check")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The stream file {str(stream)!r} must have after_addrs, after_pages, after_tokens for --check, and "
-        "lacks after_addrs. Leave out --check.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", repr(str(stream)), "after_pages", "lacks after_addrs", "--check")
 
 
 def test_a_deadlock_is_an_error_and_writes_nothing(stream, tmp_path):
@@ -305,16 +292,16 @@ def test_a_deadlock_is_an_error_and_writes_nothing(stream, tmp_path):
     run("asm", tmp_path / "stuck.asm", "--into", stream, "-o", tmp_path / "stuck.npz")
     result = run("replay", tmp_path / "stuck.npz", "-o", tmp_path / "after.npz", "--trace", tmp_path / "t.json")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: The launch must end, and is deadlocked")
+    check_mentions(result.stderr, "Error: The launch must end", "deadlocked")
     assert "compute->store" in result.stderr
     assert not (tmp_path / "after.npz").exists()
     assert not (tmp_path / "t.json").exists()
 
 
-def test_an_output_that_cannot_be_written_is_told_before_anything_runs(stream, tmp_path):
+def test_an_unwritable_output_is_an_error_before_anything_runs(stream, tmp_path):
     result = run("replay", stream, "-o", tmp_path / "missing" / "after.npz")
     assert result.exit_code == 2
-    assert "'No such file or directory'" in result.stderr
+    assert "No such file or directory" in result.stderr
     assert result.stdout == ""
 
 
@@ -323,14 +310,11 @@ def test_a_foreign_file_is_neither_program_nor_stream(command, tmp_path):
     path = tmp_path / "text.npz"
     path.write_text("hello")
     result = run(command, path)
-    assert (result.exit_code, result.stderr) == (
-        2,
-        f"Error: The file {str(path)!r} must be a program of `lathe compile` or a raw stream, and cannot be read: "
-        "it is no .npz archive. Correct the path.\n",
-    )
+    assert result.exit_code == 2
+    check_mentions(result.stderr, "Error", repr(str(path)), "program", "raw stream", ".npz archive")
 
 
-def test_an_unknown_engine_is_told(stream):
+def test_an_unknown_engine(stream):
     result = run("replay", stream, "--engine", "simm")
     assert (result.exit_code, result.stderr) == (
         2,

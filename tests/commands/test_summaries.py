@@ -1,4 +1,4 @@
-"""The table of layers explains its columns, and its numbers are what is said of them."""
+"""The table of layers: its caption explains all columns, and its numbers match."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_shares_of_compute_are_its_columns_over_all_cycles(tmp_path, monkeypatch
     assert told == f"{100 * shares:.1f}"
 
 
-def test_reasons_of_a_layer_are_its_waiting_taken_apart():
+def test_stall_causes_of_a_layer_add_up_to_its_stalls():
     A, B = (lt.placeholder((40, 64), "int8", name=name) for name in "AB")
     D = lt.max_pool2d(
         lt.reshape(lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 4, name="D"), (1, 40, 40, 1)), 2, name="E"

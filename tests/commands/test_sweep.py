@@ -1,4 +1,4 @@
-"""`lathe sweep`: rows of a grid, also of what cannot be."""
+"""`lathe sweep`: rows of a grid, also of invalid points."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sweep_measuring
 from click.testing import CliRunner
+from error_checks import check_mentions
 
 import lathe.sweeps.execution as execution_module
 import lathe.sweeps.measurement as measurement_module
@@ -33,7 +34,7 @@ def sweep(tmp_path, text, *words):
     return CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), *(str(word) for word in words)])
 
 
-def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
+def test_every_point_is_a_row_and_invalid_ones_have_a_reason(tmp_path):
     result = sweep(tmp_path, SWEEP, "-o", tmp_path / "out.csv", "--jobs", 1, "--check")
     assert result.exit_code == 0
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -48,7 +49,7 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
             assert row["cycles"] == ""
         elif row["kernel"] == "5":
             assert row["status"] == "unmappable"
-            assert row["reason"].startswith("height of conv2d 'conv2d' must be at least 5 with its padding, ")
+            check_mentions(row["reason"], "height of conv2d 'conv2d'", "padding", "at least 5", "not 4")
         elif row["kernel"]:
             assert row["status"] == "ok"
         else:
@@ -75,7 +76,7 @@ def test_every_point_is_a_row_and_what_cannot_be_has_its_reason(tmp_path):
         ("machine: {batch: 3}\nworkloads: [digits: ]", "machine of "),
     ],
 )
-def test_what_no_row_could_be_right_with_is_refused_and_nothing_written(tmp_path, text, message):
+def test_errors_of_the_whole_sweep_are_reported_and_nothing_is_written(tmp_path, text, message):
     result = sweep(tmp_path, text, "-o", tmp_path / "out.csv")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: {message}")
@@ -91,8 +92,7 @@ def test_a_full_disk_is_an_error_of_the_table(tmp_path):
     text = "workloads:\n  - matmul: {m: [4, 8], n: 4, k: 4}\n"
     result = sweep(tmp_path, text, "-o", "/dev/full", "--jobs", 1)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: The output file '/dev/full' must be in a directory that exists and may be ")
-    assert "answers 'No space left on device'" in result.stderr
+    check_mentions(result.stderr, "Error", "output file '/dev/full", "No space left on device")
 
 
 def test_several_processes_give_the_same_rows_as_one(tmp_path):
@@ -149,7 +149,7 @@ def test_a_dry_run_measures_where_it_can_be_ended(tmp_path):
     both = text(1) + "  - relu: {height: 1, width: 1, channels: 16}\n"
     lost = sweep(tmp_path, both, "--dry-run", "--retries", 1, "--jobs", 1)
     assert lost.exit_code == 0
-    assert "by measuring 1 of them now.\n" in lost.stdout
+    assert "estimated from 1 points measured now.\n" in lost.stdout
     assert lost.stdout.endswith(
         "Not in the estimate: python: The point's process ended 2 times, at last with SIGKILL, mostly for want of "
         "memory. Use fewer processes with --jobs.\n"

@@ -1,4 +1,4 @@
-"""Headers of archives: what they say comes back, and what is none, or of another version, is told from it."""
+"""Archive headers: round trip of values, and refusal of missing headers, other formats and other versions."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from lathe.configs.archives import UnreadableArchiveError, read_arrays, write_ar
 FORM = ArchiveForm("what", "lathe thing", 3)
 
 
-def test_plain_values_come_back_beside_arrays(tmp_path: Path) -> None:
+def test_plain_values_and_arrays_round_trip(tmp_path: Path) -> None:
     write_arrays(tmp_path / "a.npz", FORM.with_header({"name": "é", "sizes": [1, 2]}, {"x": np.arange(3)}))
     arrays = read_arrays(tmp_path / "a.npz")
     assert arrays["x"].tolist() == [0, 1, 2]
@@ -27,12 +27,12 @@ def test_plain_values_come_back_beside_arrays(tmp_path: Path) -> None:
     [b"", b"\xff\xfe", b"{}", b"[]", b"3", b"null", b'{"format": "lathe thing"}', b"[" * 100_000],
     ids=["empty", "no text", "no format", "a list", "a number", "null", "no version", "too deep"],
 )
-def test_what_is_no_header_is_refused(content: bytes) -> None:
+def test_an_invalid_header_is_refused(content: bytes) -> None:
     with pytest.raises(UnreadableArchiveError, match=r"^it has no header of a lathe thing$"):
         FORM.header_of({"what": np.frombuffer(content, np.uint8)})
 
 
-def test_a_header_of_another_format_or_version_is_told_apart() -> None:
+def test_a_header_of_another_format_or_version_is_refused() -> None:
     with pytest.raises(UnreadableArchiveError):
         FORM.header_of({})
     with pytest.raises(UnreadableArchiveError):
@@ -42,7 +42,7 @@ def test_a_header_of_another_format_or_version_is_told_apart() -> None:
     assert caught.value.version == 4
 
 
-def test_a_file_is_kept_as_bytes() -> None:
-    kept = bytes_of_file(lambda path: path.write_text("content"))
-    assert kept == b"content"
-    assert loaded_from_bytes(kept, lambda path: path.read_text()) == "content"
+def test_a_file_is_embedded_as_bytes() -> None:
+    content = bytes_of_file(lambda path: path.write_text("content"))
+    assert content == b"content"
+    assert loaded_from_bytes(content, lambda path: path.read_text()) == "content"

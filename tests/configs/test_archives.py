@@ -1,4 +1,4 @@
-"""The archives of arrays: what damage is noticed, whatever raises it, and that any name can be written."""
+"""Archives of arrays: damage is detected whatever raises it, and any name can be written."""
 
 import random
 import zipfile
@@ -16,8 +16,8 @@ ARRAYS = {"file": np.arange(6, dtype=np.int32).reshape(2, 3), "allow_pickle": np
 def test_arrays_come_back_under_any_name(tmp_path: Path) -> None:
     for name in ("a.npz", "b.npz"):
         write_arrays(tmp_path / name, ARRAYS)
-    found = read_arrays(tmp_path / "a.npz")
-    assert {name: (array.tolist(), array.dtype) for name, array in found.items()} == {
+    arrays = read_arrays(tmp_path / "a.npz")
+    assert {name: (array.tolist(), array.dtype) for name, array in arrays.items()} == {
         name: (np.asarray(array).tolist(), np.asarray(array).dtype) for name, array in ARRAYS.items()
     }
     assert list(read_arrays(tmp_path / "a.npz", ["file", "other"])) == ["file"]
@@ -36,7 +36,7 @@ def packed(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("write", [plain, packed])
-def test_a_flipped_bit_is_noticed_or_changes_no_array_but_its_name(
+def test_a_flipped_bit_is_detected_or_changes_no_array_but_its_name(
     write: Callable[[Path], None], seed: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.npz"
@@ -53,7 +53,7 @@ def test_a_flipped_bit_is_noticed_or_changes_no_array_but_its_name(
             found = {name: array.tobytes() for name, array in read_arrays(path).items()}
         except UnreadableArchiveError:
             continue
-        # In the directory it may hide an array, whose absence those notice who want it.
+        # A flipped bit in the archive's directory may hide an array, which its user will miss.
         assert not set(found.values()) - set(expected.values()), (seed, at, bit)
 
 
@@ -84,7 +84,7 @@ def test_a_header_that_does_not_fit_its_array_is_damage(tmp_path: Path) -> None:
         ("a\0b", "embedded null byte"),
     ],
 )
-def test_what_is_no_file_is_told_as_the_system_tells_it(name: str, reason: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_systems_reason(name: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(UnreadableArchiveError) as caught:
         read_arrays(tmp_path / name)
     assert str(caught.value) == reason
@@ -92,7 +92,7 @@ def test_what_is_no_file_is_told_as_the_system_tells_it(name: str, reason: str, 
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY"])
-def test_what_is_no_archive_is_told(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_is_reported(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(UnreadableArchiveError) as caught:

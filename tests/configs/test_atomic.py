@@ -1,9 +1,10 @@
-"""Output files are written whole or not at all."""
+"""Output files are written atomically."""
 
 import os
 import stat
 
 import pytest
+from error_checks import raises
 
 from lathe.configs.atomic import FileError, write_text, writing
 
@@ -41,12 +42,7 @@ def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
 
 def test_a_missing_directory_is_named(tmp_path):
     path = tmp_path / "missing" / "out.txt"
-    with pytest.raises(FileError) as caught:
-        write_text(path, "x")
-    assert str(caught.value) == (
-        f"The output file {str(path)!r} must be in a directory that exists and may be written to, not one that answers "
-        "'No such file or directory'. Nothing was written; choose another path."
-    )
+    raises(FileError, write_text, path, "x", mentions=("output file", path, "No such file or directory"))
 
 
 def test_a_directory_is_no_output_file(tmp_path):

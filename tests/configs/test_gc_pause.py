@@ -1,4 +1,4 @@
-"""Builds look for unreachable circles less often, and leave Python's own thresholds as they were."""
+"""The cyclic garbage collector runs less often during builds; afterwards Python's thresholds are restored."""
 
 import gc
 
@@ -14,7 +14,7 @@ def _thresholds():
     gc.set_threshold(*before)
 
 
-def test_looks_are_rare_inside_and_as_before_behind():
+def test_collections_are_rare_inside_and_thresholds_are_restored():
     gc.set_threshold(500, 7, 8)
     with with_gc_relaxed():
         assert gc.get_threshold() == (OBJECTS, 7, 8)
@@ -24,7 +24,7 @@ def test_looks_are_rare_inside_and_as_before_behind():
     assert gc.get_threshold() == (500, 7, 8)
 
 
-def test_an_error_leaves_the_thresholds_as_they_were():
+def test_an_error_restores_the_thresholds():
     gc.set_threshold(500, 7, 8)
     with pytest.raises(ValueError), with_gc_relaxed():
         raise ValueError
@@ -32,7 +32,7 @@ def test_an_error_leaves_the_thresholds_as_they_were():
 
 
 @pytest.mark.parametrize("first", [0, 10 * OBJECTS])
-def test_a_users_own_choice_stays(first):
+def test_a_users_own_threshold_is_kept(first):
     gc.set_threshold(first, 7, 8)
     with with_gc_relaxed():
         assert gc.get_threshold() == (first, 7, 8)

@@ -1,4 +1,4 @@
-"""Machines: what follows from their parameters, and which parameters make none."""
+"""Machines: numbers derived from their parameters, and parameters that are refused."""
 
 import itertools
 import json
@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from error_checks import raises
 
 from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
 from lathe.configs.encoding import place
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.instructions import FORMATS
+from lathe.configs.validate_config import TOP_LEVEL_KEYS, section_keys
 
 VTA = load_config("vta")
 
 
-def test_vta_has_the_depths_and_element_sizes_of_the_machine_page() -> None:
+def test_vta_has_the_documented_depths_and_vector_sizes() -> None:
     assert (VTA.uop_depth, VTA.inp_depth, VTA.wgt_depth, VTA.acc_depth, VTA.out_depth) == (8192, 2048, 1024, 2048, 2048)
     assert (VTA.uop_index_bits, VTA.inp_index_bits, VTA.wgt_index_bits, VTA.acc_index_bits) == (13, 11, 10, 11)
     assert (VTA.uop_element_bytes, VTA.inp_element_bytes, VTA.wgt_element_bytes) == (4, 16, 256)
@@ -25,7 +27,7 @@ def test_vta_has_the_depths_and_element_sizes_of_the_machine_page() -> None:
     assert VTA.timing.command_queue_depth == 512
 
 
-def test_parameters_and_tables_have_the_depths_and_element_sizes_of_their_memories() -> None:
+def test_parameters_and_tables_have_the_depths_and_vector_sizes_of_their_memories() -> None:
     cfg = VTA.with_(
         batch=2,
         extensions=("rescale", "rescale_add", "lookup"),
@@ -37,15 +39,15 @@ def test_parameters_and_tables_have_the_depths_and_element_sizes_of_their_memori
     assert cfg.with_(lut_buffer_bytes=4096).table_bits == 0
     assert (VTA.par_depth, VTA.par_index_bits, VTA.lut_depth, VTA.lut_index_bits, VTA.table_bits) == (0, 0, 0, 0, 0)
     narrow = load_config("tiny").with_(block_in=1, extensions=("rescale",), par_buffer_bytes=1024)
-    assert narrow.address_bits == 33 + 5  # of elements of 32 bytes
+    assert narrow.address_bits == 33 + 5  # of vectors of 32 bytes
     assert narrow.with_(extensions=(), par_buffer_bytes=0).address_bits == 33 + 4
 
 
-def test_shipped_machines_bear_the_names_of_their_files() -> None:
+def test_shipped_machines_are_named_after_their_files() -> None:
     assert {name: load_config(name).name for name in shipped_configs()} == {name: name for name in shipped_configs()}
 
 
-def test_machines_that_pages_and_tests_rely_on_are_as_they_were() -> None:
+def test_shipped_machines_are_unchanged() -> None:
     shapes = {
         "batch4": (4, 8, 8, 64),
         "board": (1, 16, 8, 64),
@@ -68,14 +70,14 @@ def test_lathe16_is_vta_with_its_extensions_on() -> None:
     assert load_config("lathe16").with_(name="vta", **plain) == VTA
 
 
-def test_equal_machines_are_equal_and_hash_alike() -> None:
+def test_equal_machines_compare_equal_and_have_equal_hashes() -> None:
     again = HardwareConfig.from_dict(VTA.to_dict())
     assert again == VTA
     assert hash(again) == hash(VTA)
     assert VTA.with_(batch=2) != VTA
 
 
-def test_machine_with_changes_has_them_and_nothing_else() -> None:
+def test_with_changes_only_the_given_parameters() -> None:
     changed = VTA.with_(**{"name": "mine", "batch": 2, "memory.latency": 0, "timing.command_queue_depth": 4})
     assert (changed.name, changed.batch, changed.memory.latency, changed.timing.command_queue_depth) == (
         "mine",
@@ -88,118 +90,59 @@ def test_machine_with_changes_has_them_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "mentions"),
     [
-        ({"batch": 3},
-            "batch of machine 'vta' must be a power of two, not 3. Write an integer such as 1, 2, 4, 8 or 16."),
-        ({"block_in": True},
-            "block_in of machine 'vta' must be a power of two, not True. Write an integer such as 1, 2, 4, 8 or 16."),
-        ({"inp_buffer_bytes": 1000},
-            "inp_buffer_bytes of machine 'vta' must be a power of two, not 1000. Write a number of bytes such as "
-            "32768."),
-        ({"wgt_bits": 4}, "wgt_bits of machine 'vta' must be 8, not 4. Other element widths are not supported yet."),
-        ({"acc_bits": 16},
-            "acc_bits of machine 'vta' must be 32, not 16. Other element widths are not supported yet."),
-        ({"wgt_buffer_bytes": 128},
-            "wgt_buffer_bytes of machine 'vta' must be at least one element (256 bytes), not 128. Enlarge the buffer "
-            "or shrink batch, block_in or block_out."),
-        ({"memory.bus_bits": 48},
-            "memory.bus_bits of machine 'vta' must be one of 8, 16, 32, 64, 128, 256, 512, 1024, not 48. AXI4 has no "
-            "other widths."),
-        ({"memory.latency": -1},
-            "memory.latency of machine 'vta' must be an integer from 0 to 1000000, not -1. Correct the "
-            "number."),
-        ({"memory.latency": 10**22},
-            "memory.latency of machine 'vta' must be an integer from 0 to 1000000, not 10000000000000000000000. Correct"
-            " the number."),
-        ({"timing.gemm_pipeline": 1_000_001},
-            "timing.gemm_pipeline of machine 'vta' must be an integer from 1 to 1000000, not 1000001. Correct the "
-            "number."),
-        ({"memory.burst_beats": 257},
-            "memory.burst_beats of machine 'vta' must be an integer from 1 to 256, not 257. Correct the number."),
-        ({"memory.shared_bandwidth": 1},
-            "memory.shared_bandwidth of machine 'vta' must be true or false, not 1. True lets reads and writes share "
-            "the DRAM's beats."),
-        ({"timing.dma_fifo_beats": 128},
-            "timing.dma_fifo_beats of machine 'vta' must be at least memory.burst_beats (256), not 128. The FIFO "
-            "must have room for a whole burst: make it deeper or the bursts shorter."),
-        ({"extensions": ("exp",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, "
-            "rescale, rescale_add, lookup, not 'exp'. Remove it."),
-        ({"extensions": ("pad_values",)},
-            "extensions of machine 'vta' must be empty, or a list of pad_value, alu_sub, gemm_begin, "
-            "rescale, rescale_add, lookup, not 'pad_values'. Did you mean 'pad_value'?"),
-        ({"extensions": ("pad_value", "pad_value")},
-            "extensions of machine 'vta' must be different names, not 'pad_value' twice. Name it once."),
-        ({"par_buffer_bytes": 3},
-            "par_buffer_bytes of machine 'vta' must be a power of two, or 0 for none, not 3. Write a number of bytes "
-            "such as 32768."),
-        ({"lut_buffer_bytes": False},
-            "lut_buffer_bytes of machine 'vta' must be a power of two, or 0 for none, not False. Write a number of "
-            "bytes such as 32768."),
-        ({"par_buffer_bytes": 1024},
-            "par_buffer_bytes of machine 'vta' must be 0 without the extension 'rescale', not 1024. Leave the key out, "
-            "or add the extension."),
-        ({"extensions": ("rescale",)},
-            "par_buffer_bytes of machine 'vta' must be more than 0 with the extension 'rescale', not 0. Write a number "
-            "of bytes such as 32768, or leave the extension out."),
-        ({"extensions": ("rescale_add", "pad_value")},
-            "extensions of machine 'vta' must be without 'rescale_add', or with 'rescale' too, not 'rescale_add' "
-            "alone. It extends 'rescale': add that."),
-        ({"extensions": ("lookup",), "lut_buffer_bytes": 4096},
-            "extensions of machine 'vta' must be without 'lookup', or with 'rescale' too, not 'lookup' alone. It "
-            "extends 'rescale': add that."),
+        ({"batch": 3}, ("batch", "power of two", 3)),
+        ({"block_in": True}, ("block_in", "power of two", True)),
+        ({"inp_buffer_bytes": 1000}, ("inp_buffer_bytes", "power of two", 1000, 32768)),
+        ({"wgt_bits": 4}, ("wgt_bits", 8, 4)),
+        ({"acc_bits": 16}, ("acc_bits", 32, 16)),
+        ({"wgt_buffer_bytes": 128}, ("wgt_buffer_bytes", "256 bytes", 128)),
+        ({"memory.bus_bits": 48}, ("memory.bus_bits", "8, 16, 32, 64, 128, 256, 512, 1024", 48, "AXI4")),
+        ({"memory.latency": -1}, ("memory.latency", 0, 1000000, "not -1")),
+        ({"memory.latency": 10**22}, ("memory.latency", 0, 1000000, 10**22)),
+        ({"timing.gemm_pipeline": 1_000_001}, ("timing.gemm_pipeline", 1, 1000000, 1000001)),
+        ({"memory.burst_beats": 257}, ("memory.burst_beats", 1, 256, 257)),
+        ({"memory.shared_bandwidth": 1}, ("memory.shared_bandwidth", "true or false", 1)),
+        ({"timing.dma_fifo_beats": 128}, ("timing.dma_fifo_beats", "memory.burst_beats", 256, 128)),
+        ({"extensions": ("exp",)}, ("extensions", ", ".join(EXTENSIONS), "exp", "Remove it")),
+        ({"extensions": ("pad_values",)}, ("extensions", ", ".join(EXTENSIONS), "not 'pad_values'", "'pad_value'")),
+        ({"extensions": ("pad_value", "pad_value")}, ("extensions", "'pad_value' twice")),
+        ({"par_buffer_bytes": 3}, ("par_buffer_bytes", "power of two, or 0", 3, 32768)),
+        ({"lut_buffer_bytes": False}, ("lut_buffer_bytes", "power of two, or 0", False, 32768)),
+        ({"par_buffer_bytes": 1024}, ("par_buffer_bytes", 0, "without the extension 'rescale'", 1024)),
+        ({"extensions": ("rescale",)}, ("par_buffer_bytes", "with the extension 'rescale'", "not 0", 32768)),
+        ({"extensions": ("rescale_add", "pad_value")}, ("extensions", "not 'rescale_add' alone", "Add 'rescale'")),
+        ({"extensions": ("lookup",), "lut_buffer_bytes": 4096}, ("extensions", "not 'lookup' alone", "Add 'rescale'")),
         ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 1024},
-            "lut_buffer_bytes of machine 'vta' must be more than 0 with the extension 'lookup', not 0. Write a number "
-            "of bytes such as 32768, or leave the extension out."),
+            ("lut_buffer_bytes", "with the extension 'lookup'", "not 0", 32768)),
         ({"extensions": ("rescale",), "par_buffer_bytes": 1024, "lut_buffer_bytes": 4096},
-            "lut_buffer_bytes of machine 'vta' must be 0 without the extension 'lookup', not 4096. Leave the key out, "
-            "or add the extension."),
-        ({"extensions": ("rescale",), "par_buffer_bytes": 64},
-            "par_buffer_bytes of machine 'vta' must be at least one element (128 bytes), not 64. Enlarge the buffer or "
-            "shrink block_out."),
+            ("lut_buffer_bytes", 0, "without the extension 'lookup'", 4096)),
+        ({"extensions": ("rescale",), "par_buffer_bytes": 64}, ("par_buffer_bytes", "one vector", "128 bytes", 64)),
         ({"extensions": ("rescale", "rescale_add"), "par_buffer_bytes": 128},
-            "par_buffer_bytes of machine 'vta' must be at least two elements (256 bytes), not 128. Enlarge the buffer "
-            "or shrink block_out."),
+            ("par_buffer_bytes", "two vectors", "256 bytes", 128)),
         ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 128, "lut_buffer_bytes": 2048},
-            "lut_buffer_bytes of machine 'vta' must be at least one table (4096 bytes), not 2048. Enlarge the buffer "
-            "or shrink block_out."),
+            ("lut_buffer_bytes", "one table", "4096 bytes", 2048)),
         ({"extensions": ("rescale",), "par_buffer_bytes": 1 << 18},
-            "par_buffer_bytes of machine 'vta' must be at most 131072 for wgt's 1024 elements, not 262144. Micro-ops "
-            "name parameters in their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."),
+            ("par_buffer_bytes", 131072, "wgt", 1024, 262144, "wgt_buffer_bytes")),
         ({"extensions": ("rescale", "lookup"), "par_buffer_bytes": 1 << 17, "lut_buffer_bytes": 1 << 21},
-            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, not 1 bit "
-            "over. The memories' index widths are uop 13, inp 11, wgt 10, acc 11, par 10, lut 17 bits; make a buffer "
-            "smaller or batch or a block larger."),
-        ({"bach": 1},
-            "A key of machine 'vta' must be one of name, batch, block_in, block_out, uop_buffer_bytes, "
-            "inp_buffer_bytes, wgt_buffer_bytes, acc_buffer_bytes, par_buffer_bytes, lut_buffer_bytes, inp_bits, "
-            "wgt_bits, acc_bits, out_bits, memory, timing, extensions, not 'bach'. Did you mean 'batch'?"),
-        ({"memory.latncy": 1},
-            "A key of memory of machine 'vta' must be one of bus_bits, latency, burst_beats, outstanding_reads, "
-            "cycles_per_beat, shared_bandwidth, not 'latncy'. Did you mean 'latency'?"),
+            ("sram_base", "load encoding", "16 bits", "1 bit", "uop 13, inp 11, wgt 10, acc 11, par 10, lut 17 bits")),
+        ({"bach": 1}, (", ".join(TOP_LEVEL_KEYS), "not 'bach'", "mean 'batch'")),
+        ({"memory.latncy": 1}, ("memory", ", ".join(section_keys("memory")), "not 'latncy'", "mean 'latency'")),
         ({"wgt_buffer_bytes": 1 << 19},
-            "field wgt_factor_in of the gemm encoding of machine 'vta' must be within the 128 bits it has, not 2 "
-            "bits over. The memories' index widths are uop 13, inp 11, wgt 11, acc 11 bits; make a buffer smaller "
-            "or batch or a block larger."),
+            ("wgt_factor_in", "gemm encoding", "128 bits", "2 bits", "uop 13, inp 11, wgt 11, acc 11 bits")),
         ({"inp_buffer_bytes": 1 << 9, "wgt_buffer_bytes": 1 << 19},
-            "field wgt of the micro-op encoding of machine 'vta' must be within the 32 bits it has, not 1 bit over. "
-            "The memories' index widths are uop 13, inp 5, wgt 11, acc 11 bits; make a buffer smaller or batch or a "
-            "block larger."),
+            ("wgt", "micro-op encoding", "32 bits", "1 bit", "uop 13, inp 5, wgt 11, acc 11 bits")),
         ({"uop_buffer_bytes": 1 << 19, "acc_buffer_bytes": 64, "inp_buffer_bytes": 16, "wgt_buffer_bytes": 256},
-            "field sram_base of the load encoding of machine 'vta' must be within the 16 bits it has, not 1 bit "
-            "over. The memories' index widths are uop 17, inp 0, wgt 0, acc 0 bits; make a buffer smaller or batch "
-            "or a block larger."),
+            ("sram_base", "load encoding", "16 bits", "1 bit", "uop 17, inp 0, wgt 0, acc 0 bits")),
     ],
 )  # fmt: skip
-def test_parameters_that_make_no_machine_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        VTA.with_(**changes)
-    assert str(caught.value) == message
+def test_parameters_that_are_not_allowed_are_refused(changes: dict[str, Any], mentions: tuple[object, ...]) -> None:
+    raises(ConfigError, VTA.with_, mentions=("machine 'vta", *mentions), **changes)
 
 
 def test_every_machine_of_vtas_parameter_space_that_fits_is_accepted() -> None:
-    """The fit is worked out here as a C compiler lays out the structs, and compared for every machine of a grid."""
+    """Compare the check with the layout of C structs by a compiler, for every machine of a grid."""
     accepted = refused = 0
     grid = itertools.product(
         (0, 2), (0, 3, 4), (2, 4, 5), (2, 9, 15, 16), (0, 12, 15), (0, 14, 18), (0, 10, 17, 18), (3, 6, 10)
@@ -254,7 +197,7 @@ def _words(widths: list[int], word: int) -> int:
     return words
 
 
-def test_no_field_of_a_shipped_machine_crosses_a_word() -> None:
+def test_no_field_of_a_shipped_machine_crosses_a_word_boundary() -> None:
     for name in shipped_configs():
         for form in FORMATS:
             for placement in place(form.fields, form.word_bits, load_config(name)):
@@ -264,7 +207,7 @@ def test_no_field_of_a_shipped_machine_crosses_a_word() -> None:
                     assert last < form.total_bits
 
 
-def test_elements_may_be_narrower_or_wider_than_the_bus() -> None:
+def test_vectors_may_be_narrower_or_wider_than_the_bus() -> None:
     narrow = HardwareConfig("narrow", 1, 1, 1, 4, 1, 1, 4, memory=MemoryConfig(bus_bits=1024))
     assert (narrow.inp_element_bytes, narrow.inp_depth, narrow.acc_index_bits, narrow.bus_bytes) == (1, 1, 0, 128)
     wide = HardwareConfig("wide", 16, 64, 64, 1 << 10, 1 << 16, 1 << 18, 1 << 18, memory=MemoryConfig(bus_bits=8))
@@ -272,17 +215,13 @@ def test_elements_may_be_narrower_or_wider_than_the_bus() -> None:
 
 
 def test_sections_must_be_of_their_classes() -> None:
-    with pytest.raises(ConfigError) as caught:
-        VTA.with_(memory=64)
-    assert str(caught.value) == "memory of machine 'vta' must be a MemoryConfig, not 64. Give its parameters by name."
+    raises(ConfigError, VTA.with_, memory=64, mentions=("memory", "vta", "MemoryConfig", 64))
     assert VTA.with_(timing=TimingConfig(gemm_pipeline=9)).timing.gemm_pipeline == 9
 
 
-def test_numpys_integers_are_held_as_pythons() -> None:
+def test_numpy_integers_become_python_integers() -> None:
     base = load_config("vta")
     machine = base.with_(batch=np.int64(2), **{"memory.latency": np.uint8(7)})
     assert machine == base.with_(batch=2, **{"memory.latency": 7})
     assert json.loads(json.dumps(machine.to_dict())) == machine.to_dict()
-    with pytest.raises(ConfigError) as caught:
-        base.with_(batch=np.True_)
-    assert str(caught.value).startswith("batch of machine 'vta' must be a power of two, not np.True_.")
+    raises(ConfigError, base.with_, batch=np.True_, mentions=("batch", "vta", "np.True_"))

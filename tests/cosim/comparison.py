@@ -1,4 +1,4 @@
-"""Runs a stream on the simulator and on the RTL, and tells every difference."""
+"""Runs a stream on the simulator and on the RTL, and lists their differences."""
 
 import numpy as np
 
@@ -11,20 +11,20 @@ UNIT_COLUMNS = ("start", "end", "cause", "stalled", "waited")
 
 
 def differences(cfg, stream, run, *, data=True, **options):
-    """What RTL (`run`, an engine) and simulator tell differently of a stream; empty when they agree."""
+    """The differences of RTL (`run` of an engine) and simulator on a stream; empty when they agree."""
     expected = replay(cfg, stream.raw(cfg))
     launch = stream.launch(cfg, most_cycles=expected.cycles + 1000, **options)
     (outcome,) = run(cfg, launch)
     found = time_differences(stream.instructions, expected, outcome)
     if data:
-        # The simulator tells of the pages that were given or have changed.
+        # The simulator returns the pages that were given or have changed.
         pages = launch.memory.pages | dict(zip(expected.page_addrs.tolist(), expected.pages, strict=True))
         found += data_differences(pages, outcome.memory.pages)
     return found
 
 
 def fault_of(cfg, stream, **options):
-    """Code and cycle of the fault that the simulator predicts, and its cycles when there is none."""
+    """Code and cycle of the fault that the simulator predicts, or NONE and the number of cycles."""
     try:
         result = replay(cfg, stream.raw(cfg), trace=False, **options)
     except MachineFault as fault:
@@ -33,20 +33,20 @@ def fault_of(cfg, stream, **options):
 
 
 def told_fault(outcome):
-    """Code and cycle of the fault that the RTL tells, and its cycles when there is none."""
-    # The counter has also counted the cycle in which the fault was noticed.
+    """Code and cycle of the fault that the RTL reports, or NONE and the number of cycles."""
+    # The counter includes the cycle in which the fault was detected.
     return outcome.fault, outcome.cycles - (outcome.fault != FaultCode.NONE)
 
 
 def drain(cfg):
-    """Most cycles from a fault to the status register that shows it: those of the bursts that are under way."""
+    """The maximum cycles from a fault to the status register: those of the bursts in flight."""
     memory, timing = cfg.memory, cfg.timing
     beats = memory.outstanding_reads * memory.burst_beats + timing.dma_fifo_beats
     return memory.latency + beats * memory.cycles_per_beat + timing.response_latency + 8
 
 
 def time_differences(instructions, expected, outcome):
-    """Cycles, traces, counters and tokens. `expected` is a result of the simulator."""
+    """Differences in cycles, traces, counters and tokens. `expected` is a result of the simulator."""
     found = []
     if outcome.fault:
         found.append(f"fault {outcome.fault.name}")
@@ -82,8 +82,8 @@ def trace_differences(instructions, expected, trace):
 
 def _events(unit, name, part, mine, theirs):
     return [
-        (int(part.start[place]), unit, name, int(part.instruction[place]), int(mine[place]), int(theirs[place]))
-        for place in np.flatnonzero(mine != theirs)
+        (int(part.start[row]), unit, name, int(part.instruction[row]), int(mine[row]), int(theirs[row]))
+        for row in np.flatnonzero(mine != theirs)
     ]
 
 
@@ -132,18 +132,18 @@ def _unequal(pairs):
 
 
 def data_differences(mine, theirs):
-    """Differences of two memories, given as pages by address; pages that are not there are zero."""
+    """Differences of two memories, given as pages by address; missing pages are zero."""
     found = []
     blank = np.zeros(PAGE_BYTES, np.uint8)
     for address in sorted(mine.keys() | theirs.keys()):
         a, b = mine.get(address, blank), theirs.get(address, blank)
-        for place in np.flatnonzero(a != b)[:3].tolist():
-            found.append(f"byte {address + place:#x}: simulator {a[place]}, RTL {b[place]}")
+        for offset in np.flatnonzero(a != b)[:3].tolist():
+            found.append(f"byte {address + offset:#x}: simulator {a[offset]}, RTL {b[offset]}")
     return found[:5]
 
 
 def same(one, other):
-    """Whether two outcomes agree in everything that a launch leaves."""
+    """Whether two outcomes have the same fault, cycles, tokens, counters and memory."""
     return (
         (one.fault, one.cycles, one.tokens, one.units) == (other.fault, other.cycles, other.tokens, other.units)
         and one.memory.pages.keys() == other.memory.pages.keys()

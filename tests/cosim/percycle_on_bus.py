@@ -1,8 +1,8 @@
-"""The per-cycle model of docs/timing-model.md behind a memory that may stall and interleave: what takes how long then.
+"""The per-cycle model of docs/timing-model.md with a memory that may stall and interleave.
 
-The memory is the one of the RTL's bench, and does the same with the same seed, so that every cycle can be compared. The
-rest is as in the model, with what the document leaves open, since its memory never stalls: a request stays until the
-bus takes it; addresses of writes wait in a queue of five, of which two places are kept free, and data behind them.
+The memory is the one of the RTL's testbench, and behaves the same for the same seed, so that every cycle can be
+compared. The rest is as in the model, with what the document leaves open, since its memory never stalls: a request is
+held until the bus accepts it; addresses of writes wait in a queue of five, of which two entries are reserved.
 """
 
 from collections import Counter, deque
@@ -28,18 +28,18 @@ class PerCycleOnBus(PerCycle):
         timing = cfg.timing
         content = Bytes(PagedMemory())
         self.dram = Dram(cfg.memory, timing.response_latency, content, memory_end=None, error=None, stalls=stalls)
-        self.held = None  # the master whose address the bus has not taken
+        self.held = None  # the master whose address the bus has not accepted
         self.data = deque()  # packed beats: (cycle from which it is in the FIFO, last of its burst)
-        self.open = 0  # bursts whose address is taken, and their data not all
-        self.accepted = deque()  # bursts of which data are not all sent
+        self.open = 0  # bursts with an accepted address and data still to be sent
+        self.accepted = deque()  # the same bursts, in order
         self.unanswered = deque()
-        # Half of the counter's range, beyond which addresses wait.
+        # Half of the counter's range, above which addresses wait.
         most = timing.dma_fifo_beats + timing.response_latency
         self.most_unanswered = 1 << ((2 * most + WRITE_ADDRESSES - 1).bit_length() - 1)
 
     def cycle(self, t):
         later = []
-        self.changed = True  # the memory may rest for as long as it likes
+        self.changed = True  # the memory may be idle for any number of cycles
         read_ready, write_ready, beat, data_ready, response = self.dram.offer(t)
         if beat is not None:
             self.dram.taken()
@@ -79,8 +79,8 @@ class PerCycleOnBus(PerCycle):
             master, beats = self.held, self.requests[self.held].asked
         else:
             first = MASTERS.index(self.last_master) + 1
-            wanted = [(each, self.requests[each].asked) for each in MASTERS[first:] + MASTERS[:first]]
-            master, beats = next((each for each in wanted if each[1] is not None), (None, None))
+            order = [(each, self.requests[each].asked) for each in MASTERS[first:] + MASTERS[:first]]
+            master, beats = next((each for each in order if each[1] is not None), (None, None))
         if master is None:
             return None
         self.last_master = master
@@ -94,7 +94,7 @@ class PerCycleOnBus(PerCycle):
         self.unanswered.append(burst)
 
     def send_data(self, t, later):
-        """The memory takes a beat, if there is one."""
+        """The memory accepts a beat, if there is one."""
         if not self.open or not self.data or self.data[0][0] > t:
             assert self.dram.random is not None, f"no data for the write beat of cycle {t}"
             return
@@ -115,7 +115,7 @@ class PerCycleOnBus(PerCycle):
             burst.store.response = t
 
     def store_cycle(self, t, later):
-        # A burst begins only with room for its address.
+        # A burst begins only with space for its address.
         queued = sum(cycle <= t for cycle, _ in self.to_send)
         begins = self.pack_job is not None and self.pack_left and self.pack_done == 0
         if begins and queued >= WRITE_ADDRESSES - KEPT_FREE:
@@ -139,7 +139,7 @@ class PerCycleOnBus(PerCycle):
 
 
 def stalled_time_differences(cfg, stream, stalls, outcome):
-    """What model and RTL tell differently of time on a bus that stalls: cycles, and each instruction in each unit."""
+    """Differences of model and RTL on a bus that stalls: cycles, and the trace of each instruction."""
     model = PerCycleOnBus(cfg, stream.instructions, stream.insn_addr, stream.tokens, stalls)
     cycles = model.run()
     found = [] if cycles == outcome.cycles else [f"cycles: model {cycles}, RTL {outcome.cycles}"]

@@ -1,4 +1,4 @@
-"""Programs whose padding is not zeros, on simulator and RTL: with the extension, and filled by the ALU without it."""
+"""Programs with non-zero padding on simulator and RTL: with the extension, and without it, filled by the ALU."""
 
 import numpy as np
 import pytest

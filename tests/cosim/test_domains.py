@@ -1,4 +1,4 @@
-"""Triangular domains on the RTL: what has no element is zero there too, every bit and cycle as the simulator's."""
+"""Non-rectangular domains on the RTL: values outside are zero, and bits and cycles equal those of the simulator."""
 
 import numpy as np
 import pytest

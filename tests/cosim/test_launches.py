@@ -1,4 +1,4 @@
-"""Resets, launches after launches, and buses that stall: what a launch leaves does not depend on them."""
+"""Resets, consecutive launches, and buses that stall do not change the results of a launch."""
 
 import random
 from dataclasses import replace
@@ -32,7 +32,7 @@ def program_launch(config, seed, **options):
 
 
 def resets(engine, launch_of, cycles):
-    """A reset in each of the cycles of a launch, and the launch again from its beginning."""
+    """A reset in each of some cycles of a launch, after which the launch restarts."""
     (calm,) = engine.run(TINY, launch_of())
     assert calm.fault == 0
     for cycle in cycles(calm.cycles):
@@ -41,7 +41,7 @@ def resets(engine, launch_of, cycles):
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_a_launch_after_a_reset_in_any_cycle_is_like_a_first_one(seed):
+def test_a_launch_after_a_reset_in_any_cycle_equals_a_first_launch(seed):
     rng = random.Random(seed)
     stream = stream_of_data(rng, TINY, 8)
     resets(pysim, lambda **options: stream.launch(TINY, **options), lambda end: [rng.randrange(1, end)])
@@ -72,7 +72,7 @@ def test_launches_of_many_streams_after_resets_in_some_cycles():
 
 
 def filled(stream):
-    """The stream with loads that fill the scratchpads, whatever was there, in the place of its first ones."""
+    """The stream with its first loads replaced by ones that overwrite the whole scratchpads."""
     depths = {MemoryType.INP: TINY.inp_depth, MemoryType.WGT: TINY.wgt_depth, MemoryType.ACC: TINY.acc_depth}
     head = [
         replace(each, x_size=depths[each.memory_type], x_stride=depths[each.memory_type])
@@ -83,7 +83,7 @@ def filled(stream):
 
 
 @pytest.mark.parametrize(("engine", "count"), [(pysim, 2), pytest.param(verilator, 40, marks=pytest.mark.slow)])
-def test_launches_without_a_reset_between_them_are_like_launches_on_fresh_machines(engine, count):
+def test_launches_without_a_reset_between_them_equal_launches_on_new_machines(engine, count):
     streams = [filled(stream_of_data(random.Random(seed), TINY, 5 + seed % 10)) for seed in range(1, count + 1)]
     alone = [engine.run(TINY, stream.launch(TINY))[0] for stream in streams]
     assert all(outcome.fault == 0 for outcome in alone)
@@ -93,7 +93,7 @@ def test_launches_without_a_reset_between_them_are_like_launches_on_fresh_machin
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_program_after_another_one_finds_nothing_of_it(engine):
+def test_a_program_is_not_affected_by_the_one_before_it(engine):
     first, second = program_launch(TINY, 1), program_launch(TINY, 2)
     (alone,) = engine.run(TINY, second)
     before, after = engine.run(TINY, first, second)
@@ -106,7 +106,7 @@ def stalled(engine, launch_of, seed):
     (calm,) = engine.run(TINY, launch_of())
     (rough,) = engine.run(TINY, launch_of(stalls=seed, most_cycles=50 * calm.cycles))
     assert rough.fault == calm.fault == 0
-    # The launch as a whole may take as many cycles by chance, each of its instructions not.
+    # By chance, the launch as a whole may take as many cycles, but not each of its instructions.
     assert (rough.trace.start != calm.trace.start).any()
     assert (rough.tokens, rough.operations) == (calm.tokens, calm.operations)
     assert (rough.bytes_read, rough.bytes_written) == (calm.bytes_read, calm.bytes_written)

@@ -1,4 +1,4 @@
-"""Compiled programs on the RTL behind many memories and buses: no differing bit, no differing cycle."""
+"""Compiled programs on the RTL with many memories and buses: no bit and no cycle differs from the simulator."""
 
 import itertools
 from dataclasses import replace
@@ -13,7 +13,7 @@ from lathe.networks.digits.network import digits_network
 LATENCIES = (0, 1, 5, 32, 150)
 CYCLES_PER_BEAT = (1, 2, 5)
 
-# Buses, bursts and buffers: what makes another machine, which has to be built.
+# Buses, bursts and buffers, which change the machine, so that it has to be built.
 STRUCTURES = {
     "one of everything": {
         "memory.bus_bits": 8,
@@ -23,7 +23,7 @@ STRUCTURES = {
         "timing.command_queue_depth": 1,
     },
     "short bursts": {"memory.bus_bits": 32, "memory.burst_beats": 3, "memory.outstanding_reads": 2},
-    "beats wider than elements": {"memory.bus_bits": 256, "memory.burst_beats": 8, "timing.dma_fifo_beats": 8},
+    "beats wider than vectors": {"memory.bus_bits": 256, "memory.burst_beats": 8, "timing.dma_fifo_beats": 8},
 }
 # Each bus with each burst, and each of the two with each number of reads.
 BUSES, BURSTS, READS = (8, 32, 64, 128, 256), (1, 4, 16), (1, 3, 8)
@@ -34,7 +34,7 @@ GRID = [
 
 
 def programs(config):
-    """Programs with loads of every kind, and their inputs: a product, a convolution and what follows it, a network."""
+    """Programs with loads of every kind, and their inputs: a matmul, a convolution with its epilogue, a network."""
     A, B = lt.placeholder((9, 30), "int8", name="A"), lt.placeholder((19, 30), "int8", name="B")
     product = lt.matmul(A, B, transpose_b=True, name="C")
     image, kernel = lt.placeholder((1, 7, 6, 8), "int8", name="image"), lt.placeholder((12, 3, 3, 8), "int8", name="K")
@@ -49,17 +49,17 @@ def programs(config):
 
 
 def check(config, compiled, memories):
-    """Cosimulates programs for a machine of this structure behind several memories; the different cycles."""
+    """Cosimulate programs on a machine with several memories; returns the distinct numbers of cycles."""
     cycles = set()
     for (program, inputs), memory in itertools.product(compiled, memories):
-        behind = config.with_(**memory)
-        ran = lt.cosimulate(replace(program, config=behind), inputs).check()
+        machine = config.with_(**memory)
+        ran = lt.cosimulate(replace(program, config=machine), inputs).check()
         cycles.add(ran.cycles)
     return cycles
 
 
 def some_memories():
-    """Memories that need no build of their own."""
+    """Memories that share one build."""
     return [
         {"memory.latency": latency, "memory.cycles_per_beat": beat, "memory.shared_bandwidth": shared}
         for latency, beat, shared in itertools.product(LATENCIES, CYCLES_PER_BEAT, (True, False))
@@ -69,7 +69,7 @@ def some_memories():
 @pytest.mark.slow
 def test_latencies_and_rates_of_the_memory():
     cycles = check(lt.load_config("tiny"), programs(lt.load_config("tiny")), some_memories())
-    assert len(cycles) > 3 * len(LATENCIES) * len(CYCLES_PER_BEAT), "latency, rate and sharing all count"
+    assert len(cycles) > 3 * len(LATENCIES) * len(CYCLES_PER_BEAT), "latency, rate and sharing all change cycles"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The RTL against the simulator while load, compute and store overlap on data that tokens order."""
+"""RTL and simulator compared on streams in which load, compute and store overlap, ordered by tokens."""
 
 import random
 
@@ -18,25 +18,25 @@ TINY = load_config("tiny")
 
 
 def random_stream_on(rng, cfg, **options):
-    """A stream of any length."""
+    """An overlapping stream of random length."""
     return overlapping_stream(rng, cfg, rng.choice([2, 5, 12]), **options)
 
 
 def other_machine(rng):
-    """A machine of another shape with other numbers in its memory and timing."""
+    """A machine of random shape, memory and timing."""
     shape, rest = legal_machine(rng), buildable(random_machine(rng))
     return shape.with_(memory=rest.memory, timing=rest.timing)
 
 
 def expected_pages(result, launch):
-    """The memory after a launch, by the simulator, which tells of the pages that were given or have changed."""
+    """The memory after a launch in the simulator, which returns the pages that were given or have changed."""
     return launch.memory.pages | dict(zip(result.page_addrs.tolist(), result.pages, strict=True))
 
 
 def stalled(cfg, stream, run, seed):
-    """What differs on a bus that stalls and interleaves, and the beats that came interleaved.
+    """Differences on a bus that stalls and interleaves, and the number of interleaved beats.
 
-    Data are the simulator's; the time, which it does not predict then, is that of the per-cycle model.
+    Data are compared with the simulator, and cycles, which it does not predict then, with the per-cycle model.
     """
     result = replay(cfg, stream.raw(cfg))
     launch = stream.launch(cfg, stalls=seed, most_cycles=200 * result.cycles + 1000)
@@ -52,7 +52,7 @@ def stalled(cfg, stream, run, seed):
 
 
 def chained(cfg, rng, run, count):
-    """What differs in launches after each other, each of which begins with the tokens that the one before has left."""
+    """Differences in consecutive launches, each of which begins with the tokens that the previous one has left."""
     streams, results, before = [], [], None
     for _ in range(count):
         streams.append(random_stream_on(rng, cfg, before=before))
@@ -67,7 +67,7 @@ def chained(cfg, rng, run, count):
 
 
 def all_ways(cfg, rng, run):
-    """What differs of one stream in any way; and the beats that came interleaved."""
+    """Differences of one stream in all these ways; and the number of interleaved beats."""
     stream = random_stream_on(rng, cfg)
     found, interleaved = stalled(cfg, stream, run, rng.randrange(1 << 20))
     return differences(cfg, stream, run) + found + chained(cfg, rng, run, 2), interleaved
@@ -83,7 +83,7 @@ def test_tokens_order_all_data_of_the_streams(name, seed):
     assert verify_stream(cfg, stream.instructions, memory, stream.tokens) == []
 
 
-def test_units_at_work_at_one_time():
+def test_units_work_concurrently():
     overlaps = []
     for seed in range(5):
         stream = random_stream_on(random.Random(seed), TINY)
@@ -101,7 +101,7 @@ def test_a_bus_that_stalls_and_interleaves_changes_time_as_predicted(seed):
     assert interleaved > 20
 
 
-def test_other_stalls_take_other_time():
+def test_other_stalls_change_cycles():
     stream = random_stream_on(random.Random(1), TINY)
     (outcome,) = pysim.run(TINY, stream.launch(TINY, stalls=1))
     assert stalled_time_differences(TINY, stream, 1, outcome) == []
@@ -133,7 +133,7 @@ def test_the_same_seed_gives_the_same_stalls_on_both_engines():
 
 
 def verilated(name, seeds):
-    """Streams on one Verilated machine behind several memories."""
+    """Streams on one Verilated machine with several memories."""
     interleaved = 0
     for seed in seeds:
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Compiled programs on the RTL: outputs, final memory and every cycle as the simulator's."""
+"""Compiled programs on the RTL: outputs, final memory and every cycle equal those of the simulator."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def pages_of(program, inputs):
 
 
 def differences(program, inputs, run):
-    """What RTL and simulator tell differently of a program."""
+    """The differences of RTL and simulator on a program."""
     expected = simulate_program(program, inputs)
     addresses, pages = pages_of(program, inputs)
     raw = {"insns": program.encoded, "insn_addr": program.insn_addr, "page_addrs": addresses, "pages": pages}
@@ -65,7 +65,7 @@ def convolution(config, size, channels, filters):
     return lt.build(C, [data, kernel, C], config), random_inputs([C], seed=5)
 
 
-def test_a_matrix_product_in_pysim():
+def test_a_matmul_in_pysim():
     assert differences(*matmul(lt.load_config("tiny"), 6, 8, 8), pysim.run) == []
 
 

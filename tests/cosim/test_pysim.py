@@ -1,4 +1,4 @@
-"""The engine pysim, one Python function, against Amaranth's simulator: every register in every cycle."""
+"""The engine pysim, a Python function, compared with Amaranth's simulator: every register in every cycle."""
 
 import random
 
@@ -28,7 +28,7 @@ class Prepared(Fragment):
 
 
 def compared(cfg, launch):
-    """Run a launch on both, and compare outputs, registers and memories; gives the numbers of cycles and registers."""
+    """Run a launch on both, and compare outputs and registers; returns the number of cycles, and the outcome."""
     benched, bench = Benched(cfg), Bench(cfg, (launch,))
     outputs = [*benched.outputs[0], *benched.outputs[1]]
     split = len(benched.outputs[0])
@@ -40,7 +40,7 @@ def compared(cfg, launch):
     memories = [list(memory.rows) for memory in netlist.memories]
     machine = scope[NAME](*memories)
     next(machine)
-    places = {source: place for place, source in enumerate(function.registers.values())}
+    indices = {source: index for index, source in enumerate(function.registers.values())}
     named = {netlist.registered(signal): signal for signal in netlist.netlist.signals}
     held = [(signal, bits) for bits, signal in named.items() if bits]
     cycles = 0
@@ -48,7 +48,7 @@ def compared(cfg, launch):
     def value(bits, state):
         found = position = 0
         for source, low, width in bits:
-            found |= (state[places[source]] >> low & (1 << width) - 1) << position
+            found |= (state[indices[source]] >> low & (1 << width) - 1) << position
             position += width
         return found
 
@@ -76,17 +76,17 @@ def compared(cfg, launch):
     simulator.add_clock(1e-8)
     simulator.add_testbench(testbench)
     simulator.run()
-    assert len({source for _, bits in held for source, _, _ in bits}) == len(places)
+    assert len({source for _, bits in held for source, _, _ in bits}) == len(indices)
     return cycles, bench.outcomes[0]
 
 
 def options(rng):
-    """What may befall a launch."""
+    """Random stalls and resets of a launch."""
     return {"stalls": rng.choice([None, rng.randrange(1000)]), "reset_at": rng.choice([None, rng.randrange(1, 60)])}
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_every_register_of_tiny_is_as_in_amaranths_simulator(seed):
+def test_every_register_of_tiny_equals_that_of_amaranths_simulator(seed):
     rng = random.Random(seed)
     cfg = load_config("tiny")
     cycles, outcome = compared(cfg, stream_of_data(rng, cfg, 3).launch(cfg, **options(rng)))
@@ -94,7 +94,7 @@ def test_every_register_of_tiny_is_as_in_amaranths_simulator(seed):
 
 
 @pytest.mark.seeds(0, slow=24, first=19)
-def test_every_register_of_random_machines_is_as_in_amaranths_simulator(seed):
+def test_every_register_of_random_machines_equals_that_of_amaranths_simulator(seed):
     rng = random.Random(seed)
     if rng.random() < 0.5:
         cfg = legal_machine(rng).with_(**{"memory.bus_bits": rng.choice([8, 32, 64, 128, 512])})
@@ -107,7 +107,7 @@ def test_every_register_of_random_machines_is_as_in_amaranths_simulator(seed):
     assert cycles > outcome.cycles
 
 
-def test_a_waveform_comes_with_the_same_outcome(tmp_path):
+def test_a_waveform_does_not_change_the_outcome(tmp_path):
     cfg = load_config("tiny")
     stream = stream_of_data(random.Random(7), cfg, 2)
     wave = tmp_path / "tiny.vcd"

@@ -1,4 +1,4 @@
-"""Buffers in turn, threads, barriers and tokens by hand on the RTL: every bit and cycle as the simulator's."""
+"""Multi-buffering, virtual threads, barriers and user-placed tokens on the RTL: bits and cycles as simulated."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ import lathe as lt
 CONFIG = lt.load_config("tiny")
 
 
-class Product:
-    """8 × 24 values of a product in tiles of 8 columns and parts of the reduction, operands loaded for each part."""
+class Matmul:
+    """An 8 × 24 matmul in tiles of 8 columns, with a split reduction and operands loaded for each slice of it."""
 
     def __init__(self) -> None:
         self.A = lt.placeholder((8, 20), "int8", name="A")
@@ -27,10 +27,10 @@ class Product:
         s[self.C].set_scope("acc")
         for tensor in (self.made, self.C):
             s[tensor].compute_at(s[self.D], self.tile)
-        self.part, k = s[self.C].split("k", factor=4)
-        s[self.C].reorder(self.part, *s[self.C].axis, k)
+        self.slice, k = s[self.C].split("k", factor=4)
+        s[self.C].reorder(self.slice, *s[self.C].axis, k)
         for tensor in (self.rows, self.columns):
-            s[tensor].compute_at(s[self.C], self.part)
+            s[tensor].compute_at(s[self.C], self.slice)
         generator = np.random.default_rng(5)
         self.inputs = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (self.A, self.B)}
 
@@ -43,72 +43,72 @@ class Product:
         return ran
 
 
-def one_buffer(p: Product) -> None:
+def one_buffer(p: Matmul) -> None:
     for tensor in (p.made, p.C, p.rows, p.columns):
         p.schedule[tensor].double_buffer(1)
 
 
-def three_buffers(p: Product) -> None:
+def three_buffers(p: Matmul) -> None:
     p.schedule[p.rows].double_buffer(3)
     p.schedule[p.columns].double_buffer(3)
 
 
-def two_threads(p: Product) -> None:
+def two_threads(p: Matmul) -> None:
     one_buffer(p)
     p.schedule[p.D].vthread(p.tile, 2)
 
 
-def threads_of_parts(p: Product) -> None:
+def threads_of_slices(p: Matmul) -> None:
     p.schedule[p.D].vthread(p.tile, 3)
-    p.schedule[p.C].vthread(p.part, 2)
+    p.schedule[p.C].vthread(p.slice, 2)
 
 
-def barriers(p: Product) -> None:
+def barriers(p: Matmul) -> None:
     p.schedule.barrier_at(p.schedule[p.D], p.tile)
     p.schedule.barrier_at(p.schedule[p.C])
 
 
-def tokens(p: Product) -> None:
-    """Rows are loaded only when the product before is done; the next tile waits until this one is stored."""
-    p.schedule[p.C].send("load", p.part)
+def tokens(p: Matmul) -> None:
+    """Rows are loaded only when the previous GEMM is done; the next tile waits until this one is stored."""
+    p.schedule[p.C].send("load", p.slice)
     p.schedule[p.rows].receive("compute", ahead=1)
     p.schedule[p.D].send("compute", p.tile)
     p.schedule[p.C].receive("store", ahead=1)
 
 
-WAYS: list[Callable[[Product], None]] = [one_buffer, three_buffers, two_threads, threads_of_parts, barriers, tokens]
+WAYS: list[Callable[[Matmul], None]] = [one_buffer, three_buffers, two_threads, threads_of_slices, barriers, tokens]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_simulator_and_rtl_agree(way):
-    product = Product()
-    way(product)
-    product.run()
+    matmul = Matmul()
+    way(matmul)
+    matmul.run()
 
 
-def test_buffers_in_turn_and_threads_take_fewer_cycles_than_neither():
+def test_multi_buffering_and_threads_take_fewer_cycles_than_neither():
     cycles = {}
     for way in (one_buffer, three_buffers, two_threads):
-        product = Product()
-        way(product)
-        cycles[way] = product.run().cycles
+        matmul = Matmul()
+        way(matmul)
+        cycles[way] = matmul.run().cycles
     assert cycles[three_buffers] < cycles[one_buffer]
     assert cycles[two_threads] < cycles[one_buffer]
 
 
 def test_a_token_received_before_it_is_sent():
-    """The second product's data is loaded when the first is done, although it stands before that in the stream."""
+    """The second matmul's data is loaded when the first one is done, although the load precedes it in the stream."""
     data, weights = ([lt.placeholder((8, 8), "int8", name=f"{name}{n}") for n in range(2)] for name in "AW")
     products = [
         lt.matmul(a, w, transpose_b=True, name=f"P{n}") for n, (a, w) in enumerate(zip(data, weights, strict=True))
     ]
     s = lt.create_schedule(products)
-    made = [s.cache_write(product, "acc") for product in products]
+    made = [s.cache_write(matmul, "acc") for matmul in products]
     loaded = [s.cache_read(a, "inp", [m]) for a, m in zip(data, made, strict=True)]
     for w, m in zip(weights, made, strict=True):
         s.cache_read(w, "wgt", [m])
     first = ["A0.inp", "W0.wgt", "A1.inp"]
-    s = s.fork()  # no command puts loads in another order
+    s = s.fork()  # no schedule command reorders loads
     s.reorder_stages(sorted(s.stages, key=lambda stage: first.index(stage.name) if stage.name in first else len(first)))
     s[made[0]].send("load")
     s[loaded[1]].receive("compute")

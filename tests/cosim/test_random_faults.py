@@ -1,4 +1,4 @@
-"""Random streams with something wrong in them, on memories with something wrong: one code, one cycle on both sides."""
+"""Random illegal streams and faulty memories: simulator and RTL report the same fault in the same cycle."""
 
 import random
 from collections import Counter
@@ -24,11 +24,11 @@ from lathe.rtl.engines import pysim, verilator
 
 
 def fault_in(cfg, rng, run, lengths):
-    """The code of the fault that simulator and RTL tell of a random launch, in the same cycle."""
+    """The code of the fault that simulator and RTL report for a random launch, in the same cycle."""
     kind = rng.choice(["time", "data", "astray"])
     stream = (stream_of_time if kind == "time" else stream_of_data)(rng, cfg, rng.choice(lengths))
     if kind == "astray":
-        # The stream stands where none of its stores goes, and the memory ends among what it moves.
+        # The stream is where none of its stores goes, and the memory ends within the range that it moves.
         stream = replace(stream, insn_addr=0x1000)
         memory = {"memory_end": 0x1000 + 16 * len(stream.instructions) + rng.randrange(0x3000)}
     else:
@@ -41,7 +41,7 @@ def fault_in(cfg, rng, run, lengths):
 
 
 def faults(machine, seeds):
-    """How often each fault came up on a Verilated machine behind several memories."""
+    """The number of occurrences of each fault on a Verilated machine with several memories."""
     found = Counter()
     for seed in seeds:
         rng = random.Random(seed)
@@ -60,7 +60,7 @@ def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
     cfg = load_config("tiny")
     stream = tied_stream(random.Random(seed), cfg)
     expected = fault_of(cfg, stream)
-    assert expected[0] in (FaultCode.SRAM_RANGE, FaultCode.UOP_RANGE), "the unit comes before fetch"
+    assert expected[0] in (FaultCode.SRAM_RANGE, FaultCode.UOP_RANGE), "the unit has priority over fetch"
     (outcome,) = pysim.run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg)))
     assert told_fault(outcome) == expected
 
@@ -74,7 +74,7 @@ def test_more_broken_streams_on_random_machines(seed):
 @pytest.mark.slow
 def test_broken_streams_on_the_verilated_tiny_machine():
     found = faults(load_config("tiny"), range(600)) + faults(with_extensions(load_config("tiny"), EVERY), range(1200))
-    assert set(found) == set(FaultCode), "each fault comes up, and none is forgotten"
+    assert set(found) == set(FaultCode), "every fault occurs"
 
 
 @pytest.mark.nightly

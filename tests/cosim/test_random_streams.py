@@ -1,4 +1,4 @@
-"""The RTL against the simulator on random streams: no differing bit, no differing cycle."""
+"""RTL and simulator compared on random streams: no bit and no cycle differs."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_streams_on_random_data(seed, extensions):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_as_many_transfers_under_way_as_there_may_be(seed):
+def test_the_maximum_number_of_transfers_in_progress(seed):
     rng = random.Random(seed)
     cfg = other_memory(rng, load_config("tiny"))
     assert differences(cfg, stream_of_transfers(rng, cfg), pysim.run) == []
@@ -50,7 +50,7 @@ def test_shifts_by_every_amount_around_the_width():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_sums_that_begin_in_accumulators_of_any_content(seed):
+def test_sums_that_begin_in_accumulators_with_any_contents(seed):
     rng = random.Random(seed)
     cfg = load_config("tiny").with_(extensions=("gemm_begin",))
     assert differences(cfg, stream_of_beginnings(rng, cfg), pysim.run) == []
@@ -72,7 +72,7 @@ def test_more_streams_on_random_data_and_machines(seed):
 
 
 def verilated(machine, seeds):
-    """Random streams on one Verilated machine behind several memories."""
+    """Random streams on one Verilated machine with several memories."""
     for seed in seeds:
         rng = random.Random(seed)
         cfg = other_memory(rng, machine)

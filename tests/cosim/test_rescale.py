@@ -1,4 +1,4 @@
-"""RESCALE on the RTL and the simulator: what may be read how soon, what is read beyond, and whatever comes next."""
+"""RESCALE on RTL and simulator: read-after-write distances, range faults, and instructions that read its results."""
 
 import random
 from dataclasses import replace
@@ -26,7 +26,7 @@ def machine(extensions=SETS[1], **other):
 
 
 def agree(cfg, launched, run=pysim.run):
-    """The fault on which simulator and RTL agree to the cycle, or NONE when they do in all that they tell."""
+    """The fault that simulator and RTL report in the same cycle; NONE when there is none and they agree otherwise."""
     code, cycle = fault_of(cfg, launched)
     if code is FaultCode.NONE:
         assert differences(cfg, launched, run) == []
@@ -36,10 +36,10 @@ def agree(cfg, launched, run=pysim.run):
     return code
 
 
-# The least pipelines: an accumulator is read in the cycle in which its index is checked, and in a later one.
+# The shortest pipeline, which reads an accumulator in the cycle in which its index is checked, and a longer one.
 @pytest.mark.parametrize("pipeline", [3, 5])
 @pytest.mark.parametrize("extensions", SETS)
-def test_an_accumulator_is_read_again_when_its_write_has_landed_and_no_sooner(extensions, pipeline):
+def test_an_accumulator_may_be_read_after_its_write_and_no_sooner(extensions, pipeline):
     cfg = machine(extensions, **{"timing.gemm_pipeline": pipeline, "timing.alu_pipeline": 3})
     stages = STAGES if "lookup" in extensions else RESCALE_STAGES
     rng = random.Random(pipeline)
@@ -51,7 +51,7 @@ def test_an_accumulator_is_read_again_when_its_write_has_landed_and_no_sooner(ex
         assert agree(cfg, stream(rng, cfg, columns, [again])) is early
     if "rescale_add" not in extensions:
         return
-    for distance in (stages - 1, stages, stages + 1):  # to the first step of a micro-op, which reads src
+    for distance in (stages - 1, stages, stages + 1):  # from a write to the first step of a micro-op, which reads src
         count = (distance + 1) // 2 + 1
         dst = [*range(10, 10 + count)]
         src = [CELLS - 1] * (count - 1) + [dst[count - 1 - (distance + 1) // 2]]
@@ -65,18 +65,18 @@ def test_an_accumulator_is_read_again_when_its_write_has_landed_and_no_sooner(ex
     [
         (Rescale(0, 1, 1, 3, 0, 1, 0, 100), FaultCode.PAR_RANGE),
         (Rescale(0, 1, 1, 3, 0, 1, 127, 127, add=True), FaultCode.PAR_RANGE),
-        (Rescale(0, 1, 3, 1, 128, 0, 100, 0), FaultCode.ACC_RANGE),  # told before par's
+        (Rescale(0, 1, 3, 1, 128, 0, 100, 0), FaultCode.ACC_RANGE),  # has priority over par's
         (Rescale(0, 1, 3, 1, 128, 0, 0, 0, add=True), FaultCode.ACC_RANGE),
         (Rescale(0, 1, 1, 3, 0, 0, 0, 64), FaultCode.ACC_REUSE),  # one step before the index beyond par
         (Rescale(255, 257, 1, 1, 0, 0, 0, 0), FaultCode.UOP_RANGE),
-        (Rescale(0, 1, 0, 1, 255, 255, 127, 127, add=True, table=1), FaultCode.NONE),  # nothing is executed
+        (Rescale(0, 1, 0, 1, 255, 255, 127, 127, add=True, table=1), FaultCode.NONE),  # no iterations
         (Load(MemoryType.PAR, 127, 0, 1, 2, 2), FaultCode.SRAM_RANGE),
         (Load(MemoryType.LUT, 512, 0, 1, 1, 1), FaultCode.SRAM_RANGE),
         (Store(memory_type=MemoryType.LUT, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
             FaultCode.MEMORY_TYPE),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_in_its_cycle(instruction, code):
+def test_faults_are_reported_in_their_cycle(instruction, code):
     cfg = machine()
     assert cfg.par_depth == 128
     columns = [3, 8], [40, 50], [7, 6]
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told_in_its_cycle(instruction, code):
         (("rescale",), Load(MemoryType.LUT, 0, 0, 1, 1, 1), FaultCode.MEMORY_TYPE),
     ],
 )
-def test_what_a_machine_is_without_is_refused_by_the_rtl_too(extensions, instruction, code):
+def test_instructions_of_missing_extensions_are_faults(extensions, instruction, code):
     cfg = machine(extensions)
     pages = np.zeros((1, PAGE_BYTES), np.uint8)
     launched = Stream([instruction, Finish()], np.zeros(1, np.uint64), pages)
@@ -101,14 +101,14 @@ def test_what_a_machine_is_without_is_refused_by_the_rtl_too(extensions, instruc
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_comes_next_reads_the_results(seed):
+def test_the_next_instructions_read_the_results(seed):
     rng = random.Random(seed)
     cfg = machine(**{"timing.gemm_pipeline": rng.choice([3, 4, 6]), "memory.bus_bits": rng.choice([16, 64, 256])})
     assert agree(cfg, followed(rng, cfg)) is FaultCode.NONE
     assert agree(cfg, at_once(rng, cfg)) is FaultCode.NONE
 
 
-def test_two_samples_have_their_own_results_of_the_same_parameters():
+def test_two_samples_have_separate_results_with_the_same_parameters():
     rng = random.Random(5)
     cfg = machine(batch=2, block_in=2, block_out=8)
     assert agree(cfg, followed(rng, cfg)) is FaultCode.NONE
@@ -116,7 +116,7 @@ def test_two_samples_have_their_own_results_of_the_same_parameters():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "batch4", "wide"])
-def test_whatever_comes_next_reads_the_results_on_verilated_machines(name):
+def test_the_next_instructions_read_the_results_on_verilated_machines(name):
     for seed in range(100, 140):
         rng = random.Random(seed)
         cfg = with_extensions(load_config(name), SETS[1])

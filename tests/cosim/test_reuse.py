@@ -1,4 +1,4 @@
-"""Reuse buffers on the RTL: rings in the scratchpads, every bit and cycle as the simulator's and NumPy's."""
+"""Reuse buffers on the RTL: ring buffers in the scratchpads agree with NumPy, and in cycles with the simulator."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ CONFIG = lt.load_config("tiny")
 
 
 def convolution() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
-    """Tiles of two rows that keep the halo: six rows are loaded for eight of padded input, each once."""
+    """Tiles of two rows that reuse the halo: six rows are loaded, each once, for eight of padded input."""
     data = lt.placeholder((1, 6, 6, 4), "int8", name="data")
     weights = lt.placeholder((4, 3, 3, 4), "int8", name="weights")
     product = lt.conv2d(data, weights, padding=1, name="conv")
@@ -30,7 +30,7 @@ def convolution() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
 
 
 def blur(form: str = "ring") -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
-    """A line buffer, and a window that is filled from it, in the accumulators."""
+    """A line buffer, and a window that is filled from it, in acc."""
     A = lt.placeholder((5, 5, 4), "int8", name="A")
     r, c = lt.reduce_axis((0, 3), name="r"), lt.reduce_axis((0, 3), name="c")
     B = lt.compute((3, 3, 4), lambda y, x, k: lt.sum(A[y + r, x + c, k].astype("int32"), axis=[r, c]), name="B")
@@ -44,7 +44,7 @@ def blur(form: str = "ring") -> tuple[lt.Program, dict[str, np.ndarray], np.ndar
 
 
 def shifted_blur() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
-    """The same in buffers that are shifted, by the ALU."""
+    """The same with shift buffers, which the ALU moves."""
     return blur("shift")
 
 

@@ -1,4 +1,4 @@
-"""What verifier, meaning, simulator and RTL say of a stream, and where they contradict each other."""
+"""Verdicts of verifier, reference semantics, simulator and RTL on a stream, and contradictions between them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from lathe.isa.semantics import run as run_plainly
 from lathe.isa.table import QUEUE_OF
 from lathe.sim import replay
 
-# What a machine may do anyhow depends on time, or on what its scratchpads held before.
+# Findings after which the behaviour depends on timing, or on the previous contents of scratchpads.
 OF_TIME = {FindingKind.RACE, FindingKind.TOKEN_OVERFLOW}
 OF_CONTENT = {FindingKind.UNINITIALISED, FindingKind.UOP_UNLOADED}
 UNKNOWN_MICRO_OPS = {FindingKind.UOP_UNLOADED, FindingKind.UOP_SOURCE}
@@ -28,14 +28,14 @@ class Ended:
 
 
 def verified(cfg, stream):
-    """What the verifier finds."""
+    """The findings of the verifier."""
     memory = PagedMemory.of(stream.page_addrs, stream.pages)
     encoded = stream.encoded(cfg)
     return verify_stream(cfg, stream.instructions, memory, stream.tokens, insn_addr=stream.insn_addr, encoded=encoded)
 
 
 def simulated(cfg, stream):
-    """In the simulator."""
+    """How the stream ends in the simulator."""
     try:
         result = replay(cfg, stream.raw(cfg), trace=False)
     except MachineFault as fault:
@@ -45,7 +45,7 @@ def simulated(cfg, stream):
 
 
 def meant(cfg, stream):
-    """In the executable meaning."""
+    """How the stream ends in the reference semantics."""
     state = MachineState(cfg, memory_of(cfg, stream), list(stream.tokens))
     try:
         run_plainly(state, stream.instructions, stream.insn_addr)
@@ -55,7 +55,7 @@ def meant(cfg, stream):
 
 
 def meant_anyhow(cfg, stream, rng):
-    """In the executable meaning, in any order that tokens and queues allow; the stream must be one that ends."""
+    """How it ends in the reference semantics, in a random order that tokens and queues allow; it must not deadlock."""
     state = MachineState(cfg, memory_of(cfg, stream), list(stream.tokens))
     units = [unit_of(instruction) for instruction in stream.instructions]
     queues = {unit: [] for unit in Unit}
@@ -80,25 +80,25 @@ def meant_anyhow(cfg, stream, rng):
 
 
 def has_tokens(state, instruction):
-    """Whether the tokens that an instruction pops are there."""
+    """Whether the tokens that an instruction pops are available."""
     pops = [name for name in ("pop_prev", "pop_next") if getattr(instruction, name)]
     return all(state.tokens[QUEUE_OF[unit_of(instruction), name]] for name in pops)
 
 
 def memory_of(cfg, stream):
-    """The memory before, the stream in it."""
+    """The memory before the launch, with the stream."""
     memory = PagedMemory.of(stream.page_addrs, [page.copy() for page in stream.pages])
     memory.write(stream.insn_addr, stream.encoded(cfg).reshape(-1))
     return memory
 
 
 def contradictions(cfg, stream):
-    """Where verifier, simulator and meaning contradict each other; what the verifier found; and how both others end."""
+    """Contradictions of verifier, simulator and reference semantics; the findings; and how the other two end."""
     findings = verified(cfg, stream)
     kinds = {finding.kind for finding in findings}
-    foretold = {(finding.code, place_of(finding)) for finding in findings if finding.code is not None}
-    certain = {code for code, _ in foretold} - {FaultCode.TOKEN_OVERFLOW}
-    # Indices of micro-ops that nobody knows before the run.
+    predicted = {(finding.code, faulting_instruction(finding)) for finding in findings if finding.code is not None}
+    certain = {code for code, _ in predicted} - {FaultCode.TOKEN_OVERFLOW}
+    # Instructions whose micro-ops, and so their indices, are unknown before the run.
     blind = {finding.instruction for finding in findings if finding.kind is FindingKind.UOP_UNLOADED}
     changed = FindingKind.UOP_SOURCE in kinds
     # The verifier names the first push that may overflow; one of the next may be the first that does.
@@ -108,13 +108,13 @@ def contradictions(cfg, stream):
     for name, end in ends.items():
         if end.fault is None:
             if certain and not (changed and certain <= INDEX_FAULTS):
-                found.append(f"{name}: ends well, and the verifier foretells {certain}")
-        elif end.fault not in foretold:
-            code, place = end.fault
-            unknown = code in INDEX_FAULTS and (changed or place in blind)
-            late = code is FaultCode.TOKEN_OVERFLOW and overflows and place > min(overflows)
+                found.append(f"{name}: ends without fault, and the verifier predicts {certain}")
+        elif end.fault not in predicted:
+            code, index = end.fault
+            unknown = code in INDEX_FAULTS and (changed or index in blind)
+            late = code is FaultCode.TOKEN_OVERFLOW and overflows and index > min(overflows)
             if not unknown and not late:
-                found.append(f"{name}: {code.name} at {place} is not foretold")
+                found.append(f"{name}: {code.name} at {index} is not predicted")
     one, other = ends.values()
     if not kinds & (OF_TIME | UNKNOWN_MICRO_OPS) and one.fault is None and other.fault is None:
         if one.tokens != other.tokens:
@@ -123,29 +123,29 @@ def contradictions(cfg, stream):
     return found, findings, ends
 
 
-def place_of(finding):
-    """The instruction that a machine blames; none of a stream that has no FINISH."""
+def faulting_instruction(finding):
+    """The instruction to which a machine attributes the fault; None for a stream without FINISH."""
     return None if finding.code is FaultCode.NO_FINISH else finding.instruction
 
 
 def contradictions_of_rtl(cfg, streams, run):
-    """Where the RTL contradicts the simulator, by place in `streams`; and how the simulator says that each ends.
+    """Contradictions of RTL and simulator, by index in `streams`; and how each stream ends in the simulator.
 
     All run on one machine, whose scratchpads are not cleared between them.
     """
-    foreseen = [{finding.kind for finding in verified(cfg, stream)} for stream in streams]
-    chosen = [place for place, kinds in enumerate(foreseen) if not kinds & UNKNOWN_MICRO_OPS]
-    expected = [fault_of(cfg, streams[place]) for place in chosen]
+    found_kinds = [{finding.kind for finding in verified(cfg, stream)} for stream in streams]
+    chosen = [index for index, kinds in enumerate(found_kinds) if not kinds & UNKNOWN_MICRO_OPS]
+    expected = [fault_of(cfg, streams[index]) for index in chosen]
     most = [cycles + drain(cfg) for _, cycles in expected]
-    launches = [streams[place].launch(cfg, most_cycles=limit) for place, limit in zip(chosen, most, strict=True)]
+    launches = [streams[index].launch(cfg, most_cycles=limit) for index, limit in zip(chosen, most, strict=True)]
     found = {}
-    for place, told, outcome in zip(chosen, expected, run(cfg, *launches), strict=True):
-        differences = [] if told_fault(outcome) == told else [f"simulator {told}, RTL {told_fault(outcome)}"]
-        if told[0] is FaultCode.NONE and not differences and not foreseen[place] & (OF_TIME | OF_CONTENT):
-            end = simulated(cfg, streams[place])
+    for index, fault, outcome in zip(chosen, expected, run(cfg, *launches), strict=True):
+        differences = [] if told_fault(outcome) == fault else [f"simulator {fault}, RTL {told_fault(outcome)}"]
+        if fault[0] is FaultCode.NONE and not differences and not found_kinds[index] & (OF_TIME | OF_CONTENT):
+            end = simulated(cfg, streams[index])
             if end.tokens != outcome.tokens:
                 differences.append(f"tokens: simulator {end.tokens}, RTL {outcome.tokens}")
             differences += data_differences(end.pages, outcome.memory.pages)
         if differences:
-            found[place] = differences
+            found[index] = differences
     return found, [code for code, _ in expected]

@@ -20,7 +20,10 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+GENERATED = DOCS / "api" / "files.md"
+"""Written when the site is built, and not kept in the repository."""
+
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts and path != GENERATED)
 
 PARSER = MarkdownIt("commonmark").enable("table")
 

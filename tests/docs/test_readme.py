@@ -74,7 +74,7 @@ def test_every_command_has_its_row():
 
 
 def test_every_room_and_file_that_is_named_exists():
-    text = README + (DOCS / "contributing.md").read_text(encoding="utf-8")
+    text = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/.]+/(?:[\w.]+\.(?:py|md|yaml))?)`", text))
     assert len(named) > 10
     for path in named:

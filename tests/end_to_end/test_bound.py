@@ -276,7 +276,7 @@ def test_it_prints_readably() -> None:
         "  inputs: data 1,024",
         "  weights: weights 2,304",
         "  outputs: output 1,024",
-        "layer by layer, in scratchpads of this size: 804 cycles, 0 bytes between layers, 0 again",
+        "layer by layer, with scratchpads of this size: 804 cycles, 0 bytes between layers, 0 reloaded",
     ]
 
 

@@ -31,7 +31,7 @@ def test_of_simulation_reference_interpretation_and_constants(program):
 
 MISTAKES = {
     "ragged": ([[1, 2], [3]], "be [[1, 2], [3]], which is ragged"),
-    "out of range": ([[1, 2, 3, 200]] * 2, "be a list with 200, which int8 does not hold"),
+    "out of range": ([[1, 2, 3, 200]] * 2, "be a list with 200, which int8 cannot represent"),
     "beyond 64 bits": ([10**30], f"be [{10**30}]"),
     "nothing": (None, "be None"),
     "of another shape": ([[1, 2, 3]], "(1, 3) and int8"),

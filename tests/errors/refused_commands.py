@@ -1,9 +1,9 @@
-"""What the tests of refused commands share: small programs, and what a refusal must leave as it was."""
+"""Shared by the tests of refused primitives: small programs, and the check that a refusal changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pytest
+from error_checks import raises
 
 from lathe.configs import load_config
 from lathe.frontend import Tensor, compute, placeholder, placeholders
@@ -38,12 +38,13 @@ N2 = compute((8, 6), lambda i, io: N[i, io] + 1, "N2")
 
 @dataclass
 class Refused:
-    """A schedule, made by ``prepared`` from a new one of ``output``, and a command on it that is refused."""
+    """A schedule, made by ``prepared`` from a new one of ``output``, and a primitive on it that is refused."""
 
     name: str
     output: Tensor | list[Tensor] | tuple[Tensor, ...]
     mistake: Callable[[Schedule], object]
-    message: str
+    kind: str
+    mentions: tuple[object, ...]
     prepared: Callable[[Schedule], object] = lambda _: None
     error: type[ScheduleError] = ScheduleError
 
@@ -62,15 +63,12 @@ def text_of(s: Schedule) -> str:
 
 
 def check_refused(case: Refused) -> None:
-    """The whole message, and nothing of the schedule changed."""
+    """The error's type, kind and mentions, and an unchanged schedule."""
     s = create_schedule(case.output)
     case.prepared(s)
     before, states = text_of(s), [(stage, stage.state) for stage in s.stages]
     layouts, outputs = dict(s.layouts), s.outputs
-    with pytest.raises(ScheduleError) as caught:
-        case.mistake(s)
-    assert type(caught.value) is case.error
-    assert str(caught.value) == case.message
+    raises(case.error, case.mistake, s, kind=case.kind, mentions=case.mentions)
     assert text_of(s) == before
     assert [(stage, stage.state) for stage in s.stages] == states
     assert (s.layouts, s.outputs) == (layouts, outputs)

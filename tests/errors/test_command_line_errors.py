@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from error_checks import check_mentions
 
 import lathe as lt
 from lathe.command_line import main
@@ -87,15 +88,13 @@ def test_inputs_of_a_wrong_dtype(program):
 def test_a_missing_input(program):
     np.savez("in.npz", A=np.zeros((4, 16), np.int8))
     assert refused("simulate", program, "in.npz", "-o", "out.npz") == (
-        "The inputs of the program must have 'B' of shape (4, 16) and dtype int8, and it is missing. Give the array."
+        "The inputs of the program must have 'B' of shape (4, 16) and dtype int8, which is missing. Add it."
     )
 
 
 def test_no_inputs_at_all(program):
-    assert refused("simulate", program, "-o", "out.npz") == (
-        f"The inputs of {str(program)!r}, A, B, must come from INPUTS or from --random SEED, and are missing. Give "
-        "one of both, or --timing-only."
-    )
+    message = refused("simulate", program, "-o", "out.npz")
+    check_mentions(message, str(program), "(A, B) are missing", "INPUTS", "--random SEED", "--timing-only")
 
 
 def test_an_input_too_many(program):
@@ -124,7 +123,7 @@ def test_a_truncated_program(command, program, tmp_path):
 def test_a_foreign_program(command):
     np.savez("p.npz", header=np.zeros(3, np.uint8), weights=np.zeros(3))
     assert refused(command, "p.npz") == (
-        "The file p.npz must be a program that Lathe has saved, and is not, or it is truncated. Compile it again."
+        "The file p.npz must be a program saved by Lathe, but is another file or truncated. Compile it again."
     )
 
 
@@ -162,11 +161,7 @@ def build(cfg):
 def test_a_tile_that_exceeds_a_scratchpad(tmp_path):
     (tmp_path / "script.py").write_text(TOO_LARGE)
     message = refused("compile", "script.py", "-c", "tiny", "-o", "p.npz")
-    assert message == (
-        "tiles in scratchpad acc must take at most 256 elements, not 512 (A.acc 512), 256 too many: the largest that "
-        "fit take A.acc 256; now A.acc is 512×4 values. Split its loops with a smaller factor, or compute it at an "
-        "inner loop. This came from script.py, line 11."
-    )
+    check_mentions(message, "acc", 256, 512, "A.acc 512", "A.acc 256", "512×4", "script.py, line 11")
 
 
 def test_an_assembly_text_with_a_mistake(tmp_path):
@@ -178,9 +173,8 @@ def test_an_assembly_text_with_a_mistake(tmp_path):
 
 
 def test_an_output_folder_that_does_not_exist():
-    assert refused("compile", "-o", "missing/p.npz") == (
-        "The output file 'missing/p.npz' must be in a directory that exists and may be written to, not one that "
-        "answers 'No such file or directory'. Nothing was written; choose another path."
+    check_mentions(
+        refused("compile", "-o", "missing/p.npz"), "output file", "missing/p.npz", "No such file or directory"
     )
 
 
@@ -204,9 +198,7 @@ def test_an_unknown_engine(command, program):
         ("all,sim", "sim, verilator, sim"),
         ("sim, pysim ,sim", "sim, pysim, sim"),
     ):
-        assert refused(command, path, "--engine", given) == (
-            f"The engines of --engine must be different ones, which are compared, not {told}. Name each once."
-        )
+        check_mentions(refused(command, path, "--engine", given), "--engine", "distinct", f"not {told}.")
 
 
 def test_a_fault_with_its_code_and_cycle():
@@ -214,9 +206,10 @@ def test_a_fault_with_its_code_and_cycle():
     waiting = lt.Load(lt.MemoryType.INP, 0, 0, 1, 1, 1, pop_next=True)
     stream = {"insns": encode(cfg, [waiting, lt.Finish()]), "insn_addr": 0x1000, "tokens": np.zeros(4, np.int64)}
     np.savez("s.npz", **stream, page_addrs=np.zeros(1, np.uint64), pages=np.zeros((1, 4096), np.uint8))
-    assert refused("replay", "s.npz", "-c", "tiny") == (
-        "The launch must end, and is deadlocked after cycle 22: load waits with instruction 0 (load inp sram_base=0 "
-        "dram_base=0x0 y_size=1 x_size=1 x_stride=1 pop_next) for a token of compute->load; compute has no "
-        "instruction; store has no instruction. Every pop needs a push before it. "
-        "(Fault 14, DEADLOCK, in cycle 24, instruction 0.)"
+    load = "load inp sram_base=0 dram_base=0x0 y_size=1 x_size=1 x_stride=1 pop_next"
+    check_mentions(
+        refused("replay", "s.npz", "-c", "tiny"),
+        *("deadlocked after cycle 22", f"load waits with instruction 0 ({load})", "compute->load"),
+        *("compute has no instruction", "store has no instruction"),
+        "(Fault 14, DEADLOCK, in cycle 24, instruction 0.)",
     )

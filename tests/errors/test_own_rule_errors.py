@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from extended_machines import with_extensions
 
 import lathe as lt
@@ -34,7 +35,7 @@ def refusal(config, make, rule="own"):
 
 
 NO_RESCALE = (
-    f"opcode of RESCALE {CHUNK} must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE. Machine {{!r}} is without "
+    f"opcode of RESCALE {CHUNK} must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE. Machine {{!r}} lacks "
     "the extension 'rescale'."
 )
 BEYOND = [
@@ -43,20 +44,20 @@ BEYOND = [
     (TINY, lt.Rescale(0, 0, 1, 1, 0, 0, 0, 0), NO_RESCALE.format("tiny")),
     (TINY, lt.Rescale(0, 1, 1, 1, 0, 0, 0, 3), NO_RESCALE.format("tiny")),
     (RESCALES, lt.Rescale(*LOOPS, add=True),
-        f"add of RESCALE {CHUNK} must be 0, not 1. Machine 'rescales' is without the extension 'rescale_add'."),
+        f"add of RESCALE {CHUNK} must be 0, not 1. Machine 'rescales' lacks the extension 'rescale_add'."),
     (RESCALES, lt.Rescale(*LOOPS, lookup=True),
         f"lookup of RESCALE {CHUNK} must be 0, not 1. The extension 'lookup' is off on machine 'rescales'."),
     (TINY, lt.Alu(lt.AluOp.SUB, *LOOPS),
-        f"alu_opcode of ALU {CHUNK} must be one of min, max, add, shr, mul, not sub. Machine 'tiny' is without the "
+        f"alu_opcode of ALU {CHUNK} must be one of min, max, add, shr, mul, not sub. Machine 'tiny' lacks the "
         "extension 'alu_sub'."),
     (TINY, lt.Gemm(*LOOPS, 0, 0, begin=True),
         f"begin of GEMM {CHUNK} must be 0, not 1. The extension 'gemm_begin' is off on machine 'tiny'."),
     (TINY, lt.Load(lt.MemoryType.PAR, 0, 0, 1, 1, 1),
-        f"memory_type of LOAD {CHUNK} must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' is without "
+        f"memory_type of LOAD {CHUNK} must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' lacks "
         "the extension 'rescale'."),
     (TINY, lt.Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1, memory_type=lt.MemoryType.PAR),
-        f"memory_type of STORE {CHUNK} must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' is "
-        "without the extension 'rescale'."),
+        f"memory_type of STORE {CHUNK} must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' "
+        "lacks the extension 'rescale'."),
     (TINY, lt.Load(lt.MemoryType.ACC, 0, 0, 1, 1, 1, x_pad_0=1, pad_value=3),
         f"pad_value of LOAD {CHUNK} must be 0, not 3. The extension 'pad_value' is off on machine 'tiny'."),
 ]  # fmt: skip
@@ -75,11 +76,11 @@ ILLEGAL = [
     (lt.Alu(9, *LOOPS), "machine",
         f"alu_opcode of ALU {CHUNK} must be from 0 to 7, not 9. Its field has 3 bits on machine 'vta'."),
     (lt.Alu(lt.AluOp.ADD, 0, 1, 3, 1000, 1000, 1, 0, 0), "machine",
-        f"acc element dst of ALU {CHUNK} must be below 2048, not 2999. The scratchpad ends there."),
+        f"acc index dst of ALU {CHUNK} must be below 2048, not 2999. The scratchpad ends there."),
     (lt.Alu(lt.AluOp.ADD, 8191, 8193, 1, 1, 0, 0, 0, 0), "machine",
         f"uop_end of ALU {CHUNK} must be at most 8192, not 8193. The scratchpad ends there."),
     (lt.Load(lt.MemoryType.ACC, 2040, 0, 1, 9, 9), "machine",
-        f"sram_base of LOAD {CHUNK} must put its block of 9 elements below 2048, not up to 2048. The scratchpad ends "
+        f"sram_base of LOAD {CHUNK} must place its block of 9 vectors below 2048, not up to 2048. The scratchpad ends "
         "there."),
     (lt.Load(lt.MemoryType.OUT, 0, 0, 1, 1, 1), "machine",
         f"memory_type of LOAD {CHUNK} must be uop, wgt, inp, acc or acc8, not out. No unit loads out."),
@@ -88,9 +89,9 @@ ILLEGAL = [
     (lt.Load("acc", 0, 0, 1, 1, [1]), "machine",
         f"memory_type of LOAD {CHUNK} must be an integer, not 'acc'."),
     (lt.Alu(lt.AluOp.ADD, *LOOPS, push_next=True), "argument",
-        f"push_next of ALU {CHUNK} must be 0, not 1. Tokens are derived when all instructions are known."),
+        ("push_next of ALU", CHUNK, 0, "not 1", "tokens")),
     (lt.Finish(), "argument",
-        f"FINISH {CHUNK} must not be there. Build ends the program itself."),
+        ("FINISH", CHUNK, "build")),
 ]  # fmt: skip
 
 
@@ -99,7 +100,11 @@ ILLEGAL = [
 def test_an_instruction_that_no_machine_carries_out(instruction, kind, message, extensions):
     """Also where the zeros of accumulators are followed through the instructions."""
     refused = refusal(VTA.with_(extensions=extensions), lambda _: [instruction])
-    assert (str(refused), refused.kind) == (message, kind)
+    assert refused.kind == kind
+    if isinstance(message, tuple):
+        check_mentions(refused, *message)
+    else:
+        assert str(refused) == message
 
 
 def micro_op(dst, count):
@@ -122,14 +127,14 @@ def test_micro_ops_that_do_not_fit_their_fields():
 def test_micro_ops_that_lead_beyond_the_accumulators():
     assert lt.build(scheduled(micro_op(2046, 2)), [A, B], VTA).instructions
     assert str(refusal(VTA, micro_op(2047, 2))) == (
-        f"acc element dst of ALU {CHUNK} must be below 2048, not 2048. The scratchpad ends there."
+        f"acc index dst of ALU {CHUNK} must be below 2048, not 2048. The scratchpad ends there."
     )
 
 
 def test_a_rule_under_the_name_of_one_of_lathes_is_looked_at_as_well():
     assert str(refusal(VTA, lambda _: [lt.Alu(lt.AluOp.SUB, *LOOPS)], "alu")) == (
         "alu_opcode of ALU of rule 'alu' for chunk B.acc.map(i in 0..8) must be one of min, max, add, shr, mul, not "
-        "sub. Machine 'vta' is without the extension 'alu_sub'."
+        "sub. Machine 'vta' lacks the extension 'alu_sub'."
     )
 
 

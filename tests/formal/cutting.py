@@ -1,6 +1,6 @@
-"""What is left of the chains that a burst cutter was given: reference for its proofs, and for those that rest on them.
+"""The remaining chains of a burst cutter: a reference for its proofs, and for those that rely on them.
 
-Positions are addresses, which wrap as the hardware's do; everything else is a number of bytes or of bus words.
+Positions are addresses, which wrap as in the hardware; everything else is a number of bytes or of bus words.
 """
 
 from amaranth import Mux, Signal
@@ -9,10 +9,10 @@ PAGE = 4096
 
 
 class Cut:
-    """The chains of a cutter that starts only when it is idle, and whose bursts are taken only while they are shown.
+    """The chains of a cutter that starts only when idle, and whose bursts are taken only while valid.
 
-    `address` and `rest` are of the first chain that is not taken whole: its next byte, and how many it has from there
-    on. `chains` is how many such chains there are. `ahead` is the same behind the burst that is shown.
+    `address` and `rest` are the next byte and the remaining bytes of the first chain that is not completely taken;
+    `chains` is the number of such chains. `ahead` is the same after the current burst.
     """
 
     def __init__(self, claim, cutter, limit):
@@ -40,7 +40,7 @@ class Cut:
         }
 
     def _follow(self):
-        """How that goes on: the burst that is shown goes to the chain's end, to its page's, or to the limit."""
+        """Update them: the current burst ends at the chain's end, at the page's end, or at the limit."""
         m, cutter, bus = self.claim.m, self.cutter, self.bus
         self.begin = Signal(len(cutter.address) - cutter.shift, name="cut_begin")  # the word of the next byte
         self.to_page, self.room = Signal(13, name="cut_to_page"), Signal(13, name="cut_room")
@@ -76,25 +76,25 @@ class Cut:
         with m.Elif(cutter.take):
             m.d.sync += [getattr(self, name).eq(value) for name, value in self.ahead.items()]
 
-    def kept(self):
-        """That the cutter's registers hold what is behind the burst that is shown."""
+    def check_registers(self):
+        """Assert that the cutter's registers hold the state after the current burst."""
         always, cutter, inside, ahead = self.claim.always, self.cutter, self.inside, self.ahead
         more = ahead["chains"] != 0
         position, rest = ahead["address"], ahead["rest"]
         offset, word = position[: cutter.shift], position[cutter.shift :]
-        to_page = Signal(14, name="behind_to_page")
-        left = Signal(len(cutter.chain_bytes) + 2, name="behind_left")
+        to_page = Signal(14, name="after_to_page")
+        left = Signal(len(cutter.chain_bytes) + 2, name="after_left")
         self.claim.m.d.comb += [
             to_page.eq(self.words - (word % self.words)),
             left.eq((offset + rest + self.bus - 1) >> cutter.shift),
         ]
-        always("a burst is shown of a chain", ~cutter.valid | (self.chains != 0))
+        always("a valid burst belongs to a chain", ~cutter.valid | (self.chains != 0))
         always("no chain is empty", (self.chains == 0) | ((self.rest != 0) & (self.bytes != 0)))
-        always("chains that are not cut", inside["chains"] == ahead["chains"])
+        always("chains that are not split", inside["chains"] == ahead["chains"])
         always("whether there are any", inside["more"] == more)
-        always("whether it is one", inside["single"] == (ahead["chains"] == 1))
-        always("bytes of a chain, and from one to the next", ~more | (inside["chain_bytes"] == self.bytes))
-        always("bytes from one to the next", ~more | (inside["stride"] == self.stride))
+        always("whether there is one", inside["single"] == (ahead["chains"] == 1))
+        always("bytes of a chain", ~more | (inside["chain_bytes"] == self.bytes))
+        always("bytes from one chain to the next", ~more | (inside["stride"] == self.stride))
         always(
             "where the next chain begins",
             ~more | (inside["following"] == (ahead["row"] + self.stride)[: len(position)]),
@@ -104,15 +104,15 @@ class Cut:
         if cutter.shift:
             always("the byte of it", ~more | (at == offset))
         always("where the chain ends", ~more | (inside["chain_end"] == (position + rest)[: len(position)]))
-        always("words that are left", ~more | (inside["left"] == left))
+        always("remaining words", ~more | (inside["left"] == left))
         always("words up to the page's end", ~more | (inside["to_page"] == to_page))
         always("words of a burst", ~more | (inside["room"] == Mux(to_page < self.most, to_page, self.most)))
 
-    def shown(self):
-        """That the burst shown is the next one."""
+    def check_burst(self):
+        """Assert that the current burst is the next one."""
         always, cutter = self.claim.always, self.cutter
         last = (self.chains == 1) & self.ends
-        always("it begins where the one before ended", ~cutter.valid | (cutter.address == self.address))
+        always("it begins where the previous one ended", ~cutter.valid | (cutter.address == self.address))
         beats = Signal(len(cutter.chain_bytes) + 2, name="shown_beats")
         self.claim.m.d.comb += beats.eq((self.address[: cutter.shift] + self.size + self.bus - 1) >> cutter.shift)
         always("its beats are the words that it touches", ~cutter.valid | (cutter.beats == beats))

@@ -1,8 +1,7 @@
 """From a module with assertions to a verdict: RTLIL by Amaranth, SMT-LIB by Yosys, satisfiability by Bitwuzla.
 
-All three run in this process. Yosys gives functions of a state, which is a bit vector: `_i` holds of the first one,
-`_t` of two that follow each other, `_u` while the assumptions hold, `_a` while the assertions do. What is left to do
-here is to ask of how many states in a row.
+All three run in this process. Yosys writes predicates of a state, which is a bit vector: `_i` holds for the initial
+state, `_t` for two consecutive ones, `_u` if the assumptions hold, `_a` if the assertions do. This module unrolls them.
 """
 
 import re
@@ -16,16 +15,16 @@ from bitwuzla import Bitwuzla, Option, Options, Parser, Result, TermManager
 from pyosys import libyosys
 
 TOP = "top"
-# Memories become registers, for the proofs' are small; an assertion becomes one bit of the state it is in.
+# Memories become registers, since those of proofs are small; an assertion becomes one bit of its state.
 PASSES = "proc; flatten; memory_map; async2sync; chformal -lower; dffunmap; delete -port o:*; opt_clean"
 WIRE = re.compile(r"^; yosys-smt2-wire (\S+) (\d+)$", re.MULTILINE)
 
-# Of each state of a trace, values of wires by name.
+# The values of wires by name, for each state.
 Trace = list[dict[str, int]]
 
 
 def smt(module: Elaboratable, ports: Iterable[Signal]) -> str:
-    """The functions of a module as SMT-LIB. Signals among `ports` that nothing drives are its inputs."""
+    """The predicates of a module as SMT-LIB. Undriven signals among `ports` are its inputs."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "top.il"), Path(folder, "top.smt2")
         source.write_text(rtlil.convert(module, name=TOP, ports=list(ports), emit_src=False))
@@ -37,7 +36,7 @@ def smt(module: Elaboratable, ports: Iterable[Signal]) -> str:
 
 
 class States:
-    """States in a row, each of which keeps to the assumptions; `constants` are inputs that never change."""
+    """Consecutive states that satisfy the assumptions; `constants` are inputs that never change."""
 
     def __init__(self, text: str, constants: Sequence[str], *, initial: bool) -> None:
         self.constants, self.initial = tuple(constants), initial
@@ -51,7 +50,7 @@ class States:
         self.count = 0
 
     def append(self) -> None:
-        """One more state."""
+        """Append a state."""
         now = f"s{self.count}"
         self._declare(f"(declare-const {now} |{TOP}_s|)")
         facts = [f"(|{TOP}_u| {now})", f"(|{TOP}_h| {now})"]
@@ -67,17 +66,17 @@ class States:
         self.count += 1
 
     def broken(self) -> bool:
-        """Whether an assertion can fail in the last state; `trace` then tells how. If not, none fails from now on."""
+        """Whether an assertion can fail in the last state; see `trace`. If not, this is assumed from now on."""
         holds = self.parser.parse_term(f"(|{TOP}_a| s{self.count - 1})")
         fails = self.parser.parse_term(f"(not (|{TOP}_a| s{self.count - 1}))")
         result = self.solver.check_sat(fails)
-        assert result in (Result.SAT, Result.UNSAT), f"the solver does not know: {result}"
+        assert result in (Result.SAT, Result.UNSAT), f"the solver is undecided: {result}"
         if result is Result.UNSAT:
             self.solver.assert_formula(holds)
         return result is Result.SAT
 
     def trace(self) -> Trace:
-        """The states of the failure that has just been found."""
+        """The states of the last failure found."""
         return [{name: self._value(name, state) for name in self.widths} for state in range(self.count)]
 
     def _wire(self, name: str, state: int) -> str:
@@ -92,7 +91,7 @@ class States:
 
 
 def bounded(text: str, constants: Sequence[str], depth: int) -> Trace | None:
-    """A trace from the first state to a failure within `depth` states, the shortest there is; None without one."""
+    """The shortest trace from the initial state to a failure within `depth` states; None if there is none."""
     states = States(text, constants, initial=True)
     for _ in range(depth):
         states.append()
@@ -102,10 +101,10 @@ def bounded(text: str, constants: Sequence[str], depth: int) -> Trace | None:
 
 
 def inductive(text: str, constants: Sequence[str], length: int) -> Trace | None:
-    """A trace of `length` states in which the assertions hold and one more in which one fails; None without one.
+    """A trace of `length` states in which the assertions hold, and one more in which one fails; None if there is none.
 
-    The first state is any, reachable or not. Without such a trace, and without one within `length` states from the
-    first state, the assertions hold for ever.
+    The first state is arbitrary, reachable or not. Without such a trace, and without one within `length` states from
+    the initial state, the assertions hold for ever.
     """
     states = States(text, constants, initial=False)
     for _ in range(length):

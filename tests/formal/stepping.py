@@ -1,4 +1,4 @@
-"""The steps of a load, counted: reference for the proofs of its data side, and of both its sides together."""
+"""The steps of a load: a reference for the proofs of its data side, and of both its sides together."""
 
 from amaranth import Mux, Signal
 from lying import Words, kept_in_order
@@ -9,7 +9,7 @@ from lathe.rtl.derived_widths import Geometry
 
 
 class Steps:
-    """The steps of the transfers that have been started, one after the other, counted from each one's beginning."""
+    """The steps of the started transfers, in order, counted from the start of each."""
 
     def __init__(self, claim, rtl, bus_bits, loads, pending):
         self.claim, self.pending = claim, pending
@@ -19,16 +19,16 @@ class Steps:
         self.inside = claim.inside(unit)
         claim.assume(~unit.start | ~unit.full)
         claim.assume(~unit.start | is_legal(unit.transfer))
-        # The transfers, the one under way first.
-        self.transfers = [Signal(unit.transfer.shape(), name=f"transfer{place}") for place in range(pending)]
+        # The transfers, the current one first.
+        self.transfers = [Signal(unit.transfer.shape(), name=f"transfer{index}") for index in range(pending)]
         self.count = Signal(range(pending + 2), name="transfers")
         self.now = self.transfers[0]
-        # Of it: chains that are whole, bytes of the next one, elements of the padding before that, bytes of the block.
+        # Its progress: complete chains, bytes of the next one, padding vectors before that one, bytes of the block.
         self.chain = Signal(16, name="done_chains")
         self.done = Signal.like(self.now.chain_bytes, name="done_bytes")
         self.padded = Signal.like(self.now.lead, name="done_pads")
         self.written = Signal.like(unit.write.address, name="done_block")
-        self.row = Signal.like(self.now.address, name="row")  # where the next chain begins in DRAM
+        self.row = Signal.like(self.now.address, name="row")  # start of the next chain in DRAM
         self._follow()
 
     def _follow(self):
@@ -38,7 +38,7 @@ class Steps:
             for kind in self.memories:
                 with m.Case(kind):
                     m.d.comb += element.eq(1 << self.geometry.shift(kind))
-        self.due = Signal.like(now.lead, name="due")  # elements of padding before the next chain, or behind the last
+        self.due = Signal.like(now.lead, name="due")  # padding vectors before the next chain, or after the last
         self.complete = Signal(name="complete")
         m.d.comb += [
             self.complete.eq(self.chain == now.chains),
@@ -58,13 +58,13 @@ class Steps:
         self.steps = Signal(name="steps")
         m.d.comb += self.steps.eq(there & ~unit.stop & ~unit.hold & (~self.reads | unit.beat_valid))
         ends_chain = self.reads & (self.done + self.size == now.chain_bytes)
-        # What is left then is the padding of the end.
+        # After the last chain, only the trailing padding remains.
         after, pads_after = Signal(17, name="chains_after"), Signal.like(self.due)
         m.d.comb += [
             after.eq(self.chain + ends_chain),
             pads_after.eq(Mux(ends_chain, 0, self.padded + self.pads)),
         ]
-        # Of a transfer without chains the padding before them is all.
+        # A transfer without chains has only leading padding.
         end = Mux(now.chains == 0, now.lead, now.tail)
         self.ends = Signal(name="ends")
         m.d.comb += self.ends.eq(self.steps & (now.nothing | ((after == now.chains) & (pads_after == end))))
@@ -81,30 +81,30 @@ class Steps:
                 m.d.sync += self.done.eq(Mux(ends_chain, 0, self.done + self.size))
             with m.If(ends_chain):
                 m.d.sync += self.row.eq(self.row + now.stride_bytes)
-        places = [transfer.as_value() for transfer in self.transfers]
-        stays = kept_in_order(self.claim, places, self.count, self.ends, unit.start, unit.transfer.as_value())
+        words = [transfer.as_value() for transfer in self.transfers]
+        stays = kept_in_order(self.claim, words, self.count, self.ends, unit.start, unit.transfer.as_value())
         with m.If(self.ends | ~there):
             following = Mux(stays == 0, unit.transfer.address, self.transfers[min(1, self.pending - 1)].address)
             m.d.sync += self.row.eq(following)
 
-    def kept(self):
-        """What the data side's registers hold."""
+    def check_registers(self):
+        """Assert the contents of the data side's registers."""
         always, unit, now, there = self.claim.always, self.unit, self.now, self.count != 0
         inside, bus, more = self.inside, self.geometry.bus_bytes, ~self.complete
-        legal = [is_legal(transfer) | (self.count <= place) for place, transfer in enumerate(self.transfers)]
+        legal = [is_legal(transfer) | (self.count <= index) for index, transfer in enumerate(self.transfers)]
         always("all transfers are legal", sum(legal) == len(legal))
         always("no more transfers than it can have", self.count <= self.pending)
         always("they are counted", unit.count == self.count)
-        always("it tells when there is room for no other", unit.full == (self.count == self.pending))
-        always("one is here while there is any", inside["here"] == there)
+        always("full when it has as many as it can have", unit.full == (self.count == self.pending))
+        always("there is a current one while there is any", inside["here"] == there)
         always("and it is the first one", ~there | (inside["now"] == now.as_value()))
         if self.pending > 1:
             waiting = Words(self.claim, self.claim.part(unit, "waiting"), "waiting")
-            waiting.kept()
+            waiting.check()
             always("the others wait", waiting.count == Mux(there, self.count - 1, 0))
-            for place in range(1, self.pending):
-                same = waiting.words[place - 1] == self.transfers[place].as_value()
-                always(f"transfer {place} waits in its place", ~(self.count > place) | same)
+            for index in range(1, self.pending):
+                same = waiting.words[index - 1] == self.transfers[index].as_value()
+                always(f"transfer {index} waits in order", ~(self.count > index) | same)
         goes_on = there & ~now.nothing
         reads = goes_on & more
         always("chains are left, or padding", ~goes_on | (self.chain < now.chains) | (self.padded < self.due))
@@ -112,12 +112,12 @@ class Steps:
         always("never more padding than is due", ~goes_on | (self.padded <= self.due))
         always("never more bytes than a chain has", ~reads | (self.done < now.chain_bytes))
         always("a chain comes after its padding", ~goes_on | (self.done == 0) | (self.padded == self.due))
-        always("none behind the last one", ~goes_on | more | (self.done == 0))
+        always("none after the last one", ~goes_on | more | (self.done == 0))
         begins = (self.chain == 0) & (self.done == 0) & (self.padded == 0) & (self.written == 0)
-        always("of a transfer that is not here, or is nothing, nothing is done", goes_on | begins)
-        always("padding that is left", ~goes_on | (inside["pads"] == self.due - self.padded))
-        always("chains that are left", ~goes_on | (inside["chains"] == now.chains - self.chain))
-        always("bytes that are left of a chain", ~reads | (inside["rest"] == now.chain_bytes - self.done))
+        always("no progress without a transfer, or of one that is nothing", goes_on | begins)
+        always("remaining padding", ~goes_on | (inside["pads"] == self.due - self.padded))
+        always("remaining chains", ~goes_on | (inside["chains"] == now.chains - self.chain))
+        always("remaining bytes of a chain", ~reads | (inside["rest"] == now.chain_bytes - self.done))
         always("where in a beat they begin", ~reads | (inside["offset"] == self.at))
         always("where in a beat the chain begins", ~reads | (inside["first_offset"] == self.row % bus))
         always("whether a beat ends the chain", ~reads | (inside["chain_ends"] == (inside["rest"] <= bus - self.at)))

@@ -1,4 +1,4 @@
-"""The read arbiter: addresses that stay, one grant at a time, reads in flight, and turns."""
+"""The read arbiter: stable addresses, one grant at a time, reads in flight, round-robin order."""
 
 import pytest
 from amaranth import Cat, Mux, Signal
@@ -14,9 +14,9 @@ outstanding = pytest.mark.parametrize("outstanding", [1, 2, 8])
 
 
 def arbitrated(claim, rtl, outstanding):
-    """An arbiter whose masters leave an address as it is until it is granted, though they may ask no longer.
+    """An arbiter whose masters hold an address until it is granted, though they may withdraw the request.
 
-    The memory sends beats of bursts that are in flight only. How many are is counted here as well.
+    The memory sends only beats of bursts in flight, which are counted here, too.
     """
     cfg = load_config("tiny").with_(**{"memory.outstanding_reads": outstanding})
     unit = claim.about(rtl.ReadArbiter(Geometry(cfg), [ReadPort(Geometry(cfg)) for _ in range(MASTERS)]))
@@ -31,11 +31,11 @@ def arbitrated(claim, rtl, outstanding):
     claim.m.d.sync += inflight.eq(inflight + grants - (unit.r_valid & unit.r_last))
     claim.assume(~unit.r_valid | (inflight != 0))
     claim.always("the arbiter knows how many bursts are in flight", unit.inflight.count == inflight)
-    claim.always("and when they are as many as the memory takes", unit.inflight.full == (inflight == outstanding))
-    claim.always("and never more than the memory takes", inflight <= outstanding)
+    claim.always("and when they are as many as the memory accepts", unit.inflight.full == (inflight == outstanding))
+    claim.always("and never more than the memory accepts", inflight <= outstanding)
     one = Cat(*(unit.latest == 1 << number for number in range(MASTERS))).any()
-    claim.always("what was shown last is one master's", one)
-    claim.always("an address is shown only while there is room for its burst", ~unit.held | (inflight < outstanding))
+    claim.always("the latest address is one master's", one)
+    claim.always("an address is issued only while its burst is within the limit", ~unit.held | (inflight < outstanding))
     return unit, inflight
 
 
@@ -47,7 +47,7 @@ def arbitrated(claim, rtl, outstanding):
     ("(held | ~self.stop)", "~self.stop"),
     induction=1,
 )
-def test_an_address_stays_until_the_bus_has_taken_it(claim, rtl, outstanding):
+def test_an_address_is_stable_until_the_bus_accepts_it(claim, rtl, outstanding):
     unit, _ = arbitrated(claim, rtl, outstanding)
     shown = Cat(unit.ar_addr, unit.ar_len, unit.ar_id)
     waits = claim.begun & claim.before(unit.ar_valid & ~unit.ar_ready)
@@ -69,7 +69,7 @@ def test_a_grant_is_one_masters_who_asked_and_comes_when_the_bus_takes_the_addre
     for number, port in enumerate(unit.ports):
         asked = claim.register(1, f"asked{number}", port.request | (unit.held & unit.latest[number]))
         claim.always("to the master of the id", ~port.grant | (unit.ar_id == number))
-        claim.always("which asks, or asked when its address was shown", ~port.grant | port.request | asked)
+        claim.always("which requests, or did when its address was issued", ~port.grant | port.request | asked)
 
 
 @pytest.mark.parametrize("bus_bits", [8, 64, 256])
@@ -79,7 +79,7 @@ def test_a_grant_is_one_masters_who_asked_and_comes_when_the_bus_takes_the_addre
     ("port.beats - 1", "port.beats"),
     depth=1,
 )
-def test_what_is_shown_is_the_masters_burst_from_its_first_word_on(claim, rtl, bus_bits):
+def test_the_issued_burst_is_the_masters_from_its_first_word_on(claim, rtl, bus_bits):
     geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
     unit = claim.about(rtl.ReadArbiter(geometry, [ReadPort(geometry) for _ in range(MASTERS)]))
     for number, port in enumerate(unit.ports):
@@ -89,7 +89,7 @@ def test_what_is_shown_is_the_masters_burst_from_its_first_word_on(claim, rtl, b
         claim.m.d.comb += offset.eq(port.address - unit.ar_addr)
         claim.always("an address of a word", ~own | (unit.ar_addr % (bus_bits // 8) == 0))
         claim.always("the word that the first byte is in", ~own | (unit.ar_addr + offset == port.address))
-        claim.always("which begins no further before", ~own | (offset < bus_bits // 8))
+        claim.always("and no earlier one", ~own | (offset < bus_bits // 8))
         claim.always("beats less one", ~own | (unit.ar_len + 1 == port.beats))
 
 
@@ -100,10 +100,10 @@ def test_what_is_shown_is_the_masters_burst_from_its_first_word_on(claim, rtl, b
     ("self.r_valid & self.r_last)", "self.r_valid)"),
     induction=1,
 )
-def test_no_more_reads_are_in_flight_than_the_memory_takes(claim, rtl, outstanding):
+def test_no_more_reads_are_in_flight_than_the_memory_accepts(claim, rtl, outstanding):
     unit, inflight = arbitrated(claim, rtl, outstanding)
     waits = claim.register(1, "waits", unit.ar_valid & ~unit.ar_ready)
-    claim.always("idle tells that nothing is in flight or shown", unit.idle == ((inflight == 0) & ~waits))
+    claim.always("idle means that nothing is in flight or issued", unit.idle == ((inflight == 0) & ~waits))
 
 
 @outstanding
@@ -120,14 +120,14 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
         others = Cat(*(other.grant for other in unit.ports if other is not port)).any()
         passed = Signal(3)
         claim.m.d.sync += passed.eq(Mux(port.request & ~port.grant, passed + others, 0))
-        # Masters that come before this one, counted from the one whose address was shown last.
+        # The number of masters before this one in round-robin order from the latest one.
         before = Signal(2)
         with claim.m.Switch(unit.latest):
             for latest in range(MASTERS):
                 with claim.m.Case(1 << latest):
                     distance = (number - latest - 1) % MASTERS
                     claim.m.d.comb += before.eq(Mux(unit.held, 0 if latest == number else distance + 1, distance))
-        claim.always("what has passed and may still pass is each other master", passed + before <= MASTERS - 1)
+        claim.always("each other master is granted once at most", passed + before <= MASTERS - 1)
 
 
 @outstanding
@@ -138,12 +138,12 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
     ("(held | ~self.stop)", "1"),
     induction=1,
 )
-def test_the_bus_is_asked_whenever_a_master_asks_and_there_is_room_unless_all_is_stopped(claim, rtl, outstanding):
+def test_a_request_is_issued_whenever_a_master_has_one_within_the_limit_unless_stopped(claim, rtl, outstanding):
     unit, inflight = arbitrated(claim, rtl, outstanding)
     asked = Cat(*(port.request for port in unit.ports)).any()
-    claim.always("an address is shown", ~(asked & (inflight < outstanding) & ~unit.stop) | unit.ar_valid)
+    claim.always("an address is issued", ~(asked & (inflight < outstanding) & ~unit.stop) | unit.ar_valid)
     waits = claim.register(1, "waits", unit.ar_valid & ~unit.ar_ready)
-    claim.always("while all is stopped none but one that waits", ~(unit.stop & unit.ar_valid) | waits)
+    claim.always("while stopped, only one that waits", ~(unit.stop & unit.ar_valid) | waits)
 
 
 @proved(
@@ -160,6 +160,6 @@ def test_beats_go_to_the_master_of_their_id_and_to_no_other(claim, rtl):
 
 
 @proved(arbiter, ("self.r_resp[1]", "self.r_resp[0]"), induction=1)
-def test_an_error_is_told_of_every_beat_that_is_answered_with_one(claim, rtl):
+def test_an_error_is_raised_by_every_beat_with_an_error_response(claim, rtl):
     unit, _ = arbitrated(claim, rtl, 2)
     claim.always("SLVERR and DECERR are errors", unit.error == (unit.r_valid & (unit.r_resp >= 2)))

@@ -1,7 +1,7 @@
 """The burst cutter, for every number of chains, every address and every length of a chain, for ever.
 
-Addresses have 15 bits here, and wrap, and lengths 14; what is proved does not depend on these widths beyond the page's
-13 bits.
+Addresses have 15 bits here, and wrap, and lengths have 14; the proofs do not depend on these widths as long as they
+exceed the 12 bits of a page.
 """
 
 from types import SimpleNamespace
@@ -15,19 +15,19 @@ from lathe.configs import load_config
 from lathe.rtl import burst
 from lathe.rtl.derived_widths import Geometry
 
-# Of bits and beats: bursts that the limit cuts, or the page, and one that only the page does.
+# Bus bits and limit in beats: bursts that end at the limit or the page, and one that ends at the page only.
 SHORT = [(8, 2), (8, 256), (64, 3), (64, 16), (64, 256), (256, 16)]
 PAGES = (256, 256)
 BUSES = [*SHORT, PAGES]
-WITHIN = [each for each in SHORT if each[0] > 8]  # whose words have more than a byte
+WITHIN = [each for each in SHORT if each[0] > 8]  # with words of several bytes
 
 
 def cut(claim, rtl, bus_bits, limit):
-    """A cutter, and what is left of its chains."""
+    """A burst cutter, and its remaining chains."""
     geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
     narrow = SimpleNamespace(bus_bytes=geometry.bus_bytes, address_bits=15)
     found = Cut(claim, claim.about(rtl.BurstCutter(narrow, limit, 14, 14)), limit)
-    found.kept()
+    found.check_registers()
     return found
 
 
@@ -44,7 +44,7 @@ def cut(claim, rtl, bus_bits, limit):
     depth=8,
 )
 def test_bursts_follow_each_other_without_gap_or_overlap_to_the_end_of_each_chain(claim, rtl, bus_bits, limit):
-    cut(claim, rtl, bus_bits, limit).shown()
+    cut(claim, rtl, bus_bits, limit).check_burst()
 
 
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
@@ -57,7 +57,7 @@ def test_bursts_follow_each_other_without_gap_or_overlap_to_the_end_of_each_chai
 )
 def test_no_burst_crosses_a_page(claim, rtl, bus_bits, limit):
     found = cut(claim, rtl, bus_bits, limit)
-    found.shown()
+    found.check_burst()
     cutter, size = found.cutter, Signal(14)
     claim.m.d.comb += size.eq(cutter.end - cutter.address)
     claim.always("a burst ends within its page", ~cutter.valid | (cutter.address[:12] + size <= PAGE))
@@ -72,9 +72,9 @@ def test_no_burst_crosses_a_page(claim, rtl, bus_bits, limit):
     induction=1,
     depth=8,
 )
-def test_the_beats_are_the_bus_words_that_the_bytes_lie_in_and_at_most_the_limit(claim, rtl, bus_bits, limit):
+def test_the_beats_are_the_bus_words_that_the_bytes_touch_and_at_most_the_limit(claim, rtl, bus_bits, limit):
     found = cut(claim, rtl, bus_bits, limit)
-    found.shown()
+    found.check_burst()
     cutter = found.cutter
     claim.always("at most the limit, and what AXI allows", (cutter.beats <= limit) & (cutter.beats <= 256))
     claim.always("at least one", ~cutter.valid | (cutter.beats != 0))
@@ -90,7 +90,7 @@ def test_the_beats_are_the_bus_words_that_the_bytes_lie_in_and_at_most_the_limit
 )
 def test_an_address_within_a_word_shortens_the_burst_and_not_the_limit(claim, rtl, bus_bits, limit):
     found = cut(claim, rtl, bus_bits, limit)
-    found.shown()
+    found.check_burst()
     cutter, bytes_ = found.cutter, Signal.like(found.cutter.address)
     claim.m.d.comb += bytes_.eq(cutter.end - (found.begin << cutter.shift))
     claim.always("a burst ends with its limit of words", ~cutter.valid | (bytes_ <= limit * found.bus))
@@ -105,12 +105,12 @@ def test_an_address_within_a_word_shortens_the_burst_and_not_the_limit(claim, rt
     depth=12,
 )
 def test_bursts_are_as_long_as_page_and_limit_allow(claim, rtl, bus_bits, limit):
-    cut(claim, rtl, bus_bits, limit).shown()
+    cut(claim, rtl, bus_bits, limit).check_burst()
 
 
 @proved(burst, ("page = words - behind", "page = words // 2 - behind"), induction=1, depth=8)
-def test_bursts_that_no_limit_cuts_go_to_the_page(claim, rtl):
-    cut(claim, rtl, *PAGES).shown()
+def test_bursts_within_the_limit_go_to_the_end_of_the_page(claim, rtl):
+    cut(claim, rtl, *PAGES).check_burst()
 
 
 @proved(
@@ -121,11 +121,11 @@ def test_bursts_that_no_limit_cuts_go_to_the_page(claim, rtl):
     induction=1,
     depth=8,
 )
-def test_a_burst_is_shown_in_the_second_cycle_and_the_next_one_behind_each(claim, rtl):
+def test_a_burst_is_valid_in_the_second_cycle_and_the_next_one_right_after_each(claim, rtl):
     found = cut(claim, rtl, 64, 16)
     cutter = found.cutter
-    claim.always("idle tells that nothing is left", cutter.idle == (found.chains == 0))
+    claim.always("idle means that no chain remains", cutter.idle == (found.chains == 0))
     due = claim.begun & claim.before(~cutter.valid & (found.chains != 0))
     claim.always("in the second cycle after the start", ~due | cutter.valid)
     due = claim.begun & claim.before(cutter.take & (found.ahead["chains"] != 0))
-    claim.always("in the cycle after that in which the one before was taken", ~due | cutter.valid)
+    claim.always("in the cycle after the previous one was taken", ~due | cutter.valid)

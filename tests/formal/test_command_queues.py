@@ -1,4 +1,4 @@
-"""Command queues: which commands wait, for ever, and when a unit sees the first of them."""
+"""Command queues: which commands they hold, for ever, and when a unit sees the first of them."""
 
 import pytest
 from amaranth import Mux, Signal
@@ -10,13 +10,13 @@ from lathe.isa.table import Unit
 from lathe.rtl import command_queue
 from lathe.rtl.stall import CommandPort
 
-# A command steps aside only where there are more than the stages hold.
+# The skid buffer is used only if there are more commands than the stages hold.
 depths = pytest.mark.parametrize("depth", [4, 5])
 shallow = pytest.mark.parametrize("depth", [1, 2, 3])
 
 
 class Waiting:
-    """A queue that fetch writes only when it is not full, and whose unit takes only what it sees."""
+    """A queue that fetch writes only when it is not full, and whose unit takes only valid commands."""
 
     def __init__(self, claim, rtl, depth):
         self.claim, self.port = claim, CommandPort(Unit.LOAD)
@@ -30,55 +30,55 @@ class Waiting:
         self.inside = (self.came - self.taken)[:8]
 
     @property
-    def places(self):
-        """Where commands wait before the memory, the first one first: whether one is there, and its word."""
+    def entries(self):
+        """The entries after the memory, in order: whether there is a command, and its word."""
         stages = [
             (self.names[f"valid{stage}"], self.port.words[stage]) for stage in reversed(range(1, DECODE_STAGES + 1))
         ]
         return [*stages, (self.names["aside"], self.names["kept"]), (self.fifo.r_valid, self.fifo.r_data)]
 
-    def counted(self):
-        """How many wait, and what the queue tells of that."""
+    def check_count(self):
+        """Assert the number of commands, and full, empty and settled."""
         claim, unit, fifo = self.claim, self.unit, self.fifo
         claim.always("the count is that of the commands that wait", unit.waiting == self.inside)
         claim.always("never more than the depth", self.inside <= unit.depth)
-        claim.always("full tells that as many wait", unit.full == (self.inside == unit.depth))
-        claim.always("empty tells that none does", unit.empty == (self.inside == 0))
+        claim.always("full means that as many wait", unit.full == (self.inside == unit.depth))
+        claim.always("empty means that none does", unit.empty == (self.inside == 0))
         claim.always("a command is seen only while one waits", ~self.port.valid | (self.inside != 0))
         settled = self.port.valid | (self.inside == 0)
-        claim.always("settled tells that the first is seen, if one waits", unit.settled == settled)
-        before = sum(there for there, _ in self.places[:-1])
-        claim.always("all are in the stages, beside them or in the queue", self.inside == before + fifo.level)
-        # The queue's own; `test_fifos.py` says why.
+        claim.always("settled means that the first is seen, if one waits", unit.settled == settled)
+        before = sum(there for there, _ in self.entries[:-1])
+        claim.always("all are in the stages, the skid buffer or the queue", self.inside == before + fifo.level)
+        # The FIFO's own invariants; see `test_fifos.py`.
         self.stored, between = Signal(9), Signal(9)
         claim.m.d.comb += [
             between.eq(Mux(fifo.tail > fifo.head, fifo.tail - fifo.head, fifo.tail + fifo.depth - fifo.head)),
             self.stored.eq(Mux(fifo.behind, between, 0)),
         ]
-        claim.always("head and tail are places", (fifo.head < fifo.depth) & (fifo.tail < fifo.depth))
+        claim.always("head and tail are addresses", (fifo.head < fifo.depth) & (fifo.tail < fifo.depth))
         claim.always("words wait from the head on, as far as the tail", fifo.behind | (fifo.tail == fifo.head))
         claim.always("all words are at the head or in the memory", fifo.level == fifo.r_valid + self.stored)
-        claim.always("the memory is never full behind a head", self.stored <= Mux(fifo.r_valid, fifo.depth - 1, 1))
+        claim.always("the memory is never full", self.stored <= Mux(fifo.r_valid, fifo.depth - 1, 1))
 
-    def ordered(self):
-        """The command that is dispatched in any one place is seen in that place."""
+    def check_order(self):
+        """Assert that the command dispatched at an arbitrary position is seen at that position."""
         claim, fifo = self.claim, self.fifo
-        place = claim.constant(8, "place")
-        word, kept = Signal(INSTRUCTION_BITS), Signal()
-        with claim.m.If(self.unit.w_en & (self.came == place)):
-            claim.m.d.sync += [word.eq(self.unit.word), kept.eq(1)]
-        with claim.m.Elif(self.port.take & (self.taken == place)):
-            claim.m.d.sync += kept.eq(0)
+        position = claim.constant(8, "position")
+        word, waits = Signal(INSTRUCTION_BITS), Signal()
+        with claim.m.If(self.unit.w_en & (self.came == position)):
+            claim.m.d.sync += [word.eq(self.unit.word), waits.eq(1)]
+        with claim.m.Elif(self.port.take & (self.taken == position)):
+            claim.m.d.sync += waits.eq(0)
         before = Signal(8)
-        claim.m.d.comb += before.eq(place - self.taken)
-        claim.always("a command waits until it is taken in its turn", kept == (before < self.inside))
+        claim.m.d.comb += before.eq(position - self.taken)
+        claim.always("a command waits until it is taken", waits == (before < self.inside))
         claim.always(
-            "what is seen is the first one", ~(self.port.valid & kept & (before == 0)) | (self.port.word == word)
+            "what is seen is the first one", ~(self.port.valid & waits & (before == 0)) | (self.port.word == word)
         )
         ahead = 0
-        for number, (there, shown) in enumerate(self.places):
-            here = kept & there & (before == ahead)
-            claim.always(f"the command is where it should be, place {number}", ~here | (shown == word))
+        for number, (there, shown) in enumerate(self.entries):
+            here = waits & there & (before == ahead)
+            claim.always(f"the command is in its entry, {number}", ~here | (shown == word))
             ahead = ahead + there
         at_head, at_word = (fifo.ram.memory.read_port(domain="comb") for _ in range(2))
         slot = Signal(9)
@@ -87,8 +87,8 @@ class Waiting:
             at_head.addr.eq(fifo.head),
             at_word.addr.eq(Mux(slot >= fifo.depth, slot - fifo.depth, slot)),
         ]
-        claim.always("the word that comes next is shown", ~fifo.behind | (fifo.ram.r_data == at_head.data))
-        claim.always("the word is where it was put", ~(kept & (before >= ahead)) | (at_word.data == word))
+        claim.always("the memory's output is the next word", ~fifo.behind | (fifo.ram.r_data == at_head.data))
+        claim.always("the word is at its address", ~(waits & (before >= ahead)) | (at_word.data == word))
 
 
 @depths
@@ -98,12 +98,12 @@ class Waiting:
     ("fifo.r_en.eq(~aside)", "fifo.r_en.eq(~aside & ~port.take)"),
     ("self.empty.eq(self.waiting == 0)", "self.empty.eq(~fifo.r_valid)"),
     ("self.empty | port.valid", "~fifo.r_valid | port.valid"),
-    ("Tally(self.depth,", "Tally(self.depth + 1,"),
+    ("UpDownCounter(self.depth,", "UpDownCounter(self.depth + 1,"),
     induction=1,
     depth=14,
 )
 def test_no_command_is_lost_or_doubled_and_never_more_wait_than_the_depth(claim, rtl, depth):
-    Waiting(claim, rtl, depth).counted()
+    Waiting(claim, rtl, depth).check_count()
 
 
 @depths
@@ -124,7 +124,7 @@ def test_commands_are_seen_in_the_order_in_which_they_were_dispatched(claim, rtl
     command_queue,
     ("self.empty.eq(self.waiting == 0)", "self.empty.eq(~fifo.r_valid)"),
     ("port.words[stage + 1].eq(port.words[stage])", "port.words[stage + 1].eq(port.words[0][1:])"),
-    ("Tally(self.depth,", "Tally(self.depth + 1,"),
+    ("UpDownCounter(self.depth,", "UpDownCounter(self.depth + 1,"),
     induction=1,
     depth=10,
 )
@@ -134,8 +134,8 @@ def test_commands_that_all_fit_into_the_stages_keep_their_order(claim, rtl, dept
 
 def proved_in_order(claim, rtl, depth):
     found = Waiting(claim, rtl, depth)
-    found.counted()
-    found.ordered()
+    found.check_count()
+    found.check_order()
 
 
 @pytest.mark.parametrize("depth", [2, 3, 5])
@@ -146,9 +146,9 @@ def proved_in_order(claim, rtl, depth):
     ("~Cat(*valid[stage + 1 :]).all()", "~valid[-1]"),
     depth=14,
 )
-def test_a_command_is_seen_when_it_is_decoded_and_those_before_it_are_taken_and_not_before(claim, rtl, depth):
+def test_a_command_is_seen_exactly_when_it_is_decoded_and_those_before_it_are_taken(claim, rtl, depth):
     found = Waiting(claim, rtl, depth)
-    decoded = found.came  # commands that were dispatched so long ago
+    decoded = found.came  # commands that were dispatched `DECODE` cycles ago
     for cycle in range(DECODE):
         decoded = claim.register(8, f"came{cycle}", decoded)
     claim.always("seen in time, and not before", found.port.valid == (decoded != found.taken))

@@ -1,6 +1,6 @@
-"""A unit's end of the queues: it starts no instruction that is not there, and pops no token that is not there.
+"""Command ports: a unit starts only instructions in its queue, and pops only available tokens.
 
-The token counters' proofs assume the latter of all units.
+The proofs of token counters assume the latter.
 """
 
 import pytest
@@ -15,7 +15,7 @@ every_unit = pytest.mark.parametrize("unit", list(Unit), ids=lambda unit: unit.n
 
 
 class Started(Elaboratable):
-    """A command port whose unit takes the command at the head whenever nothing holds it up."""
+    """A command port whose unit takes the next command whenever nothing stalls it."""
 
     def __init__(self, rtl, unit):
         self.command = rtl.CommandPort(unit)
@@ -31,8 +31,8 @@ class Started(Elaboratable):
         return m
 
 
-def wanted(found, unit):
-    """Of each token queue, whether the command at the head wants a token of it."""
+def popped(found, unit):
+    """For each token queue, whether the next command pops a token of it."""
     pops = {"pop_prev": found.pop_prev, "pop_next": found.pop_next}
     flags = dict.fromkeys(TokenQueue, 0)
     return flags | {QUEUE_OF[unit, name]: flag for name, flag in pops.items() if (unit, name) in QUEUE_OF}
@@ -47,16 +47,16 @@ def wanted(found, unit):
     ("condition for _, condition in conditions + others", "condition for _, condition in conditions"),
     depth=1,
 )
-def test_a_command_starts_exactly_when_it_is_there_and_has_its_tokens_and_room(claim, rtl, unit):
+def test_a_command_starts_exactly_when_it_is_valid_and_has_its_tokens_and_the_unit_is_ready(claim, rtl, unit):
     found = claim.about(Started(rtl, unit))
     command = found.command
-    missing = [flag & ~command.tokens[queue] for queue, flag in wanted(found, unit).items()]
+    missing = [flag & ~command.tokens[queue] for queue, flag in popped(found, unit).items()]
     lacks = missing[0] | missing[1] | missing[2] | missing[3]
-    claim.always("there is a cause exactly while it is held up", found.held == (found.cause != Cause.NONE))
+    claim.always("there is a cause exactly while it is stalled", found.held == (found.cause != Cause.NONE))
     claim.always("it starts", command.take == (command.valid & ~lacks & ~found.busy))
-    claim.always("what is not there is the first cause", (found.cause == Cause.EMPTY) == ~command.valid)
+    claim.always("an empty queue is the first cause", (found.cause == Cause.EMPTY) == ~command.valid)
     memory = command.valid & ~lacks & found.busy
-    claim.always("the unit itself is the last", (found.cause == Cause.MEMORY) == memory)
+    claim.always("the unit's own cause is the last", (found.cause == Cause.MEMORY) == memory)
 
 
 @every_unit
@@ -66,11 +66,11 @@ def test_a_command_starts_exactly_when_it_is_there_and_has_its_tokens_and_room(c
     ("flag & ~self.tokens[queue]", "flag & ~self.tokens[0]"),
     depth=1,
 )
-def test_a_unit_pops_what_its_command_names_and_nothing_that_is_not_there(claim, rtl, unit):
+def test_a_unit_pops_the_tokens_that_its_command_names_and_only_available_ones(claim, rtl, unit):
     found = claim.about(Started(rtl, unit))
     command = found.command
-    for queue, flag in wanted(found, unit).items():
-        claim.always("a token is popped that is there", ~command.pops[queue] | command.tokens[queue])
+    for queue, flag in popped(found, unit).items():
+        claim.always("only available tokens are popped", ~command.pops[queue] | command.tokens[queue])
         claim.always("with its command", command.pops[queue] == (command.take & flag))
 
 

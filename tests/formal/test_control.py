@@ -1,6 +1,6 @@
 """Control: a launch from its start to its end or fault, and the AXI4-Lite subordinate.
 
-The bounds are in cycles of the clock: what stands still is reported in the next one.
+Bounds are in clock cycles: a standstill is reported in the next one.
 """
 
 from amaranth import Cat, Signal
@@ -15,16 +15,16 @@ def controlled(claim, rtl):
     """A control unit with four units' activities."""
     unit = claim.about(rtl.Control(tuple(Activity() for _ in CAUSES_OF)))
     failing = claim.inside(unit)["failing"]
-    claim.always("a launch runs, or is stopped, or is not there", ~(unit.running & (unit.stop | unit.clear)))
+    claim.always("a launch runs, or is stopped, or there is none", ~(unit.running & (unit.stop | unit.clear)))
     claim.always("it is stopped after a fault, until the machine is cleared", failing == (unit.stop & ~unit.clear))
-    claim.always("busy tells of a launch that is there", unit.busy == (unit.running | failing))
-    claim.always("none starts before the one before is gone", ~(unit.start & unit.busy))
-    claim.always("and nothing is left of it", ~(unit.start & (unit.stop | unit.clear)))
+    claim.always("busy means that there is a launch", unit.busy == (unit.running | failing))
+    claim.always("none starts before the previous one has ended", ~(unit.start & unit.busy))
+    claim.always("and all is cleared", ~(unit.start & (unit.stop | unit.clear)))
     return unit
 
 
 def finished(claim, unit):
-    """Whether the launch's FINISH was done before this cycle."""
+    """Whether the launch's FINISH has completed before this cycle."""
     found = Signal()
     with claim.m.If(unit.start):
         claim.m.d.sync += found.eq(0)
@@ -34,7 +34,7 @@ def finished(claim, unit):
 
 
 def write_to(unit, name):
-    """Whether the host writes a register in this cycle."""
+    """Whether the host CPU writes a register in this cycle."""
     address = registers.BY_NAME[name].address
     return unit.aw_valid & unit.aw_ready & unit.w_valid & unit.w_ready & (unit.aw_addr == address)
 
@@ -67,7 +67,7 @@ def test_a_launch_that_is_complete_without_a_finish_is_a_fault_and_with_one_is_d
     claim.always("no FINISH is reported", ~without | (unit.fault_code == FaultCode.NO_FINISH))
     claim.always("with one there is no fault", ~with_one | ((unit.fault_code == FaultCode.NONE) & ~unit.running))
     claim.always("but an end", ~(ends & seen) | unit.done)
-    claim.always("and a clear machine behind it", ~with_one | unit.clear)
+    claim.always("and then a cleared machine", ~with_one | unit.clear)
 
 
 @proved(
@@ -76,12 +76,12 @@ def test_a_launch_that_is_complete_without_a_finish_is_a_fault_and_with_one_is_d
     ("m.d.comb += fault.eq(self.fault)", "m.d.comb += fault.eq(self.fault[:3])"),
     induction=1,
 )
-def test_a_units_fault_stops_the_launch_in_the_next_cycle_and_its_code_is_told(claim, rtl):
+def test_a_units_fault_stops_the_launch_in_the_next_cycle_and_its_code_is_reported(claim, rtl):
     unit = controlled(claim, rtl)
-    # A launch is complete when nothing is under way any more that could fail.
+    # A launch is complete when nothing is in progress that could fail.
     claim.assume(~(unit.complete & (unit.fault != FaultCode.NONE)))
     faulty = claim.begun & claim.before(unit.running & (unit.fault != FaultCode.NONE))
-    claim.always("the code is told", ~faulty | (unit.fault_code == claim.before(unit.fault)))
+    claim.always("the code is reported", ~faulty | (unit.fault_code == claim.before(unit.fault)))
     claim.always("the launch does not run on", ~faulty | ~unit.running)
 
 
@@ -91,7 +91,7 @@ def test_a_units_fault_stops_the_launch_in_the_next_cycle_and_its_code_is_told(c
     ("                self.fault_code.eq(FaultCode.NONE),\n", ""),
     depth=12,
 )
-def test_a_fault_is_told_until_the_next_launch_starts_and_no_longer(claim, rtl):
+def test_a_fault_is_reported_until_the_next_launch_starts_and_no_longer(claim, rtl):
     unit = controlled(claim, rtl)
     code, started = claim.before(unit.fault_code), claim.before(unit.start)
     stays = claim.begun & (code != FaultCode.NONE) & ~started
@@ -118,7 +118,7 @@ def test_after_a_fault_everything_is_held_until_the_bus_is_quiet_and_then_cleare
     cleared = claim.begun & claim.before(unit.stop & unit.clear)
     claim.always("which takes a cycle", ~cleared | ~(unit.stop | unit.clear))
     left = claim.begun & claim.before(unit.busy) & ~unit.busy
-    claim.always("a launch that goes leaves a clear machine", ~left | unit.clear)
+    claim.always("a launch that ends leaves a cleared machine", ~left | unit.clear)
 
 
 @proved(
@@ -128,10 +128,10 @@ def test_after_a_fault_everything_is_held_until_the_bus_is_quiet_and_then_cleare
     ('(self.aw_addr == BY_NAME["CONTROL"].address) & ', ""),
     induction=1,
 )
-def test_a_launch_starts_when_the_host_asks_for_it_and_none_is_there(claim, rtl):
+def test_a_launch_starts_when_the_host_requests_it_and_there_is_none(claim, rtl):
     unit = controlled(claim, rtl)
-    asked = write_to(unit, "CONTROL") & unit.w_data[0] & unit.w_strb[0] & ~unit.busy & ~unit.start
-    claim.always("a start follows the asking, and nothing else", ~claim.begun | (unit.start == claim.before(asked)))
+    requested = write_to(unit, "CONTROL") & unit.w_data[0] & unit.w_strb[0] & ~unit.busy & ~unit.start
+    claim.always("a start follows the request, else none", ~claim.begun | (unit.start == claim.before(requested)))
     claim.always("in the next cycle it runs", ~(claim.begun & claim.before(unit.start)) | unit.running)
 
 
@@ -141,7 +141,7 @@ def test_a_launch_starts_when_the_host_asks_for_it_and_none_is_there(claim, rtl)
     ("self.cycle.eq(1)", "self.cycle.eq(0)"),
     induction=1,
 )
-def test_the_cycle_is_how_long_ago_the_launch_started(claim, rtl):
+def test_the_cycle_counts_from_the_start_of_the_launch(claim, rtl):
     unit = controlled(claim, rtl)
     since = Signal(registers.COUNTER_BITS)
     with claim.m.If(unit.start):
@@ -179,7 +179,7 @@ def test_every_write_of_the_host_is_answered_once(claim, rtl):
     ("self.ar_ready.eq(~self.r_valid | self.r_ready)", "self.ar_ready.eq(1)"),
     induction=1,
 )
-def test_every_read_of_the_host_is_answered_once_and_the_answer_stays_until_it_is_taken(claim, rtl):
+def test_every_read_of_the_host_is_answered_once_and_the_answer_stays_until_accepted(claim, rtl):
     unit = controlled(claim, rtl)
     due = Signal(2)
     claim.m.d.sync += due.eq(due + (unit.ar_valid & unit.ar_ready) - (unit.r_valid & unit.r_ready))
@@ -233,5 +233,5 @@ def test_a_read_tells_what_the_register_was_when_it_was_asked_for(claim, rtl):
     }
     content |= {f"TOKENS_OUT_{queue}": tokens for queue, tokens in enumerate(unit.tokens)}
     for name, value in content.items():
-        asked = unit.ar_valid & unit.ar_ready & (unit.ar_addr == registers.BY_NAME[name].address)
-        claim.always(name, ~(claim.begun & claim.before(asked)) | (unit.r_data == claim.before(value)))
+        requested = unit.ar_valid & unit.ar_ready & (unit.ar_addr == registers.BY_NAME[name].address)
+        claim.always(name, ~(claim.begun & claim.before(requested)) | (unit.r_data == claim.before(value)))

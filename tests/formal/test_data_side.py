@@ -1,4 +1,4 @@
-"""The data side of a load: its steps are those of the manual, in every cycle in which one can be, and no others."""
+"""The data side of a load: its steps are those of the manual, each in the first cycle in which it is possible."""
 
 import pytest
 from claims import proved
@@ -10,15 +10,15 @@ from lathe.rtl import read_data
 
 def taken_in_order(claim, rtl, bus_bits, loads, pending):
     steps = Steps(claim, rtl, bus_bits, loads, pending)
-    steps.kept()
+    steps.check_registers()
     unit, write, now, always = steps.unit, steps.unit.write, steps.now, claim.always
-    always("a step as soon as there can be one", unit.step == steps.steps)
+    always("a step as soon as it is possible", unit.step == steps.steps)
     always("else it waits for a beat", unit.wait == (steps.reads & ~unit.stop & ~unit.hold & ~unit.beat_valid))
     always("a beat is taken of a chain, and only then", unit.take == (steps.reads & steps.steps))
     always("padding and beats are written, and nothing else", write.en == (steps.steps & (steps.pads | steps.reads)))
     always("padding where it is due", ~write.en | (write.pad == steps.pads))
-    place = (now.sram + steps.written)[: len(write.address)]
-    always("each behind the one before", ~write.en | ((write.address == place) & (write.memory == now.memory)))
+    address = (now.sram + steps.written)[: len(write.address)]
+    always("at consecutive addresses", ~write.en | ((write.address == address) & (write.memory == now.memory)))
     bytes_of_beat = (write.offset == steps.at) & (write.size == steps.size) & (write.data == unit.beat)
     always("the bytes of the chain, and no others", ~unit.take | bytes_of_beat)
     always("the last step is the last", unit.last == steps.ends)
@@ -71,5 +71,5 @@ def test_a_beat_of_one_byte_is_of_one_chain(claim, rtl):
     induction=1,
     depth=9,
 )
-def test_the_next_transfer_begins_directly_behind_the_one_before(claim, rtl, bus_bits, loads, pending):
+def test_the_next_transfer_begins_right_after_the_previous_one(claim, rtl, bus_bits, loads, pending):
     taken_in_order(claim, rtl, bus_bits, loads, pending)

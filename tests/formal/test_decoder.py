@@ -1,10 +1,10 @@
 """The decoders, for each of the 2 ** 128 words.
 
-Fetch's is combinational, so that one cycle says it all; a transfer's has three stages, and five cycles say it, in which
-the stages move on as they like.
+Fetch's decoder is combinational, so that one cycle covers it; that of transfers has three stages, and five cycles with
+arbitrary advances of the stages cover it.
 
-What is expected is written here once more from the instruction set's manual, on bits of the word, and shares nothing
-with the rules that the decoder is made of but where the table puts the fields.
+The expected results are written here independently from the manual of the instruction set, on bits of the word; they
+share only the positions of the fields with the rules from which the decoder is generated.
 """
 
 import pytest
@@ -30,19 +30,19 @@ machines = pytest.mark.parametrize("name", [*shipped_configs(), "rescale"])
 
 
 def machine(name):
-    """A shipped machine, or the small one with an extension alone."""
+    """A shipped machine, or `tiny` with a single extension."""
     return with_extensions(load_config("tiny"), (name,)) if name in EXTENSIONS else load_config(name)
 
 
 class Fields:
-    """The bits of a word that are the fields of an instruction with some opcode."""
+    """The fields of a word, interpreted as an instruction with an opcode, as bits."""
 
     def __init__(self, config, opcode, word):
         self.word, self.placed = word, dict(placements(config, opcode))
 
     def __getattr__(self, name):
-        place = self.placed[name]
-        return self.word[place.lsb : place.lsb + place.width]
+        placement = self.placed[name]
+        return self.word[placement.lsb : placement.lsb + placement.width]
 
 
 def decoded(claim, rtl, name):
@@ -60,10 +60,10 @@ def decoded(claim, rtl, name):
     ("self.unit.eq(row.unit)", "self.unit.eq(Unit.COMPUTE)"),
     depth=1,
 )
-def test_every_instruction_goes_to_the_unit_that_carries_it_out(claim, rtl, name):
+def test_every_instruction_goes_to_the_unit_that_executes_it(claim, rtl, name):
     decoder, fields = decoded(claim, rtl, name)
     opcode, memory = fields[LOAD].opcode, fields[LOAD].memory_type
-    to_compute = (memory != INP) & (memory != WGT)  # also out, of which compute loads nothing
+    to_compute = (memory != INP) & (memory != WGT)  # also out, which compute does not load
     expected = Signal(2)
     with claim.m.Switch(opcode):
         with claim.m.Case(LOAD):
@@ -73,7 +73,7 @@ def test_every_instruction_goes_to_the_unit_that_carries_it_out(claim, rtl, name
         with claim.m.Case(STORE):
             claim.m.d.comb += expected.eq(Unit.STORE)
     legal = decoder.fault == FaultCode.NONE
-    claim.always("there is such a unit, also of what is no instruction", decoder.unit < len(Unit))
+    claim.always("the unit exists, also for an illegal word", decoder.unit < len(Unit))
     claim.always("an instruction goes where its opcode and memory belong", ~legal | (decoder.unit == expected))
 
 
@@ -112,7 +112,7 @@ def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(cla
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
     with m.Elif((load.opcode == STORE) & padded & (store.x_size != 0)):
         m.d.comb += expected.eq(FaultCode.STORE_PADDING)
-    # Load has nobody before it, and store nobody behind it.
+    # Load has no previous unit, and store no next one.
     with m.Elif((load.opcode == LOAD) & to_load & (load.pop_prev | load.push_prev)):
         m.d.comb += expected.eq(FaultCode.NO_NEIGHBOUR)
     with m.Elif((load.opcode == STORE) & (store.pop_next | store.push_next)):
@@ -134,7 +134,7 @@ class Block:
         self.geometry = Geometry(config)
         port = CommandPort(Unit.LOAD)
         self.decoder = claim.about(rtl.TransferDecoder(self.geometry, opcode, memories, port))
-        # Words move on as in a command queue; whatever is in the stages at first is none.
+        # Words advance as in a command queue; the initial contents of the stages are not valid.
         came: Value = Const(1)
         for stage in range(len(port.advance)):
             following = Signal(name=f"came{stage + 1}")
@@ -204,7 +204,7 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
     ("Mux(merged, 1, fields.y_size), 0)", "fields.y_size, 0)"),
     depth=5,
 )
-def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name, unit):
+def test_no_bit_of_a_transfer_within_its_scratchpad_is_truncated(claim, rtl, name, unit):
     block = Block(claim, rtl, name, unit)
     fields, transfer_ = block.fields, block.transfer
     fits = block.decoded & (fields.x_size != 0) & ~block.decoder.overruns
@@ -221,10 +221,10 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name,
     claim.always("padding without a chain", ~(fits & ~reads) | (transfer_.lead == above + below))
     moves = (fields.x_size != 0) & (fields.y_size != 0)
     chains = Mux(moves, Mux(one_chain, 1, fields.y_size), 0)
-    claim.always("rows that follow each other are one chain", ~block.decoded | (transfer_.chains == chains))
+    claim.always("contiguous rows are one chain", ~block.decoded | (transfer_.chains == chains))
     claim.always("padding between chains", ~reads | (transfer_.gap == fields.x_pad_0 + fields.x_pad_1))
     nothing = (fields.x_size == 0) | (block.elements == 0)
-    claim.always("whether an element is moved", ~block.decoded | (transfer_.nothing == nothing))
+    claim.always("whether a vector is moved", ~block.decoded | (transfer_.nothing == nothing))
     pushes = Cat(fields.push_prev, fields.push_next)
     claim.always("tokens to push", ~block.decoded | (transfer_.pushes == pushes))
     for memory in block.memories:
@@ -239,11 +239,11 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_cut_off(claim, rtl, name,
 @sizes
 @proved(
     dma_descriptor,
-    ("made.nothing.eq(~moves | (elements == 0))", "made.nothing.eq(~moves)"),
+    ("descriptor.nothing.eq(~moves | (elements == 0))", "descriptor.nothing.eq(~moves)"),
     ('known["in_dram"], Mux(merged', "1, Mux(merged"),
     depth=5,
 )
-def test_a_transfer_within_its_scratchpad_is_what_the_sides_of_a_load_and_store_rest_on(claim, rtl, name, unit):
+def test_a_transfer_within_its_scratchpad_satisfies_the_invariant_of_its_users(claim, rtl, name, unit):
     block = Block(claim, rtl, name, unit)
     fits = block.decoded & ~block.decoder.overruns
     claim.always("it has chains with bytes, or padding, or is nothing", ~fits | is_legal(block.transfer))

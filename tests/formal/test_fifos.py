@@ -1,6 +1,6 @@
 """FIFOs: how many words they hold, and which ones, for ever.
 
-Words are of two bits, for nothing that a FIFO does depends on what they are.
+Words have two bits, since a FIFO does not depend on their values.
 """
 
 import pytest
@@ -13,36 +13,36 @@ WIDTH = 2
 
 
 class Queue:
-    """A FIFO that is written only when it has room, and how often it has been written and read."""
+    """A FIFO that is not written while it is full, and how often it has been written and read."""
 
     def __init__(self, claim, rtl, depth, *, detour=False):
         self.claim, self.detour = claim, detour
         self.unit = unit = claim.about(rtl.Fifo(WIDTH, depth, detour=detour))
         claim.assume(~(unit.w_en & unit.full))
         self.written, self.read, self.reads = Signal(8), Signal(8), Signal()
-        claim.m.d.comb += self.reads.eq(unit.r_en & unit.r_valid)  # of an empty FIFO nothing is taken
+        claim.m.d.comb += self.reads.eq(unit.r_en & unit.r_valid)  # reads of an empty FIFO have no effect
         claim.m.d.sync += [self.written.eq(self.written + unit.w_en), self.read.eq(self.read + self.reads)]
         self.inside = (self.written - self.read)[:8]
 
-    def levelled(self):
-        """How many words are in it, and what it tells of that."""
+    def check_level(self):
+        """Assert the number of words, and level, full and valid."""
         claim, unit = self.claim, self.unit
         claim.always("the level is the number of words", unit.level == self.inside)
-        claim.always("there are never more words than places", unit.level <= unit.depth)
-        claim.always("full tells that every place is taken", unit.full == (self.inside == unit.depth))
+        claim.always("there are never more words than the depth", unit.level <= unit.depth)
+        claim.always("full means that there are as many words as the depth", unit.full == (self.inside == unit.depth))
         if self.detour:
             there = claim.begun & claim.before(self.inside != self.reads)
             claim.always("a word is valid when it was there a cycle ago", ~claim.begun | (unit.r_valid == there))
-            claim.always("and of none there is none", ~unit.r_valid | (self.inside != 0))
+            claim.always("an empty FIFO is not valid", ~unit.r_valid | (self.inside != 0))
         else:
             claim.always("a word is valid while there is one", unit.r_valid == (self.inside != 0))
         if hasattr(unit, "ram"):
             self._divided()
 
     def _divided(self):
-        """What of it is at the head, and what in the memory."""
+        """Assert which words are at the head, and which in the memory."""
         claim, unit = self.claim, self.unit
-        claim.always("head and tail are places", (unit.head < unit.depth) & (unit.tail < unit.depth))
+        claim.always("head and tail are addresses", (unit.head < unit.depth) & (unit.tail < unit.depth))
         self.stored = Signal(9)
         between = Signal(9)
         claim.m.d.comb += [
@@ -52,26 +52,26 @@ class Queue:
         claim.always("words wait from the head on, as far as the tail", unit.behind | (unit.tail == unit.head))
         claim.always("all words are at the head or in the memory", unit.level == unit.r_valid + self.stored)
         most = Mux(unit.r_valid, unit.depth - 1, int(self.detour))
-        claim.always("the memory is never full behind a head", self.stored <= most)
+        claim.always("the memory is never full", self.stored <= most)
 
-    def ordered(self):
-        """The word that is written in any one place of the sequence is read in that place."""
+    def check_order(self):
+        """Assert that the word written at an arbitrary position of the sequence is read at that position."""
         claim, unit = self.claim, self.unit
-        place = claim.constant(8, "place")
-        self.word, self.kept = Signal(WIDTH), Signal()
-        with claim.m.If(unit.w_en & (self.written == place)):
-            claim.m.d.sync += [self.word.eq(unit.w_data), self.kept.eq(1)]
-        with claim.m.Elif(self.reads & (self.read == place)):
-            claim.m.d.sync += self.kept.eq(0)
-        self.before = (place - self.read)[:8]
-        claim.always("a word is inside until it is read in its turn", self.kept == (self.before < self.inside))
-        leaves = self.kept & (self.before == 0) & unit.r_valid
-        claim.always("the word that came in a place leaves in it", ~leaves | (unit.r_data == self.word))
+        position = claim.constant(8, "position")
+        self.word, self.inside_word = Signal(WIDTH), Signal()
+        with claim.m.If(unit.w_en & (self.written == position)):
+            claim.m.d.sync += [self.word.eq(unit.w_data), self.inside_word.eq(1)]
+        with claim.m.Elif(self.reads & (self.read == position)):
+            claim.m.d.sync += self.inside_word.eq(0)
+        self.before = (position - self.read)[:8]
+        claim.always("a word is inside until it is read", self.inside_word == (self.before < self.inside))
+        leaves = self.inside_word & (self.before == 0) & unit.r_valid
+        claim.always("words leave in the order in which they came", ~leaves | (unit.r_data == self.word))
         if hasattr(unit, "ram"):
             self._stored(leaves)
 
     def _stored(self, leaves):
-        """Where the words are until then."""
+        """Assert where a word is stored until then."""
         claim, unit = self.claim, self.unit
         at_head, at_word = (unit.ram.memory.read_port(domain="comb") for _ in range(2))
         slot = Signal(9)
@@ -80,8 +80,8 @@ class Queue:
             at_head.addr.eq(unit.head),
             at_word.addr.eq(Mux(slot >= unit.depth, slot - unit.depth, slot)),
         ]
-        claim.always("the word that comes next is shown", ~unit.behind | (unit.ram.r_data == at_head.data))
-        claim.always("the word is where it was put", ~self.kept | leaves | (at_word.data == self.word))
+        claim.always("the memory's output is the next word", ~unit.behind | (unit.ram.r_data == at_head.data))
+        claim.always("the word is at its address", ~self.inside_word | leaves | (at_word.data == self.word))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 16])
@@ -94,7 +94,7 @@ class Queue:
     depth=40,
 )
 def test_the_level_is_what_was_written_less_what_was_read(claim, rtl, depth):
-    Queue(claim, rtl, depth).levelled()
+    Queue(claim, rtl, depth).check_level()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 16])
@@ -107,8 +107,8 @@ def test_the_level_is_what_was_written_less_what_was_read(claim, rtl, depth):
     induction=1,
     depth=40,
 )
-def test_the_level_counts_words_on_a_detour_which_are_there_a_cycle_later(claim, rtl, depth):
-    Queue(claim, rtl, depth, detour=True).levelled()
+def test_the_level_counts_words_with_a_detour_which_can_be_read_a_cycle_later(claim, rtl, depth):
+    Queue(claim, rtl, depth, detour=True).check_level()
 
 
 @proved(
@@ -120,16 +120,16 @@ def test_the_level_counts_words_on_a_detour_which_are_there_a_cycle_later(claim,
     ("self.r_valid.eq(self.w_en), self.r_data", "self.r_valid.eq(self.r_valid | self.w_en), self.r_data"),
     induction=1,
 )
-def test_a_single_place_keeps_its_word_until_it_is_read(claim, rtl):
+def test_a_single_entry_holds_its_word_until_it_is_read(claim, rtl):
     queue = Queue(claim, rtl, 1)
-    queue.levelled()
-    queue.ordered()
+    queue.check_level()
+    queue.check_order()
 
 
 def proved_in_order(claim, rtl, depth, *, detour=False):
     queue = Queue(claim, rtl, depth, detour=detour)
-    queue.levelled()
-    queue.ordered()
+    queue.check_level()
+    queue.check_order()
 
 
 @pytest.mark.parametrize("depth", [2, 4, 16])
@@ -166,7 +166,7 @@ def test_words_keep_their_order_where_the_depth_is_no_power_of_two(claim, rtl, d
     ("forward=True", "forward=False"),
     induction=1,
 )
-def test_words_on_a_detour_keep_their_order(claim, rtl, depth):
+def test_words_with_a_detour_keep_their_order(claim, rtl, depth):
     proved_in_order(claim, rtl, depth, detour=True)
 
 
@@ -177,5 +177,5 @@ def test_words_on_a_detour_keep_their_order(claim, rtl, depth):
     ("behind if self.detour else behind | self.w_en", "behind | self.w_en if self.detour else behind"),
     induction=1,
 )
-def test_a_single_place_on_a_detour_keeps_its_word(claim, rtl):
+def test_a_single_entry_with_a_detour_holds_its_word(claim, rtl):
     proved_in_order(claim, rtl, 1, detour=True)

@@ -1,7 +1,7 @@
-"""The two sides of a load: the data side takes as many beats of a transfer as the address side asks for.
+"""The two sides of a load: the data side takes as many beats of a transfer as the address side requests.
 
-For ever, each side on its own: of every chain both have the beats that it touches. Then both together with their FIFO
-and a memory that answers when it likes, for some cycles.
+For ever, each side on its own: for every chain, both have the beats that it touches. Then both together with their
+FIFO and a memory with arbitrary response times, for some cycles.
 """
 
 import pytest
@@ -36,15 +36,15 @@ def touched(begin, size, bus):
 )
 def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits, loads):
     steps = Steps(claim, rtl, bus_bits, loads, 1)
-    steps.kept()
+    steps.check_registers()
     unit, now, bus = steps.unit, steps.now, bus_bits // 8
     taken = Signal(17, name="taken")  # of the chain
     ends = steps.done + steps.size == now.chain_bytes
     with claim.m.If(unit.take):
         claim.m.d.sync += taken.eq(Mux(ends, 0, taken + 1))
     begun = steps.reads & (steps.done != 0)
-    # Beats behind the first begin with a word.
-    claim.always("a chain goes on at a word", ~begun | (steps.at == 0))
+    # Beats after the first begin with a word.
+    claim.always("a chain continues at a word", ~begun | (steps.at == 0))
     claim.always("beats up to it were taken", taken == Mux(begun, touched(steps.row, steps.done, bus), 0))
     every = taken + 1 == touched(steps.row, now.chain_bytes, bus)
     claim.always("a chain's last beat is the last that it touches", ~unit.take | (ends == every))
@@ -59,7 +59,7 @@ def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits
     induction=1,
     depth=12,
 )
-def test_the_address_side_asks_for_the_beats_that_a_chain_touches(claim, rtl, bus_bits, limit):
+def test_the_address_side_requests_the_beats_that_a_chain_touches(claim, rtl, bus_bits, limit):
     changes = {"memory.bus_bits": bus_bits, "memory.burst_beats": limit}
     geometry = Geometry(load_config("tiny").with_(**changes))
     bus, beats = geometry.bus_bytes, geometry.config.timing.dma_fifo_beats
@@ -68,11 +68,11 @@ def test_the_address_side_asks_for_the_beats_that_a_chain_touches(claim, rtl, bu
     claim.assume(~unit.start | (unit.idle & is_legal(unit.transfer)))
     claim.assume(~unit.grant | unit.request)
     cut = Cut(claim, cutter, limit)
-    cut.kept()
-    cut.shown()
-    # Beats of the chain that are asked for, those of the burst that waits among them, and whether that ends the chain.
+    cut.check_registers()
+    cut.check_burst()
+    # Requested beats of the chain, including those of the waiting burst, and whether that ends the chain.
     before, total, ends, waits = Signal(17), Signal(17), Signal(), Signal()
-    row = Signal.like(cut.row)  # where the chain of the burst that waits begins
+    row = Signal.like(cut.row)  # start of the chain of the waiting burst
     claim.m.d.comb += before.eq(Mux(waits & ~ends, total, Mux(waits, 0, total)))
     with claim.m.If(cutter.take):
         claim.m.d.sync += [total.eq(before + cutter.beats), ends.eq(cut.ends), row.eq(cut.row), waits.eq(1)]
@@ -81,32 +81,32 @@ def test_the_address_side_asks_for_the_beats_that_a_chain_touches(claim, rtl, bu
     granted = Signal(17)
     with claim.m.If(unit.grant):
         claim.m.d.sync += granted.eq(Mux(ends, 0, granted + unit.beats))
-    # A chain that is cut in part, up to a word.
+    # A chain that is partly split, up to a word.
     done = cut.bytes - cut.rest
     more = cut.chains != 0
-    claim.always("a chain goes on at a word", ~more | (done == 0) | (cut.address % bus == 0))
-    claim.always("a chain goes on where it is cut", ~more | (cut.address == (cut.row + done)[: len(cut.row)]))
+    claim.always("a chain continues at a word", ~more | (done == 0) | (cut.address % bus == 0))
+    claim.always("a chain continues where it is split", ~more | (cut.address == (cut.row + done)[: len(cut.row)]))
     claim.always("never more than the chain", ~more | (cut.rest <= cut.bytes))
-    asked = Mux(more & (done != 0), touched(cut.row, done, bus), 0)
-    claim.always("beats up to there were asked for", before == asked)
-    claim.always("a request is shown while it waits", unit.request == waits)
+    requested = Mux(more & (done != 0), touched(cut.row, done, bus), 0)
+    claim.always("beats up to there were requested", before == requested)
+    claim.always("a request is valid while it waits", unit.request == waits)
     claim.always("it is of so many beats", ~waits | (granted + unit.beats == total))
     claim.always("those before it were granted", waits | (granted == before))
-    claim.always("a burst goes on where its chain is cut", ~waits | ends | (more & (done != 0)))
+    claim.always("a burst continues where its chain is split", ~waits | ends | (more & (done != 0)))
     whole = total == touched(row, cut.bytes, bus)
     claim.always("a chain's last beat is the last that it touches", ~(unit.grant & ends) | whole)
-    claim.always("of a chain that ends all was asked for", ~(waits & ends) | whole)
+    claim.always("all of a chain that ends was requested", ~(waits & ends) | whole)
 
 
 class Answered:
-    """Both sides of a load of few bytes, and a memory that grants and answers when it likes, but in order."""
+    """Both sides of a small load, and a memory that grants and answers at arbitrary times, but in order."""
 
     def __init__(self, claim, rtl, *, pending, fifo_beats):
         changes = {"memory.bus_bits": 16, "memory.burst_beats": 2, "timing.dma_fifo_beats": fifo_beats}
         geometry = Geometry(load_config("tiny").with_(**changes))
         memories = geometry.loaded_by(Unit.LOAD)
         self.master = master = claim.about(read_master.ReadMaster(geometry, memories, pending))
-        master.data_side._MustUse__used = True  # the one that is looked at takes its place
+        master.data_side._MustUse__used = True  # replaced by the one under test
         master.data_side = self.data = rtl.DataSide(geometry, memories, pending)
         master.stop, master.hold = self.data.stop, self.data.hold
         for signal in (master.stop, master.hold):
@@ -117,13 +117,13 @@ class Answered:
         small = (transfer.chains <= 2) & (transfer.chain_bytes <= 5) & (transfer.lead <= 1) & (transfer.tail <= 1)
         claim.assume(~master.start | (small & (transfer.gap <= 1)))
         claim.assume(~port.grant | port.request)
-        # Beats that were granted and have not come: the last of each burst is marked.
-        self.coming, marks, places = Signal(8), Signal(16), Signal(16)
+        # Beats that were granted and have not arrived: the last of each burst is marked.
+        self.coming, marks, ends = Signal(8), Signal(16), Signal(16)
         stays, kept = Signal(8), Signal(16)
         came, granted = port.r_valid, Mux(port.grant, port.beats, 0)
         claim.m.d.comb += [stays.eq(self.coming - came), kept.eq(Mux(came, marks >> 1, marks))]
-        claim.m.d.comb += places.eq(Mux(port.grant, 1 << (stays + port.beats - 1)[:4], 0))
-        claim.m.d.sync += [self.coming.eq(stays + granted), marks.eq(kept | places)]
+        claim.m.d.comb += ends.eq(Mux(port.grant, 1 << (stays + port.beats - 1)[:4], 0))
+        claim.m.d.sync += [self.coming.eq(stays + granted), marks.eq(kept | ends)]
         claim.assume(~came | (self.coming != 0))
         claim.assume(~came | (port.r_last == marks[0]))
 
@@ -140,8 +140,8 @@ def test_no_beat_is_left_over_and_none_is_missing(claim, rtl, pending, fifo_beat
     both = Answered(claim, rtl, pending=pending, fifo_beats=fifo_beats)
     master, side = both.master, both.data
     fifo, credits = master.fifo, master.address_side.requests.credits
-    claim.always("the FIFO has room for each beat that comes", ~(fifo.w_en & fifo.full))
+    claim.always("the FIFO has space for each beat that arrives", ~(fifo.w_en & fifo.full))
     nothing = (both.coming == 0) & ~fifo.r_valid
-    claim.always("a beat that is waited for is asked for", ~side.wait | ~nothing | ~master.idle)
+    claim.always("a beat that is waited for was requested", ~side.wait | ~nothing | ~master.idle)
     done = master.idle & (side.count == 0)
-    claim.always("none is left behind the last transfer", ~done | (nothing & (credits.used == 0)))
+    claim.always("none is left after the last transfer", ~done | (nothing & (credits.used == 0)))

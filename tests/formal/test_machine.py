@@ -1,7 +1,7 @@
-"""How the machine joins its units: tokens, commands, faults and the end of a launch.
+"""Connections between the units of the machine: tokens, commands, faults and the end of a launch.
 
-The units themselves are left open, so that what is proved holds whatever they do, but for what is assumed of them here.
-Of the command queues' depth nothing depends on more than that they are FIFOs.
+The units themselves are left open, so the proofs hold for any behaviour that satisfies the assumptions made here. They
+do not depend on the depth of the command queues.
 """
 
 from amaranth import Cat, Mux, Signal
@@ -17,7 +17,7 @@ OPEN = ("fetch", "load", "inp", "wgt", "compute", "store", "arbiter")
 
 
 def machine(claim, rtl):
-    """A machine whose units do anything, but write no full queue and read no empty one."""
+    """A machine with arbitrary units, which write no full queue and read no empty one."""
     found = rtl.Accelerator(TINY)
     for name in OPEN:
         claim.leave_open(getattr(found, name))
@@ -26,19 +26,19 @@ def machine(claim, rtl):
     for number, unit in units.items():
         claim.assume(~(found.fetch.dispatch & (found.fetch.unit == number) & found.fetch.full[number]))
         claim.assume(~unit.command.take | unit.command.valid)
-    claim.always("no launch starts while one is there", ~(found.control.start & found.control.busy))
+    claim.always("no launch starts while there is one", ~(found.control.start & found.control.busy))
     return found, units
 
 
 def standing(found, units):
-    """No unit has anything under way, or a command to start or being decoded, and fetch has none that it could send."""
+    """No unit is active or has a command to start or to decode, and fetch cannot dispatch any."""
     waits = Cat(*(unit.idle & unit.activity.stall for unit in units.values())).all()
     seen = Cat(*(queue.empty | unit.command.valid for queue, unit in zip(found.queues, units.values(), strict=True)))
     return waits & seen.all() & (found.fetch.done | found.fetch.stuck)
 
 
 def complete(found, units):
-    """All is dispatched, every queue is empty, and no unit has anything under way."""
+    """All instructions are dispatched, every queue is empty, and no unit is active."""
     idle = Cat(*(unit.idle & queue.empty for queue, unit in zip(found.queues, units.values(), strict=True))).all()
     return idle & found.fetch.done
 
@@ -52,15 +52,15 @@ def complete(found, units):
     ),
     induction=1,
 )
-def test_a_machine_that_stands_still_reports_a_deadlock_in_the_cycle_after_the_next(claim, rtl):
+def test_a_machine_at_a_standstill_reports_a_deadlock_two_cycles_later(claim, rtl):
     found, units = machine(claim, rtl)
     control = found.control
     stood = claim.begun & claim.before(standing(found, units) & ~complete(found, units) & control.running)
     noticed = stood & control.running & (control.fault == FaultCode.NONE)
-    claim.always("it is seen in the next", ~stood | control.standstill)
+    claim.always("it is detected in the next cycle", ~stood | control.standstill)
     claim.always("and not taken for an end", ~stood | ~control.complete)
     before = claim.begun & claim.before(noticed)
-    claim.always("the code is told", ~before | (control.fault_code == FaultCode.DEADLOCK))
+    claim.always("the code is reported", ~before | (control.fault_code == FaultCode.DEADLOCK))
     claim.always(
         "and every unit is stopped", ~before | Cat(*(each.stop for each in (found.fetch, *units.values()))).all()
     )
@@ -77,13 +77,13 @@ def test_a_machine_that_stands_still_reports_a_deadlock_in_the_cycle_after_the_n
     ("activity.stall & queue.settled", "activity.stall"),
     depth=7,
 )
-def test_no_deadlock_is_reported_while_a_unit_can_go_on(claim, rtl):
+def test_no_deadlock_is_reported_while_a_unit_can_continue(claim, rtl):
     found, units = machine(claim, rtl)
     control = found.control
-    # What the other sources of this code would be.
+    # No other source of this code.
     claim.assume(control.fault != FaultCode.DEADLOCK)
-    told = control.fault_code == FaultCode.DEADLOCK
-    new = claim.begun & told & (claim.before(control.fault_code) != FaultCode.DEADLOCK)
+    reported = control.fault_code == FaultCode.DEADLOCK
+    new = claim.begun & reported & (claim.before(control.fault_code) != FaultCode.DEADLOCK)
     claim.always("the machine stood still", ~new | claim.before(claim.before(standing(found, units))))
     claim.always("and was not at its end", ~new | ~claim.before(claim.before(complete(found, units))))
 
@@ -102,7 +102,7 @@ def test_a_token_is_pushed_by_one_neighbour_and_popped_by_the_other_and_none_is_
     found, units = machine(claim, rtl)
     for (unit, name), queue in QUEUE_OF.items():
         for other, port in ((other, each.command) for other, each in units.items()):
-            if other != unit:  # what a unit pushes and pops is its own queues' (test_commands.py)
+            if other != unit:  # units push and pop only their own queues (test_commands.py)
                 claim.assume(~(port.pushes if name.startswith("push") else port.pops)[queue])
     for queue in TokenQueue:
         (producer,) = (unit for (unit, name), each in QUEUE_OF.items() if each == queue and name.startswith("push"))
@@ -135,9 +135,9 @@ def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
             claim.m.d.sync += latest.eq(found.fetch.word)
         claim.always("a command only while there is one", ~unit.command.valid | (inside != 0))
         only = unit.command.valid & (inside == 1)
-        claim.always("which is the one that came", ~only | (unit.command.word == latest))
-        claim.always("the queue knows of it", found.queues[number].empty == (inside == 0))
-        claim.always("full when there is room for no more", found.fetch.full[number] == (inside == 2))
+        claim.always("which is the latest one", ~only | (unit.command.word == latest))
+        claim.always("the queue is empty without one", found.queues[number].empty == (inside == 0))
+        claim.always("full when it holds as many as its depth", found.fetch.full[number] == (inside == 2))
 
 
 @proved(
@@ -148,7 +148,7 @@ def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
     induction=1,
     depth=8,
 )
-def test_of_several_faults_in_a_cycle_that_of_the_bus_is_told_first_then_those_along_the_pipeline(claim, rtl):
+def test_of_several_faults_in_a_cycle_the_bus_has_priority_then_units_then_fetch(claim, rtl):
     found, units = machine(claim, rtl)
     over = Cat(*(counter.overflow for counter in found.counters)).any()
     bus = [(found.arbiter.error, FaultCode.READ_ERROR), (found.store.channel.error, FaultCode.WRITE_ERROR)]
@@ -158,4 +158,4 @@ def test_of_several_faults_in_a_cycle_that_of_the_bus_is_told_first_then_those_a
         with claim.m.If(noticed):
             claim.m.d.comb += expected.eq(code)
     before = claim.begun & claim.before(found.control.running & (expected != 0) & ~found.control.complete)
-    claim.always("the first is told", ~before | (found.control.fault_code == claim.before(expected)))
+    claim.always("the first is reported", ~before | (found.control.fault_code == claim.before(expected)))

@@ -1,4 +1,4 @@
-"""What the read arbiter's proofs assume of its masters: an address that is asked for stays until it is granted."""
+"""Read masters: a request is stable until it is granted, which the proofs of the read arbiter assume."""
 
 from amaranth import Cat
 from claims import proved
@@ -25,15 +25,15 @@ def test_a_loads_address_and_request_stay_until_the_grant(claim, rtl):
     claim.assume(~unit.start | unit.idle)
     claim.assume(~unit.grant | unit.request)
     claim.assume(~unit.beat | (left != 0))
-    whole = Cut(claim, unit.requests.cutter, TINY.data_burst)
-    whole.kept()
-    whole.shown()
+    cut = Cut(claim, unit.requests.cutter, TINY.data_burst)
+    cut.check_registers()
+    cut.check_burst()
     waits = claim.begun & claim.before(unit.request & ~unit.grant)
     shown = Cat(unit.address, unit.beats)
     claim.always("credits of beats that have left are in use", credits.gone <= credits.used)
-    claim.always("no more credits than places", credits.used <= TINY.config.timing.dma_fifo_beats)
-    claim.always("it still asks", ~waits | unit.request)
-    claim.always("for the same", ~waits | (shown == claim.before(shown)))
+    claim.always("no more credits than beats of the FIFO", credits.used <= TINY.config.timing.dma_fifo_beats)
+    claim.always("the request stays", ~waits | unit.request)
+    claim.always("its address is stable", ~waits | (shown == claim.before(shown)))
     claim.always("a burst has a beat", ~unit.request | (unit.beats != 0))
 
 
@@ -50,13 +50,13 @@ def test_fetchs_address_stays_until_the_grant_and_every_burst_has_a_beat(claim, 
     claim.assume(~port.grant | port.request)
     requests = claim.part(unit, "requests")
     claim.assume(~unit.start | (requests.idle & (unit.count != 0)))
-    whole = Cut(claim, requests.cutter, TINY.fetch_burst)
-    whole.kept()
-    whole.shown()
+    cut = Cut(claim, requests.cutter, TINY.fetch_burst)
+    cut.check_registers()
+    cut.check_burst()
     shown = Cat(port.address, port.beats)
     waits = claim.begun & claim.before(port.request & ~port.grant)
-    claim.always("it still asks", ~waits | port.request)
-    claim.always("the same is asked for", ~waits | (shown == claim.before(shown)))
+    claim.always("the request stays", ~waits | port.request)
+    claim.always("its address is stable", ~waits | (shown == claim.before(shown)))
     claim.always("a burst has a beat", ~port.request | (port.beats != 0))
 
 
@@ -66,7 +66,7 @@ def test_fetchs_address_stays_until_the_grant_and_every_burst_has_a_beat(claim, 
     ("self.full.bit_select(self.unit, 1)", "self.full[0]"),
     depth=8,
 )
-def test_fetch_puts_nothing_into_a_full_queue_and_nothing_illegal_into_any(claim, rtl):
+def test_fetch_dispatches_nothing_to_a_full_queue_and_nothing_illegal(claim, rtl):
     unit = claim.about(rtl.Fetch(TINY))
     claim.assume(~unit.port.grant | unit.port.request)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Memories: what is read is what was written last, by parts, with forwarding and without."""
+"""Memories: a read returns what was written last, with write enables, with and without forwarding."""
 
 import pytest
 from amaranth import Mux, Signal
@@ -11,22 +11,22 @@ SIZES = pytest.mark.parametrize(("width", "parts"), [(4, 1), (6, 3)])
 
 
 def remembered(claim, rtl, width, parts, *, forward):
-    """A memory; a word of it, as it was before this cycle and as it is after it; and the read of the last cycle."""
+    """A memory; whether an arbitrary word of it is read; that word before this cycle, and after it."""
     unit = claim.about(rtl.Ram(width, DEPTH, parts=parts, forward=forward))
     claim.assume(unit.r_en)
-    place = claim.constant(range(DEPTH), "place")
+    address = claim.constant(range(DEPTH), "address")
     word, after = Signal(width, reset_less=True), Signal(width)
     each = width // parts
     for part in range(parts):
         low = part * each
-        written = unit.w_en[part] & (unit.w_addr == place)
+        written = unit.w_en[part] & (unit.w_addr == address)
         new, old = unit.w_data[low : low + each], word[low : low + each]
         claim.m.d.comb += after[low : low + each].eq(Mux(written, new, old))
     claim.m.d.sync += word.eq(after)
     inside = unit.memory.read_port(domain="comb")
-    claim.m.d.comb += inside.addr.eq(place)
+    claim.m.d.comb += inside.addr.eq(address)
     claim.always("the memory has the word", inside.data == word)
-    return unit, unit.r_addr == place, word, after
+    return unit, unit.r_addr == address, word, after
 
 
 @SIZES
@@ -36,7 +36,7 @@ def remembered(claim, rtl, width, parts, *, forward):
     ("write.en.eq(self.w_en)", "write.en.eq(self.w_en[0].replicate(self.parts) & -(self.w_addr[0]))"),
     induction=1,
 )
-def test_a_forwarding_memory_gives_what_is_written_in_the_cycle_of_the_read(claim, rtl, width, parts):
+def test_a_forwarding_memory_returns_what_is_written_in_the_cycle_of_the_read(claim, rtl, width, parts):
     unit, reads, _, after = remembered(claim, rtl, width, parts, forward=True)
     claim.always("the new word", ~(claim.begun & claim.before(reads)) | (unit.r_data == claim.before(after)))
 
@@ -48,6 +48,6 @@ def test_a_forwarding_memory_gives_what_is_written_in_the_cycle_of_the_read(clai
     ("read.addr.eq(self.r_addr)", "read.addr.eq(self.w_addr)"),
     induction=1,
 )
-def test_a_memory_without_forwarding_gives_what_was_there_before(claim, rtl, width, parts):
+def test_a_memory_without_forwarding_returns_the_old_word(claim, rtl, width, parts):
     unit, reads, word, _ = remembered(claim, rtl, width, parts, forward=False)
     claim.always("the old word", ~(claim.begun & claim.before(reads)) | (unit.r_data == claim.before(word)))

@@ -1,7 +1,7 @@
 """Store's packing: which bytes of out go into which byte of which beat, and what goes into the write channel.
 
-The requests of bursts are left open: of them is assumed what `test_requests.py` proves. So are the decoder, of which
-`test_decoder.py` tells, the channel and the stream guard.
+Burst requests are left open, and assumed to behave as `test_requests.py` proves. So are the decoder, which
+`test_decoder.py` covers, the channel and the stream guard.
 """
 
 import pytest
@@ -16,7 +16,7 @@ from lathe.rtl.derived_widths import Geometry
 
 
 class Packed:
-    """What of the store under way is packed, and of the burst that is begun, counted in bytes."""
+    """The progress of the current store and of its current burst, in bytes."""
 
     def __init__(self, claim, rtl, bus_bits):
         self.claim = claim
@@ -31,13 +31,13 @@ class Packed:
         self.inside = claim.inside(unit)
         transfer = self.decoder.transfer
         claim.assume(~self.command.take | is_legal(transfer))
-        # The store under way; whole chains, bytes of the next one, bytes of the block; where the next chain begins.
+        # The current store: complete chains, bytes of the next one, bytes of the block; start of the next chain.
         self.here = Signal(name="here")
         self.now = Signal(transfer.shape(), name="now")
         self.chain, self.done = Signal(16, name="done_chains"), Signal.like(transfer.chain_bytes, name="done_bytes")
         self.written = Signal.like(unit.out_address, name="done_block")
         self.row = Signal.like(transfer.address, name="row")
-        # The burst that is begun, if one is: where, how far in its chain, whether it is the last; beats that it has.
+        # The current burst, if any: its address, its end in its chain, whether it is the last; its beats.
         self.begun, self.begin = Signal(name="burst_begun"), Signal.like(transfer.address, name="burst_begin")
         self.until, self.last = Signal.like(self.done, name="burst_until"), Signal(name="burst_last")
         self.beats = Signal(9, name="burst_beats")
@@ -47,11 +47,11 @@ class Packed:
         self._send()
 
     def _ask(self):
-        """The next burst: from where the one before ends, which is the burst that is begun, if one is."""
+        """Assume the next request: it starts where the previous burst ends, which is the current one, if any."""
         claim, m, requests, now, bus = self.claim, self.claim.m, self.requests, self.now, self.geometry.bus_bytes
         shift = bus.bit_length() - 1
         self.shift = shift
-        whole = self.begun & (self.until == now.chain_bytes)  # the burst that is begun ends its chain
+        whole = self.begun & (self.until == now.chain_bytes)  # the current burst ends its chain
         from_chain, from_byte, from_row = Signal(16), Signal.like(self.done), Signal.like(self.row)
         m.d.comb += [
             from_chain.eq(self.chain + whole),
@@ -97,10 +97,10 @@ class Packed:
             self.ends.eq(Mux(now.chains == 0, self.here & ~unit.stop, ends_chain & (self.chain + 1 == now.chains))),
         ]
         self.last_is_last = ~self.ends_burst | (last == self.ends)
-        self.address, self.place, self.count = Signal.like(self.begin), Signal(9), Signal(9)
+        self.address, self.index, self.count = Signal.like(self.begin), Signal(9), Signal(9)
         m.d.comb += [
             self.address.eq(Mux(self.begun, self.begin, requests.address)),
-            self.place.eq(Mux(self.begun, self.packed, 0)),
+            self.index.eq(Mux(self.begun, self.packed, 0)),
             self.count.eq(Mux(self.begun, self.beats, requests.beats)),
         ]
         with m.If(self.steps):
@@ -110,7 +110,7 @@ class Packed:
                 self.until.eq(until),
                 self.last.eq(last),
                 self.beats.eq(self.count),
-                self.packed.eq(self.place + 1),
+                self.packed.eq(self.index + 1),
                 self.written.eq(self.written + self.size),
                 self.done.eq(Mux(ends_chain, 0, self.done + self.size)),
                 self.chain.eq(self.chain + ends_chain),
@@ -125,53 +125,53 @@ class Packed:
             m.d.sync += self.here.eq(0)
 
     def _send(self):
-        """Beats for which there is room: of bursts that were begun, what has not left; and what is in the FIFO."""
+        """Count the beats with reserved space, of bursts that have begun and not left, and those in the FIFO."""
         claim, m, channel, requests = self.claim, self.claim.m, self.channel, self.requests
-        self.spoken_for, self.inside_fifo = Signal(9, name="spoken_for"), Signal(9, name="inside_fifo")
+        self.reserved, self.inside_fifo = Signal(9, name="reserved"), Signal(9, name="inside_fifo")
         m.d.sync += [
-            self.spoken_for.eq(self.spoken_for + Mux(self.begins, requests.beats, 0) - channel.sent),
+            self.reserved.eq(self.reserved + Mux(self.begins, requests.beats, 0) - channel.sent),
             self.inside_fifo.eq(self.inside_fifo + channel.w_en - channel.sent),
         ]
-        claim.assume(~requests.valid | (self.spoken_for + requests.beats <= self.fifo_beats))
+        claim.assume(~requests.valid | (self.reserved + requests.beats <= self.fifo_beats))
         claim.assume(~channel.sent | (self.inside_fifo != 0))
         self.way = [self.steps]
         for stage in range(PACK - 1):
             self.way.append(claim.register(1, f"way{stage}", self.way[-1]))
 
-    def kept(self):
-        """What store's registers hold."""
+    def check_registers(self):
+        """Assert the contents of store's registers."""
         always, unit, inside, now, here = self.claim.always, self.unit, self.inside, self.now, self.here
         reads = here & (now.chains != 0)
         bus = self.geometry.bus_bytes
-        always("what is under way is legal", ~here | is_legal(now))
+        always("the current store is legal", ~here | is_legal(now))
         always("one is packed while it is here", inside["packing"] == here)
         always("whether it is nothing", ~here | (inside["nothing"] == (now.chains == 0)))
         always("chains are left", ~reads | (self.chain < now.chains))
-        always("of one without chains nothing is done", ~here | reads | ((self.chain == 0) & ~self.begun))
+        always("no progress of one without chains", ~here | reads | ((self.chain == 0) & ~self.begun))
         always("bytes of a chain are left", ~reads | (self.done < now.chain_bytes))
-        always("no burst is begun of no store", here | ~self.begun)
-        always("it is known", inside["begun"] == self.begun)
+        always("no burst without a store", here | ~self.begun)
+        always("whether a burst has begun", inside["begun"] == self.begun)
         left = self.until - self.done
         beats_left = (self.at + left + bus - 1) >> self.shift
         within = (self.done < self.until) & (self.until <= now.chain_bytes)
-        always("a burst that is begun is within its chain", ~self.begun | within)
+        always("the current burst is within its chain", ~self.begun | within)
         end = ((self.row + self.until) % bus == 0) | (self.until == now.chain_bytes)
         always("and ends with it, or with a word", ~self.begun | end)
-        always("beats that are left of it", ~self.begun | (inside["left"] == beats_left))
-        always("and those that are packed", ~self.begun | (self.packed + beats_left == self.beats))
+        always("remaining beats of it", ~self.begun | (inside["left"] == beats_left))
+        always("and packed ones", ~self.begun | (self.packed + beats_left == self.beats))
         always("a burst has few beats", ~self.begun | (self.beats <= self.fifo_beats))
         word = (self.row + self.done)[self.shift : len(self.begin)]
         always(
-            "its beats lie from its address on",
+            "its beats are consecutive from its address on",
             ~self.begun | (word == (self.begin[self.shift :] + self.packed)[: len(word)]),
         )
         last = (self.until == now.chain_bytes) & (self.chain + 1 == now.chains)
         always("whether it is the last", ~self.begun | ((inside["last"] == last) & (self.last == last)))
         always("bytes of each chain", ~here | (inside["chain_bytes"] == now.chain_bytes))
-        always("bytes that are left of a chain", ~reads | (inside["rest"] == now.chain_bytes - self.done))
+        always("remaining bytes of a chain", ~reads | (inside["rest"] == now.chain_bytes - self.done))
         always("from a beat's byte on", ~reads | (unit.out_offset == self.at))
         always("where in a beat the chain begins", ~reads | (inside["row"] == self.row % bus))
-        always("and how far the next one is from it", ~here | (inside["stride"] == now.stride_bytes % bus))
+        always("and the stride to the next one", ~here | (inside["stride"] == now.stride_bytes % bus))
         always(
             "bytes of out in their order",
             ~here | (unit.out_address == (now.sram + self.written)[: len(unit.out_address)]),
@@ -183,9 +183,9 @@ class Packed:
         coming = Signal(9)
         self.claim.m.d.comb += coming.eq(sum(self.way[1:]) + Mux(self.begun, inside["left"], 0))
         always("a beat is in the channel so much later", self.channel.w_en == self.way[-1])
-        always("room is that of beats that are there or come", self.spoken_for == (self.inside_fifo + coming)[:9])
-        always("it is never more than there is", self.spoken_for <= self.fifo_beats)
-        always("nor is what is there", self.inside_fifo <= self.spoken_for)
+        always("space is reserved for beats in the FIFO or to come", self.reserved == (self.inside_fifo + coming)[:9])
+        always("it is never more than there is", self.reserved <= self.fifo_beats)
+        always("nor are the beats in the FIFO", self.inside_fifo <= self.reserved)
 
 
 @pytest.mark.parametrize("bus_bits", [pytest.param(16, marks=pytest.mark.slow), 64])
@@ -201,25 +201,25 @@ class Packed:
     induction=2,
     depth=10,
 )
-def test_each_byte_of_a_chain_is_packed_once_where_it_belongs(claim, rtl, bus_bits):
+def test_each_byte_of_a_chain_is_packed_once_at_its_position(claim, rtl, bus_bits):
     packs = Packed(claim, rtl, bus_bits)
-    packs.kept()
+    packs.check_registers()
     unit, always, activity = packs.unit, claim.always, packs.unit.activity
-    always("a beat is packed as soon as it can be", unit.out_en == packs.steps)
+    always("a beat is packed as soon as possible", unit.out_en == packs.steps)
     bytes_of_beat = (unit.out_offset == packs.at) & (unit.out_size == packs.size)
     always("the bytes of the chain, and no others", ~packs.steps | bytes_of_beat)
-    place = (packs.now.sram + packs.written)[: len(unit.out_address)]
-    always("of out those that follow", ~packs.steps | (unit.out_address == place))
+    address = (packs.now.sram + packs.written)[: len(unit.out_address)]
+    always("at consecutive addresses of out", ~packs.steps | (unit.out_address == address))
     word = (packs.row + packs.done)[packs.shift : len(packs.address)]
-    where = (packs.address[packs.shift :] + packs.place)[: len(word)]
-    always("the beat is where the burst has it", ~packs.steps | (word == where))
+    where = (packs.address[packs.shift :] + packs.index)[: len(word)]
+    always("the beat is at its position in the burst", ~packs.steps | (word == where))
     always("a burst is taken with its first beat", packs.requests.take == packs.begins)
-    always("its last one is its last", ~packs.steps | (packs.ends_burst == (packs.place + 1 == packs.count)))
+    always("its last one is its last", ~packs.steps | (packs.ends_burst == (packs.index + 1 == packs.count)))
     always("the store's last burst is the last", packs.last_is_last)
     always("and with it the store is packed", activity.retire == packs.ends)
     always("it waits else", activity.wait == (packs.here & (packs.now.chains != 0) & ~packs.steps))
-    always("a store starts when the one before is packed", ~packs.command.take | ~packs.here | packs.ends)
-    always("the guard is asked of each burst", unit.guard.burst == packs.begins)
+    always("a store starts when the previous one is packed", ~packs.command.take | ~packs.here | packs.ends)
+    always("the guard checks each burst", unit.guard.burst == packs.begins)
     asked = (unit.guard.burst_address == packs.requests.address) & (unit.guard.burst_end == packs.requests.end)
     always("from its first byte to its last", ~packs.begins | asked)
 
@@ -240,27 +240,27 @@ def test_each_byte_of_a_chain_is_packed_once_where_it_belongs(claim, rtl, bus_bi
 )
 def test_bursts_are_in_the_channel_as_they_were_packed(claim, rtl):
     packs = Packed(claim, rtl, 64)
-    packs.kept()
+    packs.check_registers()
     channel, always = packs.channel, claim.always
 
-    def once(value, name):
-        """A value, so many cycles later as a beat is in the channel after it was packed."""
+    def arriving(value, name):
+        """The value, delayed by the cycles from packing a beat to its arrival in the channel."""
         for stage in range(PACK - 1):
             value = claim.register(value.shape(), f"{name}{stage}", value)
         return value
 
-    always("a beat in its turn", channel.w_en == packs.way[-1])
+    always("a beat after as many cycles", channel.w_en == packs.way[-1])
     for byte in range(packs.geometry.bus_bytes):
-        within = once(packs.steps & (packs.at <= byte) & (byte < packs.at + packs.size), f"within{byte}")
+        within = arriving(packs.steps & (packs.at <= byte) & (byte < packs.at + packs.size), f"within{byte}")
         always(f"byte {byte} is written when it is the chain's", ~channel.w_en | (channel.w_strb[byte] == within))
-    always("its last is the burst's", ~channel.w_en | (channel.w_last == once(packs.ends_burst, "last")))
+    always("its last is the burst's", ~channel.w_en | (channel.w_last == arriving(packs.ends_burst, "last")))
     always("its data are those of out", channel.w_data == packs.unit.out_data)
     hit = packs.unit.guard.hit
-    whole = once(packs.ends_burst, "whole") & ~claim.register(1, "was_hit", hit)
+    whole = arriving(packs.ends_burst, "whole") & ~claim.register(1, "was_hit", hit)
     always("a burst is complete with its last beat, unless one hit the stream", channel.complete == whole)
-    always("that is told a cycle before", channel.coming == (claim.register(1, "packed", packs.ends_burst) & ~hit))
-    address, beats = once(packs.address, "its_address"), once(packs.count, "its_beats")
+    always("that is announced a cycle before", channel.coming == (claim.register(1, "packed", packs.ends_burst) & ~hit))
+    address, beats = arriving(packs.address, "its_address"), arriving(packs.count, "its_beats")
     always("at its address", ~channel.complete | (channel.address == address))
     always("of as many beats", ~channel.complete | (channel.beats == beats))
     always("none is begun while the channel is crowded", ~packs.begins | ~channel.crowded)
-    always("room for a beat is there when it comes", ~channel.w_en | (packs.inside_fifo != packs.fifo_beats))
+    always("there is space for a beat when it comes", ~channel.w_en | (packs.inside_fifo != packs.fifo_beats))

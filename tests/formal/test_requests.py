@@ -1,4 +1,4 @@
-"""Requests of bursts: each burst once, in order, and with its room in the FIFO set aside before it is asked for."""
+"""Burst requests: each burst once, in order, after its space in the FIFO has been reserved."""
 
 from types import SimpleNamespace
 
@@ -9,13 +9,13 @@ from cutting import Cut
 
 from lathe.rtl import read_requests
 
-# Bytes of a bus word, beats of the longest burst and of the FIFO: the shipped machines', and odd ones.
+# Bytes of a bus word, beats of the longest burst and of the FIFO: those of the shipped machines, and odd ones.
 SIZES = [(8, 16, 32), (1, 1, 3), (8, 3, 5)]
 sizes = pytest.mark.parametrize(("bus", "limit", "beats"), SIZES)
 
 
-class Asked:
-    """Requests that begin only when nothing is left but what is taken, as store begins them.
+class Requested:
+    """Requests that start only when the last burst is being taken or none is left, as store starts them.
 
     Beats leave the FIFO only after their burst was taken.
     """
@@ -32,23 +32,23 @@ class Asked:
         claim.assume(~self.cutter.start | ~unit.valid | unit.take)
         claim.assume(~unit.take | unit.valid)
         self.moves = self.cutter.take
-        # Of bursts that were taken, beats that have not left.
+        # Beats of taken bursts that have not left.
         self.left = Signal(9)
         taken = Mux(unit.take, unit.beats, 0)
         claim.m.d.sync += self.left.eq(self.left + taken - self.credits.beat)
         claim.assume(~self.credits.beat | (self.left != 0))
-        self.waits = Signal()  # a burst for which room was set aside and that is not taken
+        self.waits = Signal()  # a burst has reserved space, and is not taken
         with claim.m.If(self.moves):
             claim.m.d.sync += self.waits.eq(1)
         with claim.m.Elif(unit.take):
             claim.m.d.sync += self.waits.eq(0)
 
-    def credited(self):
-        """Whose room is set aside."""
+    def check_credits(self):
+        """Assert for which beats space is reserved."""
         claim, unit, credits = self.claim, self.unit, self.credits
-        claim.always("a burst is asked for while it waits", unit.valid == self.waits)
-        room = self.left + Mux(self.waits, unit.beats, 0)
-        claim.always("room is that of beats asked for and to come", credits.used == (room + credits.gone)[:10])
+        claim.always("a burst is requested while it waits", unit.valid == self.waits)
+        reserved = self.left + Mux(self.waits, unit.beats, 0)
+        claim.always("space is reserved for requests and beats to come", credits.used == (reserved + credits.gone)[:10])
         claim.always("never more than the FIFO has", credits.used <= credits.beats)
 
 
@@ -66,12 +66,12 @@ INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
     induction=1,
     depth=12,
 )
-def test_no_burst_is_asked_for_without_room_in_the_fifo(claim, rtl, bus, limit, beats):
-    found = Asked(claim, rtl, bus, limit, beats)
+def test_no_burst_is_requested_without_space_in_the_fifo(claim, rtl, bus, limit, beats):
+    found = Requested(claim, rtl, bus, limit, beats)
     cut = Cut(claim, found.cutter, limit)
-    cut.kept()
-    cut.shown()
-    found.credited()
+    cut.check_registers()
+    cut.check_burst()
+    found.check_credits()
 
 
 @sizes
@@ -84,20 +84,20 @@ def test_no_burst_is_asked_for_without_room_in_the_fifo(claim, rtl, bus, limit, 
     induction=1,
     depth=12,
 )
-def test_each_burst_of_the_chains_is_asked_for_once_and_in_order(claim, rtl, bus, limit, beats):
-    found = Asked(claim, rtl, bus, limit, beats)
+def test_each_burst_of_the_chains_is_requested_once_and_in_order(claim, rtl, bus, limit, beats):
+    found = Requested(claim, rtl, bus, limit, beats)
     unit = found.unit
     cut = Cut(claim, found.cutter, limit)
-    cut.kept()
-    cut.shown()
-    found.credited()
-    # What comes next of the chains, when room is set aside for it.
+    cut.check_registers()
+    cut.check_burst()
+    found.check_credits()
+    # The next burst of the chains, when its space is reserved.
     end = (cut.address + cut.size)[: len(unit.end)]
     expected = Cat(cut.address, end, (cut.chains == 1) & cut.ends)
     asked = Signal(len(expected))
     with claim.m.If(found.moves):
         claim.m.d.sync += asked.eq(expected)
     claim.always("it is the next one", ~unit.valid | (Cat(unit.address, unit.end, unit.last) == asked))
-    claim.always("nothing is left when all were taken", unit.idle == ((cut.chains == 0) & ~found.waits))
+    claim.always("idle when all were taken", unit.idle == ((cut.chains == 0) & ~found.waits))
     ready = found.cutter.valid & found.credits.fits & (~found.waits | unit.take)
-    claim.always("room is set aside as soon as it is there", found.moves == ready)
+    claim.always("space is reserved as soon as it is free", found.moves == ready)

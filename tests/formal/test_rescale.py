@@ -1,4 +1,4 @@
-"""RESCALE: sums of products, rounding and bounds of a value; which accumulators are written when, and may be read."""
+"""RESCALE: sums of partial products, rounding and clamping; late accumulator writes and their hazards."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from lathe.rtl import rounding, scaling, write_hazards
 
 
 def ago(claim, value, cycles):
-    """What a value was so many cycles ago."""
+    """The value so many cycles ago."""
     for _ in range(cycles):
         value = claim.before(value)
     return value
@@ -26,10 +26,10 @@ def ago(claim, value, cycles):
     ("value.eq(self.value + self.bias)", "value.eq(self.value)"),
     induction=1,
 )
-def test_products_of_halves_are_summed_as_in_school(claim, rtl):
+def test_partial_products_of_halves_are_summed_to_the_product(claim, rtl):
     unit = claim.about(rtl.Scaling())
     total, products = claim.inside(unit)["total"], claim.part(unit, "products")
-    # What the multipliers give is free here: a solver takes minutes for one.
+    # Multipliers are left open: a solver takes minutes for one.
     claim.leave_open(products)
     claim.assume(unit.valid.all())
 
@@ -55,10 +55,10 @@ def test_products_of_halves_are_summed_as_in_school(claim, rtl):
     ("Mux(wide, ~quotient[-1], moved > self.high)", "moved > self.high"),
     induction=4,
 )
-def test_a_total_is_rounded_to_the_nearest_and_halves_to_the_even_and_bounded(claim, rtl):
+def test_a_total_is_rounded_to_nearest_even_and_clamped(claim, rtl):
     unit = claim.about(rtl.Rounding())
     claim.assume(unit.valid.all() & (unit.low <= unit.high) & ((unit.high == 127) | (unit.high == 255)))
-    # Written as one reads it, with as many bits as it takes.
+    # The definition, with as many bits as it requires.
     quotient = unit.total >> unit.shift
     rest = Signal(64)
     claim.m.d.comb += rest.eq(unit.total - (quotient << unit.shift))
@@ -71,14 +71,14 @@ def test_a_total_is_rounded_to_the_nearest_and_halves_to_the_even_and_bounded(cl
 
 
 class Steps(Elaboratable):
-    """Steps of any instructions on their way through as many stages, with the accumulators that they look at."""
+    """A pipeline of arbitrary steps, with the accumulator indices that they read."""
 
     def __init__(self, rtl, stages, steps):
         self.rtl, self.steps = rtl, steps
         layout = data.StructLayout({"valid": 1, "writes": 1, "rescale": 1})
         self.stages = [Signal(layout, name=f"stage{number}") for number in range(stages)]
         self.following = Signal(2)
-        self.places = [
+        self.targets = [
             Signal(2, name=f"place{number}", reset_less=True) if number >= rtl.CHECK else Const(0)
             for number in range(stages)
         ]
@@ -90,11 +90,11 @@ class Steps(Elaboratable):
         check = self.rtl.CHECK
         for before, after in pairwise(self.stages):
             m.d.sync += after.eq(before)
-        m.d.sync += self.places[check].eq(self.following)
-        for before, after in pairwise(self.places[check:]):
+        m.d.sync += self.targets[check].eq(self.following)
+        for before, after in pairwise(self.targets[check:]):
             m.d.sync += after.eq(before)
-        late = self.rtl.LateWrites(m, Opcode.RESCALE, self.steps, self.stages, self.places, Const(1))
-        m.d.comb += [self.meets.eq(late.meets(m, self.stages, self.places, self.following)), self.lands.eq(late.lands)]
+        late = self.rtl.LateWrites(m, Opcode.RESCALE, self.steps, self.stages, self.targets, Const(1))
+        m.d.comb += [self.meets.eq(late.meets(m, self.stages, self.targets, self.following)), self.lands.eq(late.lands)]
         for number, (writes, index) in enumerate(late.coming):
             m.d.comb += [self.writes[number].eq(writes), self.index[number].eq(index)]
         return m
@@ -112,17 +112,17 @@ class Steps(Elaboratable):
     ("delayed(m, 1, self.holds)", "delayed(m, 2, self.holds)"),
     induction=16,
 )
-def test_late_writes_come_back_and_a_step_that_would_read_too_soon_is_told(claim, rtl, stages, steps):
+def test_late_writes_are_delayed_and_a_step_that_reads_too_soon_is_detected(claim, rtl, stages, steps):
     unit = claim.about(Steps(rtl, stages, steps))
-    step, place = unit.stages[rtl.CHECK], unit.places[rtl.CHECK]
+    step, place = unit.stages[rtl.CHECK], unit.targets[rtl.CHECK]
     own = step.valid & step.writes & ~step.rescale
     late = step.valid & step.writes & step.rescale
-    # Nothing else writes in the place of a late write: the sequencer lets so many steps pass behind an instruction.
+    # Nothing else writes in the slot of a late write: the sequencer issues so many trailing steps after an instruction.
     claim.assume(~(own & ago(claim, late, steps)))
     begun = ago(claim, claim.begun, 15)
     reads = step.valid & step.rescale
     recent = [ago(claim, late, back) & (ago(claim, place, back) == place) for back in range(1, steps + 1)]
-    claim.always("a step reads what is not there yet", ~begun | (unit.meets == (reads & Cat(*recent).any())))
+    claim.always("a step reads what is not written yet", ~begun | (unit.meets == (reads & Cat(*recent).any())))
     for number in range(3):  # held, combined, written
         back = stages - 3 + number - rtl.CHECK
         now, then = ago(claim, own, back), ago(claim, late, back + steps)

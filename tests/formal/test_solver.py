@@ -1,4 +1,4 @@
-"""The way from a claim to a verdict: what is not so is refuted by the shortest trace, and what is so is not."""
+"""Proofs from claim to verdict: false claims are refuted by the shortest trace, and true ones are not."""
 
 import re
 from types import SimpleNamespace
@@ -27,28 +27,28 @@ class Saturating(Elaboratable):
 
 
 def asked(state):
-    """The text of a claim, and the inputs that stay as they are."""
+    """A claim, its SMT-LIB text, and its constant inputs."""
     claim = Claim()
     state(claim, claim.about(Saturating()))
     return claim, smt(claim, claim.ports.values()), claim.constants
 
 
-def test_what_fails_is_shown_in_the_shortest_trace_there_is():
+def test_a_false_claim_is_refuted_by_the_shortest_trace():
     claim, text, constants = asked(lambda claim, unit: claim.always("it stays below 3", unit.count < 3))
     assert bounded(text, constants, 3) is None
     trace = bounded(text, constants, 9)
     assert [state["count"] for state in trace] == [0, 1, 2, 3]
     assert [state["event"] for state in trace][:3] == [1, 1, 1]
-    assert claim.told(trace).startswith("broken: it stays below 3\n  cycle 0: event=0x1\n  cycle 1: ")
+    assert claim.described(trace).startswith("broken: it stays below 3\n  cycle 0: event=0x1\n  cycle 1: ")
 
 
-def test_what_holds_for_ever_is_proved_by_induction():
+def test_an_inductive_claim_is_proved():
     _, text, constants = asked(lambda claim, unit: claim.always("it goes to 5", unit.count <= 5))
     assert bounded(text, constants, 20) is None
     assert inductive(text, constants, 1) is None
 
 
-def test_what_holds_and_does_not_follow_from_itself_is_not_taken_for_proved():
+def test_a_true_claim_that_is_not_inductive_is_not_proved():
     _, text, constants = asked(lambda claim, unit: claim.always("it is not 7", unit.count != 7))
     assert bounded(text, constants, 20) is None
     assert [state["count"] for state in inductive(text, constants, 1)] == [6, 7]
@@ -79,7 +79,7 @@ def test_a_reset_may_come_in_any_cycle():
     def growing(claim, unit):
         before = Signal(3)
         claim.m.d.comb += before.eq(claim.before(unit.count))
-        claim.always("it never gets less", unit.count >= before)
+        claim.always("it never decreases", unit.count >= before)
 
     _, text, constants = asked(growing)
     assert bounded(text, constants, 9) is None  # the claim's own registers are reset, too
@@ -87,7 +87,7 @@ def test_a_reset_may_come_in_any_cycle():
     def counting(claim, unit):
         since = Signal(3, reset_less=True)
         claim.m.d.sync += since.eq(unit.count)
-        claim.always("it never gets less", unit.count >= since)
+        claim.always("it never decreases", unit.count >= since)
 
     _, text, constants = asked(counting)
     trace = bounded(text, constants, 9)
@@ -105,11 +105,11 @@ def test_a_mutant_is_the_module_with_one_expression_replaced():
 @pytest.mark.parametrize(
     ("limit", "mutation", "problem"),
     [
-        (5, ("!= 5", "!= 3"), "a fault is not noticed: '!= 3' instead of '!= 5'"),
-        (4, ("!= 5", "!= 7"), "not so: broken: it goes to the limit\n  cycle 0: event=0x1"),
+        (5, ("!= 5", "!= 3"), "a mutant is not detected: '!= 3' instead of '!= 5'"),
+        (4, ("!= 5", "!= 7"), "does not hold: broken: it goes to the limit\n  cycle 0: event=0x1"),
     ],
 )
-def test_a_proof_fails_when_its_claim_does_and_when_it_misses_a_mutant(tmp_path, limit, mutation, problem):
+def test_a_proof_fails_when_its_claim_fails_and_when_it_misses_a_mutant(tmp_path, limit, mutation, problem):
     source = tmp_path / "saturating.py"
     source.write_text(
         "from amaranth import Elaboratable, Module, Signal\n"

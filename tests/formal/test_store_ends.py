@@ -1,4 +1,4 @@
-"""The ends of stores: in order, each with the response to its last burst, and with its own tokens."""
+"""The ends of stores: in order, each after the response to its last burst, with its own tokens."""
 
 import pytest
 from amaranth import Cat, Mux, Signal
@@ -11,15 +11,15 @@ from lathe.isa.table import QUEUE_OF, Unit
 from lathe.rtl import store
 from lathe.rtl.derived_widths import Geometry
 
-# Far more bursts than a write channel has without response, see `test_write_channel.py`.
+# Far more bursts than a write channel can have without response, see `test_write_channel.py`.
 MOST = 1 << (store.SERIAL_BITS - 1)
 
 
 class Ended:
-    """The stores that have begun and not ended, the first one first, and the responses that each still waits for.
+    """The stores in progress, in order, and the number of responses that each still waits for.
 
-    Requests, decoder, channel and guard are left open, and all that is assumed of them is that a store without elements
-    has no burst, and that a burst has a response only behind its last beat. After a fault nothing is claimed.
+    Requests, decoder, channel and guard are left open; the only assumptions on them are that an empty store has no
+    burst, and that a burst has a response only after its last beat. Nothing is claimed after a fault.
     """
 
     def __init__(self, claim, rtl, pending):
@@ -35,14 +35,14 @@ class Ended:
         self.inside = claim.inside(unit)
         claim.assume(~unit.stop)
         shape = data.StructLayout({"pushes": 2, "empty": 1, "packed": 1, "waits": store.SERIAL_BITS})
-        self.stores = [Signal(shape, name=f"store{place}") for place in range(pending)]
+        self.stores = [Signal(shape, name=f"store{index}") for index in range(pending)]
         self.count = Signal(range(pending + 2), name="stores")
         self._follow()
 
     def _follow(self):
         claim, m, inside, channel = self.claim, self.claim.m, self.inside, self.channel
         transfer = self.decoder.transfer
-        # Bursts whose last beat is packed, and that have no response.
+        # Bursts with all beats packed, and without response.
         self.whole = Signal(store.SERIAL_BITS, name="whole_bursts")
         m.d.sync += self.whole.eq(self.whole + (inside["step"] & inside["last_beat"]) - channel.responded)
         claim.assume(~channel.responded | (self.whole != 0))
@@ -51,13 +51,13 @@ class Ended:
         claim.assume(self.whole + inside["begun"] < MOST - 1)
         begins = self.requests.take
         self.changed = []
-        answered = channel.responded  # the response is still to be given to one
-        for place, store_ in enumerate(self.stores):
-            changed = Signal(store_.shape(), name=f"changed{place}")
-            youngest = self.count == place + 1
-            its = Signal(name=f"responded{place}")
+        answered = channel.responded  # the response is not assigned to a store yet
+        for index, store_ in enumerate(self.stores):
+            changed = Signal(store_.shape(), name=f"changed{index}")
+            youngest = self.count == index + 1
+            its = Signal(name=f"responded{index}")
             m.d.comb += [
-                its.eq(answered & (self.count > place) & (store_.waits != 0)),
+                its.eq(answered & (self.count > index) & (store_.waits != 0)),
                 changed.eq(store_),
                 changed.waits.eq(store_.waits + (youngest & begins) - its),
                 changed.packed.eq(store_.packed | (youngest & self.unit.activity.retire)),
@@ -73,48 +73,46 @@ class Ended:
         changed = [store_.as_value() for store_ in self.changed]
         kept_in_order(claim, words, self.count, self.ends, self.command.take, new.as_value(), changed)
 
-    def kept(self):
-        """What store's registers hold of them."""
+    def check_registers(self):
+        """Assert the contents of store's registers."""
         always, inside = self.claim.always, self.inside
-        self.stored.kept()
-        self.targets.kept()
+        self.stored.check()
+        self.targets.check()
         always("no more stores than it can have", self.count <= self.pending)
         always("they are counted", inside["under_way"] == self.count)
-        always("it tells when there is room for no other", inside["under_way_full"] == (self.count == self.pending))
+        always("full when it has as many as it can have", inside["under_way_full"] == (self.count == self.pending))
         always("each of them waits for its end", self.stored.count == self.count)
-        there = [self.count > place for place in range(self.pending)]
+        there = [self.count > index for index in range(self.pending)]
         packing = sum(is_there & ~store_.packed for is_there, store_ in zip(there, self.stores, strict=True))
-        always("the one that is packed is one of them", inside["packing"] == packing)
+        always("the one in packing is one of them", inside["packing"] == packing)
         waits, targets, ended = 0, 0, 0
-        for place, store_ in enumerate(self.stores):
-            here, youngest = there[place], self.count == place + 1
-            same = self.stored.words[place] == Cat(store_.pushes, store_.empty)
-            always(f"store {place} in its place", ~here | same)
-            always(f"store {place} is packed, or the last", ~here | store_.packed | youngest)
+        for index, store_ in enumerate(self.stores):
+            here, youngest = there[index], self.count == index + 1
+            same = self.stored.words[index] == Cat(store_.pushes, store_.empty)
+            always(f"store {index} in order", ~here | same)
+            always(f"store {index} is packed, or the last", ~here | store_.packed | youngest)
             packs = here & ~store_.packed
-            always(f"store {place} is empty, or not", ~packs | (inside["nothing"] == store_.empty))
-            always(f"store {place} has a target, or not", ~packs | (inside["packs"] == ~store_.empty))
-            always(f"store {place} waits for what it began", ~(packs & inside["begun"]) | (store_.waits != 0))
-            always(f"store {place} has no burst when it is empty", ~here | ~store_.empty | (store_.waits == 0))
+            always(f"store {index} is empty, or not", ~packs | (inside["nothing"] == store_.empty))
+            always(f"store {index} has a target, or not", ~packs | (inside["packs"] == ~store_.empty))
+            always(f"store {index} waits for what it began", ~(packs & inside["begun"]) | (store_.waits != 0))
+            always(f"store {index} has no burst when it is empty", ~here | ~store_.empty | (store_.waits == 0))
             waits = waits + Mux(here, store_.waits, 0)
-            total = Signal(store.SERIAL_BITS, name=f"last_of{place}")
+            total = Signal(store.SERIAL_BITS, name=f"last_of{index}")
             self.claim.m.d.comb += total.eq(inside["answers"] - 1 + waits)
             aimed = here & store_.packed & ~store_.empty & (store_.waits != 0)
             for target, word in enumerate(self.targets.words):
                 always(
-                    f"store {place} ends with its last burst {target}", ~(aimed & (targets == target)) | (word == total)
+                    f"store {index} ends with its last burst {target}", ~(aimed & (targets == target)) | (word == total)
                 )
             targets = targets + aimed
             ended = ended + (here & store_.packed & ~store_.empty & (store_.waits == 0))
-            for before in range(place):
+            for before in range(index):
                 earlier = here & (self.stores[before].waits != 0) & store_.packed & ~store_.empty
-                always(f"store {before} has its responses before store {place}", ~earlier | (store_.waits != 0))
+                always(f"store {before} has its responses before store {index}", ~earlier | (store_.waits != 0))
         always("targets are those of stores that wait for responses", self.targets.count == targets)
-        always("stores that have them all", inside["ended"] == ended)
+        always("stores that have all responses", inside["ended"] == ended)
         always("bursts without response are those of the stores", waits == self.whole + inside["begun"])
-        always(
-            "a burst is begun of a store that is packed", ~inside["begun"] | (inside["packing"] & ~inside["nothing"])
-        )
+        always("a burst belongs to the store in packing", ~inside["begun"] | (inside["packing"] & ~inside["nothing"]))
         always("bursts are counted", inside["packed"] == (inside["answers"] - 1 + waits)[: store.SERIAL_BITS])
 
 
@@ -132,11 +130,11 @@ class Ended:
 )
 def test_stores_end_in_order_each_with_the_response_to_its_last_burst(claim, rtl, pending):
     ended = Ended(claim, rtl, pending)
-    ended.kept()
+    ended.check_registers()
     unit, always = ended.unit, claim.always
-    always("a store ends as soon as it can", unit.activity.end == ended.ends)
+    always("a store ends as soon as possible", unit.activity.end == ended.ends)
     queue = QUEUE_OF[Unit.STORE, "push_prev"]
     pushes = ended.ends & ended.stores[0].pushes[0]
     always("with its token, and no other", ended.command.pushes == pushes << queue)
     always("it is idle when none is left", unit.idle == (ended.count == 0))
-    always("it starts none beyond what it can have", ~ended.command.take | (ended.count != pending))
+    always("it starts none beyond its maximum", ~ended.command.take | (ended.count != pending))

@@ -1,4 +1,4 @@
-"""The stream guard: a burst of store is noticed exactly when a byte of it is one of the stream's."""
+"""The stream guard: a burst of store is detected exactly when one of its bytes belongs to the stream."""
 
 from amaranth import Signal
 from claims import proved
@@ -15,7 +15,7 @@ from lathe.rtl.derived_widths import Geometry
     ("(self.address >> shift) + self.count)", "(self.address >> shift) + self.count[:16])"),
     depth=4,
 )
-def test_a_burst_is_noticed_when_it_touches_the_stream_and_never_otherwise(claim, rtl):
+def test_a_burst_is_detected_exactly_when_it_touches_the_stream(claim, rtl):
     guard = claim.about(rtl.StreamGuard(Geometry(load_config("tiny"))))
     # A stream without instructions ends before anything is stored.
     claim.assume((guard.address % 16 == 0) & (guard.count != 0) & (guard.burst_end > guard.burst_address))
@@ -26,4 +26,4 @@ def test_a_burst_is_noticed_when_it_touches_the_stream_and_never_otherwise(claim
     first, last = guard.burst_address, guard.burst_end - 1
     with claim.m.If(guard.burst & (first < end) & (last >= begin)):
         claim.m.d.sync += touched.eq(1)
-    claim.always("noticed from the next cycle on", guard.hit == touched)
+    claim.always("detected from the next cycle on", guard.hit == touched)

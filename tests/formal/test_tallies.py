@@ -1,4 +1,4 @@
-"""Tallies: how many are under way, for ever."""
+"""Up/down counters: the number of items in flight, for ever."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal
@@ -7,12 +7,12 @@ from claims import proved
 from lathe.rtl import up_down_counter
 
 
-class Tallied(Elaboratable):
-    """A tally on its own."""
+class Counted(Elaboratable):
+    """An up/down counter with ports."""
 
     def __init__(self, rtl, most):
         self.enter, self.leave = Signal(), Signal()
-        self.tally = rtl.Tally(most, "found")
+        self.tally = rtl.UpDownCounter(most, "found")
 
     def elaborate(self, _platform):
         m = Module()
@@ -29,12 +29,12 @@ class Tallied(Elaboratable):
     ("self.full & ~leave", "self.full"),
     induction=1,
 )
-def test_a_tally_counts_what_has_entered_and_not_left_and_tells_when_that_is_all(claim, rtl, most):
-    unit = claim.about(Tallied(rtl, most))
+def test_a_counter_has_the_number_of_items_and_whether_it_is_full(claim, rtl, most):
+    unit = claim.about(Counted(rtl, most))
     inside = Signal(8)
     claim.m.d.sync += inside.eq(inside + unit.enter - unit.leave)
     claim.assume(~unit.leave | (inside != 0))
     claim.assume(~unit.enter | unit.leave | (inside != most))
-    claim.always("the count is that of what is under way", unit.tally.count == inside)
-    claim.always("full tells that it is all", unit.tally.full == (inside == most))
+    claim.always("the count is the number of items", unit.tally.count == inside)
+    claim.always("full means that the maximum is reached", unit.tally.full == (inside == most))
     claim.always("and never more", inside <= most)

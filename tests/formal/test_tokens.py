@@ -9,7 +9,7 @@ MOST = (1 << tokens.TOKEN_BITS) - 1
 
 
 def inside(claim, counter):
-    """Tokens in a queue. Its units pop only what is there, and a token too many is the launch's end."""
+    """The tokens in a queue. Units pop only available tokens, and an overflow ends the launch."""
     found = Signal(32, name="inside")
     with claim.m.If(counter.load):
         claim.m.d.sync += found.eq(counter.value)
@@ -18,7 +18,7 @@ def inside(claim, counter):
     claim.assume(~counter.pop | counter.available)
     claim.assume(~counter.overflow | counter.load)
     claim.always("the count is the number of tokens", counter.count == found)
-    claim.always("available tells that there is a token", counter.available == (found != 0))
+    claim.always("available means that there is a token", counter.available == (found != 0))
     return found
 
 
@@ -48,9 +48,9 @@ def test_a_token_is_available_exactly_while_there_is_one(claim, rtl):
 
 
 @proved(tokens, ("self.push & ~self.pop & ", "self.push & "), ("self.count.all()", "self.count[1:].all()"), induction=1)
-def test_overflow_is_told_exactly_when_a_token_has_no_room(claim, rtl):
+def test_overflow_is_raised_exactly_when_a_token_is_pushed_to_a_full_queue(claim, rtl):
     counter = claim.about(rtl.TokenCounter())
     following = Signal(18)
     claim.m.d.comb += following.eq(counter.count + counter.push - counter.pop)
     claim.assume(~counter.pop | (counter.count != 0))
-    claim.always("overflow is told of a token without room", counter.overflow == (following > MOST))
+    claim.always("overflow is raised by a token for a full queue", counter.overflow == (following > MOST))

@@ -1,7 +1,7 @@
-"""The write channel: each burst once, in order, its address first, its beats as many as that says.
+"""The write channel: each burst once, in order, its address first, then as many beats as the address says.
 
-Nothing tells one burst from another but its number, and a beat but its place within it. So the surroundings choose one
-number and one place, and what that burst and that beat are, once; what holds of them holds of all.
+Bursts are distinguished by their number only, and beats by their position in the burst. So an arbitrary number and
+position are chosen once, with the contents of that burst and beat; what holds for these holds for all.
 """
 
 import pytest
@@ -14,14 +14,14 @@ from lathe.configs.memory import PACK
 from lathe.rtl import write_channel
 from lathe.rtl.derived_widths import Geometry
 
-NUMBER = 6  # bits that count bursts; more than there can be under way
+NUMBER = 6  # bits that count bursts; enough for all in progress
 
 
 class Sent:
-    """A channel into which bursts are packed as store packs them.
+    """A channel that receives bursts as store packs them.
 
-    A burst's first beat is packed only while the channel is not crowded, and a beat is in the channel `PACK - 1` cycles
-    after it was packed. From the cycle after one in which `hits`, no burst is complete.
+    A burst's first beat is packed only while the channel is not crowded, and a beat arrives in the channel `PACK - 1`
+    cycles later. From the cycle after `hits`, no burst is complete.
     """
 
     def __init__(self, claim, rtl, bus_bits, beats, latency):
@@ -34,22 +34,22 @@ class Sent:
         self.data = Words(claim, claim.part(self.unit, "data"), "data")
         self.addresses = Words(claim, claim.part(self.unit, "addresses"), "addresses")
         self.inside = claim.inside(self.unit)
-        self.number, self.place = claim.constant(NUMBER, "number"), claim.constant(4, "place")
+        self.number, self.position = claim.constant(NUMBER, "number"), claim.constant(4, "position")
         self.its_beats = claim.constant(4, "its_beats")
         self.its_address = claim.constant(len(self.unit.address), "its_address")
         self.its_data = claim.constant(bus_bits + geometry.bus_bytes, "its_data")
-        claim.assume((self.its_beats != 0) & (self.its_beats <= self.most) & (self.place < self.its_beats))
+        claim.assume((self.its_beats != 0) & (self.its_beats <= self.most) & (self.position < self.its_beats))
         self._pack()
         self._leave()
 
     def _pack(self):
-        """Bursts on their way into the channel."""
+        """Assume the bursts that are packed and arrive in the channel."""
         claim, unit, m = self.claim, self.unit, self.claim.m
         self.pack, wants = claim.input(1, "pack"), claim.input(range(self.most + 1), "wants")
         self.hits = claim.input(1, "hits")
         self.dropped = Signal(name="dropped")
         m.d.sync += self.dropped.eq(self.dropped | self.hits)
-        # Of the burst that is packed: its number, beats of it that are packed and that it has.
+        # The burst that is being packed: its number, packed beats, and all beats.
         self.packing, self.packed, self.wanted = Signal(NUMBER), Signal(4), Signal(4)
         now, last = Signal(4), Signal()
         m.d.comb += [
@@ -65,14 +65,14 @@ class Sent:
                 self.wanted.eq(now),
                 self.packing.eq(self.packing + last),
             ]
-        # What enters the channel: a beat, its place, the number of its burst, whether it is the last, and of how many.
+        # What arrives: whether a beat, its position, the number of its burst, whether it is the last, and of how many.
         way = [(self.pack, self.packed, self.packing, last, now)]
         for stage in range(PACK - 1):
-            later = tuple(Signal.like(value, name=f"way{stage}_{place}") for place, value in enumerate(way[-1]))
+            later = tuple(Signal.like(value, name=f"way{stage}_{index}") for index, value in enumerate(way[-1]))
             m.d.sync += [new.eq(old) for new, old in zip(later, way[-1], strict=True)]
             way.append(later)
         self.way = way
-        enters, place, number, last, beats = way[-1]
+        enters, position, number, last, beats = way[-1]
         self.whole = Signal()
         m.d.comb += self.whole.eq(enters & last & ~self.dropped)
         claim.assume(unit.w_en == enters)
@@ -80,16 +80,16 @@ class Sent:
         claim.assume(unit.complete == self.whole)
         claim.assume(~self.whole | (unit.beats == beats))
         claim.assume(~self.whole | (number != self.number) | (unit.address == self.its_address))
-        its = enters & (number == self.number) & (place == self.place)
+        its = enters & (number == self.number) & (position == self.position)
         claim.assume(~its | (Cat(unit.w_data, unit.w_strb) == self.its_data))
-        # Room for a beat is there when it comes, which `test_packing.py` proves.
+        # There is space for a beat when it comes, as `test_packing.py` proves.
         claim.assume(~unit.w_en | (self.data.count != self.beats))
         claim.assume(unit.coming == (way[-2][0] & way[-2][3] & ~self.dropped & ~self.hits))
         self.completed = Signal(NUMBER)
         m.d.sync += self.completed.eq(self.completed + self.whole)
 
     def _leave(self):
-        """Addresses that were accepted, beats that were sent, and bursts that were answered, by number."""
+        """Count accepted addresses, sent beats, and answered bursts."""
         claim, unit, m = self.claim, self.unit, self.claim.m
         self.accepted, self.sent, self.answered, self.position = (
             Signal(NUMBER),
@@ -110,50 +110,50 @@ class Sent:
         ]
         with m.If(self.sends):
             m.d.sync += self.position.eq(Mux(unit.bus_w_last, 0, self.position + 1))
-        # A response is of a burst all of whose beats were sent.
+        # A response belongs to a burst all of whose beats were sent.
         claim.assume(~unit.b_valid | (self.answered != self.sent))
         self.open = (self.accepted - self.sent)[:NUMBER]
         self.unanswered = (self.accepted - self.answered)[:NUMBER]
 
-    def kept(self):
-        """What is in the FIFOs, and on the way to them."""
+    def check_registers(self):
+        """Assert the contents of the FIFOs, and of the stages before them."""
         always, inside = self.claim.always, self.inside
-        self.data.kept()
-        self.addresses.kept()
-        number, place = self.sent, self.position
+        self.data.check()
+        self.addresses.check()
+        number, position = self.sent, self.position
         for at in range(self.beats):
             word, there = self.data.words[at], self.data.there(at)
             last = word[-1]
-            self._is_its(f"beat {at} in the FIFO", there, number, place, last)
-            its = there & (number == self.number) & (place == self.place)
-            always(f"beat {at} in the FIFO is what came", ~its | (word[:-1] == self.its_data))
-            number, place = self._behind(there, number, place, last, f"in{at}")
-        behind = (number, place)
-        now = number  # of the beat that enters next
+            self._is_its(f"beat {at} in the FIFO", there, number, position, last)
+            its = there & (number == self.number) & (position == self.position)
+            always(f"beat {at} in the FIFO is as it came", ~its | (word[:-1] == self.its_data))
+            number, position = self._next(there, number, position, last, f"in{at}")
+        following = (number, position)
+        now = number  # of the next beat to arrive
         for stage in reversed(range(1, PACK)):
-            enters, place, number, last, beats = self.way[stage]
-            follows = (number == behind[0]) & (place == behind[1])
-            always(f"what is on its way in stage {stage} comes next", ~enters | follows)
-            self._is_its(f"what is on its way in stage {stage}", enters, number, place, last)
-            ends = ~enters | (last == (place + 1 == beats))
-            always(f"what is on its way in stage {stage} ends with its last beat", ends)
+            enters, position, number, last, beats = self.way[stage]
+            follows = (number == following[0]) & (position == following[1])
+            always(f"the beat in stage {stage} comes next", ~enters | follows)
+            self._is_its(f"the beat in stage {stage}", enters, number, position, last)
+            ends = ~enters | (last == (position + 1 == beats))
+            always(f"the burst in stage {stage} ends with its last beat", ends)
             always(
                 f"of beats as announced in stage {stage}", ~enters | (number != self.number) | (beats == self.its_beats)
             )
-            behind = self._behind(enters, behind[0], behind[1], last, f"way{stage}")
-        always("what is packed comes next", (self.packing == behind[0]) & (self.packed == behind[1]))
+            following = self._next(enters, following[0], following[1], last, f"way{stage}")
+        always("what is packed comes next", (self.packing == following[0]) & (self.packed == following[1]))
         always("and has beats left", (self.packed == 0) | ((self.packed < self.wanted) & (self.wanted <= self.most)))
-        # Bursts whose address is there, or was.
+        # Bursts whose address has arrived.
         waiting = (self.completed - self.accepted)[:NUMBER]
         always("addresses are those of bursts that are complete", self.addresses.count == waiting)
         for at, word in enumerate(self.addresses.words):
             its = self.addresses.there(at) & ((self.accepted + at)[:NUMBER] == self.number)
-            always(f"address {at} is what came", ~its | (word == self.its_word()))
+            always(f"address {at} is as it came", ~its | (word == self.its_word()))
         always("every burst that came is complete, unless one was dropped", self.dropped | (self.completed == now))
-        lying = Signal(NUMBER)
-        self.claim.m.d.comb += lying.eq(now - self.sent)
-        always("and none that did not come", (self.completed - self.sent)[:NUMBER] <= lying)
-        always("of bursts that came a beat is left", lying <= self.data.count)
+        inside = Signal(NUMBER)
+        self.claim.m.d.comb += inside.eq(now - self.sent)
+        always("and none that did not come", (self.completed - self.sent)[:NUMBER] <= inside)
+        always("of bursts that came a beat is left", inside <= self.data.count)
         always("none is open that is not complete", self.open <= (self.completed - self.sent)[:NUMBER])
         always("bursts that are open", inside["open_bursts"] == self.open)
         always("bursts without response", inside["unanswered"] == self.unanswered)
@@ -162,50 +162,50 @@ class Sent:
             self.unanswered == (self.sent - self.answered)[:NUMBER] + self.open,
         )
         coming = sum(stage[0] & stage[3] for stage in self.way[1:]) + (self.packed != 0)
-        always("room for the addresses of what is packed", self.addresses.count + coming <= write_channel.ADDRESSES)
+        always("space for the addresses of bursts in packing", self.addresses.count + coming <= write_channel.ADDRESSES)
 
     def its_word(self):
-        """The address of the burst that was chosen, and its beats, as they lie in the FIFO."""
+        """The address and beats of the chosen burst, as in the FIFO."""
         shift = self.geometry.bus_bytes.bit_length() - 1
         return Cat((self.its_beats - 1)[:4], Const(0, 4 + shift), self.its_address[shift:])
 
-    def _is_its(self, what, there, number, place, last):
+    def _is_its(self, what, there, number, position, last):
         its = there & (number == self.number)
-        self.claim.always(f"{what} is one of its burst", ~its | (place < self.its_beats))
-        self.claim.always(f"{what} is the last, or not", ~its | (last == (place + 1 == self.its_beats)))
+        self.claim.always(f"{what} is one of its burst", ~its | (position < self.its_beats))
+        self.claim.always(f"{what} is the last, or not", ~its | (last == (position + 1 == self.its_beats)))
 
-    def _behind(self, there, number, place, last, name):
-        """Number and place of what comes next."""
+    def _next(self, there, number, position, last, name):
+        """Number and position of the next beat."""
         following = Signal(NUMBER, name=f"{name}_number"), Signal(4, name=f"{name}_place")
         self.claim.m.d.comb += [
             following[0].eq(number + (there & last)),
-            following[1].eq(Mux(there, Mux(last, 0, place + 1), place)),
+            following[1].eq(Mux(there, Mux(last, 0, position + 1), position)),
         ]
         return following
 
 
 def sent_in_order(claim, rtl, bus_bits, beats, latency):
     found = Sent(claim, rtl, bus_bits, beats, latency)
-    found.kept()
+    found.check_registers()
     unit, always = found.unit, claim.always
     most = 2 * (beats + latency) + 4
-    unanswered = 1 << (most.bit_length() - 1)  # the greatest power of two
-    always("never more bursts without response than it says", found.unanswered <= unanswered)
+    unanswered = 1 << (most.bit_length() - 1)  # the greatest power of two up to it
+    always("never more bursts without response than the limit", found.unanswered <= unanswered)
     waits = (found.accepted != found.completed) & (found.unanswered != unanswered)
-    always("an address is shown of a burst that is complete, and at once", unit.aw_valid == waits)
+    always("an address is valid as soon as its burst is complete", unit.aw_valid == waits)
     its = unit.aw_valid & (found.accepted == found.number)
     always("it is its burst's", ~its | (Cat(unit.aw_len, unit.aw_addr) == found.its_word()))
-    always("data are shown from behind their address on, and at once", unit.bus_w_valid == (found.open != 0))
+    always("data are valid as soon as their address is accepted", unit.bus_w_valid == (found.open != 0))
     its = unit.bus_w_valid & (found.sent == found.number)
     always(
         "the last beat is the last of as many as its address says",
         ~its | (unit.bus_w_last == (found.position + 1 == found.its_beats)),
     )
-    its = its & (found.position == found.place)
+    its = its & (found.position == found.position)
     always("a beat is what was packed", ~its | (Cat(unit.bus_w_data, unit.bus_w_strb) == found.its_data))
-    always("a beat that leaves is told of", unit.sent == found.sends)
+    always("sent marks each beat that leaves", unit.sent == found.sends)
     whole = (found.completed != found.answered) | unit.complete | unit.coming
-    always("idle tells that no burst is under way", unit.idle == ~whole)
+    always("idle means that no burst is pending", unit.idle == ~whole)
 
 
 @pytest.mark.parametrize(("bus_bits", "beats", "latency"), [(16, 2, 3), pytest.param(64, 3, 1, marks=pytest.mark.slow)])
@@ -224,7 +224,7 @@ def sent_in_order(claim, rtl, bus_bits, beats, latency):
     induction=1,
     depth=12,
 )
-def test_bursts_are_sent_once_and_in_order_behind_their_addresses(claim, rtl, bus_bits, beats, latency):
+def test_bursts_are_sent_once_and_in_order_after_their_addresses(claim, rtl, bus_bits, beats, latency):
     sent_in_order(claim, rtl, bus_bits, beats, latency)
 
 
@@ -235,7 +235,7 @@ def test_bursts_are_sent_once_and_in_order_behind_their_addresses(claim, rtl, bu
     induction=1,
     depth=18,
 )
-def test_addresses_wait_while_as_many_bursts_as_can_be_are_without_response(claim, rtl):
+def test_addresses_wait_while_the_maximum_number_of_bursts_has_no_response(claim, rtl):
     sent_in_order(claim, rtl, 8, 2, 1)
 
 
@@ -245,5 +245,5 @@ def test_addresses_wait_while_as_many_bursts_as_can_be_are_without_response(clai
     induction=1,
     depth=12,
 )
-def test_there_is_room_for_the_addresses_of_bursts_that_were_begun_before_the_channel_was_crowded(claim, rtl):
+def test_there_is_space_for_the_addresses_of_bursts_begun_before_the_channel_was_crowded(claim, rtl):
     sent_in_order(claim, rtl, 8, 7, 1)

@@ -33,7 +33,7 @@ M = placeholder((8, 8), "bool", "M")
 i, j = AxisRef(Axis("i", 8)), AxisRef(Axis("j", 8))
 
 
-def test_a_python_integer_takes_the_dtype_beside_it():
+def test_a_python_integer_takes_the_dtype_of_the_other_operand():
     left = A[i, j] + 5
     right = 5 - B[i, j]
     assert isinstance(left, Binary)
@@ -49,7 +49,7 @@ def test_numpy_integers_are_python_integers():
     assert node.dtype == "int8"
 
 
-def test_a_constant_may_be_made_of_another():
+def test_a_constant_may_be_converted_from_another():
     node = const(const(127, "int32"), "int8")
     assert isinstance(node, Const)
     assert (node.dtype, node.value) == ("int8", 127)
@@ -187,7 +187,7 @@ def test_a_tuple_of_expressions_gives_a_tuple_of_tensors_over_the_same_points():
     assert single.name == "single"
 
 
-def test_reads_carry_the_conditions_on_their_path():
+def test_reads_have_the_guards_around_them():
     C = compute((8, 8), lambda y, x: select((y > 0) & M[y, x], A[y - 1, x], select(x < 7, A[y, x + 1], 0)), "C")
     shown = [
         (format_expr(r.node), [(format_expr(c), holds) for c, holds in r.guards], r.body_index)

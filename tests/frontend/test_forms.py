@@ -1,4 +1,4 @@
-"""Every form of index arithmetic against NumPy, on random expressions: exactly the values, or bounds that hold them."""
+"""Every domain of index arithmetic against NumPy, on random expressions: exact values, or bounds that contain them."""
 
 import random
 from collections import Counter
@@ -21,7 +21,7 @@ EXPRESSIONS = 1500
 
 @dataclass
 class Loops:
-    """Random loops, values of axes in terms of them, and the iterations at which these are in the axes' ranges."""
+    """Random loops, and values of axes in terms of them."""
 
     box: Mapping[LoopVariable, tuple[int, int]]
     linear: Mapping[Axis, Linear]
@@ -32,8 +32,8 @@ class Loops:
         self.box = {variable: (0, variable.extent - 1) for variable in variables}
 
         def linear(axis: Axis) -> Linear:
-            steps = {variable: rng.choice([0, 1, 1, 2, 4]) for variable in variables}
-            value = Linear(0, steps) if rng.random() < 0.7 else floor_divide(Linear(1, steps), 2)
+            strides = {variable: rng.choice([0, 1, 1, 2, 4]) for variable in variables}
+            value = Linear(0, strides) if rng.random() < 0.7 else floor_divide(Linear(1, strides), 2)
             return value + axis.start
 
         self.linear = {axis: linear(axis) for axis in axes}
@@ -78,7 +78,7 @@ def test_affine_forms_and_intervals(expressions):
     assert narrow > 300
 
 
-def test_simplest_expressions(expressions):
+def test_simplified_expressions(expressions):
     changed = 0
     for _, axes, expr in expressions:
         simple = simplified_index(expr)
@@ -164,9 +164,9 @@ def test_conditions_as_bounds():
         ]
         assert is_linear(condition) == (forms[0][1] is not None), condition
         inside = loops.within(loops.bounds)
-        for kind, bound, wanted in forms:
+        for kind, bound, expected in forms:
             if bound is not None and inside:
-                truth = [bool(value) == wanted for value in values(condition, [at for _, at in inside])]
+                truth = [bool(value) == expected for value in values(condition, [at for _, at in inside])]
                 assert [bound_value(bound, each) >= 0 for each, _ in inside] == truth, f"{condition} is not {bound}"
                 counts[kind] += len(set(truth)) > 1
     assert counts["all"] > 150

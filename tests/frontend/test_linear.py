@@ -1,4 +1,4 @@
-"""Ranges of linear expressions: no value lies outside, and those of remainders are exact."""
+"""Ranges of linear expressions contain all values, and those of remainders are exact."""
 
 import random
 from itertools import product
@@ -21,13 +21,13 @@ def test_a_remainder_is_less_than_its_divisor():
     assert remainder(Linear(5, {a: 8}), 32).range({a: (0, 63)}) == (5, 29)
 
 
-def test_a_remainder_that_stays_small_keeps_its_own_range():
+def test_a_remainder_of_small_values_has_their_range():
     a = LoopVariable("a", 4)
     assert remainder(Linear.of(a), 32).range({a: (0, 3)}) == (0, 3)
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_no_value_lies_outside(seed):
+def test_no_value_is_outside(seed):
     generator = random.Random(seed)
     variables = [LoopVariable(name, generator.randint(1, 5)) for name in "abc"]
 

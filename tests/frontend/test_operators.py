@@ -1,4 +1,4 @@
-"""Operators against formulations in NumPy that share nothing with them."""
+"""Operators against independent formulations in NumPy."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -275,7 +275,7 @@ def test_reshaping_keeps_row_major_order():
         assert np.array_equal(reference(reshape(D, shape), {"D": d}), d.reshape(shape))
 
 
-def test_attributes_tell_what_an_operator_was_called_with():
+def test_attributes_record_the_arguments_of_an_operator():
     D, W = placeholder((1, 9, 9, 4), "int8", "D"), placeholder((8, 3, 3, 2), "int8", "W")
     C = conv2d(D, W, stride=(1, 2), padding=(1, 0), groups=2, name="c")
     assert C.computation.attrs == {

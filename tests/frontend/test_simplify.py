@@ -1,4 +1,4 @@
-"""Index expressions in their simplest form; ``test_forms.py`` has random ones."""
+"""Simplification of index expressions; ``test_forms.py`` has random ones."""
 
 import pytest
 from random_indices import points_of_box, values
@@ -24,7 +24,7 @@ I, J = Axis("i", 6), Axis("j", 20)
     ],
     ids=str,
 )
-def test_divisions_come_apart(expr, expected):
+def test_divisions_are_distributed(expr, expected):
     simple = simplified_index(expr)
     assert str(simple) == expected
     assert values(simple, points_of_box([I, J])) == values(expr, points_of_box([I, J]))

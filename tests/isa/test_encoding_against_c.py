@@ -1,4 +1,4 @@
-"""The binary layout against a C++ compiler's: bit-fields of the widths that the machine page names."""
+"""The binary layout against a C++ compiler's: bit-fields of the documented widths."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ def c_program(config: HardwareConfig, stream: list[Instruction], uops: list[tupl
     widths = widths_of(config)
     lines = ["#include <cstdint>", "#include <cstdio>", "#include <cstring>"]
     for name, fields in STRUCTS.items():
-        # A field without bits may have no name in C.
+        # A zero-width field must be unnamed in C.
         present = [field for field in fields.split() if widths.get(field.partition(":")[2]) != 0]
         members = "".join(
             f"{'int64_t' if field.startswith('imm:') else 'uint64_t'} {field.replace(':', ' : ')}; "
@@ -97,7 +97,7 @@ def c_program(config: HardwareConfig, stream: list[Instruction], uops: list[tupl
 
 
 def widths_of(config: HardwareConfig) -> dict[str, int]:
-    """The widths that fields have by name."""
+    """The widths of fields, by name."""
     memories = ("uop", "inp", "wgt", "acc", "par")
     widths = {memory.upper(): getattr(config, f"{memory}_index_bits") for memory in memories}
     return {**widths, "TABLE": config.table_bits}

@@ -1,4 +1,4 @@
-"""Layouts beyond blocks and order: views, planes of bytes, wider storage, values repeated along lanes."""
+"""Layouts beyond blocking and permutation: views, byte planes, wider storage, broadcast values."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def some(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.random.default_rng(7).integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def test_a_flattened_tensor_lies_by_the_axes_that_it_had() -> None:
+def test_a_flattened_tensor_is_laid_out_by_its_former_axes() -> None:
     axes = (PhysicalAxis(0, 1, 2), PhysicalAxis(1, 1, 3), PhysicalAxis(2, 1, 8))
     layout = Layout((2, 15), "int8", axes, view=(2, 3, 5))
     flat = some((2, 15), "int8")
@@ -56,7 +56,7 @@ def test_a_broadcast_axis_repeats_every_value() -> None:
     assert np.array_equal(layout.unpack(physical), logical)
 
 
-def test_the_forms_survive_being_written_as_plain_values() -> None:
+def test_layouts_round_trip_through_plain_values() -> None:
     layout = Layout(
         (2, 20), "int32", (PhysicalAxis(1, 1, 4), PhysicalAxis(0, 1, 2), PhysicalAxis(2, 1, 8)), 3, (2, 4, 5), "planes"
     )
@@ -71,7 +71,7 @@ def test_a_view_must_have_as_many_elements() -> None:
     )
 
 
-def test_the_storage_must_be_one_that_the_machine_has() -> None:
+def test_the_storage_must_be_known() -> None:
     with pytest.raises(LayoutError) as caught:
         Layout((2,), "int8", (PhysicalAxis(0, 1, 2),), storage="int64")
     assert str(caught.value) == (
@@ -80,7 +80,7 @@ def test_the_storage_must_be_one_that_the_machine_has() -> None:
 
 
 def test_reorderings_come_before_the_view_and_the_axes() -> None:
-    """64 channels as 4 blocks before rows and columns, and then every second row in an element."""
+    """64 channels as 4 blocks before rows and columns, and then pairs of rows in a vector."""
     array = np.arange(6 * 5 * 64).astype(np.int8).reshape(6, 5, 64)
     blocks = Reordering((6, 5, 4, 16), (2, 0, 1, 3), (4, 6, 80))
     rows = Reordering((4, 3, 2, 80), (0, 1, 3, 2), (12, 160))
@@ -105,15 +105,15 @@ def test_a_reordering_that_loses_elements_is_refused(step: Reordering) -> None:
     )
 
 
-def test_dimensions_counted_from_their_ends() -> None:
-    """Rows backwards, then blocks of columns; there and back, and as plain values."""
+def test_reversed_dimensions() -> None:
+    """Reversed rows, then blocks of columns; pack and unpack, and round trip through plain values."""
     steps = (Reversing((6, 80), (0,)), Reordering((6, 5, 16), (1, 0, 2), (5, 6, 16)))
     layout = Layout(
         (6, 80), "int8", (PhysicalAxis(0, 1, 5), PhysicalAxis(1, 1, 6), PhysicalAxis(2, 1, 16)), reorderings=steps
     )
     array = np.arange(480).astype(np.int8).reshape(6, 80)
-    wanted = array[::-1].reshape(6, 5, 16).transpose(1, 0, 2)
-    assert layout.pack(array).tolist() == wanted.tolist()
+    expected = array[::-1].reshape(6, 5, 16).transpose(1, 0, 2)
+    assert layout.pack(array).tolist() == expected.tolist()
     assert layout.unpack(layout.pack(array)).tolist() == array.tolist()
     assert Layout.from_dict(layout.to_dict()) == layout
     last = Layout(
@@ -126,26 +126,26 @@ def test_dimensions_counted_from_their_ends() -> None:
 @pytest.mark.parametrize(("rows", "cols"), [(4, 4), (2, 8), (8, 2), (4, 16), (1, 3)])
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_a_dimension_along_diagonals(dim: int, rows: int, cols: int) -> None:
-    """Each value once, at its block, row and column, with zeros beside it; there and back, and as plain values."""
+    """Each value once, at its block, row and column, zeros elsewhere; pack and unpack, and plain values."""
     view = (7, 6, 9)
     step = Diagonal(view, dim, rows, cols)
     axes = tuple(PhysicalAxis(n, 1, extent) for n, extent in enumerate(step.shape))
     layout = Layout((42, 9), "int8", axes, reorderings=(step,))
     array = np.random.default_rng(5).integers(1, 128, (42, 9), np.int8)
-    wanted = np.zeros(step.shape, np.int8)
-    for place in np.ndindex(view):
-        block, value = list(place), place[dim]
+    expected = np.zeros(step.shape, np.int8)
+    for index in np.ndindex(view):
+        block, value = list(index), index[dim]
         block[dim] = value // min(rows, cols)
-        wanted[(*block, value % rows, value % cols)] = array.reshape(view)[place]
-    assert np.count_nonzero(wanted) == array.size
-    assert layout.pack(array).tolist() == wanted.tolist()
-    assert layout.unpack(wanted).tolist() == array.tolist()
+        expected[(*block, value % rows, value % cols)] = array.reshape(view)[index]
+    assert np.count_nonzero(expected) == array.size
+    assert layout.pack(array).tolist() == expected.tolist()
+    assert layout.unpack(expected).tolist() == array.tolist()
     assert Layout.from_dict(layout.to_dict()) == layout
     assert layout.nbytes == -(-view[dim] // min(rows, cols)) * (array.size // view[dim]) * rows * cols
 
 
-def test_the_same_elements_so_many_times() -> None:
-    """All of them stand in DRAM, what comes back are the first; and as plain values."""
+def test_repeated_elements() -> None:
+    """All copies are in DRAM, the first is unpacked; and round trip through plain values."""
     step = Repeating((7, 6), 3)
     axes = tuple(PhysicalAxis(n, 1, extent) for n, extent in enumerate(step.shape))
     layout = Layout((42,), "int8", axes, reorderings=(step,))
@@ -169,7 +169,7 @@ def test_the_same_elements_so_many_times() -> None:
         Repeating((6, 81), 2),
     ],
 )
-def test_dimensions_that_are_none_are_refused(step: Reversing | Diagonal | Repeating) -> None:
+def test_invalid_dimensions_are_refused(step: Reversing | Diagonal | Repeating) -> None:
     with pytest.raises(LayoutError) as caught:
         Layout((6, 80), "int8", (PhysicalAxis(0, 1, 6), PhysicalAxis(1, 1, 80)), reorderings=(step,))
     assert str(caught.value) == (

@@ -7,7 +7,7 @@ from lathe.isa.manual import manual
 PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
 
-def test_manual_in_docs_is_what_the_table_says() -> None:
+def test_manual_in_docs_matches_the_table() -> None:
     assert PAGE.read_text(encoding="utf-8") == manual(), "run python -m lathe.isa.manual"
 
 
@@ -18,7 +18,7 @@ def test_manual_names_every_field_of_the_encoding() -> None:
     assert [field.name for form in FORMATS for field in form.fields if f"| {field.name} |" not in text] == []
 
 
-def test_manual_says_what_every_operation_gives_and_every_extension_changes() -> None:
+def test_manual_describes_every_operation_and_extension() -> None:
     from lathe.configs.extensions import EXTENSIONS
     from lathe.isa import AluOp
 

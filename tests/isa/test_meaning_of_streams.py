@@ -1,4 +1,4 @@
-"""Whole streams, carried out by the executable meaning: own ones, and those that VTA made, where they are."""
+"""Whole streams, executed by the executable semantics: own ones, and VTA's if available."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from lathe.isa.sparse_memory import PagedMemory
 
 @dataclass
 class Stream:
-    """A launch: instructions, memory and tokens before, and what must be after."""
+    """A launch: instructions, memory and tokens before, and those expected after."""
 
     config: HardwareConfig
     instructions: list[Instruction]
@@ -37,7 +37,7 @@ def _vta_stream(path: Path) -> Stream:
 
 
 def _own_stream(name: str) -> Stream:
-    """acc = max(bias + input · weightᵀ, 0), stored in two rows of a pitch; the tokens order all units."""
+    """acc = max(bias + input · weightᵀ, 0), stored in two rows with a stride; the tokens order all units."""
     config = load_config(name)
     random = np.random.default_rng(7)
     inputs = random.integers(-128, 128, (4, config.batch, config.block_in), np.int8)
@@ -78,12 +78,12 @@ def _own_stream(name: str) -> Stream:
     return Stream(config, instructions, before, [0, 0, 0, 0], after, [0, 0, 0, 1])
 
 
-def _differences(found: PagedMemory, expected: PagedMemory) -> list[str]:
+def _differences(actual: PagedMemory, expected: PagedMemory) -> list[str]:
     blank: NDArray[np.uint8] = np.zeros(PAGE_BYTES, np.uint8)
     return [
         hex(address)
-        for address in sorted(found.pages.keys() | expected.pages.keys())
-        if not np.array_equal(found.pages.get(address, blank), expected.pages.get(address, blank))
+        for address in sorted(actual.pages.keys() | expected.pages.keys())
+        if not np.array_equal(actual.pages.get(address, blank), expected.pages.get(address, blank))
     ]
 
 

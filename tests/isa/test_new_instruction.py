@@ -1,6 +1,6 @@
-"""An instruction with an opcode of its own is a row, a meaning and a unit of the RTL; all else follows from them.
+"""An instruction with an opcode of its own requires a row, its semantics and an RTL unit; all else is derived.
 
-It is added to a copy of the house, as its author would add it, and used there in a process of its own.
+It is added to a copy of the source tree, as its author would add it, and used there in a separate process.
 """
 
 import os
@@ -24,9 +24,9 @@ ROW = [
     ("configs/instructions/__init__.py", "Alu | Rescale\n", "Alu | Rescale | Clip\n"),
     ("configs/instructions/__init__.py", "ALU, RESCALE)", "ALU, RESCALE, CLIP)"),
 ]
-"""Besides the row's own file, ``clip.py``: in which file what becomes what."""
+"""Besides the row's own file, ``clip.py``: replacements by file."""
 
-MEANING = [
+SEMANTICS = [
     (
         "isa/uop_semantics.py",
         "Opcode.ALU: MicroOpMeaning(_alu, lanewise=True)",
@@ -43,18 +43,18 @@ UNIT = [
     ),
     ("rtl/functional_units.py", "Opcode.RESCALE: rescale_in", "Opcode.RESCALE: rescale_in, Opcode.CLIP: clip_in"),
 ]
-"""Besides its gates, ``rtl/clip.py``."""
+"""Besides its hardware, ``rtl/clip.py``."""
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
-    """A copy of the house with the instruction."""
+def source_tree(tmp_path: Path) -> Path:
+    """A copy of the source tree with the instruction."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for room in ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"):
-        shutil.copytree(ROOT / room, tmp_path / room, symlinks=True, ignore=ignored)
+    for package in ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"):
+        shutil.copytree(ROOT / package, tmp_path / package, symlinks=True, ignore=ignored)
     shutil.copy(GIVEN / "clip.py", tmp_path / "configs" / "instructions")
     shutil.copy(GIVEN / "gates.py", tmp_path / "rtl" / "clip.py")
-    for name, before, after in (*ROW, *MEANING, *UNIT):
+    for name, before, after in (*ROW, *SEMANTICS, *UNIT):
         path = tmp_path / name
         source = path.read_text()
         assert source.count(before) == 1, f"{name} has {before!r} {source.count(before)} times"
@@ -62,11 +62,11 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_instruction_is_a_row_a_meaning_and_a_unit(house: Path) -> None:
+def test_an_instruction_is_a_row_semantics_and_a_unit(source_tree: Path) -> None:
     ran = subprocess.run(
         [sys.executable, GIVEN / "uses.py"],
-        cwd=house,
-        env={**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=source_tree,
+        env={**os.environ, "PYTHONPATH": str(source_tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
     )

@@ -1,4 +1,4 @@
-"""The extensions that an instruction makes use of."""
+"""The extensions that an instruction requires."""
 
 import pytest
 
@@ -25,6 +25,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", ["vta", "lathe16"])
-def test_extensions_are_those_of_the_instruction_and_of_what_it_says(case, name):
+def test_extensions_are_those_of_the_instruction_and_its_fields(case, name):
     instruction, expected = CASES[case]
     assert extensions_of(load_config(name), instruction) == expected

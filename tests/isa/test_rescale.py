@@ -1,4 +1,4 @@
-"""The meaning of RESCALE against Python's integers, what it reads, and what it is refused for."""
+"""The semantics of RESCALE against Python's integers, its hazards, and its refusals."""
 
 import random
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from error_checks import check_mentions, raises
 from extended_machines import with_extensions
 
 from lathe.configs import HardwareConfig, load_config
@@ -14,6 +15,7 @@ from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa import (
     EncodingError,
     FaultCode,
+    Finding,
     Finish,
     Instruction,
     Load,
@@ -45,12 +47,12 @@ def wrapped(value: int) -> int:
 
 
 def factor(mantissa: int, shift: int) -> int:
-    """The word that a factor is."""
+    """The 32-bit word of a factor."""
     return mantissa * 64 + shift
 
 
 def expected(instruction: Rescale, dst: int, src: int, p: tuple[int, int], q: tuple[int, int], table: list[int]) -> int:
-    """What becomes of one value: ``p`` and ``q`` are biases and factors, ``table`` the signed bytes of its lane."""
+    """The result for one value: ``p`` and ``q`` are biases and factors, ``table`` the signed bytes of its lane."""
     total = wrapped(dst + p[0]) * (p[1] >> 6)
     if instruction.add:
         total += wrapped(src + q[0]) * (q[1] >> 6)
@@ -66,7 +68,7 @@ def expected(instruction: Rescale, dst: int, src: int, p: tuple[int, int], q: tu
 
 
 def state_of(cfg: HardwareConfig, seed: int, dst: list[int], src: list[int], wgt: list[int]) -> MachineState:
-    """A machine with random values everywhere, corner cases among them, and micro-ops from element 0 on."""
+    """A machine with random values everywhere, including corner cases, and micro-ops from address 0 on."""
     rng, data = random.Random(seed), np.random.default_rng(seed)
     state = MachineState(cfg, PagedMemory())
     state.uop[: len(dst)] = encode_uops(cfg, dst, src, wgt)
@@ -103,10 +105,10 @@ def test_every_lane_has_its_parameters_and_its_table(seed: int) -> None:
             for lane in range(CONFIG.block_out):
                 p, q = tuple(par[wgt][lane]), tuple(par[wgt | 1][lane])
                 bytes_of_lane = [row[lane] for row in table]
-                wanted = expected(
+                result = expected(
                     instruction, int(before[dst, b, lane]), int(before[src, b, lane]), p, q, bytes_of_lane
                 )
-                assert state.acc[dst, b, lane] == wanted, (seed, instruction, dst, b, lane)
+                assert state.acc[dst, b, lane] == result, (seed, instruction, dst, b, lane)
     others = np.setdiff1d(np.arange(CONFIG.acc_depth), [3, 9, 4])
     assert (state.acc[others] == before[others]).all()
 
@@ -114,7 +116,7 @@ def test_every_lane_has_its_parameters_and_its_table(seed: int) -> None:
 @pytest.mark.parametrize(
     ("sums", "word", "flags", "result"),
     [
-        ([1, 2, 3, 5], factor(1, 1), {}, [0, 1, 2, 2]),  # halves to even
+        ([1, 2, 3, 5], factor(1, 1), {}, [0, 1, 2, 2]),  # ties to even
         ([-1, -2, -3, -5], factor(1, 1), {}, [0, -1, -2, -2]),
         ([1000, -1000, 127, -128], factor(1, 0), {}, [127, -128, 127, -128]),
         ([1000, -1000, 127, -128], factor(1, 0), {"unsigned": True}, [255, 0, 127, 0]),
@@ -133,7 +135,7 @@ def test_rounding_and_clamping(sums: list[int], word: int, flags: dict[str, Any]
     assert state.acc[5].tolist() == [result] * 2
 
 
-def test_factors_of_dst_move_src_too_and_those_of_wgt_the_parameters() -> None:
+def test_strides_of_dst_apply_to_src_too_and_those_of_wgt_to_the_parameters() -> None:
     state = state_of(CONFIG, 1, [0, 40], [80, 7], [2, 2])
     before, par = state.acc.copy(), state.par.copy()
     execute(state, Rescale(0, 2, 2, 3, 10, 1, 4, 2, add=True))
@@ -143,15 +145,15 @@ def test_factors_of_dst_move_src_too_and_those_of_wgt_the_parameters() -> None:
                 at, wgt = outer * 10 + inner, 2 + outer * 4 + inner * 2
                 for lane in range(4):
                     p, q = tuple(map(int, par[wgt, lane])), tuple(map(int, par[wgt | 1, lane]))
-                    wanted = expected(
+                    result = expected(
                         Rescale(0, 0, 0, 0, 0, 0, 0, 0, add=True),
                         *(int(before[dst + at, 1, lane]), int(before[src + at, 1, lane])),
                         *(p, q, []),
                     )
-                    assert state.acc[dst + at, 1, lane] == wanted
+                    assert state.acc[dst + at, 1, lane] == result
 
 
-def test_par_is_loaded_with_zeros_around_and_lut_with_the_pad_value() -> None:
+def test_par_is_padded_with_zeros_and_lut_with_the_pad_value() -> None:
     cfg = with_extensions(TINY, (*ALL, "pad_value"))
     memory = PagedMemory()
     words = np.arange(1, 17, dtype="<i4") * -1000003
@@ -167,7 +169,7 @@ def test_par_is_loaded_with_zeros_around_and_lut_with_the_pad_value() -> None:
     assert state.lut[3:9].tolist() == [[-7] * 4, found[:4], found[4:8], *[[-7] * 4] * 3]
 
 
-def test_results_are_late_by_the_stages_that_the_machine_has() -> None:
+def test_results_have_the_extra_latency_of_the_machines_stages() -> None:
     assert trailing_steps(CONFIG, Opcode.RESCALE) == RESCALE_STAGES + LOOKUP_STAGES
     assert trailing_steps(with_extensions(TINY, ("rescale",)), Opcode.RESCALE) == RESCALE_STAGES
     assert trailing_steps(CONFIG, Opcode.ALU) == trailing_steps(CONFIG, Opcode.GEMM) == 0
@@ -175,91 +177,73 @@ def test_results_are_late_by_the_stages_that_the_machine_has() -> None:
 
 STAGES = RESCALE_STAGES + LOOKUP_STAGES
 FULL = 256 // 2 - 2
-PAIRS = STAGES // 2  # micro-ops of two steps that are no more steps than that
-LAST = (STAGES + 1) // 2  # micro-ops behind the first whose first step is no further from where that writes
+PAIRS = STAGES // 2  # micro-ops of two issue cycles within that latency
+LAST = (STAGES + 1) // 2  # the last micro-op after the first whose first issue cycle is within the latency
 
 
 @pytest.mark.parametrize(
-    ("dst", "src", "instruction", "code", "message"),
+    ("dst", "src", "instruction", "code", "mentions"),
     [
-        # The accumulator that is written: again after so many steps, and one step sooner.
-        ([*range(STAGES + 1)], None, Rescale(0, STAGES + 1, 2, 1, 0, 0, 0, 0), None, ""),
-        ([*range(STAGES)], None, Rescale(0, STAGES, 2, 1, 0, 0, 0, 0), FaultCode.ACC_REUSE,
-            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
-            "not there yet; let micro-ops of other elements come between."),
-        ([4, 3], None, Rescale(0, 2, 1, 2, 0, 1, 0, 0), FaultCode.ACC_REUSE,
-            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 4. Its new value is "
-            "not there yet; let micro-ops of other elements come between."),
-        # With a second operand a micro-op has two steps, and writes in the second.
-        ([*range(PAIRS + 1)], [50] * (PAIRS + 1), Rescale(0, PAIRS + 1, 2, 1, 0, 0, 0, 0, add=True), None, ""),
+        # The accumulator that is written: again after STAGES issue cycles, and one cycle earlier.
+        ([*range(STAGES + 1)], None, Rescale(0, STAGES + 1, 2, 1, 0, 0, 0, 0), None, ()),
+        ([*range(STAGES)], None, Rescale(0, STAGES, 2, 1, 0, 0, 0, 0), FaultCode.ACC_REUSE, ("dst", STAGES, "not 0")),
+        ([4, 3], None, Rescale(0, 2, 1, 2, 0, 1, 0, 0), FaultCode.ACC_REUSE, ("dst", STAGES, "not 4")),
+        # With a second operand a micro-op has two issue cycles, and writes in the second.
+        ([*range(PAIRS + 1)], [50] * (PAIRS + 1), Rescale(0, PAIRS + 1, 2, 1, 0, 0, 0, 0, add=True), None, ()),
         ([*range(PAIRS)], [50] * PAIRS, Rescale(0, PAIRS, 2, 1, 0, 0, 0, 0, add=True), FaultCode.ACC_REUSE,
-            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
-            "not there yet; let micro-ops of other elements come between."),
+            ("dst", STAGES, "not 0")),
         ([*range(LAST + 1)], [50] * LAST + [0], Rescale(0, LAST + 1, 1, 1, 0, 0, 0, 0, add=True), FaultCode.ACC_REUSE,
-            f"acc element src of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
-            "not there yet; let micro-ops of other elements come between."),
-        ([*range(LAST + 2)], [50] * (LAST + 1) + [0], Rescale(0, LAST + 2, 1, 1, 0, 0, 0, 0, add=True), None, ""),
-        ([7], [7], Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=True), None, ""),  # nothing is written before it
-        # An index beyond counts more in one step, not in a later one; src alone is looked at in the first step.
-        ([0, 1], None, Rescale(0, 1, 1, 2, 0, 0, 0, 31), FaultCode.ACC_REUSE,
-            f"acc element dst of it must be one that none of the {STAGES} steps before writes, not 0. Its new value is "
-            "not there yet; let micro-ops of other elements come between."),
-        ([0, 0], None, Rescale(0, 1, 1, 2, 0, 0, 0, 32), FaultCode.PAR_RANGE,
-            "par element wgt of it must be below 32, not 32. The scratchpad ends there."),
-        ([FULL], None, Rescale(0, 1, 1, 3, 0, 1, 0, 0), FaultCode.ACC_RANGE,
-            "acc element dst of it must be below 128, not 128. The scratchpad ends there."),
+            ("src", STAGES, "not 0")),
+        ([*range(LAST + 2)], [50] * (LAST + 1) + [0], Rescale(0, LAST + 2, 1, 1, 0, 0, 0, 0, add=True), None, ()),
+        ([7], [7], Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=True), None, ()),  # nothing is written before it
+        # An index out of range takes precedence in its issue cycle, not in a later one; src alone is in the first.
+        ([0, 1], None, Rescale(0, 1, 1, 2, 0, 0, 0, 31), FaultCode.ACC_REUSE, ("dst", STAGES, "not 0")),
+        ([0, 0], None, Rescale(0, 1, 1, 2, 0, 0, 0, 32), FaultCode.PAR_RANGE, ("par", "wgt", "below 32", "not 32")),
+        ([FULL], None, Rescale(0, 1, 1, 3, 0, 1, 0, 0), FaultCode.ACC_RANGE, ("acc", "dst", "below 128", "not 128")),
         ([0, 9], [0, FULL + 1], Rescale(0, 2, 1, 2, 0, 1, 0, 0, add=True), FaultCode.ACC_RANGE,
-            "acc element src of it must be below 128, not 128. The scratchpad ends there."),
+            ("acc", "src", "below 128", "not 128")),
     ],
 )  # fmt: skip
-def test_no_step_reads_what_is_not_there_yet_or_what_is_nowhere(
-    dst: list[int], src: list[int] | None, instruction: Rescale, code: FaultCode | None, message: str
+def test_hazards_and_indices_out_of_range_are_faults(
+    dst: list[int], src: list[int] | None, instruction: Rescale, code: FaultCode | None, mentions: tuple[object, ...]
 ) -> None:
     state = MachineState(CONFIG, PagedMemory())
     state.uop[: len(dst)] = encode_uops(CONFIG, dst, src or [CONFIG.acc_depth - 1] * len(dst), [0] * len(dst))
     if code is None:
         execute(state, instruction)
         return
-    with pytest.raises(MachineFault) as caught:
-        execute(state, instruction, "it")
-    assert (caught.value.code, str(caught.value)) == (code, message)
+    assert raises(MachineFault, execute, state, instruction, "it", mentions=("it", *mentions)).code == code
 
 
 PLAIN = Rescale(0, 1, 1, 1, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("extensions", "instruction", "code", "message"),
+    ("extensions", "instruction", "code", "mentions"),
     [
-        ((), PLAIN, FaultCode.OPCODE,
-            "opcode of it must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE. Machine 'tiny' is without the "
-            "extension 'rescale'."),
+        ((), PLAIN, FaultCode.OPCODE, ("LOAD, STORE, GEMM, FINISH, ALU", "not RESCALE", "tiny", "extension 'rescale")),
         (("rescale",), replace(PLAIN, add=True), FaultCode.OPCODE,
-            "add of it must be 0, not 1. Machine 'tiny' is without the extension 'rescale_add'."),
+            ("add of it", 0, "not 1", "tiny", "extension 'rescale_add'.")),
         ((), Load(MemoryType.PAR, 0, 0, 1, 1, 1), FaultCode.MEMORY_TYPE,
-            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, not par. Machine 'tiny' is without the "
-            "extension 'rescale'."),
+            ("memory_type of it", "uop, wgt, inp, acc, out, acc8", "not par", "tiny", "extension 'rescale'.")),
         (("rescale",), Load(MemoryType.LUT, 0, 0, 0, 0, 0), FaultCode.MEMORY_TYPE,
-            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, par, not lut. Machine 'tiny' is without "
-            "the extension 'lookup'."),
+            ("memory_type of it", "uop, wgt, inp, acc, out, acc8, par", "not lut", "tiny", "extension 'lookup'.")),
         (("rescale",), Store(memory_type=MemoryType.LUT, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
             FaultCode.MEMORY_TYPE,
-            "memory_type of it must be one of uop, wgt, inp, acc, out, acc8, par, not lut. Machine 'tiny' is without "
-            "the extension 'lookup'."),
+            ("memory_type of it", "uop, wgt, inp, acc, out, acc8, par", "not lut", "tiny", "extension 'lookup'.")),
         (ALL, Store(memory_type=MemoryType.PAR, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
-            FaultCode.MEMORY_TYPE, "memory_type of it must be out, not par. STORE takes no other."),
+            FaultCode.MEMORY_TYPE, ("memory_type of it", "must be out", "not par", "STORE")),
         (ALL, Load(MemoryType.OUT, 0, 0, 1, 1, 1), FaultCode.MEMORY_TYPE,
-            "memory_type of it must be uop, wgt, inp, acc, acc8, par or lut, not out. No unit loads out."),
+            ("memory_type of it", "uop, wgt, inp, acc, acc8, par or lut", "not out")),
         (ALL, Load(MemoryType.LUT, 511, 0, 1, 2, 2), FaultCode.SRAM_RANGE,
-            "sram_base of it must put its block of 2 elements below 512, not up to 512. The scratchpad ends there."),
+            ("sram_base of it", "2 vectors", "below 512", "not up to 512")),
     ],
 )  # fmt: skip
-def test_what_a_machine_has_not_is_refused(
-    extensions: tuple[str, ...], instruction: Instruction, code: FaultCode, message: str
+def test_what_a_machine_lacks_is_refused(
+    extensions: tuple[str, ...], instruction: Instruction, code: FaultCode, mentions: tuple[object, ...]
 ) -> None:
-    with pytest.raises(MachineFault) as caught:
-        execute(MachineState(with_extensions(TINY, extensions), PagedMemory()), instruction, "it")
-    assert (caught.value.code, str(caught.value)) == (code, message)
+    state = MachineState(with_extensions(TINY, extensions), PagedMemory())
+    assert raises(MachineFault, execute, state, instruction, "it", mentions=mentions).code == code
 
 
 @pytest.mark.parametrize(
@@ -282,7 +266,7 @@ def test_what_a_machine_has_not_is_refused(
             "'tiny'."),
     ],
 )  # fmt: skip
-def test_fields_that_a_machine_has_not_are_not_encoded(
+def test_fields_that_a_machine_lacks_are_not_encoded(
     extensions: tuple[str, ...], instruction: Rescale, message: str
 ) -> None:
     with pytest.raises(EncodingError) as caught:
@@ -290,11 +274,11 @@ def test_fields_that_a_machine_has_not_are_not_encoded(
     assert str(caught.value) == message
 
 
-def test_bits_and_text_give_the_instruction_back() -> None:
+def test_encoding_and_assembly_round_trip() -> None:
     random_numbers = np.random.default_rng(0)
     for cfg in (CONFIG, with_extensions(load_config("lathe16"), ALL)):
         found = placements(cfg, Opcode.RESCALE)
-        # What GEMM has in the same place.
+        # At the same position as GEMM's fields.
         gemm = placements(cfg, Opcode.GEMM)
         assert (found["add"].lsb, found["add"].width) == (gemm["reset"].lsb, 1)
         for name in ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in"):
@@ -315,7 +299,7 @@ def test_bits_and_text_give_the_instruction_back() -> None:
     )
 
 
-def test_the_verifier_finds_what_is_read_before_it_is_there_and_what_nothing_has_loaded() -> None:
+def test_the_verifier_finds_hazards_and_uninitialised_reads() -> None:
     memory = PagedMemory()
     memory.write(0x1000, encode_uops(CONFIG, [0, 1, 2], [9, 9, 0], [0, 0, 0]).view(np.uint8))
     load = Load(MemoryType.UOP, 0, 0x1000 // 4, 1, 3, 3)
@@ -326,46 +310,38 @@ def test_the_verifier_finds_what_is_read_before_it_is_there_and_what_nothing_has
     rescale = Rescale(0, 2, 1, 1, 0, 0, 0, 0, add=True, lookup=True, table=1)
     assert verify_stream(CONFIG, [*stream, rescale, Finish()], memory) == []
 
-    def told(*instructions: Instruction) -> list[tuple[str, FaultCode | None]]:
-        found = verify_stream(CONFIG, [*instructions, Finish()], memory)
-        text = {str(each): each.code for each in found}
-        return [(line.replace(f"instruction {each.instruction} in compute ({each.text})", "it"), code)
-                for each, (line, code) in zip(found, text.items(), strict=True)]  # fmt: skip
+    def check_finding(each: Finding, kind: str, field: str, *mentions: object, code: FaultCode | None = None) -> None:
+        assert (each.kind.name, each.field, each.code) == (kind, field, code)
+        check_mentions(each, *mentions)
 
-    assert told(*stream, replace(rescale, uop_end=3)) == [
-        (f"accumulator not there yet: src of it must lead to elements that none of the {STAGES} steps before writes; "
-         "see acc[0].", FaultCode.ACC_REUSE)
-    ]  # fmt: skip
-    assert told(*stream, replace(rescale, wgt_factor_in=2, iter_in=2, dst_factor_in=3, add=False)) == [
-        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[2].", None)
-    ]
-    assert told(load, accumulators, replace(parameters, x_size=1), table, rescale) == [
-        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[1].", None)
-    ]
-    assert told(*stream, replace(rescale, table=0)) == [
-        ("uninitialised scratchpad: table of it must lead to elements that have been written before; see lut[0] and "
-         "255 more.", None)
-    ]  # fmt: skip
-    assert told(*stream, replace(rescale, uop_bgn=1, wgt_factor_in=31, iter_in=3, add=False, dst_factor_in=3)) == [
-        ("scratchpad out of range: wgt of it must stay below 32 par elements, not reach 62; see par[62].",
-         FaultCode.PAR_RANGE),
-        ("uninitialised scratchpad: wgt of it must lead to elements that have been written before; see par[31].", None),
-    ]  # fmt: skip
+    def findings(*instructions: Instruction) -> list[Finding]:
+        return verify_stream(CONFIG, [*instructions, Finish()], memory)
+
+    (finding,) = findings(*stream, replace(rescale, uop_end=3))
+    check_finding(finding, "REUSE", "src", STAGES, "acc[0]", code=FaultCode.ACC_REUSE)
+    (finding,) = findings(*stream, replace(rescale, wgt_factor_in=2, iter_in=2, dst_factor_in=3, add=False))
+    check_finding(finding, "UNINITIALISED", "wgt", "par[2]")
+    (finding,) = findings(load, accumulators, replace(parameters, x_size=1), table, rescale)
+    check_finding(finding, "UNINITIALISED", "wgt", "par[1]")
+    (finding,) = findings(*stream, replace(rescale, table=0))
+    check_finding(finding, "UNINITIALISED", "table", "lut[0] and 255 more")
+    beyond = replace(rescale, uop_bgn=1, wgt_factor_in=31, iter_in=3, add=False, dst_factor_in=3)
+    first, second = findings(*stream, beyond)
+    check_finding(first, "SRAM_RANGE", "wgt", "32 vectors of par", "not reach 62", "par[62]", code=FaultCode.PAR_RANGE)
+    check_finding(second, "UNINITIALISED", "wgt", "par[31]")
     plain = with_extensions(CONFIG, ("rescale",))
-    found = verify_stream(plain, [load, accumulators, parameters, replace(rescale, table=0), Finish()], memory)
-    assert [str(each).partition("(")[0] + str(each).rpartition(")")[2] for each in found] == [
-        "value too wide: lookup of instruction 3 in compute  must be 0 on machine 'rescaling', where the extension "
-        "'lookup' is off, not 1.",
-    ]
+    (finding,) = verify_stream(plain, [load, accumulators, parameters, replace(rescale, table=0), Finish()], memory)
+    assert finding.instruction == 3
+    check_finding(finding, "FIELD", "lookup", "0 on machine 'rescaling'", "extension 'lookup' is off", "not 1")
 
 
 @pytest.mark.parametrize(
-    ("instruction", "told"),
+    ("instruction", "contract"),
     [
         (Rescale(0, 1, 1, 1, 0, 0, 0, 0), "must be one of LOAD, STORE, GEMM, FINISH, ALU, not RESCALE"),
         (Load(MemoryType.PAR, 0, 0, 1, 1, 1), "must be one of uop, wgt, inp, acc, out, acc8, not par"),
     ],
 )
-def test_the_verifier_names_machine_and_extension(instruction, told):
+def test_the_verifier_names_machine_and_extension(instruction, contract):
     found = [str(each) for each in verify_stream(load_config("vta"), [instruction, Finish()], PagedMemory())]
-    assert f"{told}, on machine 'vta', where the extension 'rescale' is off." in found[0]
+    assert f"{contract}, on machine 'vta', where the extension 'rescale' is off." in found[0]

@@ -1,10 +1,11 @@
-"""The executable meaning of single instructions, and the faults."""
+"""The executable semantics of single instructions, and their faults."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from error_checks import check_mentions, raises
 
 from lathe.configs import load_config
 from lathe.isa import (
@@ -65,7 +66,7 @@ def test_load_writes_a_dense_block_of_rows_with_zeros_around() -> None:
         (MemoryType.UOP, {"pad_value": 7, "pad_limit": True}, 0),
     ],
 )
-def test_padding_holds_what_its_load_says(memory: MemoryType, fields: dict[str, Any], padding: int) -> None:
+def test_padding_has_the_value_of_the_loads_fields(memory: MemoryType, fields: dict[str, Any], padding: int) -> None:
     cfg = TINY.with_(extensions=("pad_value",))
     state = MachineState(cfg, blank().dram)
     scratchpad = getattr(state, MEMORIES[memory].scratchpad)
@@ -74,12 +75,12 @@ def test_padding_holds_what_its_load_says(memory: MemoryType, fields: dict[str, 
     execute(plain, replace(load, pad_value=0, pad_limit=False))
     execute(state, load)
     expected = getattr(plain, MEMORIES[memory].scratchpad).copy()
-    expected[1:5] = padding  # a row above, and an element before the two that are read
+    expected[1:5] = padding  # a row above, and a vector before the two that are read
     assert scratchpad.tolist() == expected.tolist()
     assert scratchpad[5:7].any()
 
 
-def test_load_of_rows_of_no_elements_does_nothing_whatever_the_pads() -> None:
+def test_load_of_empty_rows_does_nothing_whatever_the_pads() -> None:
     state = blank()
     state.acc[:] = 7
     execute(state, Load(MemoryType.ACC, 0, 0, 3, 0, 1, y_pad_0=2, x_pad_0=2))
@@ -96,7 +97,7 @@ def test_load_of_no_rows_still_writes_its_pads() -> None:
     assert (state.acc[10:] == 7).all()
 
 
-def test_loads_of_each_memory_read_their_elements() -> None:
+def test_loads_of_each_memory_read_their_vectors() -> None:
     state = blank()
     execute(state, Load(MemoryType.WGT, 1, 0x1000 // 16, 1, 1, 1))
     execute(state, Load(MemoryType.ACC, 2, 0x1000 // 16, 1, 1, 1))
@@ -124,7 +125,7 @@ def with_uops(state: MachineState, dst: Any, src: Any, wgt: Any) -> MachineState
     return state
 
 
-def test_gemm_adds_products_with_transposed_weights_and_wraps() -> None:
+def test_gemm_multiplies_by_transposed_weights_accumulates_and_wraps() -> None:
     state = with_uops(blank(), [1, 1], [2, 3], [0, 1])
     random = np.random.default_rng(1)
     state.inp[:] = random.integers(-128, 128, state.inp.shape)
@@ -151,16 +152,16 @@ def test_reset_writes_zeros_and_reads_no_operand() -> None:
     assert (state.acc[5:] == 7).all()
 
 
-def test_begin_writes_products_whatever_was_there() -> None:
+def test_begin_overwrites_accumulators() -> None:
     state = with_uops(MachineState(TINY.with_(extensions=("gemm_begin",)), blank().dram), [3, 3], [0, 1], [0, 1])
     rng = np.random.default_rng(0)
     state.inp[:], state.wgt[:] = rng.integers(-128, 128, state.inp.shape), rng.integers(-128, 128, state.wgt.shape)
     state.acc[:] = 7
     begun = Gemm(0, 2, 1, 2, 0, 2, 0, 3, 0, 5, begin=True)
     execute(state, begun)
-    for element, src, wgt in ((3, 1, 1), (5, 4, 6)):  # of two micro-ops with one destination the last one counts
+    for dst, src, wgt in ((3, 1, 1), (5, 4, 6)):  # the last of two micro-ops with one destination counts
         expected = state.inp[src, 0].astype(int) @ state.wgt[wgt].astype(int).T
-        assert state.acc[element, 0].tolist() == expected.tolist()
+        assert state.acc[dst, 0].tolist() == expected.tolist()
     others = np.delete(state.acc, [3, 5], axis=0)
     assert (others == 7).all()
     execute(state, replace(begun, reset=True))
@@ -208,46 +209,32 @@ def test_shift_amounts_from_registers_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruction", "message"),
+    ("instruction", "mentions"),
     [
-        (Load(MemoryType.OUT, 0, 0, 1, 1, 1),
-            "memory_type of the instruction must be uop, wgt, inp, acc or acc8, not out. No unit loads out."),
-        (Load(MemoryType.WGT, 127, 0, 1, 2, 1),
-            "sram_base of the instruction must put its block of 2 elements below 128, not up to 128. The scratchpad "
-            "ends there."),
+        (Load(MemoryType.OUT, 0, 0, 1, 1, 1), ("memory_type", "uop, wgt, inp, acc or acc8", "not out")),
+        (Load(MemoryType.WGT, 127, 0, 1, 2, 1), ("sram_base", "2 vectors", "below 128", "not up to 128")),
         (Store(memory_type=MemoryType.ACC, sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
-            "memory_type of the instruction must be out, not acc. STORE takes no other."),
+            ("memory_type", "must be out", "not acc", "STORE")),
         (Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1, y_pad_1=2),
-            "y_pad_1 of the instruction must be 0, not 2. STORE has no padding."),
+            ("y_pad_1", 0, "not 2", "STORE", "padding")),
         (Store(sram_base=255, dram_base=0, y_size=2, x_size=1, x_stride=1),
-            "sram_base of the instruction must put its block of 2 elements below 256, not up to 256. The scratchpad "
-            "ends there."),
-        (Gemm(0, 1, 2, 1, 255, 0, 0, 0, 0, 0),
-            "acc element dst of the instruction must be below 256, not 257. The scratchpad ends there."),
-        (Gemm(0, 1, 1, 2, 0, 0, 0, 255, 0, 0),
-            "inp element src of the instruction must be below 256, not 257. The scratchpad ends there."),
-        (Gemm(0, 1, 1, 2, 0, 0, 0, 0, 0, 126),
-            "wgt element wgt of the instruction must be below 128, not 128. The scratchpad ends there."),
-        (Alu(AluOp.ADD, 0, 1, 1, 2, 0, 0, 0, 254),
-            "acc element src of the instruction must be below 256, not 256. The scratchpad ends there."),
-        (Alu(AluOp.ADD, 256, 257, 1, 1, 0, 0, 0, 0),
-            "uop_end of the instruction must be at most 256, not 257. The scratchpad ends there."),
+            ("sram_base", "2 vectors", "below 256", "not up to 256")),
+        (Gemm(0, 1, 2, 1, 255, 0, 0, 0, 0, 0), ("acc", "dst", "below 256", "not 257")),
+        (Gemm(0, 1, 1, 2, 0, 0, 0, 255, 0, 0), ("inp", "src", "below 256", "not 257")),
+        (Gemm(0, 1, 1, 2, 0, 0, 0, 0, 0, 126), ("wgt", "below 128", "not 128")),
+        (Alu(AluOp.ADD, 0, 1, 1, 2, 0, 0, 0, 254), ("acc", "src", "below 256", "not 256")),
+        (Alu(AluOp.ADD, 256, 257, 1, 1, 0, 0, 0, 0), ("uop_end", "at most 256", "not 257")),
     ],
 )  # fmt: skip
-def test_what_the_machine_does_not_carry_out_is_a_fault(instruction: Instruction, message: str) -> None:
+def test_what_the_machine_does_not_execute_is_a_fault(instruction: Instruction, mentions: tuple[object, ...]) -> None:
     state = with_uops(blank(), [2], [2], [2])
-    with pytest.raises(MachineFault) as caught:
-        execute(state, instruction)
-    assert str(caught.value) == message
+    raises(MachineFault, execute, state, instruction, mentions=("the instruction", *mentions))
 
 
 def test_token_of_no_neighbour_is_a_fault() -> None:
-    with pytest.raises(MachineFault) as caught:
-        run(blank(), [Load(MemoryType.INP, 0, 0, 1, 1, 1, pop_prev=True), Finish()])
-    assert str(caught.value) == (
-        "pop_prev of instruction 0 (LOAD in load) must be 0, not 1, for load has no prev neighbour. "
-        "Tokens go between neighbours only."
-    )
+    stream = [Load(MemoryType.INP, 0, 0, 1, 1, 1, pop_prev=True), Finish()]
+    mentions = ("pop_prev of instruction 0 (LOAD in load)", "not 1", "load has no prev neighbour")
+    raises(MachineFault, run, blank(), stream, mentions=mentions)
 
 
 def test_deadlock_names_each_units_instruction_and_the_token_it_waits_for() -> None:
@@ -257,22 +244,18 @@ def test_deadlock_names_each_units_instruction_and_the_token_it_waits_for() -> N
         Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1, pop_prev=True),
         Finish(),
     ]
-    with pytest.raises(MachineFault) as caught:
-        run(blank(), stream)
-    assert str(caught.value) == (
-        "The launch must end, and is deadlocked: load waits with instruction 0 (LOAD) for a token of compute->load; "
-        "compute waits with instruction 1 (GEMM) for a token of load->compute and store->compute; "
-        "store waits with instruction 2 (STORE) for a token of compute->store. Every pop needs a push before it."
-    )
+    error = raises(MachineFault, run, blank(), stream, mentions=("deadlocked",))
+    load, compute, store = str(error).split(";")
+    check_mentions(load, "load waits", "instruction 0 (LOAD)", "compute->load")
+    check_mentions(compute, "compute waits", "instruction 1 (GEMM)", "load->compute and store->compute")
+    check_mentions(store, "store waits", "instruction 2 (STORE)", "compute->store")
 
 
 def test_stream_without_finish_does_not_end() -> None:
-    with pytest.raises(MachineFault) as caught:
-        run(blank(), [Load(MemoryType.INP, 0, 0, 1, 1, 1)])
-    assert str(caught.value) == ("The stream must have a FINISH, and has none: the launch never ends. Add a FINISH.")
+    raises(MachineFault, run, blank(), [Load(MemoryType.INP, 0, 0, 1, 1, 1)], mentions=("FINISH", "never ends"))
 
 
-def test_units_run_what_stands_after_finish_too() -> None:
+def test_units_also_execute_what_follows_finish() -> None:
     state = blank()
     run(state, [Finish(), Load(MemoryType.INP, 0, 0x1000 // 4, 1, 1, 1, push_next=True)])
     assert state.inp[0].tolist() == [numbers(1, 4)]

@@ -1,4 +1,4 @@
-"""Causes of waiting: names and numbers."""
+"""Stall causes: names and numbers."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from lathe.isa.stall import QUEUE_CAUSES, TOKEN_CAUSES, TRACK_NAMES
 TIMING = (Path(__file__).parents[2] / "docs" / "timing-model.md").read_text()
 
 
-def test_causes_have_the_names_of_the_page_on_time():
+def test_causes_have_the_names_of_the_timing_model_page():
     for cause in StallCause:
         assert (f"`{cause}`" in TIMING) == (cause != StallCause.NONE)
 

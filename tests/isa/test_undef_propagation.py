@@ -1,4 +1,4 @@
-"""Loads that take in undefined bytes are reported if, and only if, these may get into a value of an output."""
+"""Loads of undefined bytes are reported if, and only if, these may reach a value of an output."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,14 +26,14 @@ from lathe.isa import (
 )
 from lathe.isa.diagnostics import FindingKind
 
-TINY = load_config("tiny")  # 4 lanes; inp 4 bytes an element, wgt and acc 16, out 4
+TINY = load_config("tiny")  # 4 lanes; inp 4 bytes per vector, wgt and acc 16, out 4
 CODE, UOPS, W, T, C, M, P, L = (0x1000 * page for page in range(1, 9))
 WORDS = encode_uops(TINY, dst=[0], src=[0], wgt=[0])
 EYE = np.eye(4, dtype=np.uint8)
 
 
 def program(*work: Instruction, **changes: Any) -> Program:
-    """Loads element 0 of acc8 from T, which nothing has stored, works on it, and stores element 0 into C."""
+    """Loads vector 0 of acc8 from T, which nothing has stored, works on it, and stores vector 0 into C."""
     instructions = [
         Load(MemoryType.UOP, 0, UOPS // 4, 1, 1, 1),
         Load(MemoryType.ACC8, 0, T // 4, 1, 1, 1),
@@ -67,8 +67,8 @@ def alu(op: AluOp, imm: int) -> Alu:
     return Alu(op, 0, 1, 1, 1, 0, 0, 0, 0, use_imm=True, imm=imm)
 
 
-def reported(found: Program) -> list[int]:
-    findings = verify(found)
+def reported(program: Program) -> list[int]:
+    findings = verify(program)
     assert {each.kind for each in findings} <= {FindingKind.UNINITIALISED_DRAM}, findings
     return [each.instruction for each in findings]
 
@@ -84,7 +84,7 @@ def reported(found: Program) -> list[int]:
     ],
     ids=["copied", "added to", "multiplied", "shifted", "clipped"],
 )
-def test_what_comes_from_undefined_bytes_is_undefined(work):
+def test_values_from_undefined_bytes_are_undefined(work):
     assert reported(program(*work)) == [1]
 
 
@@ -97,12 +97,12 @@ def test_what_comes_from_undefined_bytes_is_undefined(work):
     ],
     ids=["times zero", "times zero, and more", "reset"],
 )
-def test_what_is_made_zero_or_overwritten_is_defined(work):
+def test_zeroed_or_overwritten_values_are_defined(work):
     assert reported(program(*work)) == []
 
 
 def masked(mask: list[int], **changes: Any) -> Program:
-    """Lanes of what T holds times a constant for each."""
+    """Lanes of T times per-lane constants."""
     images = {
         "uops": encode_uops(TINY, dst=[0], src=[1], wgt=[0]).view(np.uint8),
         "W": EYE.reshape(-1),
@@ -113,7 +113,7 @@ def masked(mask: list[int], **changes: Any) -> Program:
     )
 
 
-def test_a_mask_takes_out_the_lanes_that_it_has_zeros_for():
+def test_a_mask_clears_the_lanes_with_zeros():
     assert reported(masked([1, 0, 1, 0])) == [1]
     assert reported(masked([0, 0, 0, 0])) == []
 
@@ -127,8 +127,8 @@ def test_padding_of_an_output_may_be_undefined():
 
 
 @pytest.mark.parametrize(("weights", "expected"), [(EYE, True), (np.zeros((4, 4), np.uint8), False)])
-def test_a_product_is_undefined_unless_its_other_factors_are_zero(weights, expected):
-    """T is an operand of a matrix product."""
+def test_a_matmul_is_undefined_unless_its_other_factors_are_zero(weights, expected):
+    """T is an operand of a matmul."""
     work = [
         Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0, reset=True),
         Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0, pop_prev=True),
@@ -144,8 +144,8 @@ def test_a_product_is_undefined_unless_its_other_factors_are_zero(weights, expec
 
 
 @pytest.mark.parametrize(("begin", "expected"), [(True, []), (False, [3])])
-def test_a_gemm_that_begins_overwrites_what_is_undefined(begin, expected):
-    """T lies in the accumulator, and products of W with itself go there."""
+def test_a_gemm_with_begin_overwrites_undefined_values(begin, expected):
+    """T is in the accumulator, which the GEMM of W with itself writes."""
     loads = [
         Load(MemoryType.INP, 0, W // 4, 1, 1, 1),
         Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
@@ -155,14 +155,14 @@ def test_a_gemm_that_begins_overwrites_what_is_undefined(begin, expected):
     assert reported(program(config=config, instructions=(*loads, *whole.instructions))) == expected
 
 
-def test_of_products_that_begin_one_accumulator_only_the_last_one_may_not_be_undefined():
-    """T and W are inputs, in this order or in the other."""
+def test_of_gemms_that_overwrite_one_accumulator_only_the_last_one_matters():
+    """T and W are inputs, in either order."""
     images = {"uops": encode_uops(TINY, dst=[0, 0], src=[0, 1], wgt=[0, 0]).view(np.uint8), "W": EYE.reshape(-1)}
-    for places, expected in (((0, 1), []), ((1, 0), [0])):
+    for addresses, expected in (((0, 1), []), ((1, 0), [0])):
         whole = program(Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, begin=True, pop_prev=True))
         loads = [
-            Load(MemoryType.INP, places[0], T // 4, 1, 1, 1),
-            Load(MemoryType.INP, places[1], W // 4, 1, 1, 1),
+            Load(MemoryType.INP, addresses[0], T // 4, 1, 1, 1),
+            Load(MemoryType.INP, addresses[1], W // 4, 1, 1, 1),
             Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
             Load(MemoryType.UOP, 0, UOPS // 4, 1, 2, 2),
         ]
@@ -175,8 +175,8 @@ def test_of_products_that_begin_one_accumulator_only_the_last_one_may_not_be_und
         assert reported(program(**changes)) == expected
 
 
-def test_undefined_bytes_are_followed_through_memory():
-    """T is copied to itself, 16 bytes on, and from there to C: the first load brings what is reported."""
+def test_undefined_bytes_are_tracked_through_memory():
+    """T is copied to itself, 16 bytes further, and from there to C: the first load is reported."""
     first = Store(sram_base=0, dram_base=(T + 16) // 4, y_size=1, x_size=1, x_stride=1, pop_prev=True, push_prev=True)
     again = Load(MemoryType.ACC8, 0, (T + 16) // 4, 1, 1, 1, pop_next=True)
     whole = program(alu(AluOp.ADD, 1), first, again)
@@ -199,7 +199,7 @@ def test_undefined_bytes_are_followed_through_memory():
         ([(MemoryType.PAR, 0, P // 32), (MemoryType.LUT, 0, L // 4)], {"lookup": True}, 3, [3]),
     ],
 )
-def test_a_lane_is_undefined_if_its_parameters_or_what_its_table_may_hold_are(loads, flags, lanes, expected):
+def test_a_lane_is_undefined_if_its_parameters_or_table_entries_may_be(loads, flags, lanes, expected):
     cfg = with_extensions(TINY, ("rescale", "rescale_add", "lookup"))
     if flags.get("table"):
         loads = [*loads, (MemoryType.LUT, 256, (L + 2048) // 4)]
@@ -222,7 +222,7 @@ def test_a_lane_is_undefined_if_its_parameters_or_what_its_table_may_hold_are(lo
         Segment("of two lanes", "constant", T, 16),
         Segment("nobody's", "temporary", T + 16, 16),
         Segment("of all lanes", "constant", P, 32),
-        # A table of which the last row has nothing for the last two lanes, and one that is whole.
+        # A table whose last row is undefined for the last two lanes, and a complete one.
         Segment("rows", "constant", L, 1022),
         Segment("rest", "temporary", L + 1022, 2),
         Segment("table", "constant", L + 2048, 1024),

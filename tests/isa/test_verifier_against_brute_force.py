@@ -1,4 +1,4 @@
-"""Races and uninitialised reads of random streams, against sets of cells and a graph of the order, both spelled out."""
+"""Races and uninitialised reads of random streams, against explicit sets of cells and an explicit order graph."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ Access = tuple[str, int]  # memory and cell
 
 
 def random_stream(random: np.random.Generator) -> list[Instruction]:
-    """A stream that runs to its end: pops are put only where a token is left by what stands before in the stream."""
+    """A stream that completes: pops are placed only where earlier instructions of the stream leave a token."""
     tokens = dict.fromkeys(TokenQueue, 0)
     instructions: list[Instruction] = [Load(MemoryType.UOP, 0, UOPS // 4, 1, 8, 8)]
     for _ in range(random.integers(2, 14)):
@@ -68,7 +68,7 @@ def random_stream(random: np.random.Generator) -> list[Instruction]:
             fields[name] = True
         values = {name: getattr(instruction, name) for name in instruction.__slots__}
         instructions.append(type(instruction)(**values | fields))
-    # The order within each unit decides; half of the streams list the units one after the other, so pops come early.
+    # Only the order within units matters; half of the streams list the units one by one, so pops come early.
     if random.random() < 0.5:
         instructions.sort(key=unit_of)
     return [*instructions, Finish()]
@@ -181,7 +181,7 @@ def _indices(loop: Gemm | Alu | Rescale, words: np.ndarray) -> Iterator[tuple[in
 
 
 def reused(loop: Rescale, words: np.ndarray) -> bool:
-    """Whether a step reads an accumulator that one of so many steps before writes."""
+    """Whether an issue cycle reads an accumulator that one of the preceding ones writes too late."""
     written: list[int | None] = []
     for dst, src, _ in _indices(loop, words):
         for read in (src, dst) if loop.add else (dst,):

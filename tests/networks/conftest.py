@@ -1,4 +1,4 @@
-"""Networks are compiled in every test, whatever the user's cache holds."""
+"""Compile networks in every test, without the user's cache."""
 
 import pytest
 

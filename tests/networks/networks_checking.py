@@ -1,4 +1,4 @@
-"""A model run by Lathe: its bits are the reference's, and within one unit of onnxruntime's."""
+"""Runs of a model: results equal the reference's, and onnxruntime's within one unit."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def with_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any
 def checked(
     model: onnx.ModelProto, config: lt.HardwareConfig = LATHE16, *, units: dict[str, float] | None = None, seed: int = 0
 ) -> lt.NetworkResult:
-    """The result; asserts that it is the reference's, and onnxruntime's but for one ``unit`` of each output."""
+    """Run a model; asserts that outputs equal the reference's, and onnxruntime's within one of ``units``."""
     network = lt.from_onnx(model)
     program = network.build(config)
     inputs = random_inputs(model, seed)
@@ -41,5 +41,5 @@ def checked(
 
 
 def where(result: lt.NetworkResult) -> dict[str, str]:
-    """Of each layer the place where it ran."""
+    """Where each layer ran, by name."""
     return {row.name: row.where for row in result.layers}

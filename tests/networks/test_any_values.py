@@ -1,4 +1,4 @@
-"""Models whose inputs and outputs are no tensors of numbers: sequences, optional ones, texts, narrow floats."""
+"""Models with inputs and outputs that are sequences, optional values, strings or narrow floats."""
 
 import json
 
@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from error_checks import check_mentions, raises
 from networks_checking import LATHE16
 from onnx import TensorProto, helper
 
@@ -27,7 +28,7 @@ def info(name, *shape, kind=FLOAT):
 
 
 def run(proto, inputs, tmp_path):
-    """The outputs of the program, as it is and saved and loaded; asserts that they are the reference's."""
+    """Run the program, and again after saving and loading; asserts that the outputs are the reference's."""
     network = lt.from_onnx(proto)
     program = network.build(LATHE16)
     program.save(tmp_path / "network.npz")
@@ -63,15 +64,12 @@ def test_texts(tmp_path):
     proto = model(nodes, [info("x", 2, **texts)], [info("y", 2, **texts)])
     for given in (np.array(["a", "bc"]), np.array(["a", "bc"], object)):
         assert run(proto, {"x": given}, tmp_path)["y"].tolist() == ["aa", "bcbc"]
-    with pytest.raises(lt.InputError) as error:
-        run(proto, {"x": np.zeros(2)}, tmp_path)
-    assert str(error.value) == (
-        "input 'x' of a network must be an array of shape (2,) and dtype str, not of shape (2,) and dtype float64."
-    )
+    mentions = ("input 'x'", "shape (2,)", "dtype str", "dtype float64")
+    raises(lt.InputError, run, proto, {"x": np.zeros(2)}, tmp_path, mentions=mentions)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float4_e2m1fn"])
-def test_narrow_numbers(dtype, tmp_path):
+def test_narrow_dtypes(dtype, tmp_path):
     narrow = np.dtype(getattr(ml_dtypes, dtype))
     kind = helper.np_dtype_to_tensor_dtype(narrow)
     nodes = [helper.make_node("Cast", ["x"], ["a"], to=FLOAT), helper.make_node("Mul", ["a", "a"], ["b"]),
@@ -83,19 +81,18 @@ def test_narrow_numbers(dtype, tmp_path):
 
 
 def test_operators_of_other_domains(tmp_path):
-    """Those of onnxruntime's own, which package onnx knows nothing of, and ai.onnx.ml."""
+    """Operators of onnxruntime's domain, which package onnx does not have, and of ai.onnx.ml."""
     nodes = [helper.make_node("Gelu", ["x"], ["a"], domain="com.microsoft"),
              helper.make_node("Binarizer", ["a"], ["y"], domain="ai.onnx.ml", threshold=0.5)]  # fmt: skip
     proto = model(nodes, [info("x", 3)], [info("y", 3)], domains=[("com.microsoft", 1), ("ai.onnx.ml", 1)])
     assert run(proto, {"x": np.array([-1, 0, 2], np.float32)}, tmp_path)["y"].tolist() == [0, 0, 1]
     unknown = model([helper.make_node("Frobnicate", ["x"], ["y"], "frob", domain="own")], [info("x", 3)],
                     [info("y", 3)], domains=[("own", 1)])  # fmt: skip
-    with pytest.raises(lt.ModelError) as error:
-        run(unknown, {"x": np.zeros(3, np.float32)}, tmp_path)
-    assert str(error.value).startswith("node 'frob' on the host must be computed by onnxruntime or ONNX's evaluator, ")
+    mentions = ("node 'frob'", "host CPU", "onnxruntime", "ONNX's evaluator")
+    raises(lt.ModelError, run, unknown, {"x": np.zeros(3, np.float32)}, tmp_path, mentions=mentions)
 
 
-def test_shapes_that_stay_open_inside(tmp_path):
+def test_dynamic_shapes_of_intermediate_values(tmp_path):
     nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["b"], to=FLOAT),
              helper.make_node("ReduceSum", ["b"], ["y"], keepdims=0)]  # fmt: skip
     proto = model(nodes, [info("x", 4)], [info("y")])
@@ -105,22 +102,17 @@ def test_shapes_that_stay_open_inside(tmp_path):
 def test_inputs_of_unknown_rank():
     x = helper.make_tensor_value_info("x", FLOAT, None)
     proto = model([helper.make_node("Abs", ["x"], ["y"])], [x], [helper.make_tensor_value_info("y", FLOAT, ["n"])])
-    with pytest.raises(lt.ModelError) as error:
-        lt.from_onnx(proto)
-    assert str(error.value) == (
-        "shape of input 'x' of model 'model' must be known, not of any rank. Say it with shapes={'x': [...]}, or "
-        "--shape x=... on the command line."
-    )
+    mentions = ("input 'x'", "model 'model'", "of any rank", "shapes={'x': [...]}", "--shape x=")
+    raises(lt.ModelError, lt.from_onnx, proto, mentions=mentions)
     assert lt.from_onnx(proto, {"x": [3]}).model.types["y"].shape == (3,)
 
 
-def test_dimensions_of_one_name_are_of_one_size():
+def test_dimensions_with_the_same_name_have_the_same_size():
     nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
     proto = model(nodes, [info("x", "n", 3), info("z", "n", "k")], [info("y", "n", 3)])
     assert lt.from_onnx(proto, {"x": [2, 3], "z": [2, 1]}).model.types["y"].shape == (2, 3)
-    with pytest.raises(lt.ModelError) as error:
-        lt.from_onnx(proto, {"x": [2, 3], "z": [4, 1]})
-    assert str(error.value) == "shape of input 'z' of model 'model' must fit [n, k], not [4, 1]."
+    mentions = ("input 'z'", "model 'model'", "[n, k]", [4, 1])
+    raises(lt.ModelError, lt.from_onnx, proto, {"x": [2, 3], "z": [4, 1]}, mentions=mentions)
     same = model(nodes, [info("x", "n", 3), info("z", "n", 3)], [info("y", "n", 3)])
     assert lt.from_onnx(same, {"x": [2, 3]}).model.types["z"].shape == (2, 3)
 
@@ -147,4 +139,4 @@ def test_the_command(tmp_path):
     (tmp_path / "joined.onnx").write_bytes(joined.SerializeToString())
     found = CliRunner().invoke(main, ["run", str(tmp_path / "joined.onnx"), "-c", "lathe16"])
     assert found.exit_code == 2
-    assert "input 'x' must be a tensor of numbers to be random, not something else." in " ".join(found.output.split())
+    check_mentions(" ".join(found.output.split()), "Input 'x'", "numeric tensor", "not another type")

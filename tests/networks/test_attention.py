@@ -1,4 +1,4 @@
-"""Attention on the NPU: heads are taken apart and joined without a value being moved."""
+"""Attention on the NPU: splitting and joining of heads are views without data movement."""
 
 from itertools import product
 
@@ -13,26 +13,26 @@ from lathe.networks.mixed_radix import Index, in_digits, regrouped
 
 
 class Centred(QdqModel):
-    """A graph with zero points amid values, so that none are saturated on one side."""
+    """A graph with centred zero points, so that values do not saturate on one side."""
 
     def zero_point(self) -> int:
         return int(self.random.integers(4, 20)) + (128 if self.dtype == "uint8" else 0)
 
 
 def moved(graph: QdqModel, data: str, *, shape: tuple[int, ...] = (), order: tuple[int, ...] = ()) -> str:
-    """Data reshaped, or with its dimensions in another order."""
+    """Reshaped or transposed data."""
     if shape:
         return graph.layer("Reshape", data, graph.constant(np.array(shape, np.int64)), same=True)
     return graph.layer("Transpose", data, same=True, perm=list(order))
 
 
 def cycles_of(result: lt.NetworkResult, *kinds: str) -> int:
-    """Those of all layers of the NPU whose names begin so."""
+    """The cycles of all NPU layers whose names have a prefix."""
     return sum(row.cycles for row in result.layers if row.where == "npu" and row.name.startswith(kinds))
 
 
 def attention(graph: QdqModel, data: str, batch: int, rows: int, heads: int, depth: int) -> str:
-    """Products of queries and keys, and of these with values, heads apart; without what lies between them."""
+    """The matmuls of queries and keys and of the scores with values, for each head, without the softmax in between."""
 
     def part(order: tuple[int, ...]) -> str:
         made = graph.product(data, heads * depth)
@@ -50,7 +50,7 @@ def attention(graph: QdqModel, data: str, batch: int, rows: int, heads: int, dep
     ("batch", "rows", "heads", "depth"),
     [(1, 20, 2, 32), (2, 16, 3, 16), (1, 18, 2, 24), (2, 12, 2, 8), (1, 7, 1, 20), (3, 1, 4, 16)],
 )
-def test_heads_are_read_where_they_are_made(dtype, batch, rows, heads, depth):
+def test_splitting_heads_is_a_view(dtype, batch, rows, heads, depth):
     graph = Centred(seed=3, dtype=dtype)
     made = attention(graph, graph.input(batch, rows, 40), batch, rows, heads, depth)
     result = checked(graph.model(made), units={made: 3 * graph.scales[made]})
@@ -83,7 +83,7 @@ def test_a_block_of_a_transformer_and_its_attention_alone():
         assert sum(row.cycles for row in turned) < 200
 
 
-def test_sums_of_what_lies_in_digits_with_what_does_not():
+def test_sums_of_a_split_and_an_unsplit_tensor():
     graph = QdqModel(seed=4)
     data = graph.input(2, 12, 32)
     made = moved(graph, graph.product(data, 32), shape=(2, 12, 2, 16))
@@ -94,7 +94,7 @@ def test_sums_of_what_lies_in_digits_with_what_does_not():
     checked(graph.model(again), units={again: 3 * graph.scales[again]})
 
 
-def test_a_tensor_that_is_read_in_lanes_both_ways_is_moved():
+def test_a_tensor_with_a_layout_conflict_is_copied():
     graph = QdqModel(seed=5)
     data = graph.product(graph.input(24, 32), 32)
     turned = moved(graph, data, order=(1, 0))
@@ -104,7 +104,7 @@ def test_a_tensor_that_is_read_in_lanes_both_ways_is_moved():
     checked(graph.model(joined), units={joined: 4 * graph.scales[joined]})
 
 
-def test_what_is_seen_otherwise_may_leave_the_program_in_every_form(tmp_path):
+def test_outputs_that_are_views(tmp_path):
     graph = QdqModel(seed=6)
     data = graph.input(2, 6, 32)
     made = graph.product(data, 48)
@@ -123,7 +123,7 @@ def test_what_is_seen_otherwise_may_leave_the_program_in_every_form(tmp_path):
 
 @pytest.mark.parametrize("shape", [(6, 1, 1), (1, 1, 6), (2, 1, 3), (1, 6, 1)])
 @pytest.mark.parametrize("filters", [1, 6])
-def test_products_of_one_row_one_column_and_one_value(shape, filters):
+def test_matmuls_of_one_row_one_column_and_one_value(shape, filters):
     graph = Centred(seed=9)
     data = graph.input(1, 6)
     seen = moved(graph, data, shape=shape)
@@ -136,7 +136,7 @@ def test_products_of_one_row_one_column_and_one_value(shape, filters):
     checked(graph.model(found, total), units={found: 3 * graph.scales[found], total: 3 * graph.scales[total]})
 
 
-def test_reshapes_that_cut_across_digits_are_moved():
+def test_reshapes_across_factors_are_copied():
     graph = QdqModel(seed=7)
     made = graph.product(graph.input(6, 32), 48)
     across = moved(graph, moved(graph, made, shape=(6, 3, 16)), shape=(9, 32))

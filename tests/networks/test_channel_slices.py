@@ -1,4 +1,4 @@
-"""Channels of images taken apart: parts that begin within a block of lanes cost what those do that begin with one."""
+"""Slices of channels of images: slices that start inside a block of lanes cost as much as aligned ones."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def part(graph: QdqModel, data: str, first: int, end: int, step: int = 1) -> str
 
 def run(graph: QdqModel, *made: str) -> lt.NetworkResult:
     result = checked(graph.model(*made), IDEAL, units={each: graph.scales[each] for each in made})
-    assert {row.why for row in result.layers if row.where == "host"} <= {"between float and 8 bits"}
+    assert {row.why for row in result.layers if row.where == "host"} <= {"it converts between float and 8 bits"}
     return result
 
 
@@ -28,8 +28,8 @@ def cycles_of_parts(first: int, end: int) -> int:
     return run(graph, graph.conv(part(graph, wide, first, end), 32, pads=[1, 1, 1, 1])).cycles
 
 
-def test_a_part_that_nobody_reads_the_rest_of():
-    """Of 64 filters two blocks are computed, wherever the part begins in them."""
+def test_a_slice_without_other_consumers():
+    """Only two blocks of the 64 output channels are computed, whatever the alignment of the slice."""
     lower = cycles_of_parts(0, 32)
     assert lower < 24_000
     for first, end in ((32, 64), (40, 64), (33, 60)):
@@ -37,7 +37,7 @@ def test_a_part_that_nobody_reads_the_rest_of():
 
 
 @pytest.mark.parametrize(("sizes", "most"), [((32, 32), 50_000), ((24, 24), 42_000), ((10, 20, 30), 60_000)])
-def test_parts_for_a_convolution_each(sizes, most):
+def test_slices_with_a_convolution_each(sizes, most):
     graph = QdqModel(seed=2)
     wide = graph.conv(graph.input(1, 64, 14, 14), sum(sizes), pads=[1, 1, 1, 1])
     ends = np.cumsum(sizes)
@@ -47,8 +47,8 @@ def test_parts_for_a_convolution_each(sizes, most):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("step", [1, 3])
-def test_what_reads_parts(step, dtype):
-    """Each with its channels at other places than others have them, and those of nobody full of values."""
+def test_consumers_of_slices(step, dtype):
+    """Consumers of slices with different channel positions, and values in padding channels."""
     graph = QdqModel(seed=3, dtype=dtype)
     wide = graph.conv(graph.input(1, 20, 6, 7), 60, 1)
     one, other = part(graph, wide, 7, 31, step), part(graph, wide, 33, 57, step)
@@ -68,7 +68,7 @@ def test_what_reads_parts(step, dtype):
     assert {found[name] for name in found if name.startswith(("Slice", "Conv", "Add", "Concat"))} == {"npu"}
 
 
-def test_parts_of_inputs_and_of_what_is_joined():
+def test_slices_of_inputs_and_of_concatenations():
     graph = QdqModel(seed=4)
     data = graph.input(2, 50, 5, 6)
     one, other = part(graph, data, 3, 20), part(graph, data, 20, 50)
@@ -78,7 +78,7 @@ def test_parts_of_inputs_and_of_what_is_joined():
 
 
 def test_channels_shuffled_between_groups():
-    """Halves of channels go two ways and come back alternately."""
+    """Halves of the channels go through different layers and are interleaved afterwards."""
     graph = QdqModel(seed=5)
     wide = graph.conv(graph.input(1, 16, 6, 6), 48, 1)
     half = graph.conv(part(graph, wide, 24, 48), 24, 1)
@@ -89,7 +89,7 @@ def test_channels_shuffled_between_groups():
     run(graph, graph.conv(part(graph, shuffled, 0, 24), 16, 1), part(graph, shuffled, 24, 48))
 
 
-def test_a_part_of_one_channel_and_one_of_a_row():
+def test_slices_of_one_channel_and_of_a_row():
     graph = QdqModel(seed=6)
     wide = graph.conv(graph.input(1, 20, 6, 7), 40, 1)
     run(graph, part(graph, wide, 21, 22), graph.conv(part(graph, wide, 39, 40), 8, 1))

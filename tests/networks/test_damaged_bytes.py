@@ -1,4 +1,4 @@
-"""Models with bytes changed: each is refused by a ModelError, or means something that can be computed."""
+"""Models with changed bytes: each is refused with a ModelError, or can be computed."""
 
 import random
 
@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_bad_models import refusal, relu
+from test_bad_models import refused, relu
 from test_float_results import IMAGE, model, node
 
 import lathe as lt
@@ -66,7 +66,7 @@ MODELS = {"quantised": quantised, "control flow": control_flow, "integers": inte
 
 
 def changed(data: bytes, seed: str) -> bytes:
-    """The bytes with one to four of them changed, left out or put in."""
+    """The bytes with one to four of them changed, removed or inserted."""
     generator, found = random.Random(seed), bytearray(data)
     for _ in range(generator.choice([1, 1, 1, 2, 4])):
         at, how = generator.randrange(len(found)), generator.randrange(9)
@@ -88,12 +88,12 @@ def _limits(monkeypatch):
 
 
 def computed(path) -> bool:
-    """Whether a model is taken, and its meaning computed; anything but a ModelError fails."""
+    """Whether a model is accepted and computed; errors other than ModelError fail the test."""
     try:
         network = lt.from_onnx(path)
         network.parts(lt.load_config("lathe16"))
         types = [network.model.types.get(name) for name in network.model.inputs]
-        # Inputs of other types are no arrays that could be made here.
+        # This test cannot generate inputs of other types.
         if any(known is None or known.dtype == "other" or np.prod(known.shape) > 1 << 20 for known in types):
             return True
         kinds = zip(network.model.inputs, types, strict=True)
@@ -134,23 +134,21 @@ def test_many_changed_bytes(tmp_path, name):
         (b"held", b"he\xffd", "name of a tensor of model"),
     ],
 )
-def test_what_is_no_text(tmp_path, old, new, what):
+def test_names_that_are_not_utf8(tmp_path, old, new, what):
     path = tmp_path / "changed.onnx"
     held = [numpy_helper.from_array(np.zeros(3, np.float32), "held")]
     path.write_bytes(relu(1, 2, initializers=held).SerializeToString().replace(old, new))
-    assert refusal(path) == f"{what} 'changed.onnx' must be text in UTF-8, not {new!r}."
+    refused(path, f"{what} 'changed.onnx'", "UTF-8", repr(new))
 
 
-def test_types_that_there_are_not():
+def test_unknown_element_types():
     tensor = numpy_helper.from_array(np.zeros(3, np.float32), "held")
     for number in (0, 67):
         tensor.data_type = number
-        assert refusal(relu(1, 2, initializers=[tensor])) == (
-            f"type of tensor 'held' of model 'relu' must be one of ONNX's element types, not number {number}."
-        )
+        refused(relu(1, 2, initializers=[tensor]), "type of tensor 'held'", "'relu'", f"number {number}")
 
 
-def test_integer_products_of_nothing_stay_on_the_host():
+def test_empty_integer_matmuls_stay_on_the_host():
     made = integers()
     made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
     made.graph.output[0].type.tensor_type.ClearField("shape")

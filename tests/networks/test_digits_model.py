@@ -1,4 +1,4 @@
-"""The digits network as a model of ONNX: the file that comes with Lathe, and the classes of both roads."""
+"""The digits network as an ONNX model: the shipped file, and equal classes of the model and the tensor program."""
 
 import json
 
@@ -24,13 +24,13 @@ def made():
     return np.concatenate([each.outputs["logits"] for each in results]), results[0]
 
 
-def test_the_file_is_what_the_exporter_makes():
+def test_the_file_is_up_to_date():
     shipped = onnx.load(DIGITS_ONNX)
     onnx.checker.check_model(shipped, full_check=True)
     assert shipped == digits_model()
 
 
-def test_both_roads_give_the_same_classes(made):
+def test_model_and_tensor_program_give_the_same_classes(made):
     logits, result = made
     job = run_digits(LATHE16)
     assert job.images == len(logits) == 360
@@ -41,7 +41,7 @@ def test_both_roads_give_the_same_classes(made):
 
 
 def test_logits_are_within_one_unit_of_the_integer_networks(made):
-    """Which rounds halves up, where QuantizeLinear rounds them to even."""
+    """The integer network rounds halves up, QuantizeLinear to even."""
     logits, _ = made
     held = {each.name: onnx.numpy_helper.to_array(each) for each in digits_model().graph.initializer}
     units = logits / held["dense.out.scale"]

@@ -17,7 +17,7 @@ def test_the_tensor_program_equals_the_integer_definition_on_all_images():
 
 
 def test_it_also_does_where_values_wrap_into_the_clips():
-    """Random weights and images of the whole int8 range drive every layer into both of its bounds."""
+    """Random weights and images of the whole int8 range drive every layer into both bounds of its clip."""
     rng = np.random.default_rng(6)
     parameters = {
         name: rng.integers(-128, 128, array.shape).astype(array.dtype) if array.ndim else array

@@ -98,12 +98,12 @@ def test_gradients_agree_with_differences_of_the_loss():
 
 
 def test_the_integer_network_equals_the_rounded_float_network():
-    """On the grid every float32 value is an exact multiple of a power of two, so that both must agree."""
+    """On the grid every float32 value is an exact multiple of a power of two, so both must agree."""
     rng = np.random.default_rng(5)
     parameters = initial_parameters(rng)
     grid = Grid({"conv1": 6, "conv2": 6, "dense": 7}, {"conv1": 5, "conv2": 5, "dense": 4})
     arrays = quantise(parameters, grid)
-    for layer, input_bits in zip(LAYERS, (4, 5, 5), strict=True):  # biases rounded as the integer network holds them
+    for layer, input_bits in zip(LAYERS, (4, 5, 5), strict=True):  # biases rounded as in the integer network
         scale = 2.0 ** (input_bits + grid.weight_bits[layer])
         parameters[f"{layer}_bias"] = np.rint(parameters[f"{layer}_bias"] * scale).astype(np.float32) / scale
     images = rng.integers(0, 17, (20, 8, 8, 1))

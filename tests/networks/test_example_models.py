@@ -1,6 +1,6 @@
-"""Models of examples/models as onnxruntime's own quantiser leaves them: what is on the NPU, and that it agrees.
+"""Models of examples/models, quantised by onnxruntime: which nodes run on the NPU, and agreement of their results.
 
-Quick ones are small; `-m slow` builds the models as they are measured. Those of packages run where these are installed.
+By default they are small; `-m slow` builds the models that are measured. Models of packages need these installed.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from lathe.networks.layer_comparison import layers_compared
 
 
 def small(name: str) -> Case:
-    """A model of examples/models with little to compute; those of packages are as they are."""
+    """A small version of a model of examples/models; models of packages are unchanged."""
     case = CASES[name]
     if name in ("ResNet-50", "MobileNetV2"):
         return replace(case, model=lambda: case.model(32, 20), inputs=pictures(32))
@@ -44,7 +44,7 @@ HOST = {
     "Text detector": set(),
     "Text direction": {"Softmax"},
 }
-"""Operators that the host computes, besides those between float and 8 bits. Of Magika the host has all but products."""
+"""Operators on the host CPU besides Q/DQ. For Magika, these are all but convolutions and matmuls."""
 NAMES = [*HOST, "Magika"]
 QUICK = ["U-Net", "LSTM", "Transformer", "Magika"]
 """Small ones of these are built in seconds."""
@@ -52,7 +52,7 @@ QUICK = ["U-Net", "LSTM", "Transformer", "Magika"]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Callable[[str, Case], lt.Network]:
-    """Quantised models by name, made when they are first asked for."""
+    """Quantised models by name, created on first use."""
     folder = tmp_path_factory.mktemp("models")
 
     def made(name: str, case: Case) -> lt.Network:
@@ -75,7 +75,7 @@ def test_each_layer_agrees_with_onnxruntime(models, name):
     assert layers
     for each in layers:
         assert each.largest <= 1, each
-        # Of few values, one is more than a thousandth.
+        # One of few values is more than a thousandth.
         assert each.equal + each.halves > 0.999 or each.values * (1 - each.equal) < 1.5, each
 
 
@@ -96,7 +96,7 @@ def test_models_as_they_are_measured(models, name):
 
 
 def check(network: lt.Network, case: Case, name: str) -> None:
-    """Bits are the reference's, outputs near onnxruntime's, and all quantised products on the NPU."""
+    """Outputs equal the reference's and are close to onnxruntime's; all quantised MAC nodes run on the NPU."""
     program = network.build(LATHE16)
     inputs = case.inputs(MEASURED)
     result = lt.simulate(program, inputs)
@@ -112,7 +112,7 @@ def check(network: lt.Network, case: Case, name: str) -> None:
             assert alike.mean() > 0.95
         else:
             assert alike.mean() > 0.93
-            # Values that are each a unit off change places where they are two units apart, and no others do.
+            # Only values that are at most two units apart can change their order if each is off by a unit.
             assert alike[_margins(expected, case.decides) > 2.5 * np.diff(np.unique(expected)).min()].all()
     if name in HOST:
         kinds = {node.name or node.output[0]: node.op_type for node in network.model.nodes}
@@ -121,7 +121,7 @@ def check(network: lt.Network, case: Case, name: str) -> None:
 
 
 def _margins(values: np.ndarray, axis: int) -> np.ndarray:
-    """By how much the largest value is larger than the next one, along an axis."""
+    """The differences between the largest and second largest value along an axis."""
     next_one, largest = np.moveaxis(np.partition(values, -2, axis).take([-2, -1], axis), axis, 0)
     return np.asarray(largest - next_one)
 
@@ -144,8 +144,8 @@ def test_each_writes_a_file(tmp_path, monkeypatch, module, options, output):
 
 
 @pytest.mark.parametrize("name", ["ResNet-18", "ResNet-50", "MobileNetV2", "U-Net", "LSTM", "Transformer"])
-def test_activations_neither_vanish_nor_explode_nor_are_all_alike(name):
-    """At every node, of two inputs; agreement of outputs would mean little otherwise."""
+def test_activations_neither_vanish_nor_explode_nor_are_all_equal(name):
+    """At every node, for two inputs; otherwise agreement of outputs would mean little."""
     case = replace(CASES[name], model=lambda: CASES[name].model(64), inputs=pictures(64))
     case = small(name) if name in ("LSTM", "Transformer") else case
     model = case.model()

@@ -1,4 +1,4 @@
-"""Onnxruntime's own operators that stand for several: their products are sums on the NPU, and its bits."""
+"""onnxruntime's fused operators: their matmuls are int32 sums on the NPU, equal to onnxruntime's."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def of(nodes, held, inputs, opset=17):
 
 
 def computed(model, inputs):
-    """The result, which is the reference's, and onnxruntime's up to float32's last bits."""
+    """Run the model; asserts that results equal the reference's, and onnxruntime's up to float32 rounding."""
     network = lt.from_onnx(model)
     result = lt.simulate(network.build(LATHE16), inputs)
     assert np.array_equal(result.outputs["y"], lt.reference(network, inputs)["y"])
@@ -40,7 +40,7 @@ def computed(model, inputs):
 @pytest.mark.parametrize("scales", [np.float32(0.01), SCALES])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("zero", [False, True])
-def test_dynamic_products(scales, bias, zero):
+def test_dynamic_matmuls(scales, bias, zero):
     held = {"w": WEIGHTS, "s": scales, **({"b": BIAS} if bias else {})}
     held |= {"z": np.zeros(np.shape(scales), np.int8) + np.int8(2)} if zero else {}
     names = ["x", "w", "s", "z" if zero else "", "b" if bias else ""]
@@ -52,7 +52,7 @@ def test_dynamic_products(scales, bias, zero):
 
 
 @pytest.mark.parametrize("zero", [None, np.uint8(117)])
-def test_products_of_bytes(zero):
+def test_matmuls_of_bytes(zero):
     held = {"w": WEIGHTS, "s": SCALES, "a": np.float32(0.02), "b": BIAS, **({} if zero is None else {"z": zero})}
     names = ["x", "w", "a", "s", "" if zero is None else "z", "", "b"]
     inputs = {"x": GENERATOR.integers(0, 256, (2, 5, 20)).astype(np.uint8)}
@@ -94,7 +94,7 @@ def test_averages_of_onnxruntimes_domain():
     assert np.array_equal(result.outputs["y"], lt.reference(network, inputs)["y"])
 
 
-def test_what_is_no_such_operator_stays():
+def test_other_operators_are_not_decomposed():
     held = {"s": np.float32(0.02), "z": np.int16(3)}
     inputs = {"x": np.zeros((2, 3), np.float32)}
     nodes = [

@@ -1,4 +1,4 @@
-"""First convolutions of few channels: the host sends their windows, and the bits stay what they are."""
+"""im2col by the host CPU for first convolutions with few channels, which does not change results."""
 
 import numpy as np
 import pytest
@@ -53,18 +53,18 @@ def test_windows_that_take_the_least_of_steps_and_bytes(config, stride, kernel):
 
 
 @pytest.mark.parametrize(("channels", "kernel"), [(16, 3), (3, 1), (12, 1)])
-def test_what_fills_its_lanes_is_sent_as_it_is(channels, kernel):
+def test_no_im2col_if_channels_fill_the_lanes(channels, kernel):
     assert port(model(channels, 16, kernel)[0]).windows is None
 
 
-def test_data_that_others_read_are_sent_as_they_are():
+def test_no_im2col_of_data_with_several_consumers():
     graph = QdqModel(seed=4)
     data = graph.input(1, 3, 9, 9)
     made = [graph.conv(data, 16, pads=[1, 1, 1, 1]) for _ in range(2)]
     assert port(graph.model(*made)).windows is None
 
 
-def test_windows_are_kept_in_files(tmp_path):
+def test_im2col_is_saved_in_files(tmp_path):
     given, _ = model(3, 20, 7, strides=[2, 2], pads=[3, 3, 3, 3])
     program = lt.from_onnx(given).build(LATHE16)
     program.save(tmp_path / "network.npz")

@@ -1,4 +1,4 @@
-"""Parts of images and what is joined of them: addresses, where channels begin with a block of lanes; always exact."""
+"""Slices and concatenations of images: only addresses if channels start at a block of lanes; always exact."""
 
 import random
 
@@ -14,7 +14,7 @@ BORDER = [1, 1, 1, 1]
 
 
 def part(graph: QdqModel, data: str, first: int, end: int, axis: int = 1) -> str:
-    """Some indices of an axis, as a Slice."""
+    """A Slice of an axis."""
     held = [graph.constant(np.array([each])) for each in (first, end, axis, 1)]
     return graph.layer("Slice", data, *held, same=True)
 
@@ -28,17 +28,17 @@ def run(graph: QdqModel, *made: str) -> lt.NetworkResult:
 
 
 def written(result: lt.NetworkResult) -> int:
-    """Bytes that the NPU stores."""
+    """The number of bytes that the NPU stores."""
     return result.counters.bytes_written["out"]
 
 
 def idle(result: lt.NetworkResult, operator: str) -> bool:
-    """Whether no layer of an operator moves anything, but what brings its data to its scale."""
+    """Whether no layer of an operator takes cycles, except to requantise its operands."""
     own = [row for row in result.layers if row.name.startswith(operator) and not row.name.endswith(".requantised")]
     return not any(row.bytes for row in own)
 
 
-def test_two_convolutions_store_into_what_is_joined():
+def test_convolutions_store_into_the_concatenation():
     graph = QdqModel(seed=1)
     data = graph.input(1, 32, 6, 6)
     both = join(graph, graph.conv(data, 32, pads=BORDER), graph.conv(data, 16, pads=BORDER))
@@ -47,7 +47,7 @@ def test_two_convolutions_store_into_what_is_joined():
     assert written(result) == 36 * (32 + 16 + 16)
 
 
-def test_two_convolutions_read_parts_where_they_lie():
+def test_convolutions_read_slices_in_place():
     graph = QdqModel(seed=2)
     wide = graph.conv(graph.input(1, 32, 6, 6), 64, pads=BORDER)
     halves = [part(graph, wide, first, first + 32) for first in (0, 32)]
@@ -56,7 +56,7 @@ def test_two_convolutions_read_parts_where_they_lie():
     assert written(result) == 36 * (64 + 16 + 16)
 
 
-def test_rows_of_an_image_are_read_where_they_lie():
+def test_rows_of_an_image_are_read_in_place():
     graph = QdqModel(seed=3)
     wide = graph.conv(graph.input(1, 32, 8, 5), 32, pads=BORDER)
     upper, lower = part(graph, wide, 0, 3, axis=2), part(graph, wide, 3, 8, axis=2)
@@ -64,8 +64,8 @@ def test_rows_of_an_image_are_read_where_they_lie():
     assert idle(result, "Slice")
 
 
-def test_what_is_joined_is_joined_again_and_read_besides():
-    """As in DenseNet: each layer reads all before it."""
+def test_nested_concatenations_with_other_consumers():
+    """As in DenseNet: each layer reads all previous ones."""
     graph = QdqModel(seed=4)
     first = graph.conv(graph.input(1, 16, 5, 5), 32, pads=BORDER)
     second = graph.conv(first, 16, pads=BORDER)
@@ -79,7 +79,7 @@ def test_what_is_joined_is_joined_again_and_read_besides():
 
 
 @pytest.mark.parametrize("case", ["twice", "of an input", "an output", "within a block", "a part of a part", "pooled"])
-def test_what_is_joined_otherwise_is_right_as_well(case):
+def test_other_concatenations_are_copied(case):
     graph = QdqModel(seed=5)
     data = graph.input(1, 32, 5, 5)
     one, other = graph.conv(data, 32, pads=BORDER), graph.conv(data, 32 if case != "within a block" else 24, 1)
@@ -101,7 +101,7 @@ def test_what_is_joined_otherwise_is_right_as_well(case):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_images_taken_apart_and_joined(seed):
+def test_random_slices_and_concatenations(seed):
     rng, graph = random.Random(seed), QdqModel(seed=seed)
     size = rng.choice([4, 5])
     made = [graph.input(1, rng.choice([16, 32, 40]), size, size)]
@@ -122,8 +122,8 @@ def test_random_images_taken_apart_and_joined(seed):
 
 
 @pytest.mark.parametrize("side", [8, 16])
-def test_a_part_that_has_the_shape_of_something_else_lies_among_the_elements_of_the_whole(side):
-    """A product behind has a matrix of 64 rows, seen as 8 by 8: so are the sides of the part, but not of the whole."""
+def test_a_slice_with_the_shape_of_another_tensor_is_in_the_layout_of_the_whole(side):
+    """A following matmul has 64 rows, viewed as 8 by 8, like the slice but unlike the whole tensor."""
     graph = QdqModel(seed=9, dtype="uint8")
     scale, zero = (graph.constant(np.array(each)) for each in (np.float32(0.004), np.uint8(120)))
 

@@ -1,4 +1,4 @@
-"""Compiled networks in the cache: read where nothing has changed, and compiled anew where something has."""
+"""Cache of compiled networks: a hit if nothing has changed, otherwise compiled again."""
 
 import sqlite3
 from contextlib import closing
@@ -21,7 +21,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The machines that something is compiled for."""
+    """The machines of all compilations."""
     found = []
     build = network_module.build_with_stages
 
@@ -59,7 +59,7 @@ def test_other_weights_machines_and_checks_are_compiled(cache, compiled):
     assert len(compiled) == 5
 
 
-def test_what_is_damaged_is_compiled_again(cache, compiled):
+def test_a_damaged_cache_entry_is_compiled_again(cache, compiled):
     lt.from_onnx(model()).build(LATHE16, cache=cache)
     with sqlite3.connect(cache.path) as connection:
         connection.execute("update programs set content = zeroblob(100)")
@@ -93,7 +93,7 @@ def test_a_cache_is_one():
 
 
 def test_a_locked_file_is_waited_for_once(cache, compiled, monkeypatch):
-    """Reading, keeping and forgetting all look at the file."""
+    """Reading, writing and evicting all access the file."""
     cache.write_bytes("program x", b"something")
     waits = []
     connect = sqlite3.connect

@@ -1,4 +1,4 @@
-"""Layers compared one by one: what differs is seen, halves are told apart, and tensors of no model are made."""
+"""Comparison of single layers with onnxruntime: differences, halves, and tensors that are not in the model."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def test_a_layer_that_is_another_is_seen_and_does_not_spoil_the_next():
     assert outer.equal > 0.999
 
 
-def test_halves_are_told_apart():
-    """Twice the scale: half of all sums of two whole numbers lie between two results."""
+def test_halves_are_counted_separately():
+    """With twice the scale, half of all sums of two integers are halfway between two results."""
     graph = QdqModel(seed=2)
     data, other = graph.input(1, 12, 20, 20, scale=0.0277), graph.input(1, 12, 20, 20, name="y", scale=0.0277)
     made = graph.quantised(graph.node("Add", data, other, name="layer"), 2 * 0.0277)

@@ -1,4 +1,4 @@
-"""Layers of QDQ models, each alone on the NPU: onnxruntime's values but for one unit, and exactly the reference's."""
+"""Single QDQ layers on the NPU: onnxruntime's values within one unit, and exactly the reference's."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import lathe as lt
 
 
 def alone(graph: QdqModel, made: str, name: str):
-    """The model run; its one layer ran on the NPU."""
+    """Run the model; asserts that its layer ran on the NPU."""
     result = checked(graph.model(made), units={made: graph.scales[made]})
     assert {key: place for key, place in where(result).items() if "Linear" not in key} == {name: "npu"}
     return result
@@ -42,7 +42,7 @@ def test_convolutions(dtype, options, attributes):
 
 @pytest.mark.parametrize("shape", [(5, 20), (2, 3, 20), (20, 1)])
 @pytest.mark.parametrize("relu", [False, True])
-def test_products(shape, relu):
+def test_matmuls(shape, relu):
     graph = QdqModel(seed=2)
     alone(graph, graph.product(graph.input(*shape), 24, relu=relu, name="layer"), "layer")
 
@@ -65,7 +65,7 @@ def test_sums(relu):
 
 
 @pytest.mark.parametrize("other", [(2, 12, 5, 6), (2, 12, 1, 1), (1, 12, 1, 1)])
-def test_products_of_two_tensors(other):
+def test_matmuls_of_two_tensors(other):
     graph = QdqModel(seed=5)
     made = graph.node("Mul", graph.input(2, 12, 5, 6), graph.input(*other, name="y"), name="layer")
     alone(graph, graph.quantised(made, 0.02), "layer")
@@ -124,7 +124,7 @@ def test_functions(chain, dtype):
     assert "npu" in where(result).values()
 
 
-def test_x_times_sigmoid_of_x_is_one_look_up():
+def test_x_times_sigmoid_of_x_is_one_lookup():
     graph = QdqModel(seed=9)
     data = graph.input(1, 12, 5, 6)
     sigmoid = graph.quantised(graph.node("Sigmoid", data), 1 / 256, -128)
@@ -133,10 +133,10 @@ def test_x_times_sigmoid_of_x_is_one_look_up():
     assert [row.where for row in result.layers].count("npu") == 1
 
 
-def test_a_tensor_with_limits_times_a_function_of_itself():
-    """Limits are a table of what a layer has made before, of which no node knows: the function is one of their result.
+def test_a_clipped_tensor_times_a_function_of_itself():
+    """The Clip is a Lookup of an intermediate result that is not in the model; the function is matched on its result.
 
-    In whatever order tensors are looked at, which changes with their names from run to run.
+    This must not depend on the order of sets of tensor names, which changes from run to run.
     """
     for number in range(12):
         graph = QdqModel(seed=7)
@@ -154,7 +154,7 @@ def test_a_tensor_with_limits_times_a_function_of_itself():
 
 
 def _renamed(model, prefix):
-    """The model with other names of tensors."""
+    """The model with renamed tensors."""
     for node in model.graph.node:
         node.input[:] = [name and prefix + name for name in node.input]
         node.output[:] = [prefix + name for name in node.output]
@@ -174,7 +174,7 @@ def test_flattened_images(before, attributes):
     assert where(result)["layer"] == "npu"
 
 
-def test_a_rectifier_behind_8_bits_is_done_by_the_convolution():
+def test_a_relu_after_quantisation_is_fused_into_the_convolution():
     graph = QdqModel(seed=11)
     made = graph.layer("Relu", graph.conv(graph.input(1, 12, 5, 6), 12, name="layer"), same=True, name="relu")
     result = checked(graph.model(made), units={made: graph.scales[made]})
@@ -194,7 +194,7 @@ def test_a_constant_that_repeats_a_tensor_is_no_function_of_it(shape):
 @pytest.mark.parametrize("columns", [1, 24])
 @pytest.mark.parametrize("rows", [5, 24])
 def test_biases_of_rows(rows, columns, dtype):
-    """A matrix, or a column, that is added to a product: each row has biases of its own."""
+    """A matrix or a column added to a matmul: each row has biases of its own."""
     graph = QdqModel(seed=13, dtype=dtype)
     data = graph.input(20, rows)
     weights, _ = graph.weights(24, 20)
@@ -206,7 +206,7 @@ def test_biases_of_rows(rows, columns, dtype):
 
 @pytest.mark.parametrize("scale", [1e-3, 3.0])
 def test_biases_of_rows_in_units_of_sums_and_between_them(scale):
-    """The finer the result, the more the fractions of biases count that are no whole units."""
+    """The finer the scale of the result, the more the fractional parts of biases matter."""
     graph = QdqModel(seed=20)
     data = graph.input(6, 20, scale=0.3)
     weights, scales = graph.weights(20, 24, axis=1, per_channel=False)
@@ -228,8 +228,8 @@ def test_sums_with_biases_of_rows_leave_the_machine():
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (5, 5), (24, 5), (2, 12, 1)])
-def test_biases_that_no_product_has(shape):
-    """Such as repeat the result, or have more dimensions than it: onnxruntime refuses them, too."""
+def test_biases_that_are_invalid(shape):
+    """Biases that broadcast the result or have more dimensions: onnxruntime refuses them, too."""
     graph = QdqModel(seed=13)
     weights, _ = graph.weights(20, 24, axis=1)
     held = graph.constant(graph.random.uniform(-1, 1, shape).astype(np.float32))
@@ -240,7 +240,7 @@ def test_biases_that_no_product_has(shape):
         lt.simulate(lt.from_onnx(model).build(LATHE16), {"x": np.zeros((24, 20), np.float32)})
 
 
-def test_what_is_repeated_is_no_reshape():
+def test_broadcasting_is_no_reshape():
     graph = QdqModel(seed=14)
     sizes = graph.constant(np.array([4, 6], np.int64))
     made = graph.layer("Expand", graph.input(1, 6), sizes, same=True, name="layer")
@@ -259,7 +259,7 @@ def test_functions_that_the_host_cannot_tabulate_stay_nodes(monkeypatch):
     assert where(checked(graph.model(made), units={made: graph.scales[made]}))["layer"] == "host"
 
 
-def test_a_depthwise_convolution_of_channels_that_lie_apart():
+def test_a_depthwise_convolution_of_channels_that_are_not_contiguous():
     graph = QdqModel(seed=16)
     parts = [graph.conv(graph.input(1, 3, 6, 7, name=name), 20, 1, scale=0.05) for name in ("x", "y")]
     both = graph.layer("Concat", *parts, scale=0.05, axis=1)
@@ -269,7 +269,7 @@ def test_a_depthwise_convolution_of_channels_that_lie_apart():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_no_zero_point_is_one_of_zero(dtype):
-    """Its dtype is then an attribute's, or uint8."""
+    """The dtype then comes from an attribute, or is uint8."""
     graph = QdqModel(seed=17, opset=21)
     how = graph.constant(np.array(0.02, np.float32))
     told = {"output_dtype": TYPES[dtype]} if dtype == "int8" else {}

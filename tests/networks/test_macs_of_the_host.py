@@ -1,4 +1,4 @@
-"""Rows of the host have the multiply-accumulates of their products, as those of the NPU have."""
+"""Multiply-accumulates of host nodes, which are counted as for NPU layers."""
 
 import json
 
@@ -13,11 +13,11 @@ from quantised_products import left_to_the_host
 import lathe as lt
 from lathe.frontend.onnx.mac_counts import quantised_products
 
-VTA = lt.load_config("vta")  # without rescaling, so that layers with 8 bits stay on the host
+VTA = lt.load_config("vta")  # without RESCALE, so that 8-bit layers stay on the host CPU
 
 
 def quantised(kind):
-    """A product between DequantizeLinear and QuantizeLinear, and its multiply-accumulates."""
+    """A convolution or matmul in QDQ form, and its multiply-accumulates."""
     graph = QdqModel(seed=1)
     if kind == "Conv":
         weights, _ = graph.weights(6, 2, 3, 3)
@@ -40,7 +40,7 @@ def quantised(kind):
 
 
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
-def test_products_count_alike_on_both_sides(kind):
+def test_macs_are_equal_on_npu_and_host(kind):
     model, count = quantised(kind)
     network = lt.from_onnx(model)
     for machine, where in ((VTA, "host"), (LATHE16, "npu")):
@@ -51,7 +51,7 @@ def test_products_count_alike_on_both_sides(kind):
 
 
 def one_node(kind, data, held, domain="", outputs=("y",), **attributes):
-    """A model of one node that reads an input ``x`` and constants; "" for such as are left out."""
+    """A model of one node with an input ``x`` and constants; "" for omitted inputs."""
     names = [f"c{number}" if values is not None else "" for number, values in enumerate(held)]
     node = helper.make_node(kind, ["x", *names], list(outputs), "layer", domain=domain, **attributes)
     dtype = helper.np_dtype_to_tensor_dtype(data.dtype)
@@ -72,7 +72,7 @@ def numbers(*shape):
 
 SCALE, ZERO = np.float32(0.1).reshape(()), np.zeros((), np.uint8)
 SEVERAL = np.full(4, 0.1, np.float32)
-OF_BYTES = {  # with zero points or scales that no layer has, or that are not the constants of one
+OF_BYTES = {  # with zero points or scales that layers do not support
     "MatMulInteger": (("MatMulInteger", np.ones((3, 4), np.uint8), [np.ones((2, 4, 5), np.uint8)]), 2 * 3 * 4 * 5),
     "ConvInteger": (("ConvInteger", np.ones((1, 2, 6), np.uint8), [np.ones((3, 2, 3), np.uint8)]), 3 * 4 * 2 * 3),
     "QLinearConv": (
@@ -98,8 +98,8 @@ def test_operators_of_8_bits(kind):
     assert row.macs == count
 
 
-def test_products_in_float():
-    """They count, and are no quantised ones; nor is what multiplies element by element a product."""
+def test_macs_of_float_nodes():
+    """Float matmuls are counted, but not as quantised; element-wise multiplications are not counted."""
     cases = {
         "MatMul": ([numbers(8, 5)], 3 * 8 * 5, {}),
         "Gemm": ([numbers(5, 8), numbers(5)], 3 * 8 * 5, {"transB": 1}),

@@ -1,7 +1,8 @@
-"""Whole models: residual ones, encoders and decoders, several streams with nodes of the host between; and machines."""
+"""Whole models: residual ones, encoders and decoders, several streams with host nodes in between; and machines."""
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from networks_checking import LATHE16, checked, random_inputs, where
 from qdq_models import QdqModel
 
@@ -25,8 +26,8 @@ def test_residual_blocks():
 
 
 @pytest.mark.parametrize("channels", [24, 16, 3])
-def test_what_is_made_smaller_and_larger_again(channels):
-    """Concatenated with what it was, at channels that fill blocks and such that do not."""
+def test_downsampling_and_upsampling(channels):
+    """An encoder and decoder with a skip connection, with channels that fill blocks and that do not."""
     graph = QdqModel(seed=2)
     first = graph.conv(graph.input(1, 3, 8, 8), channels, relu=True, pads=[1, 1, 1, 1])
     small = graph.layer("MaxPool", first, same=True, kernel_shape=[2, 2], strides=[2, 2])
@@ -80,7 +81,7 @@ def test_moves(kind, shape, attributes):
 
 
 @pytest.mark.parametrize("sizes", [(8, 12), (20,), (3, 4, 13)])
-def test_parts_of_channels(sizes):
+def test_slices_of_channels(sizes):
     graph = QdqModel(seed=5)
     total = sum(sizes)
     data = graph.conv(graph.input(1, 3, 4, 5), total, 1)
@@ -96,7 +97,7 @@ def test_parts_of_channels(sizes):
     assert sum(not row.name.endswith(".requantised") for row in rows) == len(sizes)
 
 
-def test_borders():
+def test_padding():
     graph = QdqModel(seed=6)
     widths = graph.constant(np.array([0, 0, 1, 2, 0, 0, 0, 3], np.int64))
     made = graph.layer("Pad", graph.input(1, 6, 5, 7), widths, name="layer")
@@ -105,8 +106,8 @@ def test_borders():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("value", [0.37, -1e30])
-def test_borders_of_other_numbers(dtype, value):
-    """As 8 bits have them: the nearest, or the least."""
+def test_padding_with_values_that_are_not_representable(dtype, value):
+    """The padding value is quantised: to the nearest value, or saturated to the smallest."""
     graph = QdqModel(seed=6, dtype=dtype)
     widths = graph.constant(np.array([0, 0, 1, 2, 0, 0, 0, 3], np.int64))
     filling = graph.constant(np.array(value, np.float32))
@@ -142,7 +143,7 @@ def test_a_normalisation_of_channels_is_a_table_for_each():
     assert [row.where for row in result.layers].count("npu") == 1
 
 
-def test_products_of_two_computed_tensors():
+def test_matmuls_of_two_computed_tensors():
     graph = QdqModel(seed=8)
     a = graph.quantised(graph.input(2, 9, 20), 0.02, 0)
     b = graph.quantised(graph.input(2, 20, 11, name="y"), 0.02, 0)
@@ -158,12 +159,13 @@ def test_a_machine_without_extensions_leaves_layers_to_the_host():
     program = lt.from_onnx(model).build(lt.load_config("vta"))
     result = lt.simulate(program, random_inputs(model))
     row = next(row for row in result.layers if row.name == "layer")
-    assert (row.where, row.why) == ("host", "machine 'vta' has no extension 'rescale'")
+    assert row.where == "host"
+    check_mentions(row.why, "'vta'", "'rescale'")
     assert result.cycles == 0
 
 
 def test_data_of_other_scales_on_a_machine_without_tables():
-    """Nothing stands for the tables that a concatenation wants but itself."""
+    """A Concat on a machine without the Lookups that requantise its operands runs on the host CPU."""
     graph = QdqModel(seed=12)
     one, other = graph.input(1, 6, 4, 5), graph.layer("Tanh", graph.input(1, 6, 4, 5, name="y"), scale=0.01)
     made = graph.layer("Concat", one, other, axis=1, name="layer", scale=0.05)
@@ -188,7 +190,7 @@ def test_other_machines(shape):
     checked(graph.model(made), config, units={made: 3 * graph.scales[made]})
 
 
-def test_an_input_that_is_an_output_and_one_that_nobody_reads():
+def test_an_input_that_is_an_output_and_an_unused_one():
     graph = QdqModel(seed=11)
     made = graph.conv(graph.input(1, 3, 6, 6), 5)
     graph.input(1, 2, name="unused")

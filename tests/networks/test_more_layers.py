@@ -1,7 +1,8 @@
-"""Layers of other ranks and forms, each alone on the NPU: one dimension, borders that count less, repeated operands."""
+"""Single layers of other ranks and forms on the NPU: 1-D, partial windows, broadcast operands."""
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from networks_checking import checked, where
 from qdq_models import QdqModel
 
@@ -9,10 +10,10 @@ import lathe as lt
 
 
 def alone(graph: QdqModel, made: str, name: str = "layer") -> lt.NetworkResult:
-    """The model run; the layer ran on the NPU, and what stands around it."""
+    """Run the model; asserts that only Q/DQ runs on the host CPU."""
     result = checked(graph.model(made), units={made: graph.scales[made]})
     assert where(result)[name] == "npu"
-    assert {row.why for row in result.layers if row.where == "host"} <= {"between float and 8 bits"}
+    assert {row.why for row in result.layers if row.where == "host"} <= {"it converts between float and 8 bits"}
     return result
 
 
@@ -100,7 +101,7 @@ def test_greatest_values(shape, attributes):
         ((1, 12, 9), {"kernel_shape": [3], "pads": [1, 1]}),
     ],
 )  # fmt: skip
-def test_averages_of_windows_at_the_border(dtype, shape, attributes):
+def test_averages_of_windows_with_padding(dtype, shape, attributes):
     graph = QdqModel(seed=5, dtype=dtype)
     alone(graph, graph.layer("AveragePool", graph.input(*shape), scale=0.01, name="layer", **attributes))
 
@@ -132,8 +133,8 @@ def test_averages_along_dimensions(shape, axes, keepdims):
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
-def test_what_reads_a_border(mode):
-    """A convolution, a Concat and an average of channels: of the border's 12, 4 more in its lanes are nobody's."""
+def test_consumers_of_a_pad(mode):
+    """A convolution, a Concat and an average of channels read a Pad, whose 12 channels have 4 padding channels."""
     graph = QdqModel(seed=33)
     data = graph.input(1, 12, 7, 9)
     more = [graph.constant(np.array(graph.scales[data] * 9, np.float32))] if mode == "constant" else []
@@ -145,7 +146,7 @@ def test_what_reads_a_border(mode):
 
 
 def test_rows_name_the_operator_that_computes():
-    """A function of a tensor and a dequantised constant; and both nodes of what stays with the host for one reason."""
+    """A function of a tensor and a dequantised constant; and both nodes that stay on the host CPU for one reason."""
     graph = QdqModel(seed=34)
     data, (held, _) = graph.input(1, 12, 5, 6), graph.weights(1, 12, 1, 1, per_channel=False)
     alone(graph, graph.layer("Mul", data, held, scale=0.02, name="layer"))
@@ -155,7 +156,8 @@ def test_rows_name_the_operator_that_computes():
         graph.node("Relu", graph.node("Conv", graph.input(1, 12, 5, 6, 4), weights, name="conv"), name="relu"), 0.1
     )
     rows = {row.name: row.why for row in checked(graph.model(made), units={made: 0.1}).layers}
-    assert rows["conv"] == rows["relu"] == "its windows have 3 dimensions, not 1 or 2"
+    assert rows["conv"] == rows["relu"]
+    check_mentions(rows["conv"], "3 spatial dimensions", "1 or 2")
 
 
 def test_an_average_along_no_dimension():
@@ -166,15 +168,15 @@ def test_an_average_along_no_dimension():
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Max", "Min"])
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1)])
-def test_a_tensor_and_a_computed_number(dtype, kind, shape):
+def test_a_tensor_and_a_computed_scalar(dtype, kind, shape):
     graph = QdqModel(seed=30, dtype=dtype)
     data, number = graph.input(1, 12, 5, 6), graph.input(*shape, name="number", scale=0.03)
     alone(graph, graph.layer(kind, data, number, scale=0.04, name="layer"))
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_number_that_a_layer_computes(kept):
-    """The average of all, by which all is multiplied, in one stream; then two numbers."""
+def test_a_scalar_that_a_layer_computes(kept):
+    """A multiplication by the average of all values, in one stream; then by two numbers."""
     graph = QdqModel(seed=31)
     data = graph.input(3, 20)
     number = graph.layer("ReduceMean", data, scale=0.01, keepdims=kept)
@@ -193,7 +195,7 @@ def test_a_number_that_a_layer_computes(kept):
         ((5, 20), {"beta": 0.0}),
     ],
 )
-def test_products_of_a_gemm(shape, attributes):
+def test_gemms(shape, attributes):
     graph = QdqModel(seed=7)
     data = graph.input(*shape)
     weights, scales = graph.weights(20, 24, axis=1)
@@ -206,7 +208,7 @@ def test_products_of_a_gemm(shape, attributes):
 @pytest.mark.parametrize(
     ("first", "second"), [((2, 9, 20), (2, 20, 11)), ((1, 2, 9, 20), (1, 2, 20, 33)), ((9, 20), (20, 4))]
 )
-def test_products_of_two_tensors(dtype, points, first, second):
+def test_matmuls_of_two_tensors(dtype, points, first, second):
     graph = QdqModel(seed=8, dtype=dtype)
     a, b = (point + (128 if dtype == "uint8" else 0) for point in points)
     left = graph.quantised(graph.input(*first), 0.02, a)
@@ -217,7 +219,7 @@ def test_products_of_two_tensors(dtype, points, first, second):
 @pytest.mark.parametrize(
     ("first", "second"), [((9, 20), (2, 20, 11)), ((2, 3, 9, 20), (3, 20, 11)), ((2, 1, 9, 20), (1, 3, 20, 11))]
 )
-def test_products_of_repeated_tensors(first, second):
+def test_matmuls_with_broadcasting(first, second):
     graph = QdqModel(seed=9)
     left = graph.quantised(graph.input(*first), 0.02, 3)
     right = graph.quantised(graph.input(*second, name="y"), 0.02, 4)
@@ -225,7 +227,7 @@ def test_products_of_repeated_tensors(first, second):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_products_with_a_constant_operand(first):
+def test_matmuls_with_a_constant_operand(first):
     graph = QdqModel(seed=10)
     data = graph.input(2, 20, 20)
     weights, _ = graph.weights(*((9, 20) if first else (2, 20, 9)), per_channel=False)
@@ -347,7 +349,7 @@ def onnx_split(graph, data, axis, first, total):
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "MatMul"])
 @pytest.mark.parametrize("point", [0, 100, 255])
 def test_weights_with_a_zero_point(dtype, kind, point):
-    """Less their zero point they do not fit int8."""
+    """Minus their zero point they do not fit int8."""
     graph = QdqModel(seed=17, dtype=dtype)
     shape = {"Conv": (18, 12, 3, 3), "grouped": (18, 4, 3, 3), "MatMul": (8, 9)}[kind]
     values = graph.random.integers(0, 256, shape).astype(np.uint8)
@@ -359,8 +361,8 @@ def test_weights_with_a_zero_point(dtype, kind, point):
     alone(graph, graph.quantised(made, 0.2))
 
 
-def test_a_window_that_begins_behind_the_image_is_none():
-    """ONNX's inference of shapes counts it, and onnxruntime does not."""
+def test_windows_that_start_after_the_image_are_dropped():
+    """ONNX's shape inference counts the window, and onnxruntime does not."""
     graph = QdqModel(seed=18)
     made = graph.layer(
         "AveragePool", graph.input(1, 12, 4, 4), name="layer", kernel_shape=[2, 2], strides=[4, 4], ceil_mode=1,
@@ -378,8 +380,8 @@ def test_a_window_that_begins_behind_the_image_is_none():
         ((9, 6), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 2, 1]}),
     ],
 )
-def test_a_begun_window_beside_a_border_that_counts(size, told):
-    """Along the other dimension ONNX's inference of shapes counts a window that onnxruntime does not."""
+def test_a_partial_window_and_counted_padding(size, told):
+    """Along the other dimension ONNX's shape inference counts a window that onnxruntime does not."""
     graph = QdqModel(seed=22)
     made = graph.layer(
         "AveragePool", graph.input(1, 12, *size), scale=0.01, name="layer", ceil_mode=1, count_include_pad=1, **told
@@ -398,7 +400,7 @@ def test_a_begun_window_beside_a_border_that_counts(size, told):
         ((1, 12, 20), {"kernel_shape": [3], "dilations": [2], "strides": [2], "pads": [1, 1]}),
     ],
 )
-def test_averages_of_values_that_lie_apart(dtype, shape, told):
+def test_averages_with_dilations(dtype, shape, told):
     graph = QdqModel(seed=23, dtype=dtype, opset=19)
     alone(graph, graph.layer("AveragePool", graph.input(*shape), scale=0.01, name="layer", **told))
 
@@ -410,14 +412,14 @@ def test_channels_of_a_depthwise_convolution_that_are_regrouped():
     alone(graph, graph.layer("Reshape", part, sizes(graph, 1, 36, 7, 1), same=True))
 
 
-def test_an_average_along_rows_of_what_is_computed():
+def test_an_average_along_rows_of_a_computed_tensor():
     graph = QdqModel(seed=20)
     data = graph.conv(graph.input(1, 12, 5, 12), 3, name="first")
     alone(graph, graph.layer("ReduceMean", data, axes=[3], name="layer"))
 
 
 @pytest.mark.parametrize("kind", ["Conv", "Add", "Mul", "AveragePool"])
-def test_scales_that_no_factor_reaches(kind):
+def test_scales_out_of_the_range_of_rescale(kind):
     graph = QdqModel(seed=21)
     data = graph.input(1, 12, 5, 6)
     if kind == "Conv":
@@ -430,7 +432,8 @@ def test_scales_that_no_factor_reaches(kind):
     made = graph.quantised(made, 1e-12)
     result = checked(graph.model(made), units={made: 1e-12})
     row = next(row for row in result.layers if row.name == "layer")
-    if kind == "Conv":  # its sums are the machine's, and the host brings them to 8 bits
+    if kind == "Conv":  # the NPU computes its sums, and the host CPU quantises them
         assert (row.where, row.macs > 0) == ("npu", True)
     else:
-        assert (row.where, row.why) == ("host", "its result has a scale that is too small for its data")
+        assert row.where == "host"
+        check_mentions(row.why, "scale of its result", "too small")

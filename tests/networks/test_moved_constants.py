@@ -1,4 +1,4 @@
-"""Weights that are moved behind DequantizeLinear are moved before it, with their scales, and read by layers then."""
+"""Sinking of DequantizeLinear of weights through data movement, so that layers match the weights."""
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ def sizes(graph, *numbers):
 
 
 def of(shape, axis, *moves):
-    """Weights of a shape with scales along an axis, moved."""
+    """Data movement of weights with scales along an axis."""
 
     def made(graph, per_channel):
         name, _ = graph.weights(*shape, axis=axis, per_channel=per_channel)
@@ -50,7 +50,7 @@ ALONE = {"with another dimension"}
 
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("case", OF_PRODUCTS)
-def test_products(case, per_channel):
+def test_matmuls(case, per_channel):
     graph = QdqModel(seed=3)
     weights = OF_PRODUCTS[case](graph, per_channel)
     sums = graph.node("MatMul", graph.input(3, 8), weights, name="layer")
@@ -63,7 +63,7 @@ def test_products(case, per_channel):
 
 
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "Gemm"])
-def test_other_products(kind):
+def test_other_matmuls(kind):
     graph = QdqModel(seed=4, dtype="uint8")
     if kind == "Gemm":
         data, shape, moved, axis, more = graph.input(3, 8), (1, 5, 8), (5, 8), 1, {"transB": 1}
@@ -92,7 +92,7 @@ def test_zero_points_move_with_scales():
     assert [each.i for each in node.attribute] == [1]
 
 
-def test_one_filter_has_one_scale():
+def test_a_single_output_channel():
     graph = QdqModel(seed=6)
     weights, _ = graph.weights(4, 8, 5, axis=0)
     chosen = graph.node("Gather", weights, graph.constant(np.array(2)))
@@ -101,8 +101,8 @@ def test_one_filter_has_one_scale():
     assert where(result)["layer"] == "npu"
 
 
-def test_what_others_read_stays():
-    """The same constant is read as it is, too, by a layer, and moved it is an output of the model."""
+def test_constants_with_other_consumers_stay():
+    """A layer also reads the constant itself, and the moved constant is an output of the model."""
     graph = QdqModel(seed=7)
     data = graph.input(8, 8)
     weights, _ = graph.weights(8, 8, axis=1, per_channel=False)
@@ -117,8 +117,8 @@ def test_what_others_read_stays():
     assert np.array_equal(result.outputs[turned], with_onnxruntime(model, random_inputs(model))[2])
 
 
-def test_parts_of_one_constant():
-    """Split makes several: queries, keys and values of one matrix, scales along what is taken apart."""
+def test_splits_of_one_constant():
+    """A Split of one matrix into queries, keys and values, with scales along the split axis."""
     graph = QdqModel(seed=8)
     data = graph.input(3, 8)
     weights, _ = graph.weights(8, 12, axis=1)
@@ -130,8 +130,8 @@ def test_parts_of_one_constant():
     assert {where(result)[each] for each in parts} == {"npu"}
 
 
-def test_what_is_left_alone():
-    """Scales that lie along no dimension then, blocks of scales, sizes that are computed, 4 bits, large results."""
+def test_constants_that_are_not_moved():
+    """Scales that would vary along several dimensions, block scales, computed sizes, 4 bits, large results."""
 
     def kinds(make, opset=17):
         graph = QdqModel(seed=9, opset=opset)
@@ -160,7 +160,7 @@ def test_what_is_left_alone():
 
 
 def test_scales_of_halves():
-    """They keep their type, and an output its name and type."""
+    """float16 scales keep their type, and outputs keep name and type."""
     graph = QdqModel(seed=10, opset=21)
     values = graph.random.integers(-127, 128, (5, 8)).astype(np.int8)
     scale = graph.random.uniform(0.002, 0.006, 5).astype(np.float16)

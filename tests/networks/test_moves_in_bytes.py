@@ -1,7 +1,8 @@
-"""Moves, pools and rectifiers between products and what brings numbers to 8 bits: all of it runs on the NPU."""
+"""Q/DQ propagation: data movement, pools and Relu between matmuls and Q/DQ run on the NPU."""
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from networks_checking import LATHE16, checked, random_inputs, where, with_onnxruntime
 from onnx import TensorProto, helper
 from qdq_models import QdqModel
@@ -64,16 +65,16 @@ def convolution(graph, data, filters, channels, **attributes):
 
 
 def all_on_the_npu(graph, *outputs):
-    """The result; asserts that the host only brings numbers to 8 bits and back."""
+    """Run the model; asserts that only Q/DQ runs on the host CPU."""
     result = checked(graph.model(*outputs), units={name: graph.scales[name] for name in outputs})
-    assert {row.why for row in result.layers} <= {"", "between float and 8 bits"}
+    assert {row.why for row in result.layers} <= {"", "it converts between float and 8 bits"}
     assert where(result)["layer"] == "npu"
     return result
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("case", BEFORE_PRODUCTS)
-def test_moves_before_products(case, dtype):
+def test_data_movement_before_matmuls(case, dtype):
     graph = QdqModel(seed=1, dtype=dtype)
     shape, move = BEFORE_PRODUCTS[case]
     all_on_the_npu(graph, graph.quantised(product(graph, move(graph, graph.input(*shape)), 8, 5), 0.1))
@@ -81,14 +82,14 @@ def test_moves_before_products(case, dtype):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("case", BEHIND_PRODUCTS)
-def test_moves_behind_products(case, dtype):
+def test_data_movement_after_matmuls(case, dtype):
     graph = QdqModel(seed=2, dtype=dtype)
     sums = product(graph, graph.input(6, 8), 8, 4)
     all_on_the_npu(graph, graph.quantised(BEHIND_PRODUCTS[case](graph, sums), 0.02))
 
 
 @pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 1, 1]])
-def test_pools_before_and_behind_convolutions(pads):
+def test_pools_before_and_after_convolutions(pads):
     graph = QdqModel(seed=3)
     window = {"kernel_shape": [2, 2], "strides": [2, 1], "pads": pads}
     sums = convolution(graph, graph.node("MaxPool", graph.input(1, 4, 9, 8), **window), 6, 4, pads=[1] * 4)
@@ -96,8 +97,8 @@ def test_pools_before_and_behind_convolutions(pads):
     all_on_the_npu(graph, graph.quantised(graph.node("Transpose", pooled, perm=[0, 2, 3, 1]), 0.1))
 
 
-def test_borders_before_convolutions():
-    """Added as a node of its own: zeros are zero points, and what no byte stands for is not added in 8 bits."""
+def test_pads_before_convolutions():
+    """A separate Pad: zeros become zero points; a padding value that no byte represents is added in float."""
     for value, place in ((0.0, "npu"), (0.02, "npu"), (0.0301, "host")):
         graph = QdqModel(seed=4, dtype="uint8")
         data = graph.node("Pad", graph.input(1, 4, 6, 6), sizes(graph, 0, 0, 1, 1, 0, 0, 1, 1), number(graph, value))
@@ -106,7 +107,7 @@ def test_borders_before_convolutions():
         assert where(result)["layer"] == place, value
 
 
-def test_borders_of_old_opsets_have_their_number_in_an_attribute():
+def test_pads_of_old_opsets_have_their_value_in_an_attribute():
     graph = QdqModel(seed=1, opset=10)
     data = graph.input(2, 7, scale=0.0625)
     moved = graph.node("Pad", data, pads=[1, 0, 0, 1], value=-0.5)
@@ -116,7 +117,7 @@ def test_borders_of_old_opsets_have_their_number_in_an_attribute():
     all_on_the_npu(graph, alone, graph.quantised(graph.node("MatMul", moved, weights, name="layer"), 0.1))
 
 
-def test_constants_that_are_joined_to_data_before_a_product():
+def test_constants_concatenated_to_data_before_a_matmul():
     graph = QdqModel(seed=7)
     data = graph.quantised(graph.node("Identity", graph.input(3, 8)), 0.02, 3)
     grid = [graph.constant(np.float32(0.02)), graph.constant(np.int8(3))]
@@ -127,7 +128,7 @@ def test_constants_that_are_joined_to_data_before_a_product():
     all_on_the_npu(graph, graph.quantised(product(graph, joined, 8, 5), 0.1))
 
 
-def test_limits_that_are_no_numbers_are_the_hosts():
+def test_clips_to_nan_stay_on_the_host():
     graph = QdqModel(seed=8)
     made = graph.node(
         "Clip", product(graph, graph.input(3, 8), 8, 5), number(graph, np.nan), number(graph, 0.3), name="clip"
@@ -136,20 +137,21 @@ def test_limits_that_are_no_numbers_are_the_hosts():
         lt.from_onnx(graph.model(graph.quantised(made, 0.1))).build(lt.load_config("lathe16")),
         {"x": np.ones((3, 8), np.float32)},
     )
-    assert [row.why for row in result.layers if row.name == "clip"] == ["its limits are no constant numbers"]
+    (why,) = (row.why for row in result.layers if row.name == "clip")
+    check_mentions(why, "minimum", "maximum", "constant number")
 
 
-def test_limits_that_no_byte_stands_for_stay_in_float():
+def test_clips_to_values_that_are_not_representable_stay_in_float():
     graph = QdqModel(seed=5)
     clipped = graph.node("Clip", graph.input(3, 8), number(graph, -0.013), number(graph, 1))
     made = graph.quantised(product(graph, clipped, 8, 5), 0.1)
     result = checked(graph.model(made), units={made: 0.1})
     (row,) = (row for row in result.layers if row.name == "layer")
-    assert row.why == f"its operand {clipped!r} is not a tensor of 8 bits with a single constant scale"
+    check_mentions(row.why, f"operand {clipped!r}", "8-bit", "single constant scale")
 
 
-def test_windows_that_lie_in_borders_stay_in_float():
-    """Of no value the greatest is less than any number, which no byte stands for."""
+def test_windows_of_only_padding_stay_in_float():
+    """The maximum of a window of only padding is -inf, which no byte represents."""
     graph = QdqModel(seed=6)
     data = graph.input(1, 2, 1, 8)
     pooled = graph.node("MaxPool", data, kernel_shape=[3, 1], dilations=[2, 1], pads=[1, 0, 3, 0])
@@ -181,8 +183,8 @@ def test_data_of_several_scales_are_moved_in_float():
     assert where(result)["layer"] == "host"
 
 
-def test_what_others_read_is_made_once():
-    """Moved numbers are an output, too: the product's sums leave as they are, and the host brings them to 8 bits."""
+def test_tensors_with_other_consumers_are_computed_once():
+    """The moved tensor is also a float output: the NPU computes int32 sums, and the host CPU quantises them."""
     graph = QdqModel(seed=9)
     sums = product(graph, graph.input(6, 8), 8, 4)
     made = graph.quantised(graph.node("Transpose", sums, name="turned"), 0.02)
@@ -191,8 +193,8 @@ def test_what_others_read_is_made_once():
     assert where(result)["turned"] == "host"
 
 
-def test_what_is_moved_is_read_in_float_and_in_bytes():
-    """Names, types and shapes of outputs are the model's, and the values onnxruntime's."""
+def test_moved_tensors_with_float_and_quantised_consumers():
+    """Outputs keep their names, types and shapes, and have onnxruntime's values."""
     graph = QdqModel(seed=10)
     turned = graph.node("Transpose", graph.input(8, 3))
     made = graph.quantised(product(graph, turned, 8, 5), 0.1)
@@ -203,8 +205,8 @@ def test_what_is_moved_is_read_in_float_and_in_bytes():
 
 
 @pytest.mark.parametrize("scales", [(0.02, 0.02, 0.02), (0.02, 0.03, 0.05)])
-def test_parts_of_a_product_with_scales_of_their_own(scales):
-    """Queries, keys and values of one product: each has its filters alone where it has its scale."""
+def test_slices_of_a_matmul_with_different_scales(scales):
+    """Queries, keys and values of one matmul with different scales: each is a layer with its output channels."""
     graph = QdqModel(seed=11)
     sums = product(graph, graph.input(6, 8), 8, 12)
     made = [graph.quantised(part, scale) for part, scale in zip(parts(graph, sums, 3, 4, 5), scales, strict=True)]
@@ -213,8 +215,8 @@ def test_parts_of_a_product_with_scales_of_their_own(scales):
 
 
 @pytest.mark.parametrize("case", ["rows", "groups", "two tensors", "reshaped"])
-def test_parts_with_scales_of_their_own_that_are_not_filters_of_one_product(case):
-    """The product is made once, and what leaves it in float is taken apart by the host."""
+def test_slices_with_different_scales_that_are_not_output_channels(case):
+    """The matmul is computed once with a float result, which the host CPU splits."""
     graph = QdqModel(seed=12)
     axis = 1
     if case == "groups":
@@ -235,8 +237,8 @@ def test_parts_with_scales_of_their_own_that_are_not_filters_of_one_product(case
     assert where(result)["split"] == "host"
 
 
-def test_what_the_host_rectifies_is_a_layer_still():
-    """No layer reads what is rectified, so that the convolution makes what it is rectified of."""
+def test_the_input_of_a_relu_on_the_host_is_a_layer():
+    """The host CPU computes the Relu, so the convolution stores its input."""
     graph = QdqModel(seed=13)
     first = graph.quantised(convolution(graph, graph.input(1, 4, 6, 6), 6, 4), 0.1)
     rectified = graph.node("Relu", first)
@@ -251,10 +253,11 @@ def test_machines_without_rescaling_leave_all_of_it_to_the_host():
     made = graph.quantised(graph.node("Transpose", sums, name="behind"), 0.1)
     result = checked(graph.model(made), lt.load_config("vta"), units={made: 0.1})
     reasons = {row.name: row.why for row in result.layers}
-    assert reasons["layer"] == reasons["behind"] == "machine 'vta' has no extension 'rescale'"
+    assert reasons["layer"] == reasons["behind"]
+    check_mentions(reasons["layer"], "'vta'", "'rescale'")
 
 
-def test_functions_and_pairs_of_what_is_moved():
+def test_functions_and_binary_operators_of_moved_tensors():
     graph = QdqModel(seed=15)
     data = graph.input(8, 8)
     turned = graph.node("Transpose", data)
@@ -280,7 +283,7 @@ def check_model(seed: int) -> None:
     event("all products on the NPU" if not hosts & products else "products on the host")
 
 
-@pytest.mark.seeds(24, slow=200)
+@pytest.mark.seeds(5, slow=219)
 def test_random_models(seeds):
     happened = check_each(seeds, check_model)
     assert happened["all products on the NPU"]

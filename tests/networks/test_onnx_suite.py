@@ -1,4 +1,4 @@
-"""ONNX's own tests of nodes through Lathe's backend: what onnxruntime passes passes, and all of quantised operators."""
+"""ONNX's node tests with Lathe's backend: it passes all that onnxruntime passes, and all of quantised operators."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ def passed(found):
     assert {each.met for each in figures(found)} == {None, True}
 
 
-def test_what_is_unlike_tensors_of_numbers():
+def test_types_other_than_tensors():
     passed([verdict(case) for case in cases(QUICK)])
 
 
-def test_products_run_on_the_npu_where_weights_and_scales_are_constants():
+def test_matmuls_run_on_the_npu_if_weights_and_scales_are_constants():
     found = [verdict(case) for case in cases(("qlinear", "convinteger", "matmulinteger"))]
     assert len(found) == 12
     assert [each.name for each in found if each.constant] == []

@@ -1,4 +1,4 @@
-"""Products of two tensors of 8 bits: vectors, transposed matrices, biases, with results of 8 bits and in float."""
+"""Matmuls of two 8-bit tensors: vectors, transposed matrices, biases, with 8-bit and float results."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from qdq_models import QdqModel
 def on_npu(graph: QdqModel, made: str) -> None:
     result = checked(graph.model(made), units={made: graph.scales.get(made, 1e-5)})
     assert where(result)["layer"] == "npu"
-    assert {row.why for row in result.layers if row.where == "host"} <= {"between float and 8 bits"}
+    assert {row.why for row in result.layers if row.where == "host"} <= {"it converts between float and 8 bits"}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -19,7 +19,7 @@ def on_npu(graph: QdqModel, made: str) -> None:
     ("first", "second"),
     [((20,), (20, 24)), ((5, 20), (20,)), ((20,), (20,)), ((3, 5, 20), (20,)), ((20,), (3, 20, 24))],
 )
-def test_products_with_vectors(dtype, quantised, constant, first, second):
+def test_matmuls_with_vectors(dtype, quantised, constant, first, second):
     graph = QdqModel(seed=40, dtype=dtype)
     data = graph.input(*first)
     other = graph.weights(*second, per_channel=False)[0] if constant else graph.input(*second, name="other")
@@ -56,8 +56,8 @@ def test_a_gemm_whose_first_operand_is_constant():
     on_npu(graph, graph.quantised(made, 0.02))
 
 
-def test_what_is_added_to_a_product_of_two_tensors():
-    """One number for each column is part of it; one for each row of a matrix times a vector is a sum of its own."""
+def test_additions_to_a_matmul_of_two_tensors():
+    """A value for each column is the matmul's bias; one for each row of a matrix times a vector is a separate Add."""
     graph = QdqModel(seed=43)
     operands = graph.input(2, 5, 20), graph.input(2, 20, 24, name="other")
     added = graph.constant(graph.random.normal(0, 0.3, 24).astype(np.float32))

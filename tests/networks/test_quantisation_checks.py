@@ -1,4 +1,4 @@
-"""Scales, zero points and biases that are too many or too few: one error with the node's name, before anything else."""
+"""A wrong number of scales, zero points or biases: an error with the node's name, before anything is compiled."""
 
 import numpy as np
 import onnx
@@ -14,7 +14,7 @@ MICROSOFT = "com.microsoft"
 
 
 def scales(count):
-    """So many scales; none: one that has no dimension."""
+    """``count`` scales; without a count a scalar."""
     return np.full(count or (), 0.1, np.float32)
 
 

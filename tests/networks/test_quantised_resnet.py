@@ -1,4 +1,4 @@
-"""ResNet-18 of examples/models, for small pictures, as onnxruntime's own quantiser leaves it."""
+"""ResNet-18 of examples/models for small images, quantised by onnxruntime."""
 
 import sys
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_all_layers_are_one_stream(models, symmetric):
     inputs = {"image": np.random.default_rng(2).standard_normal((1, 3, PIXELS, PIXELS)).astype(np.float32)}
     result = lt.simulate(program, inputs)
     assert np.array_equal(result.outputs["classes"], lt.reference(network, inputs)["classes"])
-    assert {row.why for row in result.layers if row.where == "host"} == {"between float and 8 bits"}
+    assert {row.why for row in result.layers if row.where == "host"} == {"it converts between float and 8 bits"}
     assert sum(row.macs for row in result.layers) > 30e6
     (expected,) = with_onnxruntime(onnx.load(models[symmetric]), inputs)
     made = result.outputs["classes"]

@@ -1,4 +1,4 @@
-"""The example that finds text on a picture; it needs the extra `models`."""
+"""The example that reads text in an image; it needs the extra `models`."""
 
 import importlib
 import re

@@ -1,9 +1,10 @@
-"""Biases that are no whole numbers of units of the sums: they count as they are, where machines add two sums."""
+"""Fractional biases in units of the sums: they are exact on machines with rescale_add."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from error_checks import check_mentions
 from networks_checking import LATHE16, checked, random_inputs, where
 from test_float_results import floats, model, node, weights
 
@@ -16,7 +17,7 @@ COARSE = np.float32(0.7717)
 
 
 def brought(nodes, shape, held, scale=COARSE):
-    """The model with what its last node makes, ``c``, brought to 8 bits and back."""
+    """The model with its last result ``c`` quantised and dequantised."""
     last = [node("QuantizeLinear", ["c", "coarse", "z"], "q"), node("DequantizeLinear", ["q", "coarse", "z"], "y")]
     return model([*nodes, *last], shape, {**held, "coarse": scale})
 
@@ -71,7 +72,7 @@ def test_biases_count_as_they_are(case):
     assert row.equal + row.halves < 0.99
 
 
-def test_what_rounding_hardly_changes_is_rounded():
+def test_biases_are_rounded_if_it_hardly_matters():
     nodes, shape, held = CASES["gemm"]
     fine = {**held, "s": np.float32(0.0001)}
     (layer,) = lt.from_onnx(brought(nodes, shape, fine)).found.layers.values()
@@ -84,12 +85,13 @@ def test_a_machine_that_adds_no_sums_leaves_them_to_the_host():
     )
     result = checked(brought(*CASES["gemm"]), machine, units={"y": float(COARSE)})
     row = next(row for row in result.layers if row.name == "layer")
-    assert (row.where, row.why) == ("host", "machine 'alone' has no extension 'rescale_add'")
+    assert row.where == "host"
+    check_mentions(row.why, "'alone'", "'rescale_add'")
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_pairs_of_rows_are_the_sum_with_its_whole_bias(sign):
-    """In whole numbers: (sum + bias) * mantissa + rest * mantissa, the last rounded."""
+def test_pairs_of_rows_are_the_sum_with_the_exact_bias(sign):
+    """In integers: (sum + bias) * mantissa + rest * mantissa, the last term rounded."""
     factors = lt.rescale_parameters(sign * np.array([0.01, 0.3, 7.5]), np.array([-5, 0, 1000]))
     rests = np.array([0.25, -0.4999, 0.1])
     pairs = with_rests(factors, rests).astype(np.int64)

@@ -42,23 +42,22 @@ def test_json_with_inputs_from_a_file(model, tmp_path):
     assert again["outputs"] == found["outputs"]
 
 
-def test_words_that_do_not_fit(model, tmp_path):
+def test_invalid_options(model, tmp_path):
     path = model[0]
     told = {
         (path, "--shape", "x"): "--shape must be like x=1,3,48,192, not 'x'.",
         (path, "--shape", "x=1,a"): "--shape must be like x=1,3,48,192, not 'x=1,a'.",
         (path, "--random", -1): "--random must be a seed of at least 0, not -1.",
         (path, "--batch", 3): "--batch must be left out for the model",
-        (path, "-o", tmp_path / "t.json"): "-o must be left out for a model, whose streams have traces of their own. "
-        "Keep them with --result, which `lathe report` shows.",
+        (path, "-o", tmp_path / "t.json"): "-o must be left out for a model",
         (
             path,
             "in.npz",
             "--random",
             3,
-        ): "--random must be left out where 'in.npz' gives the inputs, not 3.",
-        (path, path): "must be an .npz archive of arrays by name, and cannot be read",
-        ("--shape", "x=1"): "--shape must be left out without a model, MODEL.onnx, not ('x=1',).",
+        ): "--random must be left out with the inputs 'in.npz', not 3.",
+        (path, path): "must be an .npz archive of named arrays",
+        ("--shape", "x=1"): "--shape must be left out unless MODEL.onnx is given, not ('x=1',).",
     }
     for words, message in told.items():
         result = run(*words, "-c", "lathe16")

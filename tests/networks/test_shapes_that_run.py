@@ -1,4 +1,4 @@
-"""Shapes are those that onnxruntime makes, where ONNX's inference or the model's own declarations say another."""
+"""Shapes are onnxruntime's, even if ONNX's shape inference or the declarations of the model differ."""
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ HELD = {
 
 
 def convolution_behind(nodes: list, kernel: tuple[int, int], shape: list, made: list | None = None) -> onnx.ModelProto:
-    """``nodes`` make "p" of "xf"; a convolution of it makes the output."""
+    """``nodes`` compute "p" from "xf"; a convolution of it is the output."""
     weights = np.random.default_rng(0).integers(-127, 128, (5, 4, *kernel)).astype(np.int8)
     graph = helper.make_graph(
         [
@@ -60,13 +60,13 @@ def check(model: onnx.ModelProto, shape: tuple[int, ...]) -> lt.NetworkResult:
         ((6, 7), {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 0, 1, 0]}),
     ],
 )
-def test_windows_that_would_begin_behind_the_image(operator, size, told):
+def test_windows_that_would_start_after_the_image(operator, size, told):
     pool = helper.make_node(operator, ["xf"], ["p"], "pool", ceil_mode=1, **told)
     result = check(convolution_behind([pool], (2, 2), [1, 4, *size]), (1, 4, *size))
     assert {row.name: row.where for row in result.layers}["conv"] == "npu"
 
 
-def test_such_pools_one_behind_the_other():
+def test_successive_pools():
     pools = [
         helper.make_node("MaxPool", [read], [made], ceil_mode=1, kernel_shape=[1, 1], strides=[2, 2])
         for read, made in (("xf", "a"), ("a", "p"))
@@ -75,6 +75,6 @@ def test_such_pools_one_behind_the_other():
 
 
 def test_output_declared_with_another_shape():
-    """The batch is open at the input, and stayed as it was at the output."""
+    """The batch is dynamic at the input, but static in the declared output."""
     relu = helper.make_node("Relu", ["xf"], ["p"])
     check(convolution_behind([relu], (3, 3), ["N", 4, 6, 6], [1, 5, 4, 4]), (3, 4, 6, 6))

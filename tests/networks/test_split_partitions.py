@@ -1,4 +1,4 @@
-"""Long parts as several streams."""
+"""Splitting of large partitions into several streams."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from lathe.networks import split_partitions
 
 
 def chain():
-    """Products behind each other, the third and last of which are outputs; the first is added to the sixth."""
+    """A chain of matmuls, of which the third and last are outputs; the first is added to the sixth."""
     graph = QdqModel(seed=2)
     made = [graph.product(graph.input(4, 24), 24, name="first")]
     for number in range(5):
@@ -36,12 +36,12 @@ def test_the_bits_are_those_of_one_stream(most, streams, monkeypatch):
     ]
 
 
-def test_streams_are_of_much_the_same_length_and_keep_only_what_is_read(monkeypatch):
+def test_streams_are_balanced_and_have_only_live_outputs(monkeypatch):
     model, _ = chain()
     monkeypatch.setattr(split_partitions, "MOST_LAYERS", 3)
     program = lt.from_onnx(model).build(LATHE16)
     steps = [step for step in program.steps if hasattr(step, "layers")]
     assert [len(step.layers) for step in steps] == [2, 3, 3]
-    # The first product is read in the last stream, too, and the third is an output of the model.
+    # The last stream also reads the first matmul, and the third is an output of the model.
     assert [(len(step.inputs), len(step.outputs)) for step in steps] == [(1, 2), (1, 2), (2, 1)]
     assert lt.simulate(program, random_inputs(model)).cycles > 0

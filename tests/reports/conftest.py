@@ -1,4 +1,4 @@
-"""Pages in a browser, Chromium driven by playwright: what a page says or asks for is looked at afterwards."""
+"""Pages in a browser, Chromium driven by playwright: console messages and requests of a page are checked."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a file; at the end of the test it must have said nothing, asked for nothing, and shown no dialog."""
+    """Opens a page; the test fails if the page logs a message, makes a request or shows a dialog."""
     wrong: list[str] = []
     contexts = []
 
@@ -69,7 +69,7 @@ def digits_onnx() -> Path:
 
 
 def _said(text: str) -> list[str]:
-    """What a page has said. Drivers without a GPU tell how slow they are, which is no matter of the page."""
+    """Console messages of a page, except performance warnings of drivers without a GPU."""
     return [] if "GL Driver Message" in text else [f"console: {text}"]
 
 

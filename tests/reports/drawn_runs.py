@@ -1,4 +1,4 @@
-"""What the tests of pages share: a script with a tail, sizes of screens, and when a page has drawn its timeline."""
+"""Shared by the tests of pages: a script with a tail, screen sizes, and the condition that a timeline is drawn."""
 
 from pathlib import Path
 

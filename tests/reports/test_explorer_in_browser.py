@@ -1,4 +1,4 @@
-"""The schedule explorer in a browser: a statement is picked, and what became of it is marked on every level."""
+"""The schedule explorer in a browser: a selected statement is highlighted on every level."""
 
 from collections import Counter
 

@@ -1,10 +1,11 @@
-"""Two runs side by side: which layers are compared, and what is said of files that cannot stand beside each other."""
+"""Two runs side by side: matching of layers, and files that cannot be compared."""
 
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from drawn_runs import SCRIPT, program_of_script
+from error_checks import check_mentions, raises
 
 import lathe as lt
 from lathe.command_line import main
@@ -43,7 +44,7 @@ def refused(tmp_path, *words):
     return done.stderr.removeprefix("Error: ").removesuffix("\n")
 
 
-def test_layers_of_one_name_are_one_and_others_stand_where_they_run():
+def test_layers_are_matched_by_name_and_others_inserted_in_order():
     first, second = run_with("a", "b", "a", "d"), run_with("x", "a", "y", "b", "z", "d", "d")
     assert paired_layers(first, second) == (
         LayerPair("x", None, 0),
@@ -59,18 +60,14 @@ def test_layers_of_one_name_are_one_and_others_stand_where_they_run():
 
 def test_runs_without_a_common_layer_are_refused():
     names = [f"n{number}" for number in range(6)]
-    with pytest.raises(ReportError) as caught:
-        paired_layers(run_with("a", "</b>", name="one.npz"), run_with(*names, name="two.npz"))
-    assert str(caught.value) == (
-        "Two runs that are compared must have a layer of the same name, and have none: one.npz has 'a', '</b>', "
-        "two.npz has 'n0', 'n1', 'n2', 'n3' and 2 more. Give runs of the same program or network, or give tensors the "
-        "same names."
-    )
-    with pytest.raises(ReportError, match=r"one\.npz has none"):
-        paired_layers(run_with(name="one.npz"), run_with(name="two.npz"))
+    first, second = run_with("a", "</b>", name="one.npz"), run_with(*names, name="two.npz")
+    mentions = ("one.npz has 'a', '</b>'", "two.npz has 'n0', 'n1', 'n2', 'n3' and 2 more")
+    raises(ReportError, paired_layers, first, second, mentions=mentions)
+    first, second = run_with(name="one.npz"), run_with(name="two.npz")
+    raises(ReportError, paired_layers, first, second, mentions=("one.npz has none",))
 
 
-def test_numbers_of_both_runs_stand_beside_each_other():
+def test_totals_of_both_runs_are_side_by_side():
     first, second = (
         run_of_results(name, [lt.simulate(program_of_script(name), timing_only=True)]) for name in ("vta", "wide")
     )
@@ -87,7 +84,7 @@ def test_numbers_of_both_runs_stand_beside_each_other():
     assert "Both ran on the same machine" in pair_page(first, replace(first, name="again")).html()
 
 
-def test_a_result_a_program_and_a_script_stand_beside_each_other(kept, tmp_path):
+def test_a_result_a_program_and_a_script_are_compared(kept, tmp_path):
     page = tmp_path / "page.html"
     for pair in (["result.npz", "wide.npz"], ["s.py", "result.npz", "-c", "wide"], ["vta.npz", "vta.npz"]):
         words = [str(kept / word) if "." in word else word for word in pair]
@@ -97,33 +94,23 @@ def test_a_result_a_program_and_a_script_stand_beside_each_other(kept, tmp_path)
         assert f"<title>{titles[0]} and {titles[1]}</title>" in page.read_text()
 
 
-def test_files_that_cannot_stand_beside_each_other_are_refused_and_nothing_is_written(kept, tmp_path):
+def test_files_that_cannot_be_compared_are_refused_and_nothing_is_written(kept, tmp_path):
     a, b = kept / "vta.npz", kept / "wide.npz"
-    assert refused(tmp_path, a, b, a) == (
-        "The files of a page must be one, or two to stand side by side, not 3. Give two of them."
-    )
-    assert refused(tmp_path, a, b, "-c", "tiny") == (
-        f"-c must be left out for {str(a)!r} and {str(b)!r}, not 'tiny': each has its own machine. Give a script or a "
-        "model for another one."
-    )
-    assert refused(tmp_path, a, b, "--shape", "x=1").startswith("--shape must be left out without a model")
+    check_mentions(refused(tmp_path, a, b, a), "one file", "two to compare", "not 3")
+    message = refused(tmp_path, a, b, "-c", "tiny")
+    check_mentions(message, "-c", f"{str(a)!r} and {str(b)!r}", "not 'tiny'", "each includes its machine")
+    check_mentions(refused(tmp_path, a, b, "--shape", "x=1"), "--shape must be left out", "MODEL.onnx")
     with writing_store(tmp_path / "r.db"):
         pass
     for words in ((a, tmp_path / "r.db"), (tmp_path / "r.db", a), (tmp_path / "r.db", tmp_path / "r.db")):
-        assert refused(tmp_path, *words) == (
-            f"The files of a page of two runs must be runs, and {str(tmp_path / 'r.db')!r} is the store of a sweep. "
-            "Give it alone: its page puts points side by side."
-        )
+        check_mentions(refused(tmp_path, *words), repr(str(tmp_path / "r.db")), "store of a sweep", "Give it alone")
     other = tmp_path / "other.py"
     other.write_text(SCRIPT.replace('name="D"', 'name="E"'))
-    assert refused(tmp_path, a, other) == (
-        "Two runs that are compared must have a layer of the same name, and have none: vta.npz has 'D', other.py has "
-        "'E'. Give runs of the same program or network, or give tensors the same names."
-    )
+    check_mentions(refused(tmp_path, a, other), "vta.npz has 'D'", "other.py has 'E'")
     (tmp_path / "damaged.npz").write_bytes((kept / "result.npz").read_bytes()[:-200])
-    assert "must be a program that Lathe has saved, and is not, or it is truncated" in refused(
+    assert "must be a program saved by Lathe, but is another file or truncated" in refused(
         tmp_path, a, tmp_path / "damaged.npz"
     )
     (tmp_path / "x.txt").write_text("nothing")
     assert "and is none of these" in refused(tmp_path, a, tmp_path / "x.txt")
-    assert "must be one that can be read, and is not" in refused(tmp_path, tmp_path / "none.npz", a)
+    check_mentions(refused(tmp_path, tmp_path / "none.npz", a), "Cannot read the file", "none.npz")

@@ -1,4 +1,4 @@
-"""Parts of pages: text that is escaped wherever it stands, arrays and lines as bytes, and occupancy that adds up."""
+"""Parts of pages: escaping of text, encoding of arrays and lines, and consistent occupancy."""
 
 import base64
 import html
@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn_runs import program_of_script
+from error_checks import raises
 
 import lathe as lt
 from lathe.cycle_attribution import ACTIVITIES
@@ -44,7 +45,7 @@ def test_json_cannot_end_its_script_and_means_the_same():
     assert json.loads(text) == {HOSTILE: [HOSTILE, 1.5, None, 7]}
 
 
-def test_the_data_of_a_page_stand_in_it_once_each():
+def test_the_data_of_a_page_are_embedded_once():
     text = Page(HOSTILE, HOSTILE, [element("p", HOSTILE)], {"run": {"name": HOSTILE}}).html()
     assert text.count("</script>") == text.count("<script") == 3  # the data, the library, the first script
     assert html.escape(f'content="{POLICY}"', quote=False).replace("'", "&#x27;") in text
@@ -74,22 +75,18 @@ def test_columns_take_as_few_bytes_as_hold_their_values(values, name):
         assert np.frombuffer(content(made), f"<{name}").tolist() == values
 
 
-def test_lines_stay_lines_whatever_is_in_them():
+def test_line_breaks_within_lines():
     made = packed_lines(["a", "b\nc", "", "ü"])
     assert zlib.decompress(base64.b64decode(made["deflated"])).decode() == "a\nb c\n\nü"
 
 
-def test_without_the_plotting_library_it_is_said_what_to_install(monkeypatch):
+def test_error_without_the_plotting_library(monkeypatch):
     def missing(_):
         raise ImportError("No module named 'plotly'")
 
     monkeypatch.setattr(extra, "import_module", missing)
-    with pytest.raises(ReportError) as caught:
-        Page("x", "", []).html()
-    assert str(caught.value) == (
-        "package 'plotly' must be there to write pages, and cannot be imported: No module named 'plotly'. Install it "
-        "with: pip install 'lathe-npu[reports]'."
-    )
+    mentions = ("package 'plotly'", "No module named 'plotly'", "pip install 'lathe-npu[reports]'")
+    raises(ReportError, Page("x", "", []).html, mentions=mentions)
 
 
 def test_units_are_occupied_as_the_counters_say(result):
@@ -105,7 +102,7 @@ def test_units_are_occupied_as_the_counters_say(result):
     assert kinds == {*ACTIVITIES}
 
 
-def test_a_value_is_in_use_from_its_write_to_its_last_read(result):
+def test_a_value_is_live_from_its_write_to_its_last_read(result):
     found = occupancy_of(result)
     use = memory_use(result.program, found)
     assert {*use} == {"inp", "wgt", "acc"}
@@ -113,10 +110,10 @@ def test_a_value_is_in_use_from_its_write_to_its_last_read(result):
     gemm = np.flatnonzero((columns.opcode == Opcode.GEMM) & (columns["reset"] == 0))
     loads = (columns.unit == Unit.LOAD) & (columns["memory_type"] == lt.MemoryType.WGT)
     weights = int(np.flatnonzero(loads)[0])
-    # All 24 elements of weights are loaded once and read by the last product.
+    # All 24 vectors of weights are loaded once and read by the last GEMM.
     cycles, used = use["wgt"]
     assert (cycles.tolist(), used.tolist()) == ([found.begin[weights], found.end[gemm[-1]] + 1], [24, 0])
-    # Rows come in two buffers of 16 and of 12 rows, 4 elements each.
+    # Rows are in two buffers of 16 and of 12 rows, 4 vectors each.
     assert use["inp"][1].max() == 128
     assert use["acc"][1].max() == 192
     for cycles, used in use.values():
@@ -125,7 +122,7 @@ def test_a_value_is_in_use_from_its_write_to_its_last_read(result):
         assert used[-1] == 0
 
 
-def test_of_a_program_without_instructions_to_show_the_page_is_there(result):
+def test_page_of_a_program_without_instructions(result):
     program = replace(result.program, instructions=(lt.Finish(),), label_of=np.zeros(1, np.int32))
     found = occupancy_of(lt.simulate(program, timing_only=True))
     assert found.unit.tolist() == [TRACK_NAMES.index("compute")]

@@ -74,7 +74,7 @@ def test_differences_by_layer_are_those_of_the_two_results(open_page, digits, di
     assert ordered == sorted(layers[0], key=lambda name: layers[0][name].cycles - layers[1][name].cycles)
 
 
-def test_a_layer_is_told_of_both_runs_by_unit_and_reason(open_page, digits, digits_page):
+def test_details_of_a_layer_in_both_runs_by_unit_and_cause(open_page, digits, digits_page):
     page = drawn(open_page(digits_page))
     page.click("#layers tr:has-text('conv2.relu')")
     assert texts(page, "#selected h3") == ["conv2.relu"]
@@ -120,7 +120,7 @@ def test_both_timelines_have_the_same_axes_and_move_together(open_page, digits, 
     )
 
 
-def test_an_instruction_of_either_run_is_told(open_page, digits, digits_page):
+def test_details_of_an_instruction_of_either_run(open_page, digits, digits_page):
     page = drawn(open_page(digits_page))
     page.evaluate(
         "lathe.pair.then(({ runs }) =>"
@@ -136,8 +136,8 @@ def test_figures_name_axes_units_and_runs(open_page, digits_page):
     page = drawn(open_page(digits_page))
     assert texts(page, "#cycles .xtitle") == ["cycles of compute"]
     assert [*texts(page, "#roofline .xtitle"), *texts(page, "#roofline .ytitle")] == [
-        "multiply-accumulates for each byte of DRAM",
-        "multiply-accumulates in a cycle",
+        "multiply-accumulates per byte of DRAM",
+        "multiply-accumulates per cycle",
     ]
     assert texts(page, "#roofline-part .legend button") == [
         "roof of A",
@@ -201,10 +201,10 @@ def test_networks_on_machines_that_compute_other_layers_are_compared(open_page, 
     assert rows["conv1"]["cycles B"] == rows["conv1"]["cycles B − A"] == ""
     assert number(rows["pool"]["cycles B − A"]) == number(rows["pool"]["cycles B"]) - number(rows["pool"]["cycles A"])
     page.click("#layers tr:has(td:text-is('conv1'))")
-    assert page.locator("#selected .note").inner_text().startswith("B: on the host: ")
+    assert page.locator("#selected .note").inner_text().startswith("B: on the host CPU: ")
 
 
-def test_of_runs_that_the_host_computes_there_is_a_table_of_nodes(open_page, tmp_path):
+def test_runs_on_the_host_cpu_have_a_table_of_nodes(open_page, tmp_path):
     vta = lt.load_config("vta")
     runs = [
         Run(name, vta, (), tuple(Layer(each, "host", "it is computed in float") for each in names))
@@ -219,7 +219,7 @@ def test_of_runs_that_the_host_computes_there_is_a_table_of_nodes(open_page, tmp
     assert page.locator("#timeline-part").count() == 0
 
 
-def test_a_program_beside_another_of_other_layers_keeps_what_only_one_has(open_page, digits, tmp_path):
+def test_layers_of_only_one_run_are_listed(open_page, digits, tmp_path):
     small = lt.simulate(replace(program_of_script(), labels=("conv1.relu",)), timing_only=True)
     pair_page(run_of_results("one", [small]), run_of_results("two", [digits[0]])).write(tmp_path / "p.html")
     page = drawn(open_page(tmp_path / "p.html"))

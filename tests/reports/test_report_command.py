@@ -1,4 +1,4 @@
-"""`lathe report`: what it takes, and what it says of what it does not take, with nothing written."""
+"""`lathe report`: its inputs, and errors, which write nothing."""
 
 import json
 
@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn_runs import SCRIPT, program_of_script
+from error_checks import check_mentions
 
 import lathe as lt
 from lathe.command_line import main
 from lathe.configs.archives import read_arrays
 from lathe.networks.program import NetworkProgram
 from lathe.reports.result_file import FORM, read_result, write_result
-
-NONE = (
-    "must be a result, a program, a network, a model, a script or the store of a sweep, and is none of these. "
-    "Correct the path."
-)
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +52,16 @@ def test_a_saved_program_and_the_result_of_its_run_make_the_same_page(tmp_path, 
 
 
 @pytest.mark.parametrize("name", ["x.npz", "page.txt", "page"])
-def test_what_is_no_page_is_not_written_over(tmp_path, program, name):
+def test_files_that_are_no_pages_are_not_overwritten(tmp_path, program, name):
     program.save(tmp_path / "x.npz")
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     done = CliRunner().invoke(main, ["report", str(tmp_path / "x.npz"), "-o", str(tmp_path / name)])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == (
-        "Error: The page of a report must be a file with one of the suffixes .html, .htm, not "
-        f"{str(tmp_path / name)!r}. Correct the name behind -o.\n"
-    )
+    check_mentions(done.stderr, "Error: The page of a report", ".html, .htm", f"not {str(tmp_path / name)!r}", "-o")
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
-def test_a_result_is_read_as_it_was(tmp_path, program):
+def test_a_result_is_read_unchanged(tmp_path, program):
     result = lt.simulate(program, timing_only=True)
     write_result(tmp_path / "r.npz", program, [result])
     ran, (found,) = read_result(tmp_path / "r.npz")
@@ -137,44 +130,32 @@ def test_a_model_has_its_layers_and_nodes_of_the_host_and_its_schedules(tmp_path
 
 def test_foreign_and_missing_files_are_refused(tmp_path):
     (tmp_path / "x.txt").write_text("nothing")
-    assert refused(tmp_path, tmp_path / "x.txt") == f"The file {str(tmp_path / 'x.txt')!r} {NONE}"
-    assert refused(tmp_path, tmp_path / "no.npz") == (
-        f"The file {str(tmp_path / 'no.npz')!r} must be one that can be read, and is not: No such file or directory. "
-        "Correct the path."
-    )
+    check_mentions(refused(tmp_path, tmp_path / "x.txt"), repr(str(tmp_path / "x.txt")), "none of these")
+    check_mentions(refused(tmp_path, tmp_path / "no.npz"), repr(str(tmp_path / "no.npz")), "No such file or directory")
     (tmp_path / "empty.py").write_text("x = 1\n")
-    assert refused(tmp_path, tmp_path / "empty.py") == (
-        f"The script {str(tmp_path / 'empty.py')!r} must build a program with lt.build, or return a schedule or the "
-        "result of lt.simulate, and does none of these. Call lt.build."
-    )
+    mentions = (repr(str(tmp_path / "empty.py")), "lt.build", "schedule", "lt.simulate")
+    check_mentions(refused(tmp_path, tmp_path / "empty.py"), *mentions)
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    assert "must be a program that Lathe has saved, and is not" in refused(tmp_path, tmp_path / "other.npz")
+    assert "must be a program saved by Lathe" in refused(tmp_path, tmp_path / "other.npz")
 
 
-def test_of_a_trace_it_is_said_what_to_write_instead(tmp_path, program):
+def test_the_error_of_a_trace_suggests_a_result(tmp_path, program):
     lt.simulate(program, timing_only=True).write_chrome_trace(tmp_path / "t.json")
-    assert refused(tmp_path, tmp_path / "t.json") == (
-        f"The file {str(tmp_path / 't.json')!r} must be a result, not a trace for Perfetto, which does not have the "
-        "program. Write one with --result of `lathe run` or `lathe simulate`."
-    )
+    message = refused(tmp_path, tmp_path / "t.json")
+    check_mentions(message, repr(str(tmp_path / "t.json")), "a trace for Perfetto", "--result", "`lathe simulate`")
 
 
-def test_a_machine_is_for_what_is_compiled(tmp_path, program):
+def test_a_machine_is_only_for_files_that_are_compiled(tmp_path, program):
     program.save(tmp_path / "p.npz")
-    assert refused(tmp_path, tmp_path / "p.npz", "-c", "tiny") == (
-        f"-c must be left out for {str(tmp_path / 'p.npz')!r}, not 'tiny': it has its own machine. Give a script or a "
-        "model for another one."
-    )
+    message = refused(tmp_path, tmp_path / "p.npz", "-c", "tiny")
+    check_mentions(message, "-c", repr(str(tmp_path / "p.npz")), "not 'tiny'", "it includes its machine")
 
 
 def test_damaged_and_later_results_are_refused(tmp_path, program):
     path = tmp_path / "r.npz"
     write_result(path, program, [lt.simulate(program, timing_only=True)])
     arrays = read_arrays(path)
-    damaged = (
-        f"The file {str(path)!r} must be a result that `lathe simulate --result` has written, and is not, or it is "
-        "damaged. Write it again."
-    )
+    damaged = (repr(str(path)), "must be a result", "`lathe simulate --result`", "damaged")
     header = json.loads(arrays[FORM.key].tobytes())
     changes = [
         {"start0": arrays["start0"][1:]},
@@ -186,7 +167,7 @@ def test_damaged_and_later_results_are_refused(tmp_path, program):
     ]
     for change in changes:
         np.savez(path, **{**arrays, **change})
-        assert refused(tmp_path, path) == damaged
+        check_mentions(refused(tmp_path, path), *damaged)
     np.savez(path, **{**arrays, FORM.key: np.frombuffer(json.dumps({**header, "version": 2}).encode(), np.uint8)})
     assert refused(tmp_path, path) == (
         f"The version of result file {str(path)!r} must be 1, not 2. Write it again with this version of Lathe."

@@ -1,4 +1,4 @@
-"""The page of a run in a browser: nothing is wrong, figures have axes and units, and a click leads to the numbers."""
+"""The page of a run in a browser: no errors, figures with axes and units, and details on a click."""
 
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -48,7 +48,7 @@ def texts(page, selector):
 
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_asks_for_nothing_and_fits_the_screen(open_page, digits_page, size, scheme):
+def test_a_page_makes_no_requests_and_fits_the_screen(open_page, digits_page, size, scheme):
     page = drawn(open_page(digits_page, *size, scheme))
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     for title in ("#timeline .xtitle", "#cycles .xtitle", "#roofline .xtitle", "#roofline .ytitle"):
@@ -68,12 +68,12 @@ def test_figures_have_axes_with_units_and_legends(open_page, digits_page):
     assert page.locator("#timeline .annotation-text").all_text_contents() == rows
     assert texts(page, "#cycles .xtitle") == ["cycles of compute"]
     assert [each.text_content() for each in page.locator("#roofline .xtitle, #roofline .ytitle").all()] == [
-        "multiply-accumulates for each byte of DRAM",
-        "multiply-accumulates in a cycle",
+        "multiply-accumulates per byte of DRAM",
+        "multiply-accumulates per cycle",
     ]
     named = texts(page, "#timeline-part .legend button")
     assert named[:6] == ["load", "gemm", "alu", "transfer", "store", "fetch"]
-    assert {"waits: memory", "tokens load->compute", "acc in use", "DRAM read", "the bus's most"} <= {*named}
+    assert {"waits: memory", "tokens load->compute", "acc in use", "DRAM read", "bus bandwidth"} <= {*named}
     assert {"gemm", "alu", "transfer", "waits: load->compute"} <= {*texts(page, "#cycles-part .legend button")}
     assert "roof" in texts(page, "#roofline-part .legend button")
     assert {"conv1.relu", "conv2.relu", "logits"} <= {*texts(page, "#roofline .textpoint")}
@@ -89,7 +89,7 @@ def test_a_name_of_a_legend_hides_and_shows_what_it_names(open_page, digits_page
     assert page.evaluate(visible) == before
 
 
-def test_near_enough_each_box_is_an_instruction_and_a_click_tells_of_it(open_page, digits, digits_page):
+def test_zoomed_in_each_box_is_an_instruction_with_details(open_page, digits, digits_page):
     page = drawn(open_page(digits_page))
     assert page.get_attribute("#timeline", "data-detail") == "shares"
     page.evaluate("lathe.timeline.show(3000, 4000)")
@@ -157,7 +157,7 @@ def test_tables_are_sorted_and_filtered(open_page, digits_page):
     assert page.locator("#instructions tbody tr").count() == 1
 
 
-def test_names_are_text_whatever_they_hold(open_page, digits, tmp_path):
+def test_hostile_names_are_text(open_page, digits, tmp_path):
     program = replace(digits.program, labels=HOSTILE)
     page_of_run = run_page(run_of_results(HOSTILE[0], [lt.simulate(program, timing_only=True)]))
     page_of_run.write(tmp_path / "hostile.html")
@@ -237,7 +237,7 @@ def test_launches_of_one_run_follow_each_other(open_page, digits, tmp_path):
     assert begin == digits.cycles + trace.start[first]
 
 
-def test_of_a_network_that_the_host_computes_the_page_has_its_nodes(open_page, tmp_path):
+def test_page_of_a_network_on_the_host_cpu(open_page, tmp_path):
     nodes = tuple(Layer(name, "host", "it is computed in float") for name in ("first", "second"))
     run_page(Run("float", lt.load_config("vta"), (), nodes)).write(tmp_path / "host.html")
     page = open_page(tmp_path / "host.html")

@@ -1,4 +1,4 @@
-"""What a page has of a store: every value of every row, in little room, with little work for each row."""
+"""The data of a sweep's page: complete, compact, and fast to create."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ def unpacked(array):
 
 
 def values_of(column):
-    """A column as a page reads it; None for what a row does not have."""
+    """A column as decoded by a page; None for missing values."""
     if "values" in column:
         return [None if np.isnan(value) else value for value in unpacked(column["values"]).tolist()]
     return [None if code < 0 else column["texts"][code] for code in unpacked(column["codes"]).tolist()]
@@ -48,7 +48,7 @@ def test_every_value_of_every_row_is_there():
     assert [families[at] for at in family] == [each.layers.get("layer", []) for each in rows]
 
 
-def test_columns_are_told_apart_by_where_they_stand():
+def test_roles_of_columns_follow_from_their_order():
     mixed = [
         row(0, workload="matmul", m=16, base="vta", batch=1, status="ok", cycles=3, reason=""),
         row(1, workload="onnx", path="a.onnx", base="vta", dram="ddr4_3200", clock_mhz=200, status="ok", cycles=4),
@@ -66,7 +66,7 @@ def test_columns_are_told_apart_by_where_they_stand():
     assert made["machines"]["same"]["block_in"] == 16
 
 
-def test_texts_beside_numbers_and_numbers_beyond_32_bits_are_kept():
+def test_mixed_texts_and_numbers_and_numbers_beyond_32_bits():
     made = sweep_data(
         [row(0, base="vta", cores=1, status="ok", macs=1 << 40), row(1, base="vta", cores="all", status="ok")]
     )
@@ -75,19 +75,19 @@ def test_texts_beside_numbers_and_numbers_beyond_32_bits_are_kept():
     assert columns["macs"] == [1 << 40, None]
 
 
-def test_of_a_base_that_is_gone_the_changes_are_known():
+def test_changes_of_a_base_that_no_longer_exists():
     made = sweep_data([row(0, workload="w", base="/gone/machine.yaml", batch=2, status="ok")])
     assert made["machines"]["same"] == {"batch": 2}
 
 
-def test_layers_of_an_earlier_store_are_missing_and_columns_that_nobody_has_are_empty():
+def test_missing_layers_and_empty_columns():
     made = sweep_data([row(0, base="vta"), row(1, {"layer": ["a"], "cycles": [5], "bytes": [7]}, base="vta")])
     assert made["layers"]["families"] == [[], ["a"]]
     assert unpacked(made["layers"]["columns"]["bound"]).tolist() == [-1]
 
 
 @pytest.mark.parametrize("points", [500, 4000])
-def test_machines_are_read_once_for_each_base_and_points_take_little_room(points, monkeypatch):
+def test_machines_are_loaded_once_per_base_and_points_are_compact(points, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "changed", lambda *given: asked.append(given) or changed(*given))
     text = json_in_script(sweep_data(rows_of(points)))

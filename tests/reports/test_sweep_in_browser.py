@@ -57,7 +57,7 @@ def page(tmp_path, open_page):
 
 
 def best_of(page):
-    """The places of the points on the fronts, as the figure has them."""
+    """The indices of the points on the fronts in the figure."""
     return page.evaluate("lathe.sweep.then((sweep) => [...sweep.front].sort())")
 
 
@@ -74,7 +74,7 @@ def test_the_front_is_of_each_workload_and_of_the_chosen_metrics(page):
     assert page.input_value("#front-x") == "cycles"
     assert page.input_value("#front-y") == "energy_pj"
     assert best_of(page) == [0, 1, 2, 4]
-    assert page.inner_text("#front-told") == "4 of 6 points are beaten by none, each among those of its workload."
+    assert page.inner_text("#front-told") == "4 of 6 points are on the Pareto front of their workload."
     page.select_option("#front-y", "efficiency")
     assert page.input_value("#front-y-best") == "great"
     assert best_of(page) == [1, 4]
@@ -130,7 +130,7 @@ def test_a_click_on_a_point_shows_its_configuration_and_its_layers(page):
     ]
 
 
-def test_what_is_for_selected_points_is_there_when_one_is_selected(page):
+def test_controls_for_selected_points_require_a_selection(page):
     assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [False] * 3
     page.locator("#points-table tbody tr").first.click()
     assert [page.is_visible(f"#{name}") for name in ("compare", "swap", "alone")] == [True, False, False]
@@ -190,8 +190,8 @@ def test_words_and_comparisons_filter_figures_and_table(page):
     filtered(page, "matmul", "2 of 7 points")
     filtered(page, "energy_pj>=9.5 batch!=1", "2 of 7 points")
     for wrong, told in (
-        ("cycle<3", "cycle is no column"),
-        ("cycles<x", "x is no number"),
+        ("cycle<3", "there is no column cycle"),
+        ("cycles<x", "x is not a number"),
         ("cycles<", "cycles< lacks a value"),
     ):
         filtered(page, wrong, told)
@@ -234,11 +234,11 @@ def test_hostile_texts_are_texts(page):
     page.click("#points-table tbody tr >> nth=6")
     assert HOSTILE in page.inner_text("#points")
     assert page.inner_text("#layers-table") == (
-        "Nothing is kept of this point's layers: it has no numbers, or was measured by an earlier Lathe."
+        "The layers of this point are not stored: it has no metrics, or was measured by an earlier version of Lathe."
     )
 
 
-def test_a_store_without_numbers_or_rows_has_a_page_that_says_so(tmp_path, open_page):
+def test_pages_of_stores_without_metrics_or_rows(tmp_path, open_page):
     write(tmp_path / "lost.db", [LOST])
     write(tmp_path / "empty.db", [])
     for name, told in (("lost", "1 points of a sweep, of which 0 have numbers"), ("empty", "0 points of a sweep")):
@@ -280,7 +280,7 @@ def damaged(path):
         (damaged, "must be whole, and is damaged"),
     ],
 )
-def test_another_file_is_said_to_be_none_and_nothing_is_written(make, told, tmp_path):
+def test_other_files_are_refused_and_nothing_is_written(make, told, tmp_path):
     make(tmp_path / "r.db")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = CliRunner().invoke(main, ["report", str(tmp_path / "r.db"), "-o", str(tmp_path / "page.html")])

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from error_checks import raises
 
 from lathe.configs import load_config
 from lathe.rtl.derived_widths import RtlError
@@ -19,7 +20,7 @@ from lathe.rtl.engines.verilator import _loaded
 
 ROOT = Path(__file__).parents[2]
 
-# A process that wants a library, and whose build writes its number into a log and takes a while.
+# A process that requests a library; its build writes into a log and takes a while.
 PROCESS = """
 import sys, time
 from pathlib import Path
@@ -52,22 +53,22 @@ def process(log, seconds):
 
 
 def begun(log):
-    """Waits until a build has begun."""
+    """Wait until a build has begun."""
     while not log.exists():
         time.sleep(0.01)
 
 
-def test_processes_that_want_the_same_build_at_once_make_it_once(cache, tmp_path):
+def test_concurrent_processes_build_a_library_once(cache, tmp_path):
     log = tmp_path / "log"
-    told = [each.communicate()[0].split() for each in [process(log, 0.5) for _ in range(3)]]
+    outputs = [each.communicate()[0].split() for each in [process(log, 0.5) for _ in range(3)]]
     assert log.read_text() == "began\n"
-    assert told == [told[0]] * 3
-    assert told[0][1] == "whole"
-    assert [path.name for path in cache.glob("*.so")] == [told[0][0]]
+    assert outputs == [outputs[0]] * 3
+    assert outputs[0][1] == "whole"
+    assert [path.name for path in cache.glob("*.so")] == [outputs[0][0]]
     assert list(cache.glob("build-*")) == []
 
 
-def test_a_build_that_was_killed_is_made_again(cache, tmp_path):
+def test_a_build_that_was_killed_is_repeated(cache, tmp_path):
     log = tmp_path / "log"
     first = process(log, 60)
     begun(log)
@@ -101,18 +102,18 @@ def test_two_processes_build_and_run_a_machine_at_once(cache):
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """A copy of the rooms that the hardware is made from, in the place of Lathe's own."""
-    house = tmp_path / "lathe"
-    for room in ("configs", "isa", "rtl"):
-        shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(build, "__file__", str(house / "rtl" / "engines" / "build.py"))
-    monkeypatch.setattr(build, "HERE", house / "rtl" / "engines")
+    """A copy of the packages with the sources of the hardware, which replaces the original."""
+    root = tmp_path / "lathe"
+    for package in ("configs", "isa", "rtl"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(build, "__file__", str(root / "rtl" / "engines" / "build.py"))
+    monkeypatch.setattr(build, "HERE", root / "rtl" / "engines")
     monkeypatch.setattr(build, "_sources", build._sources.__wrapped__)
-    return house
+    return root
 
 
 def built(folder_of_cache, monkeypatch, content):
-    """What `library` gives when a build would make `content`."""
+    """The content of what `library` returns when a build would produce `content`."""
 
     def make(_config, folder, *_):
         (folder / "machine.so").write_text(content)
@@ -138,7 +139,7 @@ def test_a_build_of_other_sources_is_not_used(name, cache, sources, monkeypatch)
     assert built(cache, monkeypatch, "never") == "old"
 
 
-def test_a_build_of_a_source_that_is_no_more_is_not_used(cache, sources, monkeypatch):
+def test_a_build_with_a_source_that_was_removed_is_not_used(cache, sources, monkeypatch):
     assert built(cache, monkeypatch, "old") == "old"
     (sources / "rtl" / "banking.py").rename(sources / "rtl" / "tracks.py")
     assert built(cache, monkeypatch, "new") == "new"
@@ -164,7 +165,7 @@ def test_a_build_of_another_compiler_amaranth_or_option_is_not_used(cache, monke
     assert built(cache, monkeypatch, "never") == "old"
 
 
-def test_the_memory_behind_the_bus_needs_no_build_and_the_hardware_does(cache, monkeypatch):
+def test_changes_of_the_memory_on_the_bus_need_no_build_and_those_of_the_hardware_do(cache, monkeypatch):
     made = []
 
     def make(config, folder, *_):
@@ -216,21 +217,17 @@ def test_a_library_without_its_checksum_is_built_again(cache, monkeypatch):
     assert built(cache, monkeypatch, "the third") == "the third"
 
 
-def refused_cache(path, monkeypatch):
-    """The message about a cache that is no use."""
+def refused_cache(path, reason, monkeypatch):
+    """A cache that cannot be written to is refused."""
     monkeypatch.setenv("LATHE_CACHE", str(path))
-    with pytest.raises(RtlError) as caught:
-        build.library(load_config("tiny"))
-    return str(caught.value)
+    mentions = ("Verilated machines", repr(str(path)), reason, "LATHE_CACHE")
+    raises(RtlError, build.library, load_config("tiny"), mentions=mentions)
 
 
 def test_a_cache_that_is_a_file_or_below_one_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    for place, answer in (("file", "File exists"), ("file/below", "Not a directory")):
-        assert refused_cache(tmp_path / place, monkeypatch) == (
-            f"The cache of Verilated machines, {str(tmp_path / place)!r}, must be a folder that can be written to, not "
-            f"one that answers {answer!r}. Name another folder with the environment variable LATHE_CACHE."
-        )
+    for name, reason in (("file", "File exists"), ("file/below", "Not a directory")):
+        refused_cache(tmp_path / name, reason, monkeypatch)
 
 
 @pytest.mark.parametrize("step", ["TemporaryDirectory", "mkstemp"])
@@ -246,22 +243,15 @@ def test_a_cache_that_may_not_be_written_to_is_refused(step, cache, monkeypatch)
     monkeypatch.setattr(build, "_build", make)
     if step == "TemporaryDirectory":
         monkeypatch.setattr(tempfile, step, denied)
-    assert refused_cache(cache, monkeypatch) == (
-        f"The cache of Verilated machines, {str(cache)!r}, must be a folder that can be written to, not one that "
-        "answers 'Permission denied'. Name another folder with the environment variable LATHE_CACHE."
-    )
+    refused_cache(cache, "Permission denied", monkeypatch)
     assert list(cache.glob("*.so")) == []
 
 
-def test_without_a_home_the_cache_needs_a_name(monkeypatch):
+def test_without_a_home_directory_the_cache_must_be_named(monkeypatch):
     monkeypatch.delenv("LATHE_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    with pytest.raises(RtlError) as caught:
-        build.cache_folder(build.PURPOSE)
-    assert str(caught.value) == (
-        "The cache of Verilated machines must have a folder, and there is no home. Name one with LATHE_CACHE."
-    )
+    raises(RtlError, build.cache_folder, build.PURPOSE, mentions=("Verilated machines", "no home", "LATHE_CACHE"))
 
 
 def test_the_cache_is_named_by_the_environment(tmp_path, monkeypatch):
@@ -276,10 +266,7 @@ def test_the_cache_is_named_by_the_environment(tmp_path, monkeypatch):
 def test_a_library_that_does_not_load_is_refused(tmp_path):
     path = tmp_path / "machine.so"
     path.write_text("no library")
-    with pytest.raises(RtlError) as caught:
-        _loaded(path)
-    assert str(caught.value).startswith(f"The library of the machine, {str(path)!r}, must load, and does not: ")
-    assert str(caught.value).endswith("Remove it, so that it is built again.")
+    raises(RtlError, _loaded, path, mentions=("library", repr(str(path)), "Remove it"))
 
 
 def test_the_runtime_of_verilator_is_compiled_once_for_all_machines(cache, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The memory behind the bus: how it interleaves; and that simulator, Python and C++ have the same one."""
+"""The memory model on the bus: interleaving, and that the models of simulator, Python and C++ agree."""
 
 import random
 from collections import Counter, deque
@@ -21,7 +21,7 @@ TINY = load_config("tiny")
 
 
 def dram(stalls):
-    """A memory with a different byte at each address of a page, that has accepted a burst for each of three ids."""
+    """A memory with known contents that has accepted a burst of each of three ids, and a second one of id 0."""
     memory = PagedMemory.of([0], np.arange(4096).reshape(1, -1).astype(np.uint8))
     found = Dram(TINY.memory, 1, Bytes(memory), memory_end=None, error=None, stalls=stalls)
     for number in range(3):
@@ -41,14 +41,14 @@ def beats(memory):
     return found
 
 
-def test_a_memory_that_does_not_stall_serves_bursts_in_order():
+def test_a_memory_without_stalls_serves_bursts_in_order():
     memory = dram(None)
     assert [beat[0] for beat in beats(memory)] == [0] * 8 + [1] * 8 + [2] * 8 + [0] * 2
     assert memory.interleaved == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_beats_of_different_ids_come_interleaved_and_those_of_one_id_in_order(seed):
+def test_beats_of_different_ids_are_interleaved_and_those_of_one_id_in_order(seed):
     memory = dram(seed)
     found = beats(memory)
     assert memory.interleaved > 5
@@ -60,7 +60,7 @@ def test_beats_of_different_ids_come_interleaved_and_those_of_one_id_in_order(se
     assert {beat[3] for beat in found} == {OKAY}
 
 
-def test_channels_stall_with_a_likelihood_of_their_own():
+def test_each_channel_stalls_with_its_own_probability():
     seen = Counter()
     for seed in range(20):
         memory = dram(seed)
@@ -70,7 +70,7 @@ def test_channels_stall_with_a_likelihood_of_their_own():
     assert len(seen) == 4
 
 
-# The memory port: what the memory shows, then what the machine does.
+# The signals of the memory port that the memory drives, then those that the machine drives.
 OFFERED = ("arready", "awready", "rvalid", "rid", "rlast", "rresp", "wready", "bvalid", "bid", "bresp")
 SHOWN = ("arvalid", "arlen", "arsize", "arburst", "arid", "awvalid", "awlen", "awsize", "awburst", "awid")
 SHOWN += ("wvalid", "wlast", "rready", "bready")
@@ -83,20 +83,20 @@ struct Pins {{
     uint8_t {", ".join(f"m_axi_{name}" for name in (*OFFERED, *SHOWN))};
     uint8_t {", ".join(f"m_axi_{name}[kBusBytes]" for name in DATA)};
 }};
-struct Behind {{
+struct Instance {{
     Memory memory;
     LatheLaunch launch;
     LatheCounts counts = {{}};
     Dram<Pins> dram{{memory, launch, counts}};
 }};
 extern "C" {{
-void *dram_new(const LatheLaunch *launch) {{ return new Behind{{{{}}, *launch}}; }}
-void dram_delete(Behind *behind) {{ delete behind; }}
-void dram_offer(Behind *behind, Pins *pins, int64_t t) {{ behind->dram.offer(*pins, t); }}
-int64_t dram_see(Behind *behind, Pins *pins, int64_t t) {{ return behind->dram.see(*pins, t); }}
-void dram_counts(Behind *behind, LatheCounts *counts) {{ *counts = behind->counts; }}
-void dram_page(Behind *behind, uint64_t address, uint8_t *page) {{
-    std::memcpy(page, behind->memory.make(address), kPageBytes);
+void *dram_new(const LatheLaunch *launch) {{ return new Instance{{{{}}, *launch}}; }}
+void dram_delete(Instance *instance) {{ delete instance; }}
+void dram_offer(Instance *instance, Pins *pins, int64_t t) {{ instance->dram.offer(*pins, t); }}
+int64_t dram_see(Instance *instance, Pins *pins, int64_t t) {{ return instance->dram.see(*pins, t); }}
+void dram_counts(Instance *instance, LatheCounts *counts) {{ *counts = instance->counts; }}
+void dram_page(Instance *instance, uint64_t address, uint8_t *page) {{
+    std::memcpy(page, instance->memory.make(address), kPageBytes);
 }}
 }}
 """
@@ -104,11 +104,11 @@ void dram_page(Behind *behind, uint64_t address, uint8_t *page) {{
 
 @pytest.fixture(scope="module")
 def compiled(in_cpp):
-    """The memory in C++, by the bytes of its bus: the library, and its pins."""
-    made = {}
+    """The memory in C++, by the bytes of its bus: the library, and the structure of its pins."""
+    libraries = {}
 
     def of(bus):
-        if bus not in made:
+        if bus not in libraries:
             fields = [(name, c_uint64) for name in ADDRESSES] + [(name, c_uint8) for name in (*OFFERED, *SHOWN)]
             pins = type("Pins", (Structure,), {"_fields_": fields + [(name, c_uint8 * bus) for name in DATA]})
             library = in_cpp(SHIM, bus)
@@ -118,8 +118,8 @@ def compiled(in_cpp):
             library.dram_see.argtypes, library.dram_see.restype = [c_void_p, POINTER(pins), c_int64], c_int64
             library.dram_counts.argtypes = [c_void_p, POINTER(LatheCounts)]
             library.dram_page.argtypes = [c_void_p, c_uint64, POINTER(c_uint8)]
-            made[bus] = library, pins
-        return made[bus]
+            libraries[bus] = library, pins
+        return libraries[bus]
 
     return of
 
@@ -181,11 +181,11 @@ PAGES = 3
 
 
 class Machine:
-    """A machine that asks for bursts, has data for them and takes what comes, all at random but by the rules."""
+    """A machine that requests bursts, sends data and accepts beats at random, but obeys the rules."""
 
     def __init__(self, rng, config, patient):
         self.rng, self.config, self.bus = rng, config, config.bus_bits // 8
-        self.eager = 1 if patient else rng.choice([0.3, 0.7, 1])  # how likely it takes what it is offered
+        self.eager = 1 if patient else rng.choice([0.3, 0.7, 1])  # probability that it accepts a beat
         self.asking = 1 if patient else rng.choice([0.1, 0.5, 1])
         self.has_data = patient or rng.choice([0.3, 1])
         self.address = {"ar": None, "aw": None}
@@ -193,11 +193,11 @@ class Machine:
 
     def burst(self, number):
         beats = self.rng.randint(1, min(self.config.burst_beats, PAGE_BYTES // self.bus, self.rng.choice([2, 20, 256])))
-        place = self.rng.randrange(PAGE_BYTES // self.bus - beats + 1) * self.bus
-        return PAGE_BYTES * self.rng.randrange(PAGES) + place, beats - 1, log2(self.bus), INCREMENTING, number
+        offset = self.rng.randrange(PAGE_BYTES // self.bus - beats + 1) * self.bus
+        return PAGE_BYTES * self.rng.randrange(PAGES) + offset, beats - 1, log2(self.bus), INCREMENTING, number
 
     def shows(self, offer):
-        """What is on the port in a cycle in which the memory offers something."""
+        """The signals of the port in a cycle, given those of the memory."""
         rng, (ar_ready, aw_ready, beat, w_ready, response) = self.rng, offer
         if self.address["ar"] is None and self.inflight < self.config.outstanding_reads and rng.random() < self.asking:
             self.address["ar"] = self.burst(rng.randrange(3))
@@ -230,7 +230,7 @@ class Machine:
 
 
 def random_memory(rng, stalls):
-    """A memory's parameters, and what `Dram` needs beyond them."""
+    """Parameters of a memory, and further arguments of `Dram`."""
     config = MemoryConfig(
         bus_bits=rng.choice([8, 64, 512]),
         latency=rng.choice([0, 1, 7, 40]),
@@ -248,9 +248,9 @@ def random_memory(rng, stalls):
     return config, rng.randrange(4), beyond
 
 
-@pytest.mark.seeds(60, slow=600)
+@pytest.mark.seeds(12, slow=648)
 @pytest.mark.parametrize("stalls", [False, True])
-def test_simulator_python_and_cpp_have_the_same_memory(compiled, seeds, stalls):
+def test_the_memories_of_simulator_python_and_cpp_agree(compiled, seeds, stalls):
     met = Counter()
     for seed in seeds:
         rng = random.Random(seed)
@@ -266,7 +266,7 @@ def test_simulator_python_and_cpp_have_the_same_memory(compiled, seeds, stalls):
             ar, aw, w, r, b = port = machine.shows(offer)
             dram.see(t, *port)
             other.see(t, *port)
-            if not stalls:  # whoever is patient has the simulator's times
+            if not stalls:  # without stalls, cycles are those of the simulator
                 for direction, address in ((READ, ar), (WRITE, aw)):
                     if address[0] and address[1]:
                         promised[direction].append(simulated.serve(direction, t, address[3] + 1))

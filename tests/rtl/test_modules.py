@@ -1,4 +1,4 @@
-"""Units of the hardware, each against the reference that defines it, over a catalogue of parameters."""
+"""Hardware modules, each compared with a reference in Python, for various parameters."""
 
 import random
 from collections import deque
@@ -28,7 +28,7 @@ PAGE = 4096
 
 @pytest.mark.parametrize("detour", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3, 8, 13])
-def test_a_fifo_is_a_queue_whose_words_are_there_one_cycle_later_or_two_with_a_detour(bench, depth, detour):
+def test_words_of_a_fifo_can_be_read_one_cycle_later_or_two_with_a_detour(bench, depth, detour):
     rng = random.Random(f"{depth} {detour}")
     fifo = Fifo(8, depth, detour=detour)
 
@@ -42,7 +42,7 @@ def test_a_fifo_is_a_queue_whose_words_are_there_one_cycle_later_or_two_with_a_d
             if there:
                 assert ctx.get(fifo.r_data) == expected[0][0]
             write = len(expected) < depth and rng.random() < 0.6
-            read = rng.random() < 0.5  # also of an empty queue, which gives nothing
+            read = rng.random() < 0.5  # also from an empty FIFO, which has no effect
             word = rng.randrange(256)
             ctx.set(fifo.w_en, write)
             ctx.set(fifo.w_data, word)
@@ -56,8 +56,8 @@ def test_a_fifo_is_a_queue_whose_words_are_there_one_cycle_later_or_two_with_a_d
     bench(fifo, steps)
 
 
-class Tallied(Elaboratable):
-    """A tally on its own."""
+class Counted(Elaboratable):
+    """An up/down counter with ports."""
 
     def __init__(self, most):
         self.enter, self.leave = Signal(), Signal()
@@ -70,9 +70,9 @@ class Tallied(Elaboratable):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
-def test_a_tally_counts_what_is_under_way_and_tells_when_it_is_full(bench, most):
+def test_an_up_down_counter_has_the_count_and_whether_it_is_full(bench, most):
     rng = random.Random(most)
-    unit = Tallied(most)
+    unit = Counted(most)
 
     async def steps(ctx):
         inside = 0
@@ -90,7 +90,7 @@ def test_a_tally_counts_what_is_under_way_and_tells_when_it_is_full(bench, most)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
-def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, depth):
+def test_commands_leave_their_queue_in_order_after_decoding(bench, depth):
     rng = random.Random(depth)
     port = CommandPort(Unit.LOAD)
     queue = CommandQueue(depth, port)
@@ -98,10 +98,10 @@ def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, dep
 
     async def steps(ctx):
         waiting = deque()  # words, and when they can be seen
-        behind = None  # the words behind the stages, as what a unit decodes moves along with them
+        after = None  # the words after the stages, which decoded values move along with
         taken = 0
         for cycle in range(600):
-            busy = rng.random() < 0.5 if cycle % 100 > 40 else cycle % 100 > 20  # a long rest, and a long rush, too
+            busy = rng.random() < 0.5 if cycle % 100 > 40 else cycle % 100 > 20  # long idle and long busy phases, too
             there = bool(waiting) and waiting[0][1] <= cycle
             assert ctx.get(port.valid) == there
             assert ctx.get(queue.waiting) == len(waiting)
@@ -110,7 +110,7 @@ def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, dep
             if there:
                 assert ctx.get(port.word) == waiting[0][0]
             words = [ctx.get(word) for word in port.words]
-            assert behind is None or words[1:] == behind
+            assert after is None or words[1:] == after
             write = len(waiting) < depth and rng.random() < 0.6
             word = rng.getrandbits(128)
             ctx.set(queue.w_en, write)
@@ -118,7 +118,7 @@ def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, dep
             take = there and not busy
             ctx.set(port.take, take)
             advance = ctx.get(port.advance)
-            behind = [words[stage] if advance >> stage & 1 else words[stage + 1] for stage in range(DECODE_STAGES)]
+            after = [words[stage] if advance >> stage & 1 else words[stage + 1] for stage in range(DECODE_STAGES)]
             if take:
                 waiting.popleft()
                 taken += 1
@@ -130,7 +130,7 @@ def test_commands_come_out_of_their_queue_in_order_after_their_decode(bench, dep
     bench(queue, steps)
 
 
-def test_tokens_are_counted_and_one_too_many_is_told(bench):
+def test_tokens_are_counted_and_an_overflow_is_reported(bench):
     counter = TokenCounter()
 
     async def steps(ctx):
@@ -176,7 +176,7 @@ def test_a_token_is_available_while_there_is_one(bench):
 
 @pytest.mark.parametrize("operation", list(AluOp))
 @pytest.mark.parametrize("use_imm", [False, True])
-def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
+def test_the_alu_computes_what_the_isa_defines(bench, operation, use_imm):
     rng = np.random.default_rng(operation)
     edges = np.array([0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 5], np.int32)
     unit = Alu(4, tuple(AluOp), signed(16))
@@ -191,7 +191,7 @@ def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
             ctx.set(unit.imm, imm)
             ctx.set(unit.operand, int.from_bytes(b.tobytes(), "little"))
             await ctx.tick()
-            # The second operand stays until the next one is taken, whatever is shown.
+            # The second operand is held until the next `take`, whatever the inputs.
             ctx.set(unit.take, 0)
             ctx.set(unit.use_imm, int(rng.integers(2)))
             ctx.set(unit.imm, int(rng.integers(-100, 100)))
@@ -201,7 +201,7 @@ def test_the_alu_computes_what_isa_defines(bench, operation, use_imm):
                 await ctx.tick()
             ctx.set(unit.operation, operation)
             ctx.set(unit.a, int.from_bytes(a.tobytes(), "little"))
-            if operation.waits:  # for a product, which stays until the next multiplication
+            if operation.waits:  # for a product, which is held until the next multiplication
                 ctx.set(unit.multiply, 1)
                 await ctx.tick()
                 ctx.set(unit.multiply, 0)
@@ -259,7 +259,7 @@ def bursts_of(transfer, bus, limit):
 
 
 def random_transfer(rng, bus, top):
-    """Chains below `top`: how many, where the first begins, bytes of each, bytes from one to the next."""
+    """Chains below `top`: their number, the start of the first, the size of each, the stride between starts."""
     return (
         rng.choice([0, 1, 1, 2, 3, 5]),
         rng.choice([rng.randrange(3 * PAGE), PAGE - 1, PAGE - bus, 0, top - 16 * PAGE]),
@@ -269,7 +269,7 @@ def random_transfer(rng, bus, top):
 
 
 def start(ctx, cutter, transfer):
-    """Shows a transfer to a cutter."""
+    """Start a transfer on a burst cutter."""
     signals = (cutter.chains, cutter.from_address, cutter.chain_bytes, cutter.stride_bytes)
     for signal, value in zip(signals, transfer, strict=True):
         ctx.set(signal, value)
@@ -278,7 +278,7 @@ def start(ctx, cutter, transfer):
 
 @pytest.mark.parametrize("bus_bits", [8, 64, 256])
 @pytest.mark.parametrize("limit", [1, 3, 16, 256])
-def test_bursts_are_cut_at_chain_ends_pages_and_their_limit(bench, bus_bits, limit):
+def test_bursts_end_at_chain_ends_pages_and_their_limit(bench, bus_bits, limit):
     bus = bus_bits // 8
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
     cutter = BurstCutter(Geometry(cfg), limit, 20, 16)
@@ -292,7 +292,7 @@ def test_bursts_are_cut_at_chain_ends_pages_and_their_limit(bench, bus_bits, lim
             start(ctx, cutter, transfer)
             await ctx.tick()
             ctx.set(cutter.start, 0)
-            # The transfer is not shown any longer.
+            # The inputs may change after the start.
             for signal in (cutter.from_address, cutter.chain_bytes, cutter.stride_bytes):
                 ctx.set(signal, rng.getrandbits(len(signal)))
             assert not ctx.get(cutter.valid)
@@ -314,14 +314,14 @@ def test_bursts_are_cut_at_chain_ends_pages_and_their_limit(bench, bus_bits, lim
 
 
 @pytest.mark.parametrize(("bus_bits", "limit", "beats"), [(8, 16, 32), (64, 3, 3), (64, 16, 16), (256, 1, 1)])
-def test_bursts_are_asked_for_when_the_fifo_has_room_for_them(bench, bus_bits, limit, beats):
+def test_bursts_are_requested_when_the_fifo_has_space_for_them(bench, bus_bits, limit, beats):
     bus = bus_bits // 8
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
     unit = BurstRequests(Geometry(cfg), limit, beats, 20, 16)
     rng = random.Random(f"{bus_bits} {limit}")
 
     async def steps(ctx):
-        asked, inside = 0, deque()  # bursts that were taken: their beats, and how many have yet to leave
+        requests, inside = 0, deque()  # accepted bursts: their beats, and how many are still to leave the FIFO
         for _ in range(12):
             chains, address, size, stride = random_transfer(rng, bus, 1 << len(unit.address))
             transfer = (chains, address, min(size, 60 * bus), stride)
@@ -335,9 +335,8 @@ def test_bursts_are_asked_for_when_the_fifo_has_room_for_them(bench, bus_bits, l
                 if ctx.get(unit.valid):
                     assert tuple(ctx.get(each) for each in (unit.address, unit.beats, unit.end)) == expected[0]
                     assert ctx.get(unit.last) == (len(expected) == 1)
-                    assert sum(burst for burst, _ in inside) + expected[0][1] <= beats, (
-                        "a burst is asked for that has no room"
-                    )
+                    reserved = sum(burst for burst, _ in inside)
+                    assert reserved + expected[0][1] <= beats, "a burst is requested without space in the FIFO"
                     patience = 0
                 patience += 1
                 assert patience < 200
@@ -353,12 +352,12 @@ def test_bursts_are_asked_for_when_the_fifo_has_room_for_them(bench, bus_bits, l
                 if take:
                     burst = expected.popleft()[1]
                     inside.append((burst, burst))
-                    asked += 1
+                    requests += 1
                 await ctx.tick()
             ctx.set(unit.take, 0)
             ctx.set(unit.credits.beat, 0)
             assert ctx.get(unit.idle)
             assert not ctx.get(unit.valid)
-        assert asked > 20
+        assert requests > 20
 
     bench(unit, steps)

@@ -1,4 +1,4 @@
-"""The unit of RESCALE, against integers of Python and the meaning of the instruction."""
+"""The unit of RESCALE, compared with Python integers and the semantics of the instruction."""
 
 import random
 from collections import deque
@@ -29,7 +29,7 @@ def wrapped(value):
 
 
 def rounded(total, shift):
-    """total / 2**shift to the nearest integer, halves to the even one."""
+    """total / 2**shift, rounded to the nearest integer, ties to even."""
     quotient, rest = divmod(total, 1 << shift)
     return quotient + (2 * rest > 1 << shift or (2 * rest == 1 << shift and quotient % 2 == 1))
 
@@ -40,7 +40,7 @@ def scaled(operands, shift, zero_point, low, high):
 
 
 def any_operand(rng):
-    """A value, a bias and a mantissa: corners, or of any magnitude."""
+    """A value, a bias and a mantissa: corner cases, or of random magnitude."""
 
     def number(bits, corners):
         size = rng.randrange(bits)
@@ -50,20 +50,20 @@ def any_operand(rng):
 
 
 def any_shift(rng, operands):
-    """A shift, mostly one that leaves something of the total within the bounds, or just beyond."""
+    """A shift, mostly one after which the total is within the bounds, or just beyond."""
     total = abs(sum(wrapped(value + bias) * mantissa for value, bias, mantissa in operands))
     return rng.choice([rng.randrange(64), min(63, max(0, total.bit_length() - rng.randrange(11)))])
 
 
 def any_bounds(rng):
-    """Zero point, least and greatest result."""
+    """Zero point, lower and upper bound."""
     unsigned = rng.randrange(2)
     least, most = (0, 255) if unsigned else (-128, 127)
     zero_point = rng.choice([least, 0, most, rng.randrange(least, most + 1)])
     return zero_point, rng.choice([least, zero_point]), most
 
 
-def test_a_value_is_scaled_rounded_to_even_and_bounded(bench):
+def test_a_value_is_scaled_rounded_to_even_and_clamped(bench):
     rng = random.Random(32)
     unit = Scaling()
     expected = deque()
@@ -82,7 +82,7 @@ def test_a_value_is_scaled_rounded_to_even_and_bounded(bench):
                 if not coming and cycle + 2 < count and rng.random() < 0.8:
                     operands = [any_operand(rng) for _ in range(rng.choice([1, 2]))]
                     shift = any_shift(rng, operands)
-                    if rng.random() < 0.3:  # a half
+                    if rng.random() < 0.3:  # a tie
                         operands = [(0, 0, 5)] * (len(operands) - 1) + [(1, 0, 1 << 24 | 1 << 23 | rng.randrange(2))]
                         shift = rng.choice([24, 25, 26])
                     coming.extend((number, each, shift, operands) for number, each in enumerate(operands))
@@ -133,7 +133,7 @@ class Rescaling(Elaboratable):
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("extensions", [("rescale",), ("rescale", "rescale_add"), ("rescale", "rescale_add", "lookup")])
-def test_results_of_one_instruction_after_the_other_are_what_they_mean(bench, extensions, batch):
+def test_results_of_consecutive_instructions_are_those_of_their_semantics(bench, extensions, batch):
     cfg = with_extensions(load_config("tiny"), extensions).with_(batch=batch, **{"memory.bus_bits": 32})
     rng, values = random.Random(batch), np.random.default_rng(batch)
     module = Rescaling(Geometry(cfg))
@@ -175,7 +175,7 @@ def test_results_of_one_instruction_after_the_other_are_what_they_mean(bench, ex
                 result = np.broadcast_to(MEANINGS[Opcode.RESCALE].value(instruction, of), (batch, cfg.block_out))
                 coming += [(True, of["src"], of["wgt|1"], None)] * instruction.add
                 coming.append((False, of["dst"], of["wgt"], packed(result.astype(np.int32))))
-            coming += [None] * delay  # as the sequencer lets the results come out
+            coming += [None] * delay  # trailing steps
             for step in coming:
                 ctx.set(unit.take, step is not None)
                 result = None

@@ -1,4 +1,4 @@
-"""Scratchpads on their own: beats written anywhere, elements and beats read back, against plain bytes."""
+"""Scratchpads: beats written at random addresses, vectors and beats read back, compared with an array of bytes."""
 
 import random
 
@@ -16,7 +16,7 @@ from lathe.rtl.scratchpad import LookupTables, Scratchpad
 
 
 def random_write(rng, geometry, memory):
-    """A step of a data side: (pad, address, offset, size) that fits the scratchpad, in whole elements or beats."""
+    """A write of a data side: (pad, address, offset, size) within the scratchpad, in whole vectors or beats."""
     bus, size = geometry.bus_bytes, 1 << geometry.shift(memory)
     depth = geometry.depth(memory)
     if rng.random() < 0.2:
@@ -29,7 +29,7 @@ def random_write(rng, geometry, memory):
 
 
 def pad_bytes(ctx, rng, write, memory, values):
-    """Sets what padding holds, at random where the machine has it; returns an element of it, as bytes."""
+    """Set the contents of padding, at random if the machine supports it; returns a padding vector, as bytes."""
     if write.padding is None:
         value, limit = 0, False
     else:
@@ -41,7 +41,7 @@ def pad_bytes(ctx, rng, write, memory, values):
 
 
 def show(ctx, rng, write, memory, step):
-    """Sets the step's signals, None for none; returns the beat's bytes."""
+    """Set the signals of a write, None for none; returns the beat's bytes."""
     ctx.set(write.en, step is not None)
     ctx.set(write.memory, memory)
     content = rng.getrandbits(len(write.data))
@@ -53,7 +53,7 @@ def show(ctx, rng, write, memory, step):
 
 
 def put(pad, step, beat, padding):
-    """The step in plain bytes; an element of padding is `padding`."""
+    """Apply the write to an array of bytes; `padding` is a padding vector."""
     is_padding, address, offset, size = step
     if is_padding:
         pad[address : address + len(padding)] = padding
@@ -64,7 +64,7 @@ def put(pad, step, beat, padding):
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 256])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "par"])
-def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
+def test_a_scratchpad_stores_beats(bench, name, extensions, bus_bits):
     memory = MemoryType[name.upper()]
     extensions = (*extensions, *(["rescale"] if name == "par" else []))
     geometry = Geometry(with_extensions(load_config("tiny"), extensions).with_(**{"memory.bus_bits": bus_bits}))
@@ -79,9 +79,9 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
     async def steps(ctx):
         for _ in range(300):
             step = random_write(rng, geometry, memory) if rng.random() < 0.8 else None
-            meant = rng.random() < 0.9  # else a step of another memory type
+            meant = rng.random() < 0.9  # else a write of another memory type
             beat = show(ctx, rng, write, memory if meant else other, step)
-            # An element that is not written in this cycle: nobody reads what is being loaded.
+            # A vector that is not written in this cycle: programs never read what is being loaded.
             index = rng.randrange(scratchpad.depth)
             expected = pad[index * size : (index + 1) * size].copy()
             padding = pad_bytes(ctx, rng, write, memory, size)
@@ -101,7 +101,7 @@ def test_a_scratchpad_keeps_what_beats_bring(bench, name, extensions, bus_bits):
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 128])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_every_value_looks_up_a_byte_of_its_lane(bench, batch, extensions, bus_bits):
+def test_every_value_looks_up_a_byte_in_the_table_of_its_lane(bench, batch, extensions, bus_bits):
     cfg = with_extensions(load_config("tiny"), ("rescale", "lookup", *extensions))
     geometry = Geometry(cfg.with_(batch=batch, **{"memory.bus_bits": bus_bits}))
     memory, lanes = MemoryType.LUT, cfg.block_out
@@ -118,13 +118,13 @@ def test_every_value_looks_up_a_byte_of_its_lane(bench, batch, extensions, bus_b
             padding = pad_bytes(ctx, rng, write, memory, lanes)
             if step is not None:
                 put(pad, step, beat, padding)
-            # Elements that are not written in this cycle: nobody looks up in what is being loaded.
+            # Vectors that are not written in this cycle: programs never look up in what is being loaded.
             calm = np.flatnonzero((before == pad).reshape(-1, lanes).all(axis=1))
             indices = [int(rng.choice(calm)) for _ in range(batch * lanes)]
             ctx.set(unit.r_en, 1)
-            ctx.set(unit.r_index, sum(each << (unit.index_bits * place) for place, each in enumerate(indices)))
+            ctx.set(unit.r_index, sum(each << (unit.index_bits * value) for value, each in enumerate(indices)))
             await ctx.tick()
-            expected = bytes(rows[each, place % lanes] for place, each in enumerate(indices))
+            expected = bytes(rows[each, value % lanes] for value, each in enumerate(indices))
             assert ctx.get(unit.r_data).to_bytes(batch * lanes, "little") == expected
 
     bench(unit, steps)
@@ -134,7 +134,7 @@ def test_every_value_looks_up_a_byte_of_its_lane(bench, batch, extensions, bus_b
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 128])
 @pytest.mark.parametrize("block_out", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
-def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(bench, extensions, block_out, bus_bits):
+def test_loads_and_the_pipeline_write_accumulators_and_out_has_their_low_bytes(bench, extensions, block_out, bus_bits):
     cfg = load_config("tiny").with_(block_out=block_out, extensions=extensions, **{"memory.bus_bits": bus_bits})
     geometry = Geometry(cfg)
     write, rng = BeatWrite(geometry, geometry.loaded_by(Unit.COMPUTE)), random.Random(f"{block_out} {bus_bits}")
@@ -142,7 +142,7 @@ def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(
     acc = np.zeros((cfg.acc_depth, values), np.int32)
 
     async def steps(ctx):
-        asked, seen = None, 0  # the beat of out that was asked for in the cycle before: where, and what is in it
+        asked, seen = None, 0  # the beat of out requested in the previous cycle: its address, and its contents
         for _ in range(300):
             kind = rng.choice(["acc", "acc8", "pipeline", "none"])
             memory = MemoryType.ACC8 if kind == "acc8" else MemoryType.ACC
@@ -156,8 +156,8 @@ def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(
             elif kind == "acc8":
                 after = acc.astype(np.int8).reshape(-1)
                 put(after.view(np.uint8), step, beat, padding)
-                told = slice(step[1], step[1] + step[3])
-                acc.reshape(-1)[told] = after[told]
+                written = slice(step[1], step[1] + step[3])
+                acc.reshape(-1)[written] = after[written]
             target, content = rng.randrange(cfg.acc_depth), rng.getrandbits(32 * values)
             ctx.set(unit.w_en, kind == "pipeline")
             ctx.set(unit.w_index, target)
@@ -177,7 +177,7 @@ def test_accumulators_are_written_by_loads_and_the_pipeline_and_seen_cut_as_out(
             await ctx.tick()
             if reads:
                 assert ctx.get(unit.r_data).to_bytes(4 * values, "little") == acc[index].tobytes()
-            # A beat of out comes in the second cycle after it is asked for; nobody writes meanwhile what is stored.
+            # A beat of out comes two cycles after its request; programs never write meanwhile what is being stored.
             out = acc.astype(np.int8).reshape(-1).view(np.uint8)
             if asked is not None:
                 at, first, count, expected = asked

@@ -1,4 +1,4 @@
-"""The decoder and the sequencer on their own, against the instruction set's definitions."""
+"""The decoder and the sequencer, compared with the definitions of the instruction set."""
 
 import random
 
@@ -25,7 +25,7 @@ from lathe.rtl.stall import CommandPort
 
 
 def refusal(cfg, word):
-    """The code with which fetch refuses a word, and otherwise its unit."""
+    """The fault code of a word that fetch refuses, or else its unit."""
     try:
         (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
     except NoInstructionError as error:
@@ -59,7 +59,7 @@ def test_the_decoder_sends_words_to_their_units_and_refuses_the_others(bench, na
     async def steps(ctx):
         for _ in range(1500):
             word = rng.getrandbits(128)
-            # Sparse words, too: random ones have pads and tokens nearly always.
+            # Sparse words, too, since random ones nearly always have pads and tokens.
             word &= ~(rng.choice([0, 0b1111 << 3]) | rng.choice([0, 0xFFFF << 112]) | rng.choice([0, 0xFFFF << 80]))
             content = word.to_bytes(16, "little")
             ctx.set(decoder.word, word)
@@ -97,16 +97,14 @@ def random_instruction(rng):
 
 
 def phases_of(instruction):
-    """What the steps of each micro-op do: read the operand, compute what takes longer than others, write."""
+    """The steps of each micro-op: read the operand, wait for a multi-cycle operation, write."""
     if not isinstance(instruction, Alu):
         return ["writes"]
     return ["reads"] * (not instruction.use_imm) + ["computes"] * instruction.alu_opcode.waits + ["writes"]
 
 
 def expected_steps(instruction, depth):
-    """The steps of an instruction: (micro-op, offsets of its operands, what it does), None for the one step of no
-    iterations.
-    """
+    """The steps of an instruction: (micro-op, offsets of its operands, phase); [None] without iterations."""
     found = [
         (
             uop,
@@ -129,7 +127,7 @@ def expected_steps(instruction, depth):
 
 
 async def decoded(ctx, cfg, port, instruction):
-    """Let a command come from the last stage of its decode to the port."""
+    """Move a command from the last decode stage to the port."""
     word = int.from_bytes(encode(cfg, [instruction]).tobytes(), "little")
     ctx.set(port.words[-2], word)
     ctx.set(port.advance, 1 << len(port.advance) - 1)
@@ -140,7 +138,7 @@ async def decoded(ctx, cfg, port, instruction):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed):
+def test_the_sequencer_iterates_the_loops_and_pauses_without_go(bench, seed):
     cfg, rng = load_config("tiny"), random.Random(seed)
     port = CommandPort(Unit.COMPUTE)
     sequencer = Sequencer(Geometry(cfg), port)
@@ -172,7 +170,7 @@ def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed)
                     assert ctx.get(sequencer.last) == (len(found) == len(expected))
                     assert ctx.get(sequencer.last_next) == (len(found) == len(expected) - 1)
                 await ctx.tick()
-            if isinstance(instruction, Alu):  # whatever stands where GEMM has its weights
+            if isinstance(instruction, Alu):  # the bits of GEMM's wgt factors are undefined
                 found = [step and (step[0], step[1][:2], step[2]) for step in found]
                 expected = [step and (step[0], step[1][:2], step[2]) for step in expected]
             assert found == expected
@@ -180,7 +178,7 @@ def test_the_sequencer_walks_the_loops_and_stops_when_it_may_not_go(bench, seed)
     bench(sequencer, steps)
 
 
-def test_a_range_of_micro_ops_past_the_end_is_seen_unless_nothing_runs(bench):
+def test_a_micro_op_range_past_the_end_is_detected_unless_there_are_no_iterations(bench):
     cfg = load_config("tiny")
     port = CommandPort(Unit.COMPUTE)
     sequencer = Sequencer(Geometry(cfg), port)

@@ -1,4 +1,4 @@
-"""Data side, store and arbiter, each on its own under random back-pressure, against the meaning of the instructions."""
+"""Data side, store and arbiter under random back-pressure, compared with the semantics of the instructions."""
 
 import random
 from collections import deque
@@ -55,7 +55,7 @@ def block(rng, depth, *, pads):
 
 
 def chains(transfer, size):
-    """Ranges of bytes that a transfer moves, one after the other."""
+    """The contiguous ranges of bytes that a transfer moves, in order."""
     merged = transfer.y_size == 1 or (
         transfer.x_stride == transfer.x_size and not (transfer.x_pad_0 or transfer.x_pad_1)
     )
@@ -72,7 +72,7 @@ def word(cfg, instruction):
 
 
 class Queued(Elaboratable):
-    """A unit behind its command queue, into which a test puts instruction words."""
+    """A unit with its command queue, into which a test writes instruction words."""
 
     def __init__(self, unit, port):
         self.unit, self.port = unit, port
@@ -84,7 +84,7 @@ class Queued(Elaboratable):
         return m
 
     def feed(self, ctx, words, rng):
-        """Puts the first of the words in, now and then, if there is room."""
+        """Write the first of the words at random, unless the queue is full."""
         put = bool(words) and not ctx.get(self.queue.full) and rng.random() < 0.8
         ctx.set(self.queue.w_en, put)
         if put:
@@ -109,7 +109,7 @@ class Decoded(Elaboratable):
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("pending", [1, 3])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "acc", "acc8"])
-def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending, bus_bits):
+def test_the_data_side_writes_the_block_of_the_load(bench, name, pending, bus_bits):
     cfg, kind = machine(bus_bits), MEMORIES[MemoryType[name.upper()]]
     geometry, rng = Geometry(cfg), random.Random(f"{name} {pending} {bus_bits}")
     bus, size, depth = geometry.bus_bytes, kind.element_bytes(cfg), kind.depth(cfg)
@@ -137,8 +137,8 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
             if there:
                 ctx.set(side.beat, beats[0])
             assert (ctx.get(side.count), ctx.get(side.full)) == (len(here), len(here) == pending)
-            assert not (ctx.get(side.step) and not here), "a step of no transfer"
-            assert ctx.get(side.step) + ctx.get(side.wait) == bool(here), "a transfer steps or waits, always"
+            assert not (ctx.get(side.step) and not here), "a step without a transfer"
+            assert ctx.get(side.step) + ctx.get(side.wait) == bool(here), "a transfer always steps or waits"
             due += ctx.get(side.step)
             if ctx.get(write.en):
                 assert ctx.get(write.memory) == kind.type
@@ -150,11 +150,11 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
                     beat = ctx.get(write.data).to_bytes(bus, "little")
                     found[at : at + count] = list(beat[offset : offset + count])
             if ctx.get(side.take):
-                assert there, "a beat is taken that is not there"
+                assert there, "a beat is taken from an empty FIFO"
                 beats.popleft()
             if ctx.get(side.last):
                 ended, taken = here.popleft()
-                assert due == taken, "a step for each beat and each element of zeros, at least one"
+                assert due == taken, "one step for each beat and each padding vector, at least one"
                 assert ctx.get(side.pushes) == ended.push_prev | ended.push_next << 1
                 due = 0
             if start:
@@ -181,7 +181,7 @@ def test_the_data_side_writes_the_block_that_the_load_means(bench, name, pending
     ("bus_bits", "burst", "fifo"), [(8, 16, 32), (32, 3, 3), (64, 1, 5), (64, 16, 32), (256, 4, 8)]
 )
 @pytest.mark.parametrize("pending", [1, 4])
-def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, burst, fifo, pending):
+def test_the_store_unit_writes_the_block_of_the_store(bench, bus_bits, burst, fifo, pending):
     changes = {"memory.burst_beats": burst, "timing.dma_fifo_beats": fifo, "timing.dma_pending": pending}
     cfg = machine(bus_bits, **changes)
     geometry, rng = Geometry(cfg), random.Random(f"{bus_bits} {burst} {pending}")
@@ -207,7 +207,7 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
             module.feed(ctx, words, rng)
             token = rng.random() < 0.5
             ctx.set(command.tokens, token << TokenQueue.COMPUTE_TO_STORE)
-            # What was asked for in the cycle before the last; otherwise anything.
+            # What was requested two cycles ago; otherwise random.
             shown = out_data.popleft()
             ctx.set(unit.out_data, rng.getrandbits(bus_bits) if shown is None else shown)
             ready, w_ready, answer = rng.random() < 0.4, rng.random() < 0.5, answers > 0 and rng.random() < 0.4
@@ -215,7 +215,7 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
             ctx.set(channel.bus_w_ready, w_ready)
             ctx.set(channel.b_valid, answer)
             answers -= answer
-            # What is shown stays until it is taken.
+            # Signals are stable until the handshake.
             address = (ctx.get(channel.aw_addr), ctx.get(channel.aw_len)) if ctx.get(channel.aw_valid) else None
             assert address_shown is None or address == address_shown
             address_shown = None if ready else address
@@ -227,9 +227,9 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
                 assert bursts, "data come after their address"
                 at, left = bursts[0]
                 data, strobes, last = beat
-                for place in range(bus):
-                    if strobes >> place & 1:
-                        memory.write(at + place, np.array([data >> 8 * place & 255], np.uint8))
+                for index in range(bus):
+                    if strobes >> index & 1:
+                        memory.write(at + index, np.array([data >> 8 * index & 255], np.uint8))
                 assert last == (left == 1)
                 bursts[0] = (at + bus, left - 1)
                 if last:
@@ -241,7 +241,7 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
                 assert beats <= min(burst, fifo)
                 assert at // PAGE == (at + beats * bus - 1) // PAGE
                 bursts.append((at, beats))
-            assert not (ctx.get(unit.idle) and running), "idle with a store under way"
+            assert not (ctx.get(unit.idle) and running), "idle with a store in progress"
             if ctx.get(unit.activity.end):
                 ended = running.popleft()
                 assert ctx.get(command.pushes) == ended.push_prev << TokenQueue.STORE_TO_COMPUTE
@@ -268,62 +268,64 @@ def test_the_store_unit_writes_the_block_that_the_store_means(bench, bus_bits, b
 
 @pytest.mark.parametrize("outstanding", [1, 2, 8])
 @pytest.mark.parametrize("bus_bits", [8, 64])
-def test_the_arbiter_grants_in_turn_and_sends_beats_to_whoever_asked(bench, outstanding, bus_bits):
+def test_the_arbiter_grants_round_robin_and_routes_beats_to_their_masters(bench, outstanding, bus_bits):
     cfg = machine(bus_bits, **{"memory.outstanding_reads": outstanding})
     geometry, rng = Geometry(cfg), random.Random(outstanding)
     ports = [ReadPort(geometry) for _ in range(3)]
     arbiter, bus = ReadArbiter(geometry, ports), geometry.bus_bytes
 
     async def steps(ctx):
-        asked = [None] * 3  # (address, beats)
-        under_way = [deque() for _ in ports]  # beats that each master still gets, by burst
+        requests = [None] * 3  # (address, beats)
+        pending = [deque() for _ in ports]  # beats that each master still receives, by burst
         last, shown, granted = 2, None, [0] * 3
         for _ in range(3000):
             for number, port in enumerate(ports):
-                if asked[number] is None and rng.random() < 0.3:
-                    asked[number] = (rng.randrange(1 << 20), rng.randint(1, 16))
-                ctx.set(port.request, asked[number] is not None)
-                if asked[number] is not None:
-                    ctx.set(port.address, asked[number][0])
-                    ctx.set(port.beats, asked[number][1])
+                if requests[number] is None and rng.random() < 0.3:
+                    requests[number] = (rng.randrange(1 << 20), rng.randint(1, 16))
+                ctx.set(port.request, requests[number] is not None)
+                if requests[number] is not None:
+                    ctx.set(port.address, requests[number][0])
+                    ctx.set(port.beats, requests[number][1])
             ready = rng.random() < 0.5
             ctx.set(arbiter.ar_ready, ready)
             # A beat of any master, in order for each of them.
-            busy = [number for number in range(3) if under_way[number]]
-            inflight = sum(len(bursts) for bursts in under_way)
+            busy = [number for number in range(3) if pending[number]]
+            inflight = sum(len(bursts) for bursts in pending)
             source = rng.choice(busy) if busy and rng.random() < 0.6 else None
             ctx.set(arbiter.r_valid, source is not None)
             content, wrong = rng.getrandbits(bus_bits), rng.random() < 0.1
             if source is not None:
                 ctx.set(arbiter.r_id, source)
                 ctx.set(arbiter.r_data, content)
-                ctx.set(arbiter.r_last, under_way[source][0] == 1)
+                ctx.set(arbiter.r_last, pending[source][0] == 1)
                 ctx.set(arbiter.r_resp, 2 if wrong else 0)
             order = [(last + step) % 3 for step in (1, 2, 3)]
-            wanted = next((number for number in order if asked[number] is not None), None) if shown is None else shown
+            winner = shown
+            if shown is None:
+                winner = next((number for number in order if requests[number] is not None), None)
             if inflight == outstanding:
-                wanted = None
-            assert ctx.get(arbiter.ar_valid) == (wanted is not None)
+                winner = None
+            assert ctx.get(arbiter.ar_valid) == (winner is not None)
             assert ctx.get(arbiter.idle) == (inflight == 0 and shown is None)
             for number, port in enumerate(ports):
-                assert ctx.get(port.grant) == (number == wanted and ready)
+                assert ctx.get(port.grant) == (number == winner and ready)
                 assert ctx.get(port.r_valid) == (number == source)
             assert ctx.get(arbiter.error) == (source is not None and wrong)
             if source is not None:
                 assert ctx.get(ports[source].r_data) == content
-                assert ctx.get(ports[source].r_last) == (under_way[source][0] == 1)
-                under_way[source][0] -= 1
-                if not under_way[source][0]:
-                    under_way[source].popleft()
-            if wanted is not None:
-                address, beats = asked[wanted]
+                assert ctx.get(ports[source].r_last) == (pending[source][0] == 1)
+                pending[source][0] -= 1
+                if not pending[source][0]:
+                    pending[source].popleft()
+            if winner is not None:
+                address, beats = requests[winner]
                 assert ctx.get(arbiter.ar_addr) == address // bus * bus
-                assert (ctx.get(arbiter.ar_len), ctx.get(arbiter.ar_id)) == (beats - 1, wanted)
-                last, shown = wanted, None if ready else wanted
+                assert (ctx.get(arbiter.ar_len), ctx.get(arbiter.ar_id)) == (beats - 1, winner)
+                last, shown = winner, None if ready else winner
                 if ready:
-                    under_way[wanted].append(beats)
-                    asked[wanted] = None
-                    granted[wanted] += 1
+                    pending[winner].append(beats)
+                    requests[winner] = None
+                    granted[winner] += 1
             await ctx.tick()
         assert min(granted) > 30
 

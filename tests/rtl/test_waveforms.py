@@ -1,4 +1,4 @@
-"""What a waveform shows, and what it leaves out so that it can be looked at."""
+"""The signals that a waveform shows and those that it leaves out."""
 
 import re
 
@@ -29,7 +29,7 @@ def parsed(text):
 
 
 def simulated(tmp_path, engine):
-    """The waveform of a small program on vta, read."""
+    """The waveform of a small program on vta, parsed."""
     A = lt.placeholder((1, 16), "int8", name="A")
     B = lt.relu(A, name="B")
     program = lt.build(B, [A, B], VTA)
@@ -81,7 +81,7 @@ b111 f
 """
 
 
-def test_a_file_is_filtered_however_it_comes_in_pieces(tmp_path):
+def test_a_file_is_filtered_whatever_the_size_of_its_pieces(tmp_path):
     for size in (1, 7, 10_000):
         file = ShownChanges(tmp_path / "w.vcd", VTA)
         for start in range(0, len(VCD), size):
@@ -99,7 +99,7 @@ def test_a_wide_bus_is_shown():
 
 
 @pytest.mark.slow
-def test_both_modules_of_lanes_are_left_out_of_verilators_waveforms():
+def test_both_lane_modules_are_left_out_of_verilators_waveforms():
     text = without_lanes(verilog(lt.load_config("tiny")))
     module = r"/\*verilator tracing_off\*/\nmodule (\S+) .*?\nendmodule\n/\*verilator tracing_on\*/"
     parts = re.findall(module, text, re.DOTALL)

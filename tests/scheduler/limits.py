@@ -1,6 +1,6 @@
-"""What commands refuse without two instances to show: requests for what is not there, and what the language leaves out.
+"""Refusals without a witness: requests for what does not exist, and what is unsupported.
 
-``LIMITS`` lists the beginnings of messages, each with a way of seeing on the schedule that the refusal is right.
+``LIMITS`` lists the beginnings of messages, each with a check on the schedule that the refusal is right.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 S, L = r"(?P<stage>\S+)", r"(?P<loop>\S+)"
 
 LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
-    # What is asked for is not there.
+    # What is requested does not exist.
     (
         rf"other stage of \w+ on stage (?P<name>{S}) must be another one, not itself",
         lambda r: r.command.text.startswith(f"{r.says['stage']}.") and twice(r),
@@ -83,9 +83,9 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"axis of \w+ on stage {S} must be one of its outermost (?P<count>\d+) loops, as many as \S+ has, not '{L}'",
         lambda r: all(r.stage().leaf_axis.index(loop) >= r.number("count") for loop in r.loops()),
     ),
-    # Values go the other way.
+    # The dependence goes the other way.
     (
-        rf"stage (?P<maker>\S+) must come before {S}, which reads it, not after it",
+        rf"stage (?P<maker>\S+) must come before {S}, which depends on it, not after it",
         lambda r: depends(r.stage(), r.stage("maker")),
     ),
     (
@@ -100,34 +100,34 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"loop of reuse_at of stage (?P<maker>\S+) must be one in which its values are read, not loop \S+ of '{S}'",
         lambda r: not any(read.tensor in r.stage("maker").state.tensors for read in r.stage().op.reads),
     ),
-    # Outputs of the program stay in DRAM, whole, and a command on one tensor is for stages that make one.
+    # Outputs of the program stay in DRAM; a primitive on one tensor needs a stage of one output.
     (rf"scope of stage {S} must be dram, not '\w+', because \S+ is an output", is_output),
-    (rf"stage of compute_at must be one whose values only other stages read, not '{S}', an output", is_output),
-    (rf"stage of compute_at must be one that a stage reads, not '{S}', of which nothing is needed", is_not_read),
-    (rf"stage of inline must be one that only its readers need, not '{S}', whose \S+ is an output", is_output),
+    (rf"Cannot compute {S} at a loop: it is an output", is_output),
+    (rf"Cannot compute {S} at a loop \(\w+\): no stage reads it", is_not_read),
+    (rf"Cannot inline {S}: \S+ is an output", is_output),
     (
         rf"tensor of \w+ must be the only output of its computation, not '\S+', one of \d+ of {S}, in ",
         has_several_outputs,
     ),
     (rf"tensor of \w+ must be the only output of its computation, not one of \d+ of {S}\.", has_several_outputs),
     (
-        rf"stage of inline must be an expression of its own point, not '{S}', a reduction",
+        rf"Cannot inline {S}: it is a reduction",
         lambda r: bool(r.stage().op.reduce_axes),
     ),
-    # Commands that begin from the loops as they were made.
-    (rf"stage of \w+ must have its loops as they were made, not changed ones: {S} has been", is_touched),
-    (rf"stage of inline must be as it was made, not '{S}', which has", is_touched),
-    (rf"stage of set_schedule must be computed whole, in loops of its own, not '{S}',", is_touched),
-    (rf"stage of transform_layout must not have its values stored yet, unlike {S}, which is", is_touched),
+    # Primitives that need unscheduled loops.
+    (rf"Cannot apply (cache_write|reorder_to_buffer) to {S}: its loops have been changed", is_touched),
+    (rf"Cannot inline {S}: (it has a compute location|\S+(, \S+)* is computed inside it)", is_touched),
+    (rf"Cannot apply set_schedule to {S}: ", is_touched),
+    (rf"Cannot transform the layout of {S}: store_in has", is_touched),
     (
-        rf"stage of compute_at must be one whose loops are for any part of it, not '{S}', whose loops set_schedule",
+        rf"Cannot compute {S} at a loop \(\w+\): set_schedule defines its loops",
         lambda r: any(isinstance(each, AffineSchedule) for each in r.stage().state.relations),
     ),
     (
         rf"axis (?P<axis>\S+) of transform_layout of {S} must be an index of its own in \[(?P<indices>.*)\], since",
         lambda r: is_touched(r) and r.says["axis"] not in r.says["indices"].split(", "),
     ),
-    # Loops that marks, rules or several stages hold on to.
+    # Loops that are annotated, emitted or shared.
     (
         rf"loop {L} of stage {S} must stay a loop",
         marked,
@@ -135,28 +135,28 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     (r"loop \S+ of stage \S+ must be outside the nest that emit_insn gives to rule", in_pragma),
     (r"loops that stage \S+ shares with \S+ must be outside the nest that emit_insn gives", in_pragma),
     (
-        r"loops that stage \S+ shares with \S+ must (stay their outermost loops|be loops of a stage that is computed)",
+        r"loops that stage \S+ shares with \S+ must (stay the outermost loops|be loops of a stage at the root)",
         shares,
     ),
     (
-        rf"loops that stage \S+ shares with \S+ must be loops of {S} that a fuse has made as they are.* not {L},",
+        rf"loops that stage \S+ shares with \S+ must not be derived from a fused loop, as {L} of {S} is",
         comes_from_fuse,
     ),
     (
-        rf"loops that stage \S+ shares with \S+ must each be of data axes or of the reduction of {S}, not of both",
+        rf"loops that stage \S+ shares with \S+ must each run over data axes or over the reduction of {S}, not",
         lambda r: bool(r.stage().op.reduce_axes),
     ),
     (
-        rf"scope of stage {S} must be dram to run its reduction in loops that it shares with \S+, not ",
+        rf"scope of stage {S} must be dram to share its reduction loops with \S+, not ",
         lambda r: r.stage().state.scope != DRAM or ".set_scope(" in r.command.text,
     ),
-    (rf"loop {L} of stage {S} must be one that it runs by itself", shares),
+    (rf"loop {L} of stage {S} must be a loop of its own", shares),
     (
         rf"consumer of (reuse buffer|stage) \S+( with region 'missing')? must be computed as a box, .* as '{S}' is",
         in_pieces,
     ),
-    (r"loops that stage \S+ shares with \S+ must have \S+ last, not before", shares),
-    # Reductions have no order that queues or lanes could take apart; a reuse buffer has one.
+    (r"stage \S+ must come after \S+, which shares its loops, not before", shares),
+    # Reduction loops cannot be vectorised or annotated; a reuse buffer relies on the order of its loop.
     (
         rf"axis of vectorize on stage {S} must be a data loop, not '{L}'",
         runs_over_reduction,
@@ -173,18 +173,18 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"time \S+ of map of set_schedule on stage {S} must be of data axes or of reduction axes",
         lambda r: bool(r.stage().op.reduce_axes),
     ),
-    # Buffers in turn.
+    # Double buffering.
     (
-        rf"stage of double_buffer must live in a scratchpad, not '{S}' in dram",
+        rf"stage of double_buffer must be in a scratchpad, not '{S}' in dram",
         lambda r: r.stage().state.scope == DRAM or "set_scope(dram)" in r.command.text,
     ),
     (
-        rf"stage of double_buffer must be computed in a loop, whose iterations take turns, not '{S}' at the root",
+        rf"stage of double_buffer must be computed in a loop, .* not '{S}' at the root",
         lambda r: r.stage().state.attachment is None or "compute_root" in r.command.text,
     ),
-    # Cells of buffers.
+    # Storage maps.
     (
-        rf"stages stored in buffer \S+ must live in its memory, not \S+ in (?P<one>\w+) and {S} in (?P<other>\w+)",
+        rf"stages stored in buffer \S+ must be in its memory, not \S+ in (?P<one>\w+) and {S} in (?P<other>\w+)",
         lambda r: r.says["one"] != r.says["other"],
     ),
     (
@@ -201,10 +201,10 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         is_allocated_outside,
     ),
     (
-        rf"stage of double_buffer must be in a buffer that is allocated in a loop, .* not '{S}' in (?P<kept>\S+),",
+        rf"stage of double_buffer must be in a buffer that is allocated in a loop, not '{S}' in (?P<kept>\S+),",
         lambda r: r.says["kept"] not in {buffer.name for buffer in r.schedule.allocations},
     ),
-    (rf"loop {L} of stage {S} must be parallel .* both begin the sum (?P<name>\S+)\[", begin_twice),
+    (rf"loop {L} of stage {S} must be parallel .* both initialise the sum (?P<name>\S+)\[", begin_twice),
     (
         rf"unit of (send|receive) of stage {S} must be (?P<units>[\w ]+), next to \w+, .* not '(?P<unit>\w+)'",
         lambda r: r.says["unit"] not in r.says["units"].split(" or "),
@@ -212,26 +212,26 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     (rf"loop {L} of (send|receive) of stage {S} must be a data loop, not one of a reduction", runs_over_reduction),
     # Padding.
     (
-        rf"(loop (?P<loop>\S+) of )?stage {S} must have an affine condition on its loops for overcompute to",
+        rf"Cannot overcompute (loop (?P<loop>\S+) of )?stage {S}: it has no affine condition",
         has_no_condition,
     ),
-    (rf"(loop \S+ of )?stage {S} must have instances that branch can keep from running", computes_no_padding),
+    (rf"Cannot branch in (loop \S+ of )?stage {S}: no instance is without effect", computes_no_padding),
     (
-        rf"loop of reduce_extent on stage {S} must be one of a reduction axis, not '{L}', which (?P<over>.*)\.",
+        rf"loop of reduce_extent on stage {S} must be a loop over one reduction axis, not '{L}', which (?P<over>.*)\.",
         runs_over,
     ),
-    (rf"loops of axis \S+ of stage {S} must be made by splits only for \w+, not by \w+", is_replaced_by_no_split),
-    (rf"inner splits of axis \S+ of stage {S} must leave no rest for", lambda r: bool(r.stage().state.relations)),
+    (rf"loops of axis \S+ of stage {S} must be created by splits only for \w+, not by \w+", is_replaced_by_no_split),
+    (rf"inner splits of axis \S+ of stage {S} must leave no remainder for", lambda r: bool(r.stage().state.relations)),
     (
-        rf"tensor of reorder_to_buffer on stage {S} must be read at one place, not (?P<tensor>\S+) at",
+        rf"tensor of reorder_to_buffer on stage {S} must be read at one index, not (?P<tensor>\S+) at",
         is_read_at_two_places,
     ),
-    (rf"index (?P<dim>\d+) of (?P<tensor>\S+) in stage {S} must be one loop plus a number", has_no_plain_index),
+    (rf"index (?P<dim>\d+) of (?P<tensor>\S+) in stage {S} must be one loop plus a constant", has_no_plain_index),
     (
-        r"layout of (?P<tensor>\S+) must not join axes for reorder_to_buffer on stage \S+",
+        r"layout of (?P<tensor>\S+) must not merge axes for reorder_to_buffer on stage \S+",
         lambda r: "+" in r.says.string,
     ),
-    # Stages side by side.
+    # Adjacent stages.
     (
         r"second stage of merge_adjacent must follow the first at the root, not '(?P<two>\S+)' after '(?P<one>\S+)'",
         do_not_follow,
@@ -240,9 +240,9 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         r"stages of merge_adjacent must have an outermost data loop of equal extent",
         lambda r: "merge_adjacent" in r.command.text,
     ),
-    # What cannot be decided in time.
-    (r".* must be decided (within \d+ isl operations|with \d+ reads and writes)", lambda _: True),
-    # Windows of reuse buffers: linear in the loops, of one size, overlapping, in one direction.
+    # Queries that exceed their budget.
+    (r"Cannot decide .* (within \d+ isl operations|with \d+ reads and writes)", lambda _: True),
+    # Windows of reuse buffers: affine in the loops, of one size, overlapping, in one direction.
     (rf"reads of (?P<tensor>\S+) in neighbouring iterations of loop {L} of stage {S} must overlap", never_overlap),
     (rf"reads of (?P<tensor>\S+) in loop {L} of stage {S} must move for reuse_at", never_move),
     (rf"size of the reuse buffer of (?P<tensor>\S+) in loop {L} of stage {S} must be constant", vary),

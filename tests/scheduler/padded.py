@@ -93,8 +93,8 @@ def confirm_refused(schedule: Schedule, tensor: Tensor, witness: PaddingWitness)
             if name != read.tensor.name:
                 continue
             exists = all(0 <= at < extent for at, extent in zip(cell, read.tensor.shape, strict=True))
-            assert exists == (what != "no cell of it"), f"{name}{cell} is {what}"
-            if what == "no cell of it":
+            assert exists == (what != "out of bounds"), f"{name}{cell} is {what}"
+            if what == "out of bounds":
                 return
             holds = [layout.pack(np.full(layout.tensor.shape, value, np.int64), 99)[cell] for value in (7, 8)]
             if what == "an element":

@@ -59,7 +59,7 @@ def check_witness(error: LegalityError, refused: Schedule) -> None:
 
 
 def confirm_carried(error: ParallelismError, refused: Schedule) -> None:
-    """Fail unless an iteration of the loop reads what another one makes, and it has not made itself."""
+    """Fail unless an iteration of the loop reads what another one writes, and it has not written itself."""
     match = re.match(r"loop (\S+) of stage (\S+) must be parallel", str(error))
     assert match is not None, f"no loop in {error}"
     host = next(stage for stage in refused.stages if stage.name == match[2])
@@ -81,4 +81,4 @@ def confirm_carried(error: ParallelismError, refused: Schedule) -> None:
                 wanting.add(at)
         if any(one[0] == other[0] and one != other for one in wanting for other in made):
             return
-    raise AssertionError(f"no iteration reads what another makes: {error}")
+    raise AssertionError(f"no iteration reads what another writes: {error}")

@@ -31,7 +31,7 @@ def counted(what: str, *errors: type[LatheError]) -> Iterator[list[LatheError]]:
         refusal.append(error)
     for error in refusal:
         note(f"refused ({error.kind}): {error}")
-        assert " must " in str(error), f"no constraint in {error}"
+        assert " must " in str(error) or str(error).startswith("Cannot "), f"no constraint or reason in {error}"
         event(f"{what}: {error.kind}")
     if not refusal:
         event(f"{what}: accepted")

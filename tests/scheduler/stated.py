@@ -309,7 +309,7 @@ def runs_over(r: Refusal) -> bool:
     """What iterations of a loop are of, all others being as they are: cells, several axes, or nothing of their own."""
     for loop in r.loops():
         axes = _axes_under(r, loop)
-        if r.says["over"] == "other loops decide":
+        if r.says["over"] == "other loops determine":
             holds = not axes
         elif r.says["over"] == "runs over cells of the tensor":
             holds = loop.kind == "data" or any(axis.kind == "data" for axis in axes)

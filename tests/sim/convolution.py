@@ -30,7 +30,7 @@ SIZE, CHANNELS, BLOCK = 56, 64, 16
 ROWS = 14  # of a tile
 BLOCKS = CHANNELS // BLOCK
 WIDTH = SIZE + 2
-TILE = (ROWS + 2) * WIDTH  # input elements of a tile with its border
+TILE = (ROWS + 2) * WIDTH  # input vectors of a tile with its border
 OUTPUTS = ROWS * SIZE  # accumulators of a tile and output block
 SHIFT = 6
 PAGE = 4096
@@ -80,7 +80,7 @@ def micro_ops(cfg):
 
 def stream(weights_at, result_at):
     loops = (ROWS, SIZE, SIZE, 1)  # iterations and destination factors
-    instructions = [Finish()]  # its place is for the load of the micro-ops
+    instructions = [Finish()]  # replaced by the load of the micro-ops
     step = 0
     for tile in range(SIZE // ROWS):
         for pair in range(2):
@@ -132,7 +132,7 @@ def stream(weights_at, result_at):
 
 
 def expected(data, weights):
-    """The convolution in int32, shifted, clipped and cut to int8."""
+    """The convolution in int32, shifted, clipped and truncated to int8."""
     padded = np.pad(data.astype(np.float64), ((1, 1), (1, 1), (0, 0)))
     sums = np.zeros((SIZE, SIZE, CHANNELS))
     for y in range(3):

@@ -1,8 +1,7 @@
-"""A slow model of time, written from docs/timing-model.md alone: every register of every unit, one cycle after the
-other.
+"""A slow cycle-by-cycle model of time, written from docs/timing-model.md alone: every register of every unit.
 
-It shares no code with the simulator and knows no closed form. In each cycle, all units look at the state that the
-cycle began with; what they change is there in the next cycle.
+It shares no code with the simulator and has no closed forms. In each cycle, all units read the state at the start of
+the cycle; their changes take effect in the next cycle.
 """
 
 from collections import Counter, deque
@@ -29,9 +28,9 @@ STAGES = 3
 WRITE_BACK = 1
 PACK = 3
 END = 1
-# The steps of ALU micro-ops beyond one, and one more that reads an accumulator operand.
+# The issue cycles of ALU micro-ops beyond one; an accumulator operand takes another one.
 WAITS = {"MUL": 1}
-# The steps at the end of a RESCALE, and how many more there are on machines with tables.
+# The cycles at the end of a RESCALE, and the additional ones on machines with look-up tables.
 RESCALE, LOOKUP = 6, 2
 
 TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
@@ -39,7 +38,7 @@ TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
 
 @dataclass
 class Entry:
-    """What the trace must say of one instruction in one unit."""
+    """The expected trace entry of one instruction in one unit."""
 
     start: int = -1
     end: int = -1
@@ -69,12 +68,10 @@ class PerCycle(Memory):
             "compute": deque(),
         }  # beats of bursts, in the order in which they are taken
         self.issue_left = 0
-        self.compute_end = (
-            -1
-        )  # end of the latest compute instruction, once it is certain; None while a load is under way
+        self.compute_end = -1  # end of the latest compute instruction, once it is certain; None while a load is active
         self.compute_load = self.load_end = None  # a load that has started, and its end when it is known
         self.compute_current = None
-        self.pack_left = 0  # bursts of the store under way, still to be packed whole
+        self.pack_left = 0  # bursts of the active store that are not packed completely
         self.pack_beats = 0  # of the burst being packed
         self.pack_done = 0
         self.pack_job = None
@@ -90,12 +87,12 @@ class PerCycle(Memory):
         self.partial = 0
         self.next = 0
         self.skipped = (insn_addr % self.bus) // 16 if self.bus >= 16 else 0
-        self.in_beat = self.skipped  # instructions of the beat at the FIFO's head that are gone
+        self.in_beat = self.skipped  # instructions of the beat at the FIFO's head that were dispatched
 
     # ------------------------------------------------------------------ one cycle
 
     def run(self, most=2_000_000):
-        """Run to the end; returns the cycles, or None when nothing happens for long: a deadlock."""
+        """Run to the end; returns the cycles, or None when nothing happens for a long time: a deadlock."""
         quiet = 0
         patience = 2000 + self.cfg.memory.latency * 4
         for t in range(most):
@@ -112,7 +109,7 @@ class PerCycle(Memory):
         raise AssertionError("the per-cycle model ran out of cycles")
 
     def cycle(self, t):
-        later = []  # what becomes visible in the next cycle
+        later = []  # changes that take effect in the next cycle
         granted = self.arbitrate()
         accepted_write = None
         if self.to_send and self.to_send[0][0] == t:
@@ -121,7 +118,7 @@ class PerCycle(Memory):
         self.load_cycle(t, later)
         self.compute_cycle(t, later)
         self.store_cycle(t, later)
-        # The DRAM takes the bursts of this cycle, the read first, and moves at most one beat per server.
+        # The DRAM accepts the bursts of this cycle, the read first, and transfers at most one beat per server.
         if granted is not None:
             granted.accepted = t
             self.servers["read"].append(granted)
@@ -199,7 +196,7 @@ class PerCycle(Memory):
 
             later.append(commit)
 
-    # ------------------------------------------------------------------ what units share
+    # ------------------------------------------------------------------ common to units
 
     def stall(self, unit, cause):
         self.count[unit][cause] += 1
@@ -214,7 +211,7 @@ class PerCycle(Memory):
         return Entry(start=t, cause=cause, stalled=stalled)
 
     def held_up(self, unit, t):
-        """The cause that holds up the next command of a unit, tokens and queue considered; None when there is none."""
+        """The cause that stalls the next command of a unit, of its queue and tokens; None when there is none."""
         if not self.queue[unit] or self.queue[unit][0][1] > t:
             self.changed |= bool(self.queue[unit])
             return "empty"
@@ -235,7 +232,7 @@ class PerCycle(Memory):
         return index
 
     def data_step(self, name, later):
-        """One cycle of a data side: "step", "wait", "last" (a step, the job's last), or None without a job."""
+        """One cycle of a data side: "step" (busy), "wait", "last" (the job's last step), or None without a job."""
         dma = self.dma[name]
         if not dma.jobs:
             return None
@@ -252,7 +249,7 @@ class PerCycle(Memory):
         return "step" if steps else "last"
 
     def give_back(self, dma, later):
-        # The granted bursts are taken in order, so the beats to give back are those of the oldest one.
+        # The granted bursts are taken in order, so the beats to reclaim are those of the oldest one.
         beats = self.outstanding[dma.name].popleft()
 
         def commit():
@@ -308,7 +305,7 @@ class PerCycle(Memory):
     # ------------------------------------------------------------------ compute
 
     def compute_cycle(self, t, later):
-        """The instruction that issues its steps, and a load beside it, whose data wait until all before is done."""
+        """The issuing instruction, and a prefetching load, whose data wait until all earlier instructions are done."""
         dma = self.dma["compute"]
         if self.issue_left:
             self.issue_left -= 1
@@ -374,7 +371,7 @@ class PerCycle(Memory):
     def store_cycle(self, t, later):
         under_way = len(self.store_jobs)
         if self.pack_job is not None:
-            if not self.pack_left:  # the one step of a store of no elements
+            if not self.pack_left:  # the single busy cycle of an empty store
                 self.count["store"]["busy"] += 1
                 self.pack_job = None
                 self.changed = True

@@ -1,4 +1,4 @@
-"""The memory of the slow model of time: requests for bursts, the arbiter, and the DRAM's servers, cycle by cycle."""
+"""The memory of the cycle-by-cycle model: burst requests, the arbiter, and the DRAM's servers."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class StoreJob:
 
 @dataclass
 class Requests:
-    """Bursts (beats each) on their way to being asked for, and the room that is set aside for them."""
+    """Bursts (beats each) to be requested, and the FIFO space reserved for them."""
 
     places: int
     left: deque = field(default_factory=deque)  # still to be cut
@@ -34,7 +34,7 @@ class Requests:
         return not self.left and self.cut is None and self.asked is None
 
     def cycle(self, taken, later):
-        """One cycle, in which the burst that is asked for was taken or not."""
+        """One cycle, in which the requested burst was granted (``taken``) or not."""
         moves = self.cut is not None and self.used + self.cut <= self.places and (self.asked is None or taken)
         cuts = bool(self.left) and (self.cut is None or moves)
 
@@ -57,11 +57,11 @@ class Dma:
     name: str
     requests: Requests
     fifo: int = 0
-    jobs: deque = field(default_factory=deque)  # (instruction index, its steps that are left)
+    jobs: deque = field(default_factory=deque)  # (instruction index, its remaining busy cycles)
 
 
 class Memory:
-    """What is between the units of the model and their data. A cycle is the model's, which calls this in its order."""
+    """The memory system between the model's units and their data; the model calls its methods in each cycle."""
 
     def __init__(self, cfg):
         self.cfg = cfg
@@ -77,7 +77,7 @@ class Memory:
             **{unit: Requests(cfg.timing.dma_fifo_beats) for unit in ("load", "compute", "store")},
         }
         self.dma = {unit: Dma(unit, self.requests[unit]) for unit in ("load", "compute")}
-        self.pack_began = False  # store takes the burst that it asked for in this cycle
+        self.pack_began = False  # store takes the burst that it requested in this cycle
         self.fetch_fifo = deque()  # True for a burst's last beat
         self.fetch_granted = deque()  # beats of bursts, in order
 
@@ -85,7 +85,7 @@ class Memory:
         master = None if granted is None else granted.master
         for unit, requests in self.requests.items():
             if unit == "fetch" and t == 0:
-                continue  # it learns of the stream in this cycle
+                continue  # it receives the stream's address in this cycle
             taken = unit == master or (unit == "store" and self.pack_began)
             self.changed |= requests.cycle(taken, later)
         self.pack_began = False

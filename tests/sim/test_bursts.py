@@ -1,4 +1,4 @@
-"""Bursts of all transfers at once: those that each transfer is cut into, one after the other."""
+"""Vectorised splitting into bursts, against splitting each transfer by itself."""
 
 from random import Random
 
@@ -19,7 +19,7 @@ def transfers(random, count):
 
 
 @pytest.mark.parametrize(("shift", "limit"), [(0, 1), (2, 16), (3, 256), (4, 3), (6, 512)])
-def test_runs_are_the_bursts_that_chains_are_cut_into(shift, limit):
+def test_runs_are_the_bursts_of_the_chains(shift, limit):
     rows = list(transfers(Random(shift), 60))
     runs, beats = Chains(*np.array(rows, np.int64).T).runs(shift, limit)
     for (address, chains, nbytes, stride, gap, tail), found, total in zip(rows, runs, beats, strict=True):
@@ -30,7 +30,7 @@ def test_runs_are_the_bursts_that_chains_are_cut_into(shift, limit):
                 expected.append((((stop - 1) >> shift) - (begin >> shift) + 1, gap if stop == row.end else 0))
         if expected:
             expected[-1] = expected[-1][0], tail
-        assert [(run.beats, run.behind) for run in found for _ in range(run.number)] == expected
+        assert [(run.beats, run.padding) for run in found for _ in range(run.number)] == expected
         assert sum(each for each, _ in expected) == total
 
 

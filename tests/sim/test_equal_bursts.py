@@ -1,4 +1,4 @@
-"""Equal bursts in one turn of the engine take the cycles that they take one by one, as a watched memory has them."""
+"""Equal bursts processed in bulk take the same cycles as one by one, which a watcher on the memory enforces."""
 
 import random
 
@@ -13,7 +13,7 @@ from lathe.sim.timing_ops import commands_of
 
 
 def rows(rng):
-    """A block of many rows, which is many bursts, equal or by turns; the engine asks for no scratchpad's size."""
+    """A block of many rows, hence many bursts, equal or alternating; the engine checks no scratchpad's size."""
     x = rng.choice([1, 2, 7, 14, 40])
     block = {"sram_base": 0, "dram_base": rng.randrange(1 << 10), "y_size": rng.randrange(1, 60), "x_size": x}
     block["x_stride"] = x + rng.choice([0, 1, 3, 50])
@@ -29,13 +29,13 @@ def timeline_of(cfg, columns, faults):
     engine = Engine(cfg, commands_of(cfg, columns), 0x100000, (0, 0, 0, 0), faults=faults)
     engine.run()
     assert engine.complete
-    kept = engine.timeline
-    told = (kept.start, kept.end, kept.cause, kept.stalled, kept.waited, kept.dispatch, kept.dispatch_stalled)
-    return told, kept.stalls, kept.busy, engine.port.bursts, engine.port.beats
+    line = engine.timeline
+    cycles = (line.start, line.end, line.cause, line.stalled, line.waited, line.dispatch, line.dispatch_stalled)
+    return cycles, line.stalls, line.busy, engine.port.bursts, engine.port.beats
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_bursts_of_many_rows_take_their_cycles(seed):
+def test_bursts_of_many_rows_take_the_same_cycles(seed):
     rng = random.Random(seed)
     cfg = random_machine(rng, rng.choice(["tiny", "vta", "wide"])) if seed % 3 else load_config("lathe16")
     reads, latency = rng.choice([1, 2, 3, 8]), rng.choice([0, 0, 1, 5, 60])

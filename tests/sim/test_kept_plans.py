@@ -1,4 +1,4 @@
-"""Plans for micro-ops are made once for equal machines, tables and loops, whoever launches them."""
+"""The cache of micro-op plans: equal machines, tables and loops share one plan across launches."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ GEMM = Gemm(
 
 
 class Maker:
-    """Makes a plan of nothing, and counts."""
+    """Makes empty plans, and counts them."""
 
     made = 0
 
@@ -25,7 +25,7 @@ class Maker:
 
 
 def planned(cfg=VTA, word=1, of_samples=False):
-    """How often a plan is made by a launch."""
+    """How many plans a launch makes."""
     before = Maker.made
     uop = np.full((8, 1), word, np.uint32)
     for _ in range(2):
@@ -41,9 +41,9 @@ def test_plans_are_made_once_for_all_launches():
     assert planned(of_samples=True) == 1
 
 
-def test_plans_are_given_up_where_they_hold_too_many_indices(monkeypatch):
-    monkeypatch.setattr(uop_plan_cache, "MOST_STORED", uop_plan_cache._KEPT.stored)
-    assert planned(word=3) == 1  # what was there is given up
+def test_plans_are_evicted_when_they_hold_too_many_indices(monkeypatch):
+    monkeypatch.setattr(uop_plan_cache, "MOST_STORED", uop_plan_cache._CACHE.stored)
+    assert planned(word=3) == 1  # evicts the others
     assert planned(word=3) == 0
     monkeypatch.setattr(uop_plan_cache, "MOST_STORED", 1)
     assert planned(word=4) == 1

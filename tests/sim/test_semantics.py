@@ -1,7 +1,8 @@
-"""The fast semantics against the plain meaning of lathe.isa.semantics, and cases that fast paths could get wrong."""
+"""The fast execution against lathe.isa.semantics, and cases that fast paths could get wrong."""
 
 import numpy as np
 import pytest
+from error_checks import raises
 from extended_machines import EVERY, with_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from lathe.sim.scratchpads import Scratchpads
 
 
 def compare(cfg, instructions, addresses, pages):
-    """Run a stream in its order in both ways; asserts equal scratchpads and DRAM."""
+    """Run a stream in its order in both ways; assert equal scratchpads and DRAM."""
     plain = MachineState(cfg, PagedMemory.of(addresses, pages))
     for instruction in instructions:
         execute_plainly(plain, instruction)
@@ -37,14 +38,14 @@ def compare(cfg, instructions, addresses, pages):
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_random_streams_mean_what_the_plain_meaning_says(rng):
+def test_random_streams_equal_the_semantics(rng):
     cfg = legal_machine(rng, tuple(EXTENSIONS))
     instructions, addresses, pages = legal_stream(rng, cfg, rng.randint(1, 12))
     compare(cfg, instructions, addresses, pages)
 
 
 def prepared(cfg, dst, src, wgt):
-    """Loads of a micro-op table and of the first elements of each scratchpad, and the pages that they read."""
+    """Loads of a micro-op table and of the first vectors of each scratchpad, and the pages that they read."""
     words = encode_uops(cfg, np.array(dst), np.array(src), np.array(wgt))
     content = np.random.default_rng(0).integers(0, 256, 8 * 4096).astype(np.uint8)
     content[: 4 * len(words)] = words.view(np.uint8)
@@ -92,7 +93,7 @@ def test_loops_of_every_role_combine_in_gemm(machine, outer, inner):
     compare(cfg, [*loads, gemm(5, 3, 4, **factors)], addresses, pages)
 
 
-def test_sums_longer_than_float32_holds_are_exact():
+def test_sums_beyond_float32_precision_are_exact():
     cfg = load_config("tiny")
     count = 40
     loads, addresses, pages = prepared(cfg, [0] * count, [0] * count, [0] * count)
@@ -113,7 +114,7 @@ def test_accumulators_wrap_around():
     ("dst", "src"),
     [
         ([0, 1, 2, 3], [10, 11, 12, 13]),
-        ([1, 2, 3, 4], [0, 1, 2, 3]),  # each reads what the one before wrote
+        ([1, 2, 3, 4], [0, 1, 2, 3]),  # each reads what the previous one wrote
         ([0, 1, 2, 3], [1, 2, 3, 4]),  # each reads what the next one writes
         ([0, 0, 0, 0], [4, 5, 6, 7]),  # a reduction
         ([0, 1, 2, 3], [0, 1, 2, 3]),
@@ -147,7 +148,7 @@ def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, d
         {"dst_factor_out": 4, "dst_factor_in": 1, "src_factor_in": 1},
     ],
 )
-def test_begin_keeps_the_last_product_of_each_accumulator(dst, src, factors):
+def test_begin_keeps_the_last_result_of_each_accumulator(dst, src, factors):
     cfg = with_extensions(load_config("tiny"), EVERY)
     loads, addresses, pages = prepared(cfg, dst, src, [0, 1, 2, 3])
     compare(cfg, [*loads, gemm(len(dst), 3, 4, begin=True, **factors)], addresses, pages)
@@ -160,7 +161,7 @@ def test_alu_applies_an_immediate_once_for_each_execution(operation):
     compare(cfg, [*loads, alu(operation, 5, 2, 2, use_imm=True, imm=-3, dst_factor_in=1)], addresses, pages)
 
 
-def test_large_instructions_are_cut_and_exact(monkeypatch):
+def test_large_instructions_are_split_and_exact(monkeypatch):
     monkeypatch.setattr("lathe.sim.gemm_blocking.MOST_VALUES", 40)
     monkeypatch.setattr("lathe.sim.levelized_uops.MOST_EXECUTIONS", 7)
     cfg = load_config("tiny")
@@ -181,14 +182,14 @@ def test_plans_are_remade_when_the_table_in_the_scratchpad_changes():
     compare(cfg, [*loads, gemm(2), shift, gemm(2)], addresses, pages)
 
 
-def test_forgotten_plans_are_made_again(monkeypatch):
+def test_evicted_plans_are_made_again(monkeypatch):
     monkeypatch.setattr("lathe.sim.uop_plan_cache.MOST_STORED", 10)
     cfg = load_config("tiny")
     loads, addresses, pages = prepared(cfg, [0, 1, 2, 3], [3, 4, 5, 6], [1, 2, 3, 4])
     compare(cfg, [*loads, gemm(4), gemm(2), gemm(4), gemm(3), gemm(4)], addresses, pages)
 
 
-def test_rows_that_a_store_overlaps_are_written_in_order():
+def test_overlapping_rows_of_a_store_are_written_in_order():
     cfg = load_config("tiny")
     loads, addresses, pages = prepared(cfg, [0], [0], [0])
     for stride in (0, 1, 2):
@@ -211,10 +212,10 @@ def test_transfers_reach_across_gaps_between_pages():
 
 
 GEMM_OUT_OF_RANGE = {
-    "dst": (gemm(1, 2, 2, dst_factor_out=200, dst_factor_in=56), "acc element dst", "below 256, not 256"),
-    "src": (gemm(1, 2, 2, src_factor_out=200, src_factor_in=57), "inp element src", "below 256, not 257"),
-    "wgt": (gemm(1, 2, 2, wgt_factor_out=100, wgt_factor_in=28), "wgt element wgt", "below 128, not 128"),
-    "uop": (Gemm(255, 257, 1, 1, 0, 0, 0, 0, 0, 0), "uop_end", "at most 256, not 257"),
+    "dst": (gemm(1, 2, 2, dst_factor_out=200, dst_factor_in=56), ("acc", "dst"), "below 256, not 256"),
+    "src": (gemm(1, 2, 2, src_factor_out=200, src_factor_in=57), ("inp", "src"), "below 256, not 257"),
+    "wgt": (gemm(1, 2, 2, wgt_factor_out=100, wgt_factor_in=28), ("wgt",), "below 128, not 128"),
+    "uop": (Gemm(255, 257, 1, 1, 0, 0, 0, 0, 0, 0), ("uop_end",), "at most 256, not 257"),
 }
 
 
@@ -222,21 +223,15 @@ GEMM_OUT_OF_RANGE = {
 def test_an_index_out_of_range_faults_naming_instruction_and_index(index):
     instruction, what, contract = GEMM_OUT_OF_RANGE[index]
     cfg = load_config("tiny")
-    with pytest.raises(MachineFault) as caught:
-        replay(
-            cfg,
-            {
-                "insns": encode(cfg, [instruction, Finish()]),
-                "insn_addr": 0,
-                "page_addrs": np.zeros(0, np.uint64),
-                "pages": np.zeros((0, 4096), np.uint8),
-                "tokens": np.zeros(4, np.int64),
-            },
-        )
-    assert caught.value.instruction == 0
-    assert str(caught.value) == (
-        f"{what} of instruction 0 (GEMM in compute) must be {contract}. The scratchpad ends there."
-    )
+    stream = {
+        "insns": encode(cfg, [instruction, Finish()]),
+        "insn_addr": 0,
+        "page_addrs": np.zeros(0, np.uint64),
+        "pages": np.zeros((0, 4096), np.uint8),
+        "tokens": np.zeros(4, np.int64),
+    }
+    fault = raises(MachineFault, replay, cfg, stream, mentions=(*what, "instruction 0 (GEMM in compute)", contract))
+    assert fault.instruction == 0
 
 
 def test_reset_reads_no_operand_and_so_faults_only_for_destinations():
@@ -248,7 +243,7 @@ def test_reset_reads_no_operand_and_so_faults_only_for_destinations():
     assert np.flatnonzero((pads.acc == 0).all(axis=1)).tolist() == [0, 1, 4, 5]
 
 
-def test_a_block_whose_one_product_exceeds_float32_is_exact():
+def test_a_block_whose_single_matmul_exceeds_float32_is_exact():
     cfg = load_config("tiny").with_(
         block_in=2048, block_out=2, inp_buffer_bytes=1 << 17, wgt_buffer_bytes=1 << 18, acc_buffer_bytes=1 << 11
     )

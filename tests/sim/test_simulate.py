@@ -6,9 +6,11 @@ from dataclasses import replace
 import convolution
 import numpy as np
 import pytest
+from error_checks import raises
 from percycle import PerCycle
 
 from lathe.configs import load_config
+from lathe.configs.host_memory import MemoryLimitError
 from lathe.isa import Finish, Layout, Load, MachineFault, MemoryType, Program, Segment, Store
 from lathe.sim import InputError, simulate_program
 from lathe.sim.dram import FlatMemory
@@ -46,7 +48,7 @@ def test_a_convolution_equals_numpy(conv):
     assert result.outputs["result"].dtype == np.int8
 
 
-def test_counters_of_a_convolution_are_what_its_loops_say(conv):
+def test_counters_of_a_convolution_follow_from_its_loops(conv):
     program, _, data = conv
     counters = simulate_program(program, {"data": data}).counters
     assert counters.gemm_operations == 56 * 56 * 9 * 4 * 4
@@ -93,7 +95,7 @@ def test_each_cycle_of_each_unit_is_counted_once(conv):
     )
 
 
-def test_one_input_may_lie_in_dram_twice():
+def test_one_input_may_be_stored_in_dram_twice():
     program = copying()
     layout = Layout.row_major((2, 4), "int8")
     again = Segment("a.again", "input", 8, 8, layout, tensor="a")
@@ -129,12 +131,12 @@ def test_a_convolution_takes_the_cycles_of_the_per_cycle_model(conv):
     assert simulate_program(program, timing_only=True).cycles == slow.run(most=600_000)
 
 
-def test_no_trace_is_recorded_unless_asked_for():
+def test_no_trace_is_recorded_unless_requested():
     result = simulate_program(copying(), {"a": np.zeros((2, 4), np.int8)}, trace=False)
     assert result.trace is None
 
 
-def test_a_program_is_simulated_twice_alike():
+def test_simulating_a_program_twice_gives_equal_results():
     program, value = copying(), np.arange(8, dtype=np.int8).reshape(2, 4)
     first, second = (simulate_program(program, {"a": value}) for _ in range(2))
     np.testing.assert_array_equal(first.outputs["b"], value)
@@ -157,70 +159,42 @@ def test_segments_without_a_layout_are_bytes():
 
 
 def test_constants_and_instructions_are_in_memory():
-    program = copying(dram_base=8)  # the stream's first 8 bytes, counted in elements of 4
+    program = copying(dram_base=8)  # the stream's first 8 bytes, counted in vectors of 4
     result = simulate_program(program, {"a": np.zeros((2, 4), np.int8)})
     assert result.outputs["b"].reshape(-1).view(np.uint8).tolist() == program.encoded.reshape(-1)[:8].tolist()
 
 
 def test_a_load_beyond_the_programs_memory_faults():
-    with pytest.raises(MachineFault) as caught:
-        simulate_program(copying(x_size=50), {"a": np.zeros((2, 4), np.int8)})
-    assert str(caught.value) == (
-        "The DRAM range of instruction 0 (LOAD in compute) must end within the program's memory, not at byte 0xc8. "
-        "Correct dram_base, the sizes or the segments."
-    )
+    inputs = {"a": np.zeros((2, 4), np.int8)}
+    mentions = ("instruction 0 (LOAD in compute)", "memory", "byte 0xc8")
+    raises(MachineFault, simulate_program, copying(x_size=50), inputs, mentions=mentions)
 
 
 @pytest.mark.parametrize(
-    ("inputs", "message"),
+    ("inputs", "mentions"),
     [
-        (
-            {},
-            "The inputs of the program must have 'a' of shape (2, 4) and dtype int8, and it is missing. "
-            "Give the array.",
-        ),
-        (
-            {"a": np.zeros((2, 4), np.int8), "c": np.zeros(3)},
-            "The inputs of the program must be a, not 'c'. Remove it or correct its name.",
-        ),
-        (
-            {"a": np.zeros((4, 2), np.int8)},
-            "Input 'a' of the program must have shape (2, 4) and dtype int8, not (4, 2) and int8. "
-            "Convert the array first.",
-        ),
-        (
-            {"a": np.zeros((2, 4))},
-            "Input 'a' of the program must have shape (2, 4) and dtype int8, not (2, 4) and float64. "
-            "Convert the array first.",
-        ),
+        ({}, ("'a' of shape (2, 4) and dtype int8", "missing")),
+        ({"a": np.zeros((2, 4), np.int8), "c": np.zeros(3)}, ("must be a", "not 'c")),
+        ({"a": np.zeros((4, 2), np.int8)}, ("Input 'a", "(2, 4) and dtype int8", "not (4, 2) and int8")),
+        ({"a": np.zeros((2, 4))}, ("Input 'a", "(2, 4) and dtype int8", "not (2, 4) and float64")),
     ],
 )
-def test_inputs_that_are_not_the_programs_are_refused(inputs, message):
-    with pytest.raises(InputError) as caught:
-        simulate_program(copying(), inputs)
-    assert str(caught.value) == message
+def test_inputs_that_are_not_the_programs_are_refused(inputs, mentions):
+    raises(InputError, simulate_program, copying(), inputs, mentions=mentions)
 
 
 @pytest.mark.parametrize("tokens", [(0, 0, 0), (0, 0, 0, -1), (0, 0, 0, 65536)])
 def test_token_counts_that_no_machine_has_are_refused(tokens):
-    with pytest.raises(InputError) as caught:
-        simulate_program(copying(), {"a": np.zeros((2, 4), np.int8)}, tokens=tokens)
-    assert str(caught.value) == (
-        f"tokens of a launch must be four counts from 0 to 65535, not {tokens}. "
-        "Their order is load->compute, compute->load, compute->store, store->compute."
-    )
+    inputs = {"a": np.zeros((2, 4), np.int8)}
+    mentions = ("tokens", "from 0 to 65535", tokens, "load->compute, compute->load, compute->store, store->compute")
+    raises(InputError, simulate_program, copying(), inputs, tokens=tokens, mentions=mentions)
 
 
-def test_more_memory_than_there_is_is_refused():
-    with pytest.raises(InputError) as caught:
-        FlatMemory(1 << 62)
-    assert str(caught.value) == (
-        "The memory of a launch with data must be as much as this computer has room for, not 4611686018427387904 "
-        "bytes. Simulate with timing_only, or place the segments closer together."
-    )
+def test_more_memory_than_exists_is_refused():
+    raises(MemoryLimitError, FlatMemory, 1 << 62, kind="limit", mentions=(1 << 62, "timing_only"))
 
 
-def test_time_needs_no_memory():
+def test_timing_needs_no_memory():
     segments = (Segment("x", "input", (1 << 37) - 16, 16), Segment("i", "instructions", 0, 16))
     program = Program(load_config("tiny"), (Finish(),), segments, {}, ("all",), np.zeros(1, np.int32))
     assert simulate_program(program, timing_only=True).cycles > 0

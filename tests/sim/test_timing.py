@@ -21,7 +21,7 @@ UNITS = ("load", "compute", "store", "fetch")
 
 
 def both(cfg, instructions, insn_addr, tokens):
-    """Run the engine and the per-cycle model; returns what each says, in one form."""
+    """Run the engine and the per-cycle model; returns the results of both in one format."""
     engine = Engine(cfg, commands_of(cfg, Columns.of(instructions)), insn_addr, tokens)
     engine.run()
     timeline = engine.timeline
@@ -87,7 +87,7 @@ def test_random_streams_on_shipped_machines_take_the_cycles_of_the_per_cycle_mod
         assert difference(mine, theirs) == {}
 
 
-def test_the_page_on_time_has_the_cycles_of_the_registers():
+def test_the_timing_model_page_has_the_cycles_of_the_registers():
     page = (Path(__file__).parents[2] / "docs" / "timing-model.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", page, re.MULTILINE))
     names = {"DECODE", "CUT", "STAGES", "RESCALE_STAGES", "LOOKUP_STAGES", "WRITE_BACK", "PACK", "END"}

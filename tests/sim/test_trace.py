@@ -1,4 +1,4 @@
-"""The trace, and its form for Perfetto."""
+"""The trace, and its export for Perfetto."""
 
 import json
 from itertools import pairwise
@@ -6,6 +6,7 @@ from itertools import pairwise
 import convolution
 import numpy as np
 import pytest
+from error_checks import raises
 
 from lathe.configs.atomic import FileError
 from lathe.configs.memory import END
@@ -24,32 +25,32 @@ def test_every_instruction_has_an_entry_in_fetch_and_in_its_unit(result):
     assert len(trace) == 2 * len(stream)
     assert trace.of_unit("fetch").instruction.tolist() == list(range(len(stream)))
     for number, name in enumerate(("load", "compute", "store")):
-        part = trace.of_unit(name)
+        own = trace.of_unit(name)
         expected = [index for index, each in enumerate(stream) if unit_of(each) == number]
-        assert part.instruction.tolist() == expected
-        assert (part.unit == number).all()
-        assert (part.start <= part.end).all()
-        assert (np.diff(part.start) > 0).all()
-        assert (np.diff(part.end) > 0).all()
+        assert own.instruction.tolist() == expected
+        assert (own.unit == number).all()
+        assert (own.start <= own.end).all()
+        assert (np.diff(own.start) > 0).all()
+        assert (np.diff(own.end) > 0).all()
 
 
-def test_the_launch_is_over_when_control_has_found_that_all_rests_after_the_last_end(result):
+def test_the_launch_is_over_when_control_detects_idle_units_after_the_last_end(result):
     assert result.trace.end.max() + 1 + END == result.cycles
 
 
 def test_stalled_cycles_of_the_trace_are_those_of_the_counters(result):
     for name, unit in result.counters.units.items():
-        part = result.trace.of_unit(name)
-        memory = unit.stalls.get("memory", 0) - int(part.waited.sum())
+        own = result.trace.of_unit(name)
+        memory = unit.stalls.get("memory", 0) - int(own.waited.sum())
         before_entries = sum(count for cause, count in unit.stalls.items() if cause != "memory") + memory
-        # What is in the counters only are cycles after the last instruction, and cycle 0 of fetch.
-        after = before_entries - int(part.stalled.sum())
+        # Only the counters contain cycles after the last instruction, and cycle 0 of fetch.
+        after = before_entries - int(own.stalled.sum())
         assert 0 <= after <= unit.stalls["empty"] + 1
     assert (result.trace.stalled[result.trace.cause == StallCause.NONE] == 0).all()
     assert (result.trace.stalled[result.trace.cause != StallCause.NONE] > 0).all()
 
 
-def test_causes_of_waiting_are_named_as_in_the_documentation():
+def test_stall_causes_are_named_as_in_the_documentation():
     assert [str(cause) for cause in StallCause] == [
         "none",
         "empty",
@@ -65,7 +66,7 @@ def test_causes_of_waiting_are_named_as_in_the_documentation():
     ]
 
 
-def test_entries_give_their_assembly_text(result):
+def test_entries_have_their_assembly_text(result):
     entry = len(result.trace) - 1
     assert result.trace.assembly(entry) == instruction_text(result.program.instructions[-1]) == "finish pop_next"
 
@@ -97,20 +98,20 @@ def test_perfetto_gets_an_event_per_entry_that_overlaps_no_other_of_its_track(wr
     assert {event["name"] for event in events if event["tid"] == 1} == {"LOAD inp", "LOAD wgt"}
 
 
-def test_events_tell_real_cycles_label_text_and_waiting(written, result):
+def test_events_have_real_cycles_label_text_and_stalls(written, result):
     trace = result.trace.of_unit("compute")
     events = [event for event in written["traceEvents"] if event["ph"] == "X" and event["cat"] == "compute"]
-    for place, event in enumerate(events):
+    for number, event in enumerate(events):
         arguments = event["args"]
-        assert (arguments["start"], arguments["end"]) == (trace.start[place], trace.end[place])
-        assert arguments["assembly"] == trace.assembly(place)
+        assert (arguments["start"], arguments["end"]) == (trace.start[number], trace.end[number])
+        assert arguments["assembly"] == trace.assembly(number)
         assert arguments["label"] == "program"
-        assert arguments.get("stalled", 0) == trace.stalled[place]
-        if trace.stalled[place]:
-            assert arguments["cause"] == str(StallCause(trace.cause[place]))
+        assert arguments.get("stalled", 0) == trace.stalled[number]
+        if trace.stalled[number]:
+            assert arguments["cause"] == str(StallCause(trace.cause[number]))
 
 
-def test_a_trace_is_written_whole_or_not_at_all(result, tmp_path):
+def test_a_trace_is_written_atomically(result, tmp_path):
     with pytest.raises(FileError):
         result.write_chrome_trace(tmp_path / "missing" / "trace.json")
     assert list(tmp_path.iterdir()) == []
@@ -119,9 +120,5 @@ def test_a_trace_is_written_whole_or_not_at_all(result, tmp_path):
 def test_a_trace_that_was_not_recorded_is_not_written(tmp_path):
     program, _ = convolution.program()
     result = simulate_program(program, timing_only=True, trace=False)
-    with pytest.raises(TraceError) as caught:
-        result.write_chrome_trace(tmp_path / "trace.json")
-    assert str(caught.value) == (
-        "The trace of this result must have been recorded, and was not. Simulate with trace=True."
-    )
+    raises(TraceError, result.write_chrome_trace, tmp_path / "trace.json", mentions=("trace=True",))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What a LOAD or STORE moves, step by step, as docs/timing-model.md says: chains, bursts, and the data side's steps."""
+"""The chains, bursts and data-side busy cycles of a LOAD or STORE, as defined in docs/timing-model.md."""
 
 from lathe.isa.table import MEMORIES
 
@@ -28,7 +28,7 @@ def chains_of(cfg, instruction):
 
 
 def steps_of(cfg, instruction, bus, limit):
-    """The data side's steps: "zero", "beat", "last beat" of a burst, or "nothing"."""
+    """The data side's busy cycles: "zero" (padding), "beat", "last beat" of a burst, or "nothing"."""
     top, bottom = instruction.y_pad_0, instruction.y_pad_1
     left, right, x = instruction.x_pad_0, instruction.x_pad_1, instruction.x_size
     if x == 0:

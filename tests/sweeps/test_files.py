@@ -157,8 +157,8 @@ def test_a_workload_that_no_shape_makes_is_a_mistake(tmp_path):
         read_sweep(path, known_workloads(), make)
     assert str(caught.value) == (
         f"Workload conv2d of {path}, line 3, must be possible with one of its 2 combinations, and is with none. height "
-        "of conv2d 'conv2d' must be at least 5 with its padding, the reach of the kernel, not 2. Add padding or take a "
-        "smaller kernel."
+        "of conv2d 'conv2d' with its padding must be at least 5, the extent of the dilated kernel, not 2. Add padding "
+        "or use a smaller kernel."
     )
     assert caught.value.line == 3
     path.write_text(path.read_text().replace("[2, 3]", "[2, 5]"))

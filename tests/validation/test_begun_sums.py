@@ -1,4 +1,4 @@
-"""Validation of sums that begin with their first products: no instruction writes their start."""
+"""Validation of reductions whose initialisation has no instruction: the first GEMM overwrites the accumulators."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from lathe.isa import Gemm
 from lathe.scheduler.build import build_compiled
 from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.validation.expected import Expectation
-from lathe.validation.fresh_values import Replaced
+from lathe.validation.fresh_values import ReplacedLanes
 from lathe.validation.machine import SampledMachine
 from lathe.validation.sampling import Sampler
 from lathe.validation.stream_validator import SAMPLES, _Validation, validate_stream
@@ -18,7 +18,7 @@ BEGINS = lt.load_config("tiny").with_(extensions=("gemm_begin",))
 
 
 def tiles(config: lt.HardwareConfig) -> Compiled:
-    """Three tiles of a product, each in two parts of the sum."""
+    """A matmul in three tiles, each with two reduction tiles."""
     A, B = lt.placeholder((12, 8), "int8", name="A"), lt.placeholder((4, 8), "int8", name="B")
     C = lt.matmul(A, B, transpose_b=True, name="C")
     s = lt.create_schedule(C)
@@ -32,25 +32,25 @@ def tiles(config: lt.HardwareConfig) -> Compiled:
     return build_compiled(s, [A, B, C], config)
 
 
-def begun_places(compiled: Compiled) -> int:
-    """Of the last sum, how many instructions the validator remembers as those that have written it."""
+def remembered_writes(compiled: Compiled) -> int:
+    """The number of writes to the last reduction that the validator remembers at the end."""
     sampler = Sampler(SAMPLES, 0)
     validation = _Validation(
         compiled, Expectation(compiled, sampler), SampledMachine(compiled.program, SAMPLES, 0), sampler
     )
     validation.run()
-    return max(map(len, validation.begun.values()))
+    return max(map(len, validation.open.values()))
 
 
-def test_what_wrote_a_sum_is_forgotten_when_the_next_one_begins():
+def test_writes_to_a_reduction_are_forgotten_when_the_next_one_begins():
     begun, added = tiles(BEGINS), tiles(lt.load_config("tiny"))
     assert not any(isinstance(each, Gemm) and each.reset for each in begun.program.instructions)
-    assert begun_places(begun) == 2
-    assert begun_places(added) == 3
+    assert remembered_writes(begun) == 2
+    assert remembered_writes(added) == 3
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_a_sum_that_adds_to_what_was_there_is_found(which):
+def test_a_reduction_that_accumulates_onto_old_content_is_found(which):
     compiled = tiles(BEGINS)
     stream = list(compiled.program.instructions)
     number = [n for n, each in enumerate(stream) if isinstance(each, Gemm) and each.begin][which]
@@ -62,10 +62,10 @@ def test_a_sum_that_adds_to_what_was_there_is_found(which):
     assert "must leave C.acc[" in str(caught.value)
 
 
-def test_of_sums_that_end_together_no_old_values_are_kept(monkeypatch):
-    """Though no instruction says that those which begin with their first products are others."""
-    noted = []
-    monkeypatch.setattr(Replaced, "note", lambda *given: noted.append(given))
+def test_no_original_values_are_recorded_for_reductions_that_end_together(monkeypatch):
+    """Even if no instruction separates them because their initialisation is elided."""
+    recorded = []
+    monkeypatch.setattr(ReplacedLanes, "record", lambda *given: recorded.append(given))
     for config in (BEGINS, lt.load_config("tiny")):
         validate_stream(tiles(config))
-    assert not noted
+    assert not recorded

@@ -1,7 +1,7 @@
-"""Whatever is wrong with a stream, if an output may be another, validation says so.
+"""Validation refuses every faulty stream that can change an output.
 
-Fields of instructions are changed one at a time. What the verifier finds nothing in, and what gives other outputs on
-some inputs, must be refused.
+Fields of instructions are changed one at a time. A stream that passes the verifier and has different outputs on some
+inputs must be refused.
 """
 
 import random
@@ -53,7 +53,7 @@ def compiled(name: str, machine: str) -> Compiled:
 
 
 def changed(instruction: Instruction, chosen: random.Random) -> Instruction | None:
-    """The instruction with one field other by one; None where that is no instruction."""
+    """The instruction with one field changed by one; None if that is not a valid instruction."""
     names = [each.name for each in fields(instruction) if each.name not in KEPT and each.name[0] != "p"]
     numbers = [name for name in names if isinstance(getattr(instruction, name), int)]
     if not numbers:

@@ -1,4 +1,4 @@
-"""Validation of rescaled sums: their parameters and tables are looked for where they are loaded to."""
+"""Validation of rescaled sums: their parameters and tables are checked in the scratchpads that they are loaded to."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ CONFIG = with_extensions(lt.load_config("tiny"), ("rescale", "rescale_add", "loo
 
 @pytest.fixture(scope="module", params=[("int8", (256,)), ("uint8", (256,)), ("int8", (256, 8))], ids=str)
 def compiled(request: pytest.FixtureRequest) -> Compiled:
-    """Eight channels of a product, rescaled and looked up, in one table or in one for each."""
+    """Eight channels of a matmul, rescaled and looked up, in one table or in one for each."""
     dtype, shape = request.param
     A, B = lt.placeholder((6, 8), "int8", name="A"), lt.placeholder((8, 8), "int8", name="B")
     P, T = lt.placeholder((8, 2), "int32", name="P"), lt.placeholder(shape, dtype, name="T")
@@ -28,7 +28,7 @@ def compiled(request: pytest.FixtureRequest) -> Compiled:
 
 
 def changed(compiled: Compiled, chosen: Callable[[object], bool], **fields: object) -> Compiled:
-    """With other fields in the first instruction that is chosen."""
+    """The program with other fields in the first instruction that is chosen."""
     stream = list(compiled.program.instructions)
     number = next(number for number, each in enumerate(stream) if chosen(each))
     stream[number] = replace(stream[number], **fields)
@@ -39,13 +39,13 @@ def of(memory: MemoryType) -> Callable[[object], bool]:
     return lambda each: isinstance(each, Load) and each.memory_type == memory
 
 
-def test_the_program_as_it_is_holds(compiled: Compiled) -> None:
+def test_the_unchanged_program_is_valid(compiled: Compiled) -> None:
     assert any(isinstance(each, Rescale) and each.lookup for each in compiled.program.instructions)
     validate_stream(compiled)
 
 
 @pytest.mark.parametrize("memory", [MemoryType.PAR, MemoryType.LUT])
-def test_what_is_loaded_from_elsewhere_is_found_in_its_scratchpad(compiled: Compiled, memory: MemoryType) -> None:
+def test_a_load_from_a_wrong_address_is_found_in_its_scratchpad(compiled: Compiled, memory: MemoryType) -> None:
     load = next(each for each in compiled.program.instructions if of(memory)(each))
     with pytest.raises(lt.ValidationError) as caught:
         validate_stream(changed(compiled, of(memory), dram_base=load.dram_base + 1))
@@ -77,7 +77,7 @@ def test_a_rescale_with_another_field_is_found(compiled: Compiled, fields: dict[
     assert "must leave C.acc[" in str(caught.value)
 
 
-def test_the_sign_of_what_is_looked_up_counts_in_accumulators_alone(compiled: Compiled) -> None:
+def test_the_sign_of_a_looked_up_value_matters_in_accumulators_only(compiled: Compiled) -> None:
     """A STORE takes the low bits."""
     rescale = next(each for each in compiled.program.instructions if isinstance(each, Rescale))
     other = changed(compiled, lambda each: isinstance(each, Rescale), lookup_unsigned=not rescale.lookup_unsigned)

@@ -19,7 +19,7 @@ RANGES = [
 @pytest.mark.parametrize("values", RANGES, ids=str)
 def test_values_stay_within_their_range(values):
     sampler = Sampler(2 * KINDS, 3)
-    drawn = sampler.drawn(sampler.identities("A", 500), values, "A")
+    drawn = sampler.draw(sampler.identities("A", 500), values, "A")
     assert drawn.shape == (2 * KINDS, 500)
     assert drawn.min() >= values.low
     assert drawn.max() <= values.high
@@ -30,23 +30,23 @@ def test_equal_identities_have_equal_values_and_others_do_not():
     sampler = Sampler(16, 0)
     identities = sampler.identities("A", 100)
     twice = np.concatenate([identities, identities])
-    drawn = sampler.drawn(twice, Range(-128, 127), "A")
+    drawn = sampler.draw(twice, Range(-128, 127), "A")
     assert np.array_equal(drawn[:, :100], drawn[:, 100:])
     assert len(np.unique(drawn[:, :100], axis=1).T) == 100
-    assert not np.array_equal(drawn, sampler.drawn(twice, Range(-128, 127), "B"))
+    assert not np.array_equal(drawn, sampler.draw(twice, Range(-128, 127), "B"))
 
 
-def test_seeds_decide_everything():
-    one, same, other = (Sampler(16, seed).drawn(np.arange(50), Range(-128, 127)) for seed in (1, 1, 2))
+def test_values_are_determined_by_the_seed():
+    one, same, other = (Sampler(16, seed).draw(np.arange(50), Range(-128, 127)) for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
 
 
-def test_wide_values_are_mostly_of_magnitudes_that_readers_tell_apart():
-    drawn = Sampler(16, 0).drawn(np.arange(1000), Range(-(1 << 31), (1 << 31) - 1, (8, 9)))
-    telling = (abs(drawn) >= 1 << 8) & (abs(drawn) < 1 << 10)
-    assert telling.any(axis=0).all()
-    assert telling.mean() > 0.4
+def test_wide_values_are_mostly_of_the_given_octaves():
+    drawn = Sampler(16, 0).draw(np.arange(1000), Range(-(1 << 31), (1 << 31) - 1, (8, 9)))
+    inside = (abs(drawn) >= 1 << 8) & (abs(drawn) < 1 << 10)
+    assert inside.any(axis=0).all()
+    assert inside.mean() > 0.4
 
 
 def test_columns_of_equal_values_and_no_others_have_equal_hashes():

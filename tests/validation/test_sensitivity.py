@@ -1,9 +1,9 @@
-"""Which magnitudes readers tell apart."""
+"""Sensitivity analysis: the magnitudes of values that consumers are sensitive to."""
 
 import pytest
 
 import lathe as lt
-from lathe.validation.sensitivity import computes, telling_octaves
+from lathe.validation.sensitivity import computes, sensitive_octaves
 
 
 def readers_of(tensor, *others):
@@ -14,32 +14,32 @@ def sums():
     return lt.placeholder((4, 8), "int32", name="S")
 
 
-def test_a_clipped_shift_tells_values_between_its_ends_apart():
+def test_a_clipped_shift_is_sensitive_to_values_between_its_bounds():
     S = sums()
     clipped = lt.compute((4, 8), lambda i, j: lt.max(lt.min(S[i, j] >> 8, 127), -128), "Q")
-    octaves = telling_octaves(S, readers_of(S, clipped), 0)
+    octaves = sensitive_octaves(S, readers_of(S, clipped), 0)
     assert set(octaves) <= set(range(7, 16))
     assert {11, 12, 13, 14} <= set(octaves)
 
 
-def test_a_reader_of_all_bits_tells_all_apart():
+def test_a_consumer_of_all_bits_is_sensitive_to_all_magnitudes():
     S = sums()
-    assert telling_octaves(S, readers_of(S, lt.compute((4, 8), lambda i, j: S[i, j] + 1, "Q")), 0) == ()
+    assert sensitive_octaves(S, readers_of(S, lt.compute((4, 8), lambda i, j: S[i, j] + 1, "Q")), 0) == ()
 
 
 def test_copies_are_seen_through():
     S = sums()
     copy = lt.compute((4, 8), lambda i, j: S[i, j], "copy")
     clipped = lt.compute((4, 8), lambda i, j: lt.max(lt.min(copy[i, j] >> 20, 127), -128), "Q")
-    octaves = telling_octaves(S, {**readers_of(S, copy), **readers_of(copy, clipped)}, 0)
+    octaves = sensitive_octaves(S, {**readers_of(S, copy), **readers_of(copy, clipped)}, 0)
     assert min(octaves) >= 20
 
 
-def test_a_cut_tells_low_bits_apart():
+def test_a_narrowing_cast_is_sensitive_to_the_low_bits():
     S = sums()
-    assert telling_octaves(S, readers_of(S, lt.compute((4, 8), lambda i, j: S[i, j].astype("int8"), "Q")), 0) == tuple(
-        range(8)
-    )
+    assert sensitive_octaves(
+        S, readers_of(S, lt.compute((4, 8), lambda i, j: S[i, j].astype("int8"), "Q")), 0
+    ) == tuple(range(8))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_cut_tells_low_bits_apart():
         (lambda S, i, j: lt.max(S[i, j], 0), True),
     ],
 )
-def test_what_computes_and_what_moves(function, expected):
+def test_arithmetic_computes_and_moves_do_not(function, expected):
     S = sums()
-    made = lt.compute((4, 8), lambda i, j: function(S, i, j), "Q")
-    assert computes(made.computation.bodies[0]) is expected
+    tensor = lt.compute((4, 8), lambda i, j: function(S, i, j), "Q")
+    assert computes(tensor.computation.bodies[0]) is expected

@@ -1,1 +1,1 @@
-"""A small convolutional network on the UCI optical digits: the job of `lathe run`."""
+"""A small convolutional network on the UCI optical digits, which `lathe run` runs by default."""

@@ -1,9 +1,9 @@
-"""The digits network in floating point, with its gradients: what is trained before it is stored as integers.
+"""The digits network in floating point, with its gradients, for training.
 
 Shapes are NHWC; a convolution's weights are (out, ky, kx, in), the dense layer's (out, in) with `in` counting
 (y, x, channel). All values are float32. With a `Grid`, weights and activations are rounded to the numbers that the
-integer network can hold, and gradients pass through the rounding unchanged (the straight-through estimator of
-Bengio, Léonard and Courville, 2013), which is how the last epochs get used to int8.
+integer network represents, and gradients pass through the rounding unchanged (the straight-through estimator of
+Bengio, Léonard and Courville, 2013): the last epochs are quantisation-aware.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ INPUT_FRACTION_BITS = 4  # pixels are 0..16, read as 0..1
 
 @dataclass(frozen=True)
 class Grid:
-    """How many fraction bits each layer's weights and outputs have as int8 numbers."""
+    """The number of fraction bits of each layer's int8 weights and outputs."""
 
     weight_bits: Mapping[str, int]
     output_bits: Mapping[str, int]
@@ -46,7 +46,7 @@ def initial_parameters(rng: np.random.Generator) -> Parameters:
 
 
 def to_grid(values: Floats, fraction_bits: int) -> Floats:
-    """The nearest numbers that int8 with `fraction_bits` fraction bits can hold."""
+    """The nearest numbers that int8 with `fraction_bits` fraction bits represents."""
     scale = np.float32(2.0**fraction_bits)
     held: Floats = np.clip(np.floor(values * scale + np.float32(0.5)), -128, 127) / scale
     return held
@@ -61,7 +61,7 @@ def patches(x: Floats) -> Floats:
 
 
 def patches_gradient(gradient: Floats, channels: int) -> Floats:
-    """The transpose of `patches`: every pixel collects what its nine copies received."""
+    """The transpose of `patches`: the gradient of a pixel is the sum over its nine copies."""
     n, h, w, _ = gradient.shape
     padded = np.zeros((n, h + 2, w + 2, channels), gradient.dtype)
     for tap in range(9):
@@ -78,7 +78,7 @@ def weights_used(parameters: Parameters, layer: str, grid: Grid | None) -> Float
 
 
 def activate(x: Floats, layer: str, grid: Grid | None) -> tuple[Floats, Floats]:
-    """ReLU, on the grid's numbers if there is one; returns the values and where the gradient passes."""
+    """ReLU, rounded if a grid is given; returns the values and a mask of where the gradient passes."""
     if grid is None:
         return np.maximum(x, 0), (x > 0).astype(np.float32)
     largest = 127 / 2.0 ** grid.output_bits[layer]
@@ -86,7 +86,7 @@ def activate(x: Floats, layer: str, grid: Grid | None) -> tuple[Floats, Floats]:
 
 
 def forward(parameters: Parameters, images: Floats, grid: Grid | None = None) -> dict[str, Floats]:
-    """All values of a pass: `images` (n, 8, 8, 1) in 0..1 to "logits" (n, 10), with what the gradients need."""
+    """The forward pass: from `images` (n, 8, 8, 1) in 0..1 to "logits" (n, 10), with the values for the gradients."""
     values: dict[str, Floats] = {"conv1_in": patches(images)}
     for layer in ("conv1", "conv2"):
         x = values[f"{layer}_in"] @ weights_used(parameters, layer, grid).T + parameters[f"{layer}_bias"]
@@ -106,7 +106,7 @@ def forward(parameters: Parameters, images: Floats, grid: Grid | None = None) ->
 def loss_and_gradients(
     parameters: Parameters, images: Floats, labels: NDArray[np.int64], grid: Grid | None = None
 ) -> tuple[float, Parameters]:
-    """Mean cross-entropy of a batch, and its gradient by every parameter."""
+    """Mean cross-entropy of a batch, and its gradient for every parameter."""
     values = forward(parameters, images, grid)
     n = len(images)
     shifted = values["logits"] - values["logits"].max(axis=1, keepdims=True)

@@ -1,8 +1,8 @@
-"""The digits network in integer NumPy: an independent definition of every bit that the compiled network must give.
+"""The digits network in integer NumPy: an independent definition of the compiled network's results, bit by bit.
 
-This file knows nothing of tensor programs or of the machine, so that a mistake in either cannot hide in both. One
-layer is: exact sums in int64 (no sum comes near 2**31, which is asserted), plus the bias, an arithmetic shift to the
-right, and a clip to the stored range. The bias holds half of the shift's divisor, so that the shift rounds to nearest.
+This file does not use tensor programs or the machine, so that it shares no mistake with them. A layer consists of
+exact sums in int64 (asserted to fit int32), the bias, an arithmetic right shift, and a clip to the stored range. The
+bias includes half of the shift's divisor, so that the shift rounds to nearest.
 """
 
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ def convolve(x: Integers, weights: Integers) -> Integers:
 
 
 def infer(images: NDArray[np.int8], arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.int8]:
-    """The logits of `images`.
+    """Compute the logits of `images`.
 
     `images`: (n, 8, 8, 1) int8, pixels 0..16. `arrays`: the parameters of digits.npz (see `train.py`).
-    Returns (n, 10) int8; the class is the index of the largest, the lowest index among equals.
+    Returns (n, 10) int8; the class is the index of the largest, the lowest index if several are equal.
     """
     value = {name: array.astype(np.int64) for name, array in arrays.items()}
     shift = {layer: int(arrays[f"{layer}_shift"]) for layer in ("conv1", "conv2", "dense")}

@@ -1,4 +1,4 @@
-"""The main job: compile the digits network for a machine, run the held-out images, and compare every output."""
+"""The default job of `lathe run`: compile the digits network, run the held-out images, and compare every output."""
 
 import time
 from collections.abc import Callable
@@ -22,22 +22,22 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Show no progress."""
+    """Ignore progress."""
 
 
 class JobError(LatheError):
-    """A number of images or a batch that the job cannot have."""
+    """An invalid number of images or batch size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What came out.
+    """The results of the job.
 
-    `first` is the first launch with its trace; every launch runs the same program, whose time does not depend on the
-    data, so that cycles and counters of one launch are those of all. `outputs` and `expected` are the logits
-    (images, 10) int8 of the machine and of NumPy. `differences` are sentences on what `engine` makes otherwise than the
-    cycle model, in outputs of any launch and in time of the first; None when `engine` is the cycle model. Times are in
-    seconds on the clock.
+    `first` is the first launch with its trace; every launch runs the same program, whose timing does not depend on the
+    data, so all have its cycles and counters. `outputs` and `expected` are the logits (images, 10) int8 of the machine
+    and of NumPy. `differences` are sentences on differences between `engine` and the cycle model, in the outputs of
+    all launches and the timing of the first; None if `engine` is the cycle model. `build_seconds` and
+    `simulate_seconds` are wall-clock times.
     """
 
     machine: HardwareConfig
@@ -54,17 +54,17 @@ class Job:
 
     @property
     def images(self) -> int:
-        """How many images were run."""
+        """The number of images."""
         return len(self.labels)
 
     @property
     def correct(self) -> int:
-        """How many images the machine's outputs name rightly."""
+        """The number of images that the machine classifies correctly."""
         return int((self.outputs.argmax(axis=1) == self.labels).sum())
 
     @property
     def wrong_outputs(self) -> int:
-        """How many of the machine's output values differ from NumPy's."""
+        """The number of the machine's output values that differ from NumPy's."""
         return int((self.outputs != self.expected).sum())
 
     @property
@@ -74,12 +74,12 @@ class Job:
 
     @property
     def utilisation(self) -> float:
-        """The share of cycles in which the matrix core began a micro-op."""
+        """The share of cycles in which the GEMM core starts a micro-op."""
         return self.first.counters.utilisation
 
     @property
     def efficiency(self) -> float | None:
-        """The products that the network adds up, by those that the matrix core could have made in these cycles."""
+        """The network's multiply-accumulates divided by those that the GEMM core could do in these cycles."""
         return self.first.efficiency
 
 
@@ -91,14 +91,14 @@ def run_digits(
     engine: str = CYCLE_MODEL,
     progress: Progress = silent,
 ) -> Job:
-    """Compile the network for `batch` images and run the first `images` of the held-out set, all unless given.
+    """Compile the network for `batch` images and run the first `images` of the held-out set, all by default.
 
-    A batch that is not given is 60, or all images if there are fewer. When the batch does not divide the images, blank
-    images fill the last launch, and their outputs are not looked at; its cycles count. What another `engine` than the
-    cycle model makes is compared with the cycle model's. `progress` is told the stage, and how many of how many steps
-    are done.
+    The default batch is 60, or all images if there are fewer. If the batch does not divide the images, blank images
+    fill the last launch; their outputs are ignored, but their cycles count. The results of another `engine` than the
+    cycle model are compared with the cycle model's. `progress` is called with the stage, the number of steps done, and
+    the number of steps.
 
-    Raises :class:`JobError`, EngineError, and whatever refuses to compile for the machine or to build it.
+    Raises :class:`JobError`, EngineError, and errors of compiling for the machine or building it.
     """
     engine_named(engine)
     digits = load_digits()
@@ -147,7 +147,7 @@ def run_digits(
 
 
 def expected_logits(digits: Digits, count: int) -> NDArray[np.int8]:
-    """NumPy's meaning of the network on the first `count` images."""
+    """The NumPy reference results for the first `count` images."""
     network: Network = digits_network(count)
     arrays: dict[str, NDArray[Any]] = {INPUT: digits.images[:count], **network.constants}
     logits = reference(network.logits, arrays)
@@ -156,15 +156,14 @@ def expected_logits(digits: Digits, count: int) -> NDArray[np.int8]:
 
 
 def check(images: int, batch: int, available: int) -> None:
-    """Raise :class:`JobError` for counts that cannot be."""
+    """Raise :class:`JobError` for invalid counts."""
     if not 1 <= images <= available:
         raise JobError(
-            f"The number of images must be from 1 to {available}, not {images}. So many are held out from training."
+            f"The number of images must be from 1 to {available}, those held out from training, not {images}."
         )
     if batch < 1:
-        raise JobError(f"The batch must be at least 1, not {batch}. It is how many images one launch runs.")
+        raise JobError(f"The batch, the number of images of a launch, must be at least 1, not {batch}.")
     if batch > images:
         raise JobError(
-            f"The batch must be at most the number of images, {images}, not {batch}. It is how many images one launch "
-            "runs; there would be nothing to run in the others' place."
+            f"The batch, the number of images of a launch, must be at most the number of images, {images}, not {batch}."
         )

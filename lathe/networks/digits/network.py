@@ -2,9 +2,9 @@
 
     images (n, 8, 8, 1) ─ conv1 3×3, 16 channels ─ conv2 3×3, 32 channels ─ max-pool 2×2 ─ dense ─ logits (n, 10)
 
-Both convolutions have a padding of 1. After each of the three layers with weights come a bias, a shift to the right
-and a clip back to int8, which after the convolutions starts at 0 and so is their ReLU. The biases hold half of the
-shifts' divisors, so that the shifts round to nearest without an addition of their own.
+Both convolutions have a padding of 1. Each of the three layers with weights is followed by a bias, a right shift and a
+clip to int8, which after convolutions starts at 0 and so is their ReLU. The biases include half of the shifts'
+divisors, so that the shifts round to nearest.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Network:
-    """The tensor program for one batch: its input, its output, and the values of its constant placeholders."""
+    """The tensor program for a batch: its input, its output, and the values of its constant placeholders."""
 
     images: Tensor
     logits: Tensor
@@ -52,14 +52,14 @@ class Network:
 
 @cache
 def load_digits() -> Digits:
-    """The held-out images with their labels, and the weights that were trained on the others."""
+    """The held-out images with their labels, and the trained parameters."""
     with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     return Digits(arrays.pop("images"), arrays.pop("labels"), arrays)
 
 
 def digits_network(batch: int, parameters: Mapping[str, NDArray[Any]] | None = None) -> Network:
-    """The network for `batch` images, with the trained parameters unless others of the same form are given.
+    """The network for `batch` images, with the trained parameters by default, or others of the same shapes.
 
     Raises TensorError for a batch of less than 1.
     """

@@ -1,12 +1,11 @@
-"""The digits network as a model of ONNX, with QuantizeLinear and DequantizeLinear around its layers: digits.onnx.
+"""The digits network as an ONNX model in QDQ form: digits.onnx.
 
     images (n, 1, 8, 8) ─ conv1 ─ Relu ─ conv2 ─ Relu ─ MaxPool ─ Flatten ─ dense ─ logits (n, 10)
 
-Both are float32; pixels are 0 to 16.
-`python -m lathe.networks.digits.onnx_model` writes the file beside this one anew, from digits.npz. Every scale is a
-power of two, so that a layer's factor is the shift that the network has as integers (network.py). Only the factors are
-known of the trained network, not how much of each is the weights': these get 7 fraction bits, and logits are what
-comes of it.
+Both are float32; pixels are 0 to 16. `python -m lathe.networks.digits.onnx_model` writes the file from digits.npz.
+Every scale is a power of two, so that a layer's rescale factor is the shift of the integer network (network.py).
+digits.npz only has the shifts, not the scales of weights and results: weights get 7 fraction bits, from which the
+scales of the results follow.
 """
 
 from collections.abc import Mapping
@@ -20,19 +19,19 @@ from lathe.frontend.onnx.optional_imports import extra
 from lathe.networks.digits.network import CLASSES, IMAGE_SHAPE, LAYERS, load_digits
 
 DIGITS_ONNX = Path(__file__).with_name("digits.onnx")
-"""The file that comes with Lathe, for batches of 60 images."""
+"""The model file of the package, for batches of 60 images."""
 BATCH = 60
 WEIGHT_BITS = 7
 OPSET, IR_VERSION = 17, 8
 
 
 def as_images(images: NDArray[np.int8]) -> NDArray[np.float32]:
-    """The images of digits.npz, (n, 8, 8, 1), as the model takes them, (n, 1, 8, 8)."""
+    """The images of digits.npz, (n, 8, 8, 1), in the layout of the model, (n, 1, 8, 8)."""
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32)
 
 
 def digits_model(batch: int = BATCH) -> Any:
-    """The model (a ModelProto) for batches of so many images."""
+    """The model (a ModelProto) for batches of `batch` images."""
     helper, tensors = extra("onnx.helper"), extra("onnx.numpy_helper")
     graph = _Graph(load_digits().parameters)
     height, width, channels = IMAGE_SHAPE
@@ -51,7 +50,7 @@ def digits_model(batch: int = BATCH) -> Any:
 
 
 class _Graph:
-    """Nodes and constants of the model; ``bits``: the fraction bits of what each layer makes."""
+    """Nodes and constants of the model; ``bits``: the fraction bits of each layer's result."""
 
     def __init__(self, parameters: Mapping[str, NDArray[Any]]) -> None:
         self.parameters = parameters
@@ -64,34 +63,34 @@ class _Graph:
             self.bits[layer] = bits
 
     def node(self, kind: str, inputs: list[str], name: str, output: str = "", **attributes: Any) -> str:
-        """The result of a node."""
+        """Add a node; the name of its result."""
         made = output or f"{name}.sums"
         self.nodes.append(extra("onnx.helper").make_node(kind, inputs, [made], name, **attributes))
         return made
 
     def constant(self, name: str, values: NDArray[Any]) -> str:
-        """An initializer."""
+        """Add an initializer; its name."""
         self.held[name] = np.ascontiguousarray(values)
         return name
 
-    def how(self, name: str, bits: int, dtype: str = "int8") -> list[str]:
-        """Scale and zero point of numbers with so many fraction bits."""
+    def qparams(self, name: str, bits: int, dtype: str = "int8") -> list[str]:
+        """Add the scale and zero point of numbers with ``bits`` fraction bits."""
         scale = self.constant(f"{name}.scale", np.array(2.0**-bits, np.float32))
         return [scale, self.constant(f"{name}.zero", np.zeros((), dtype))]
 
     def quantised(self, data: str, name: str, bits: int, output: str = "") -> str:
-        """The data brought to 8 bits and back."""
-        how = self.how(name, bits)
-        stored = self.node("QuantizeLinear", [data, *how], f"{name}.quantise", f"{name}.stored")
-        return self.node("DequantizeLinear", [stored, *how], f"{name}.dequantise", output or f"{name}.read")
+        """Add QuantizeLinear and DequantizeLinear of the data."""
+        qparams = self.qparams(name, bits)
+        stored = self.node("QuantizeLinear", [data, *qparams], f"{name}.quantise", f"{name}.stored")
+        return self.node("DequantizeLinear", [stored, *qparams], f"{name}.dequantise", output or f"{name}.read")
 
     def stored(self, name: str, values: NDArray[Any], bits: int) -> str:
-        """Whole numbers as the numbers that they stand for."""
-        inputs = [self.constant(name, values), *self.how(name, bits, str(values.dtype))]
+        """Add a DequantizeLinear of stored integers."""
+        inputs = [self.constant(name, values), *self.qparams(name, bits, str(values.dtype))]
         return self.node("DequantizeLinear", inputs, f"{name}.dequantise", f"{name}.read")
 
     def layer(self, kind: str, data: str, name: str, **attributes: Any) -> str:
-        """A layer with weights: convolutions are rectified; the last makes the logits."""
+        """Add a layer with weights: convolutions have a Relu; the last layer computes the logits."""
         shift, bits = int(self.parameters[f"{name}_shift"]), self.bits[name]
         weights = self.parameters[f"{name}_weights"]
         if kind == "Conv":
@@ -101,7 +100,7 @@ class _Graph:
             channels = len(self.parameters["conv2_bias"])
             sides = (IMAGE_SHAPE[0] // 2, IMAGE_SHAPE[1] // 2)
             weights = weights.reshape(-1, *sides, channels).transpose(0, 3, 1, 2).reshape(len(weights), -1)
-        # Half of the shift's divisor, which rounds, is the quantiser's own here.
+        # QuantizeLinear rounds, so half of the shift's divisor is removed from the bias.
         bias = (self.parameters[f"{name}_bias"] - 2 ** (shift - 1)).astype(np.int32)
         operands = [self.stored(f"{name}.weights", weights, WEIGHT_BITS)]
         operands.append(self.stored(f"{name}.bias", bias, bits + shift))

@@ -1,12 +1,12 @@
-"""Train the digits network and write digits.npz beside this file: `python -m lathe.networks.digits.train`.
+"""Train the digits network and write digits.npz next to this file: `python -m lathe.networks.digits.train`.
 
-Needs the extra `train` (scikit-learn, for the images only); training itself is NumPy on one core and takes about
-twenty seconds. Everything is seeded, so the same machine writes the same file; another BLAS may round float sums
-differently and give other weights, which is why the file is committed and is the definition.
+Needs the extra `train` (scikit-learn, for the images only); training is NumPy on one core and takes about twenty
+seconds. Everything is seeded, so the same machine writes the same file; another BLAS may round float sums differently
+and give other weights, so the file is committed.
 
-Split: of every class 36 images, drawn by a generator with seed 0, are held out (360 in all, in the order of the
-original set). The other 1,437 were split likewise four more times to choose the hyper-parameters below (`--validate`
-repeats that); the scales are taken from the training images.
+Split: 36 images of every class, drawn by a generator with seed 0, are held out (360 in all, in the order of the
+original set). The other 1,437 were split in the same way four times to choose the hyper-parameters below (`--validate`
+repeats that); the scales come from the training images.
 
 Contents of digits.npz:
 
@@ -15,7 +15,7 @@ Contents of digits.npz:
     conv2_weights (32, 3, 3, 16) int8            conv2_bias (32,) int32     conv2_shift () int32
     dense_weights (10, 512) int8                 dense_bias (10,) int32     dense_shift () int32
 
-where every scale is a power of two and a bias holds half of its shift's divisor (see inference.py).
+where every scale is a power of two and a bias includes half of its shift's divisor (see inference.py).
 """
 
 import sys
@@ -74,7 +74,7 @@ def hold_out(labels: Labels, per_class: int, seed: int) -> NDArray[np.bool_]:
 
 
 def batches(images: Floats, labels: Labels, rng: np.random.Generator) -> Iterator[tuple[Floats, Labels]]:
-    """One epoch in random order, images moved by up to one pixel sideways, with noise."""
+    """One epoch in random order, with images shifted by up to one pixel horizontally, and noise."""
     order = rng.permutation(len(images))
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
@@ -97,7 +97,7 @@ class Adam:
         self.step_count = 0
 
     def step(self, gradients: Parameters, rate: float) -> None:
-        """Move every parameter once."""
+        """Update every parameter once."""
         self.step_count += 1
         first, second = 1 - 0.9**self.step_count, 1 - 0.999**self.step_count
         for name, gradient in gradients.items():
@@ -109,7 +109,7 @@ class Adam:
 
 
 def train(images: Floats, labels: Labels, seed: int) -> tuple[Parameters, Grid]:
-    """Float epochs with a falling rate, then a grid from the training images, then epochs on that grid."""
+    """Train in float with a decreasing rate, choose a grid from the training images, and train on that grid."""
     rng = np.random.default_rng(seed)
     scaled = images / np.float32(2**INPUT_FRACTION_BITS)
     optimiser = Adam(initial_parameters(rng))
@@ -126,14 +126,14 @@ def train(images: Floats, labels: Labels, seed: int) -> tuple[Parameters, Grid]:
 
 
 def train_batch(optimiser: Adam, images: Floats, labels: Labels, rate: float, grid: Grid | None) -> float:
-    """One step; returns the loss before it."""
+    """One optimiser step; returns the loss before it."""
     loss, gradients = loss_and_gradients(optimiser.parameters, images, labels, grid)
     optimiser.step(gradients, rate)
     return loss
 
 
 def choose_grid(parameters: Parameters, images: Floats) -> Grid:
-    """The finest power-of-two scales that hold every weight and (almost) every value of the training images."""
+    """The finest power-of-two scales that represent every weight and (almost) every value of the training images."""
     values = forward(parameters, images)
     seen = {"conv1": values["conv1_out"], "conv2": values["conv2_out"], "dense": np.abs(values["logits"])}
     return Grid(
@@ -148,7 +148,7 @@ def fraction_bits(largest: float) -> int:
 
 
 def quantise(parameters: Parameters, grid: Grid) -> dict[str, NDArray[Any]]:
-    """The integer parameters, named as in digits.npz."""
+    """Quantise the parameters to integers, named as in digits.npz."""
     arrays: dict[str, NDArray[Any]] = {}
     input_bits = INPUT_FRACTION_BITS
     for layer in LAYERS:
@@ -166,7 +166,7 @@ def quantise(parameters: Parameters, grid: Grid) -> dict[str, NDArray[Any]]:
 
 
 def accuracy(images: Floats, labels: Labels, arrays: dict[str, NDArray[Any]]) -> float:
-    """Share of right answers of the integer network."""
+    """The share of images that the integer network classifies correctly."""
     return float((infer(images.astype(np.int8), arrays).argmax(axis=1) == labels).mean())
 
 

@@ -1,1 +1,1 @@
-"""Each kind of layer as a tensor program: zero points folded into biases, weights and factors as constants."""
+"""Lowering of each kind of layer to tensor programs, with zero points folded into biases, and constant weights."""

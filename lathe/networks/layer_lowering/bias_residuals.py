@@ -1,11 +1,10 @@
-"""Biases that are no whole numbers in units of the sums: what is left of them is added behind the multiplication.
+"""Fractional biases: the residual of a bias, in units of the sums, is added after the multiplication of the rescaling.
 
-A sum is brought to 8 bits as two of itself, one of which counts a single unit of the factor's mantissa::
+``rescaled_add`` rescales the sum twice, once with a mantissa of 1, and adds the results::
 
     (sum + bias) * (mantissa - 1) + (sum + bias + rest * mantissa) * 1 = (sum + bias + rest) * mantissa
 
-in which the second bias is rounded, to 1 / mantissa of a unit of the sums. It takes two steps where one does for a
-whole bias.
+The second bias is rounded to a multiple of 1 / mantissa of a unit. This takes two RESCALE passes, an integer bias one.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ from lathe.networks.lowered_values import Array
 
 
 def with_rests(factors: Array, rests: Array) -> Array:
-    """Pairs of rows for ``rescaled_add``, (..., filters, 2, 2), of rows [bias, word] and rests (filters,)."""
+    """Pairs of rows for ``rescaled_add``, (..., channels, 2, 2), from rows [bias, word] and residuals (channels,)."""
     bias, word = factors[..., 0].astype(np.int64), factors[..., 1].astype(np.int64)
     mantissa, shift = word >> SHIFT_BITS, word % (1 << SHIFT_BITS)
     unit = np.sign(mantissa)

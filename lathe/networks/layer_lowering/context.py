@@ -1,4 +1,4 @@
-"""What a layer's program is made with: names, lanes, constants; and operands whose channels lie alike."""
+"""The context of lowering a layer, and conversion of operands to a common layout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from lathe.networks.lowered_values import Array, Shape, Value, computed, image_s
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a layer is lowered with; constants are added.
+    """The context of lowering a layer; collects constants.
 
-    Its ``name``, the model's ``shape`` of its result, whether others read that as an image, and the machine's lanes.
-    ``digits``: those of each dimension of the result, if it is to be made so and the layer can; ``is_view``: whether
-    what it moves may stay where it is.
+    ``name``: prefix of its stages; ``shape``: the model's shape of its result; ``read_as_image``: consumers require an
+    image; ``lanes``: of the machine. ``digits``: the extents that each dimension of the result should be split into, if
+    the layer can do it; ``is_view``: data movement may become a view.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Context:
     is_view: bool = False
 
     def constant(self, suffix: str, values: Array) -> Tensor:
-        """A constant of the program."""
+        """Add a constant of the program."""
         held = placeholder(values.shape, str(values.dtype), name=f"{self.name}.{suffix}")
         self.constants[held.name] = np.ascontiguousarray(values)
         self.placeholders.append(held)
@@ -40,20 +40,20 @@ class Context:
         """The shape of the result as (N, C, H, W)."""
         return image_shape(self.shape)
 
-    def image(self, tensor: Tensor, places: Shape | None = None, more: tuple[Tensor, ...] = ()) -> Value:
+    def image(self, tensor: Tensor, positions: Shape | None = None, more: tuple[Tensor, ...] = ()) -> Value:
         """The result as an image."""
-        return Value(tensor, self.shape, is_image=True, places=places, more=more)
+        return Value(tensor, self.shape, is_image=True, positions=positions, more=more)
 
     def plain(self, tensor: Tensor, more: tuple[Tensor, ...] = ()) -> Value:
-        """The result as the model has it."""
+        """The result in plain layout."""
         return Value(tensor, self.shape, is_image=False, more=more)
 
     def like(self, tensor: Tensor, other: Value) -> Value:
-        """The result as another tensor of its shape lies."""
-        return Value(tensor, self.shape, other.is_image, other.places, axes=other.axes)
+        """The result in the layout of another tensor of its shape."""
+        return Value(tensor, self.shape, other.is_image, other.positions, axes=other.axes)
 
     def in_digits(self, tensor: Tensor, digits: tuple[Shape, ...]) -> Value:
-        """The result, whose dimensions are axes of the tensor one behind the other."""
+        """The result, whose dimensions are split into consecutive axes of the tensor."""
         return plain_in_digits(tensor, self.shape, digits)
 
     def as_image(self, value: Value) -> Value:
@@ -62,33 +62,33 @@ class Context:
 
     @property
     def digits_made(self) -> tuple[Shape, ...]:
-        """The digits of each dimension that a result is made with: the dimensions themselves where nobody cares."""
+        """The extents that each dimension of the result is split into: its own extent if it is not split."""
         return tuple((size,) for size in self.shape) if self.digits is None else self.digits
 
     def as_readable(self, value: Value, number: int = 0) -> Value:
-        """An operand that is no image, in whatever digits."""
+        """An operand in plain layout, possibly as a view."""
         return self.as_plain(value, number) if value.is_image else value
 
     def as_plain(self, value: Value, number: int = 0) -> Value:
-        """An operand as the model has it: the first, or of that number."""
+        """Operand ``number`` in plain layout, not as a view."""
         return value.laid_out(f"{self.name}.plain{number or ''}", self.lanes, is_image=False)
 
 
 def wrapped(values: Array) -> Array:
-    """Sums of 32 bits, which wrap around as accumulators do."""
+    """Values wrapped around to int32, as in accumulators."""
     wrapped: Array = ((values.astype(np.int64) + 2**31) % 2**32 - 2**31).astype(np.int32)
     return wrapped
 
 
 def padded(values: Array, axis: int, count: int) -> Array:
-    """Zeros behind the last along an axis."""
+    """Values padded with zeros at the end of an axis, to extent ``count``."""
     widths = [(0, count - values.shape[n] if n == axis else 0) for n in range(values.ndim)]
     return np.pad(values, widths)
 
 
 def alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
-    """Operands of one shape that lie as the first does, without gaps between channels if any lies otherwise."""
-    if len({(each.is_image, each.places, each.axes, each.tensor.shape) for each in data}) == 1:
+    """Operands of one shape, converted to the layout of the first, with channels in order, if layouts differ."""
+    if len({(each.is_image, each.positions, each.axes, each.tensor.shape) for each in data}) == 1:
         return data
     is_image = data[0].is_image
     return tuple(
@@ -100,12 +100,12 @@ def alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
 
 
 def plain_in_digits(tensor: Tensor, shape: Shape, digits: tuple[Shape, ...]) -> Value:
-    """A plain tensor whose dimensions are axes of the program's one behind the other, as many as each has digits."""
-    ahead = iter(range(tensor.ndim))
+    """A plain tensor whose dimensions are split into consecutive axes of the program's tensor."""
+    axes = iter(range(tensor.ndim))
     plain = Value(tensor, tensor.shape, is_image=False)
-    return plain.seen_as(shape, tuple(tuple(next(ahead) for _ in extents) for extents in digits))
+    return plain.seen_as(shape, tuple(tuple(next(axes) for _ in extents) for extents in digits))
 
 
 def elements_of(value: Value) -> Callable[..., Expr]:
-    """The elements of a tensor, by the model's indices."""
+    """A read of a tensor at the model's indices."""
     return lambda *i: value.at(i)

@@ -1,4 +1,4 @@
-"""Convolutions, and transposed ones."""
+"""Lowering of convolutions and transposed convolutions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,11 +24,11 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
         "pad_value": layer.of_inputs[0].own_zero,
         "dilation": layer.dilations,
     }
-    places = None
+    regions = None
     if layer.of_inputs[0].own_zero and layer.of_output.dtype != "int32":
-        places = places_of_taps(layer, image.image_shape, context.image_shape)
-        options["pad_value"] = 0  # what it would add is in the biases
-    return _convolved(layer, image, options, context, places)
+        regions = places_of_taps(layer, image.image_shape, context.image_shape)
+        options["pad_value"] = 0  # its contribution is in the biases
+    return _convolved(layer, image, options, context, regions)
 
 
 def _convolved(
@@ -36,11 +36,11 @@ def _convolved(
     image: Value,
     options: dict[str, Any],
     context: Context,
-    places: PlacesOfTaps | None = None,
+    regions: PlacesOfTaps | None = None,
 ) -> Value:
-    """The layer's convolution of an image; ``places``: where which taps meet data, if others meet zeros."""
+    """The layer's convolution of an image; ``regions``: regions of equal bias, if the padding is zeros."""
     filters, depth = layer.weights.shape[:2]
-    per_filter = SumsOfWeights.of(layer.weights, places)
+    per_filter = SumsOfWeights.of(layer.weights, regions)
     terms = terms_of(layer.weights)
     if layer.groups == image.shape[1] == filters and depth == 1 and layer.groups > 1 and len(terms) == 1:
         weights = context.constant("weights", image.spread(terms[0][:, 0].transpose(1, 2, 0), 2))
@@ -48,7 +48,7 @@ def _convolved(
             layer, lambda name: depthwise_conv2d(image.tensor, weights, name=name, **options), per_filter, context,
             like=image,
         )  # fmt: skip
-        return context.image(made[0], image.places, made[1:])
+        return context.image(made[0], image.positions, made[1:])
     if layer.groups > 1:
         placed = [term.transpose(0, 2, 3, 1) for term in terms]
         sums = _sums(image.dense(f"{context.name}.data").tensor, placed, layer.groups, options, context)
@@ -68,7 +68,7 @@ def _convolved(
 def _sums(
     image: Tensor, terms: list[Array], groups: int, options: dict[str, Any], context: Context
 ) -> Callable[[str], Tensor]:
-    """Sums of products with the sum of several weights (M, KH, KW, C / groups): stages, by their names."""
+    """A builder, by stage name, of the convolution with weights (M, KH, KW, C / groups), the sum of ``terms``."""
     if len(terms) == 1:
         plain = context.constant("weights", terms[0])
         return lambda name: conv2d(image, plain, groups=groups, name=name, **options)
@@ -95,8 +95,8 @@ def _sums(
 
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:
-    """A convolution with the weights turned round, of the data with zeros between their pixels."""
-    value, (how,) = context.as_image(data[0]), layer.of_inputs
+    """A convolution with flipped weights of the data with zeros inserted between its pixels."""
+    value, (quant,) = context.as_image(data[0]), layer.of_inputs
     image = value.tensor
     n, height, width, channels = image.shape
     down, along = layer.strides
@@ -111,10 +111,10 @@ def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Cont
             inside = inside & (at_y % down == 0)
         if along > 1:
             inside = inside & (at_x % along == 0)
-        return select(inside, image[n, at_y // down, at_x // along, c], how.own_zero)
+        return select(inside, image[n, at_y // down, at_x // along, c], quant.own_zero)
 
-    spread = compute((n, rows, columns, channels), element, f"{context.name}.spread")
-    spaced = Value(spread, (n, value.shape[1], rows, columns), is_image=True, places=value.places)
+    dilated = compute((n, rows, columns, channels), element, f"{context.name}.spread")
+    spaced = Value(dilated, (n, value.shape[1], rows, columns), is_image=True, positions=value.positions)
     return _convolved(layer, spaced, {"dilation": layer.dilations}, context)
 
 

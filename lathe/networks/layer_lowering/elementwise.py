@@ -1,4 +1,4 @@
-"""Sums and products of two tensors, element by element, and functions of one."""
+"""Lowering of element-wise layers: addition, multiplication, maximum, minimum and lookup."""
 
 from collections.abc import Callable, Mapping
 from itertools import chain
@@ -22,7 +22,7 @@ def _sum(layer: Sum, data: tuple[Value, ...], context: Context) -> Value:
     in_digits = any(value.axes is not None and value.digits(-1) for value in data)
     if in_digits and all(value.shape == context.shape and not value.is_image for value in data):
         return _sum_in_digits(layer, data, context, rescaled_add_parameters(scales, biases, context.shape[-1]))
-    left, right = alike(_repeated(data, context), context)
+    left, right = alike(_broadcast(data, context), context)
     factors = rescaled_add_parameters(scales, biases, left.width)
     found = rescaled_add(
         left.tensor, right.tensor, parameters=context.constant("factors", factors), zero_point=made.own_zero,
@@ -32,7 +32,7 @@ def _sum(layer: Sum, data: tuple[Value, ...], context: Context) -> Value:
 
 
 def _sum_in_digits(layer: Sum, data: tuple[Value, ...], context: Context, factors: Array) -> Value:
-    """The sum as the first operand with axes of its own lies; the other one is read where it lies."""
+    """The sum in the split layout of the first operand that is a view; the other one is read in its own layout."""
     first = next(value for value in data if value.axes is not None and value.digits(-1))
     digits = tuple(first.digits(n) for n in range(len(first.shape)))
     held = context.constant("factors", factors.reshape(*digits[-1], 2, 2))
@@ -49,7 +49,7 @@ def _sum_in_digits(layer: Sum, data: tuple[Value, ...], context: Context, factor
 
 def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:
     (of_a, of_b), made = layer.of_inputs, layer.of_output
-    left, right = _readable(data, context)
+    left, right = _broadcastable(data, context)
     whole = left if left.shape == context.shape else right
     a, b = _element_of(left, whole), _element_of(right, whole)
 
@@ -65,19 +65,19 @@ def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:
     return context.like(found, whole)
 
 
-def _readable(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
-    """Operands that lie alike, of which one may be of extent 1 along dimensions of the other."""
+def _broadcastable(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
+    """Operands with the same layout, of which one may have extent 1 along dimensions to broadcast."""
     whole = next((value for value in data if value.shape == context.shape), None)
     if whole is not None and all(
         len(value.shape) == len(whole.shape) and value.is_image == whole.is_image and value.is_usual(context.lanes)
         for value in data
     ):
         return data
-    return alike(_repeated(data, context), context)
+    return alike(_broadcast(data, context), context)
 
 
 def _element_of(value: Value, whole: Value) -> Callable[[tuple[Expr, ...]], Expr]:
-    """The element of an operand at the indices of the whole one's tensor."""
+    """A read of an operand at the indices of the operand ``whole``, with broadcasting."""
     shape = value.shape
     extents = (shape[0], *image_shape(shape)[2:], shape[1]) if value.is_image else shape
     if value.shape == whole.shape:
@@ -86,7 +86,7 @@ def _element_of(value: Value, whole: Value) -> Callable[[tuple[Expr, ...]], Expr
 
 
 def _extreme(layer: Extreme, data: tuple[Value, ...], context: Context) -> Value:
-    values = alike(_repeated(data, context), context)
+    values = alike(_broadcast(data, context), context)
     first, *others = (each.tensor for each in values)
     found, chosen = first, max if layer.greatest else min
     for number, other in enumerate(others):
@@ -99,12 +99,12 @@ def _of_two(function: Callable[[Expr, Expr], Expr], a: Tensor, b: Tensor) -> Cal
     return lambda *i: function(a[i], b[i])
 
 
-def _repeated(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
-    """Operands, those of other shapes than the result's repeated, as the first of its shape lies."""
+def _broadcast(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
+    """Operands broadcast to the result's shape, in the layout of the first one that has this shape."""
     whole = next((value for value in data if value.shape == context.shape), None)
     is_image = context.read_as_image if whole is None else whole.is_image
 
-    def repeated(value: Value, number: int) -> Value:
+    def broadcast(value: Value, number: int) -> Value:
         def element(*i: Expr) -> Expr:
             own = i[len(i) - len(value.shape) :]
             return value.at(tuple(each * 0 if size == 1 else each for size, each in zip(value.shape, own, strict=True)))
@@ -112,12 +112,12 @@ def _repeated(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
         return computed(context.shape, element, f"{context.name}.whole{number}", context.lanes, is_image=is_image)
 
     return tuple(
-        value if value.shape == context.shape else repeated(value, number) for number, value in enumerate(data)
+        value if value.shape == context.shape else broadcast(value, number) for number, value in enumerate(data)
     )
 
 
 def _lookup(layer: Lookup, data: tuple[Value, ...], context: Context) -> Value:
-    """Tables by the bits of the machine's own values: row 255 is that of -1. One that only clips does so."""
+    """A table lookup; rows are indexed by the bits of int8 values: row 255 is for -1. A table that clips is a clip."""
     (source,) = data
     table = own_table(layer)
     if table.ndim > 1:
@@ -132,7 +132,7 @@ def _lookup(layer: Lookup, data: tuple[Value, ...], context: Context) -> Value:
 
 
 def own_table(layer: Lookup) -> Array:
-    """The table of a function as the machine has it: int8, by the values less 128 of uint8, -1 in row 255."""
+    """The machine's table of a function: int8 values, with uint8 ones minus 128, and the result for -1 in row 255."""
     made = layer.table.astype(np.int64) - (128 if layer.of_output.dtype == "uint8" else 0)
     of_values: Array = made.astype(np.int8)  # of -128 to 127
     return np.concatenate((of_values[128:], of_values[:128]))

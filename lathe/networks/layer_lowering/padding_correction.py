@@ -1,12 +1,12 @@
-"""Convolutions of data whose zero point is not 0, with borders of zeros: what a border would add is in the biases.
+"""Zero-point correction at padding: convolutions of data with a zero point pad with 0, and correct it in the bias.
 
-A border holds the zero point, so that it adds nothing: sums of ``(data - zero) * weights`` are sums of ``data *
-weights``, less ``zero`` times the sum of the weights. Products with a border of zeros are left out on the machine,
-which takes less time. Then a pixel's bias holds the weights of those taps alone that meet the image, and pixels at
-which the same taps do have the same biases::
+Padding has the value of the zero point: the sum of ``(data - zero) * weights`` is the sum of ``data * weights`` minus
+``zero`` times the sum of the weights. Padding with 0 instead lets the compiler omit taps on padding, which is faster.
+Then a pixel's bias contains the weights of only those taps that are inside the image, and is the same for all pixels
+with the same taps::
 
-    taps of 3 that meet 5 rows, with one before and behind    1 2 | 0 1 2 | 0 1 2 | 0 1 2 | 0 1
-    rows of one bias                                            0     1 .. 3                  4
+    taps of 3 inside 5 rows, with padding of 1    1 2 | 0 1 2 | 0 1 2 | 0 1 2 | 0 1
+    rows with the same bias                         0     1 .. 3                  4
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_valu
 
 @dataclass(frozen=True)
 class Run:
-    """Indices of a dimension up to ``end``, from the end of the run before, at which the same ``taps`` meet data."""
+    """Output indices from the end of the previous run to ``end``, at which the same ``taps`` are inside the image."""
 
     end: int
     taps: tuple[int, ...]
@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True)
 class PlacesOfTaps:
-    """The runs of rows and of columns of a result."""
+    """The runs of output rows and columns, which form regions of equal bias."""
 
     rows: tuple[Run, ...]
     columns: tuple[Run, ...]
@@ -40,31 +40,31 @@ class PlacesOfTaps:
 
 @dataclass(frozen=True, eq=False)
 class SumsOfWeights:
-    """Of each filter the sum of its weights, (filters,); or of those that meet data, (rows, columns, filters)."""
+    """The sum of each output channel's weights, (channels,); or for each region, (rows, columns, channels)."""
 
     sums: NDArray[np.int64]
-    places: PlacesOfTaps | None = None
+    regions: PlacesOfTaps | None = None
 
     @classmethod
-    def of(cls, weights: NDArray[Any], places: PlacesOfTaps | None = None) -> "SumsOfWeights":
-        """The sums of weights (filters, ...), or of (filters, C, KH, KW) by the places of their taps."""
+    def of(cls, weights: NDArray[Any], regions: PlacesOfTaps | None = None) -> "SumsOfWeights":
+        """The sums of weights (channels, ...), or of (channels, C, KH, KW) for each of ``regions``."""
         whole = weights.astype(np.int64)
-        if places is None:
+        if regions is None:
             return cls(whole.reshape(len(whole), -1).sum(axis=1))
         taps = whole.sum(axis=1)
-        by_row = [taps[:, list(row.taps)].sum(axis=1) for row in places.rows]
-        sums = [[row[:, list(column.taps)].sum(axis=1) for column in places.columns] for row in by_row]
-        return cls(np.array(sums), places)
+        by_row = [taps[:, list(row.taps)].sum(axis=1) for row in regions.rows]
+        sums = [[row[:, list(column.taps)].sum(axis=1) for column in regions.columns] for row in by_row]
+        return cls(np.array(sums), regions)
 
     @property
     def everywhere(self) -> NDArray[np.int64]:
-        """The sums where all taps do."""
-        assert self.places is None, "the sums differ by place"
+        """The sums of all taps, (channels,)."""
+        assert self.regions is None, "the sums differ by region"
         return self.sums
 
 
 def places_of_taps(layer: Conv, data: tuple[int, ...], made: tuple[int, ...]) -> PlacesOfTaps:
-    """Where which taps of a convolution meet data, of images (N, C, H, W)."""
+    """The regions of a convolution's result, for input and output shapes (N, C, H, W)."""
     rows, columns = (
         _runs(data[2 + n], made[2 + n], layer.weights.shape[2 + n], layer.strides[n], layer.dilations[n], layer.pads[n])
         for n in range(2)
@@ -73,7 +73,7 @@ def places_of_taps(layer: Conv, data: tuple[int, ...], made: tuple[int, ...]) ->
 
 
 def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: int) -> tuple[Run, ...]:
-    """The runs of a dimension of ``made`` results of ``size`` values with so many ``before`` the first."""
+    """The runs of a dimension with ``made`` outputs, ``size`` inputs, and padding ``before``."""
     runs: list[Run] = []
     for n in range(made):
         meet = tuple(tap for tap in range(taps) if 0 <= n * stride + tap * dilation - before < size)
@@ -85,11 +85,11 @@ def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: i
 
 
 def rescaled_by_place(
-    sums: Tensor, parameters: Tensor, places: PlacesOfTaps, zero_point: int, relu: bool, name: str
+    sums: Tensor, parameters: Tensor, regions: PlacesOfTaps, zero_point: int, relu: bool, name: str
 ) -> Tensor:
-    """Sums (N, H, W, C) as int8, with parameters (rows, columns, C, 2) as ``requantise`` takes them.
+    """Rescale sums (N, H, W, C) to int8, with parameters (rows, columns, C, 2) of ``requantise`` for each region.
 
-    Or with (rows, columns, C, 2, 2), as ``rescaled_add`` takes them for a sum of two of them.
+    Or with (rows, columns, C, 2, 2), as in ``rescaled_add``, for fractional biases.
     """
 
     def element(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
@@ -101,13 +101,13 @@ def rescaled_by_place(
             bias, word = (parameters[row, column, c, number] for number in (0, 1))
             return rescaled_value(value, bias, word, zero_point, relu=relu)
 
-        return _by_run(y, places.rows, lambda row: _by_run(x, places.columns, lambda column: rescaled(row, column)))
+        return _by_run(y, regions.rows, lambda row: _by_run(x, regions.columns, lambda column: rescaled(row, column)))
 
     return compute(sums.shape, element, name)
 
 
 def _by_run(index: Expr, runs: Sequence[Run], value: Callable[[int], Expr]) -> Expr:
-    """One of several values, by the run that an index belongs to."""
+    """A select of the value of an index's run."""
     found = value(len(runs) - 1)
     for number in reversed(range(len(runs) - 1)):
         found = select(index < runs[number].end, value(number), found)

@@ -1,4 +1,4 @@
-"""Windows of images: the greatest value of each, and the average; and averages along dimensions."""
+"""Lowering of MaxPool, AveragePool and Mean."""
 
 from collections.abc import Callable, Mapping
 from math import lcm, prod
@@ -21,7 +21,7 @@ def _max_pool(layer: MaxPool, data: tuple[Value, ...], context: Context) -> Valu
     around = ((top, bottom), (left, right))
     if layer.dilations == (1, 1):
         found = max_pool2d(image.tensor, layer.kernel, stride=layer.strides, padding=around, name=context.name)
-        return context.image(found, image.places)
+        return context.image(found, image.positions)
     source = pad2d(image.tensor, around, value=-128, name=f"{context.name}.border") if any(layer.pads) else image.tensor
     _, _, rows, columns = context.image_shape
     (down, along), (apart_y, apart_x) = layer.strides, layer.dilations
@@ -31,22 +31,22 @@ def _max_pool(layer: MaxPool, data: tuple[Value, ...], context: Context) -> Valu
         lambda n, y, x, c: greatest(source[n, y * down + ry * apart_y, x * along + rx * apart_x, c], axis=(ry, rx)),
         context.name,
     )
-    return context.image(found, image.places)
+    return context.image(found, image.positions)
 
 
 def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> Value:
-    """Sums of windows, brought to 8 bits by one factor.
+    """Sums of windows, rescaled to 8 bits by one factor.
 
-    Where windows have different numbers of values, a sum is first multiplied by how often its own number is in the
-    least common multiple of all.
+    If windows have different numbers of values, each sum is first multiplied by the least common multiple of these
+    numbers divided by its own.
     """
-    (how,), made = layer.of_inputs, layer.of_output
+    (quant,), made = layer.of_inputs, layer.of_output
     source = context.as_image(data[0])
     image = source.tensor
     if any(layer.pads):
         top, left, bottom, right = layer.pads
         around = ((top, bottom), (left, right))
-        image = pad2d(image, around, value=how.own_zero, name=f"{context.name}.border")
+        image = pad2d(image, around, value=quant.own_zero, name=f"{context.name}.border")
     n, height, width, channels = image.shape
     (high, wide), (down, along), (apart_y, apart_x) = layer.kernel, layer.strides, layer.dilations
     ry, rx = reduce_axis(high, "ry"), reduce_axis(wide, "rx")
@@ -58,47 +58,47 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         f"{context.name}.sums",
     )
     cells = high * wide
-    bias, divisor = -how.own_zero * cells, cells
+    bias, divisor = -quant.own_zero * cells, cells
     if layer.counted is not None:
         divisor = lcm(*np.unique(layer.counted).tolist())
-        often = np.repeat((divisor // layer.counted)[..., np.newaxis], channels, axis=-1).astype(np.int32)
-        weight, sums = context.constant("often", often), total
+        multiplicity = np.repeat((divisor // layer.counted)[..., np.newaxis], channels, axis=-1).astype(np.int32)
+        weight, sums = context.constant("often", multiplicity), total
         total = compute(
             sums.shape, lambda n, y, x, c: (sums[n, y, x, c] + bias) * weight[y, x, c], f"{context.name}.weighted"
         )
         bias = 0
-    factors = rescale_parameters(how.scale / (divisor * made.scale), bias, channels)
+    factors = rescale_parameters(quant.scale / (divisor * made.scale), bias, channels)
     found = requantise(
         total, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
-    return context.image(found, source.places)
+    return context.image(found, source.positions)
 
 
 def _mean(layer: Mean, data: tuple[Value, ...], context: Context) -> Value:
-    """Sums along dimensions other than that which lies in lanes, or products with ones along the last ones."""
+    """Sums along dimensions that are not in lanes, or a matmul with ones along the last dimensions."""
     rank, axes = len(data[0].shape), layer.axes
     over_pixels = data[0].is_image and 1 not in axes
     if axes and axes == tuple(range(axes[0], rank)) and not over_pixels:
         return _mean_of_rows(layer, context.as_plain(data[0]), context)
     as_image = over_pixels or (1 not in axes and rank in IMAGE_RANKS and rank - 1 in axes)
     source = context.as_image(data[0]) if as_image else context.as_plain(data[0])
-    kept = tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
+    shape = tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
     along = {axis: reduce_axis(source.shape[axis], f"r{axis}") for axis in axes}
 
     def total(*i: Expr) -> Expr:
-        left = iter(i)
-        places = tuple(along[axis] + 0 if axis in along else next(left) for axis in range(rank))
-        value = source.at(places).astype("int32")
+        remaining = iter(i)
+        indices = tuple(along[axis] + 0 if axis in along else next(remaining) for axis in range(rank))
+        value = source.at(indices).astype("int32")
         return sum(value, axis=tuple(along.values())) if along else value
 
-    sums = compute(kept, total, f"{context.name}.sums")
+    sums = compute(shape, total, f"{context.name}.sums")
     found = _averaged(layer, sums, prod(source.shape[axis] for axis in axes), context)
     return _in_shape(found, context)
 
 
 def _mean_of_rows(layer: Mean, source: Value, context: Context) -> Value:
-    """Of each row: a product with ones."""
+    """The mean of each row, by a matmul with ones."""
     depth = prod(source.shape[layer.axes[0] :])
     rows = reshaped(source.tensor, (prod(source.shape) // depth, depth), name=f"{context.name}.rows")
     sums = dense(rows, context.constant("ones", np.ones((1, depth), np.int8)), name=f"{context.name}.sums")
@@ -106,8 +106,8 @@ def _mean_of_rows(layer: Mean, source: Value, context: Context) -> Value:
 
 
 def _averaged(layer: Mean, sums: Tensor, count: int, context: Context) -> Tensor:
-    (how,), made = layer.of_inputs, layer.of_output
-    factors = rescale_parameters(how.scale / (count * made.scale), -how.own_zero * count, sums.shape[-1])
+    (quant,), made = layer.of_inputs, layer.of_output
+    factors = rescale_parameters(quant.scale / (count * made.scale), -quant.own_zero * count, sums.shape[-1])
     return requantise(
         sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
         name=f"{context.name}.averages",

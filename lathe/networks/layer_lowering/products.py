@@ -1,4 +1,4 @@
-"""Matrix products with weights, and of two tensors."""
+"""Lowering of matmuls with weights, and of two tensors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,9 +26,9 @@ from lathe.networks.mixed_radix import Index, indices_of
 def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value:
     if context.digits is not None or data[0].axes is not None:
         source = context.as_readable(data[0])
-        is_made_so = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
-        is_made_so = is_made_so and len(context.shape) == len(source.shape)  # not by a vector, which has no filters
-        if is_made_so and source.digits(-1) and context.digits_made[-1]:
+        in_digits = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
+        in_digits = in_digits and len(context.shape) == len(source.shape)  # not by a vector, without output channels
+        if in_digits and source.digits(-1) and context.digits_made[-1]:
             return _product_in_digits(layer, source, context)
     rows = context.as_plain(data[0]).tensor
     flat = (
@@ -46,7 +46,7 @@ def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value
 
 
 def _sums(rows: Tensor, terms: list[Array], context: Context) -> Callable[[str], Tensor]:
-    """Products of rows with the sum of several weights (N, K): stages, by their names."""
+    """A builder, by stage name, of the matmul of rows with weights (N, K) that are the sum of ``terms``."""
     if len(terms) == 1:
         plain = context.constant("weights", terms[0])
         return lambda name: dense(rows, plain, name=name)
@@ -60,7 +60,7 @@ def _sums(rows: Tensor, terms: list[Array], context: Context) -> Callable[[str],
 
 
 def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
-    """The product with filters in digits, summed over the digits of the data's rows: neither has to be moved."""
+    """The matmul with split output channels and a split reduction, so that neither tensor needs data movement."""
     digits = context.digits_made
     depth, filters = data.digits(-1), digits[-1]
     sum_over = tuple(reduce_axis(extent, f"k{number}") for number, extent in enumerate(depth))
@@ -78,30 +78,30 @@ def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
 def _rescaled_in_digits(
     layer: Product | TensorProduct, sums: Tensor, factors: Array, digits: tuple[Shape, ...], context: Context
 ) -> Value:
-    """Sums as 8 bits, by ``factors`` of each column, (J, 2), or of each row and column, (I, J, 2).
+    """Rescale sums to 8 bits, with ``factors`` for each column, (J, 2), or for each row and column, (I, J, 2).
 
-    Of biases with rests they are pairs, (..., 2, 2). Dimensions of the sums, and so of the result, are in ``digits``.
+    With fractional biases they are pairs, (..., 2, 2). ``digits``: the extents that each dimension is split into.
     """
     own = factors.shape[: factors.ndim - (1 if layer.rest is None else 2)]
     extents = tuple(chain.from_iterable(digits[len(digits) - len(own) :]))
     held = context.constant("factors", factors.reshape(*extents, *factors.shape[len(own) :]))
 
     def rescaled(*i: Expr) -> Expr:
-        place = i[len(i) - len(extents) :]
+        position = i[len(i) - len(extents) :]
         if layer.rest is not None:
-            pairs = [(held[(*place, part, 0)], held[(*place, part, 1)]) for part in (0, 1)]
+            pairs = [(held[(*position, part, 0)], held[(*position, part, 1)]) for part in (0, 1)]
             return rescaled_sum_value((sums[i], sums[i]), pairs, layer.of_output.own_zero, relu=layer.relu)
-        bias, word = (held[(*place, number)] for number in (0, 1))
+        bias, word = (held[(*position, number)] for number in (0, 1))
         return rescaled_value(sums[i], bias, word, layer.of_output.own_zero, relu=layer.relu)
 
     return context.in_digits(compute(sums.shape, rescaled, context.name), context.digits_made)
 
 
 def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Context) -> Value:
-    """Sums of products; of what zero points add, sums of rows and of columns are taken away again.
+    """A matmul of two tensors, corrected for zero points by sums of rows and of columns.
 
-    Σ (a - p)(b - q) = Σ ab - q Σ a - p Σ b + Kpq: the second is a product with weights that are all q, so many as a
-    block has lanes, the third one with a row of values that are all p.
+    Σ (a - p)(b - q) = Σ ab - q Σ a - p Σ b + Kpq: the second term is a matmul with weights that are all q, one column
+    for each lane, the third one a matmul with a row of values that are all p.
     """
     a, b = (context.as_readable(each, number) for number, each in enumerate(data))
     a, b, digits = _as_matrices(a, b, context.digits_made)
@@ -145,9 +145,9 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
 
 
 def _as_matrices(a: Value, b: Value, digits: tuple[Shape, ...]) -> tuple[Value, Value, tuple[Shape, ...]]:
-    """Operands that are vectors as a row and a column; and the digits of the product of both, of which some are none.
+    """Operands that are vectors as matrices of one row or column, and the split of the matmul's dimensions.
 
-    The result keeps its own: a dimension of one index has no digits, so that nothing has to be taken away.
+    An added dimension has no digits, so that the result has the same axes without it.
     """
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
     if is_row:
@@ -170,23 +170,23 @@ def _sums_of_tensors(
     digits: tuple[Shape, ...],
     context: Context,
 ) -> Tensor:
-    """Sums of products, less those of rows and of columns with weights of zero points, if any."""
+    """The int32 sums of a matmul, minus the corrections for zero points, if any."""
     sum_over = tuple(reduce_axis(extent, f"k{number}" if number else "k") for number, extent in enumerate(a.digits(-1)))
     along = _index_of(sum_over)
 
     def product(*i: Expr) -> Expr:
         *others, row, column = indices_of(i, digits)
-        left, right = _repeated(a, [*others, row, along]), _repeated(b, [*others, along, column])
+        left, right = _broadcast(a, [*others, row, along]), _broadcast(b, [*others, along, column])
         return summed(left.astype("int32") * right.astype("int32"), axis=sum_over)
 
     sums = compute(tuple(chain.from_iterable(digits)), product, f"{context.name}.sums{suffix}")
     terms: list[Callable[[list[Index]], Expr]] = []
     if zeros_b is not None:
         rows = _sums_of_rows(a, sum_over, zeros_b, f"{context.name}.rows{suffix}")
-        terms.append(lambda i: _repeated(rows, [*i[:-1], _within(i[-1], rows.shape[-1])]))
+        terms.append(lambda i: _broadcast(rows, [*i[:-1], _modulo(i[-1], rows.shape[-1])]))
     if zeros_a is not None:
         below = _sums_of_columns(b, sum_over, zeros_a, f"{context.name}.columns{suffix}")
-        terms.append(lambda i: _repeated(below, i))
+        terms.append(lambda i: _broadcast(below, i))
     if not terms:
         return sums
 
@@ -200,7 +200,7 @@ def _sums_of_tensors(
 
 
 def _sums_of_rows(a: Value, sum_over: tuple[Axis, ...], weights: Tensor, name: str) -> Value:
-    """The sums of rows times a weight, once for each lane, of which there are ``weights`` (lanes, ...)."""
+    """The sums of rows times the zero point in ``weights`` (lanes, ...), with a copy in each lane."""
     lanes = weights.shape[0]
     digits = (*(a.digits(n) for n in range(len(a.shape) - 1)), (lanes,))
     along = _index_of(sum_over)
@@ -214,7 +214,7 @@ def _sums_of_rows(a: Value, sum_over: tuple[Axis, ...], weights: Tensor, name: s
 
 
 def _sums_of_columns(b: Value, sum_over: tuple[Axis, ...], weights: Tensor, name: str) -> Value:
-    """The sums of columns times ``weights`` (1, ...), as a matrix of one row."""
+    """The sums of columns times the zero point in ``weights`` (1, ...), as a matrix of one row."""
     others = tuple(b.digits(n) for n in range(len(b.shape) - 2))
     digits = (*others, (1,), b.digits(len(b.shape) - 1))
     along = _index_of(sum_over)
@@ -229,20 +229,20 @@ def _sums_of_columns(b: Value, sum_over: tuple[Axis, ...], weights: Tensor, name
 
 
 def _index_of(axes: tuple[Axis, ...]) -> Index:
-    """The index of a dimension that is summed over, by its digits."""
+    """The index of a reduction dimension, from its axes."""
     return Index(tuple(axis.extent for axis in axes), axes)
 
 
-def _within(index: Index, lanes: int) -> Index:
-    """An index as that of one of so many lanes, whose values are all the same."""
+def _modulo(index: Index, lanes: int) -> Index:
+    """An index modulo ``lanes``, for a tensor with the same value in all lanes."""
     if prod(index.extents) == lanes:
         return index
     last = index.digits[-1]
     return Index((lanes,), (last % lanes if index.extents[-1] > lanes else last,))
 
 
-def _repeated(value: Value, indices: list[Index]) -> Expr:
-    """The element at indices of a result that has more dimensions perhaps, or repeats some."""
+def _broadcast(value: Value, indices: list[Index]) -> Expr:
+    """The element of an operand that is broadcast to the result's indices."""
     own = indices[len(indices) - len(value.shape) :]
     return value.read([each if extent > 1 else Index((), ()) for extent, each in zip(value.shape, own, strict=True)])
 

@@ -1,4 +1,4 @@
-"""The program of a layer, by its kind."""
+"""Dispatch of lowering by the kind of layer."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,5 +15,5 @@ _PROGRAMS: Mapping[type[Layer], Callable[..., Value]] = {**CONVOLUTIONS, **ELEME
 
 
 def program_of_layer(layer: Layer, data: tuple[Value, ...], context: Context) -> Value:
-    """The result of a layer. Raises TensorError for one that the language has no words for."""
+    """Lower a layer to its result. Raises TensorError if the tensor language cannot express it."""
     return _PROGRAMS[type(layer)](layer, data, context)

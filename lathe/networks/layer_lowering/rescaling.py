@@ -1,4 +1,4 @@
-"""Sums of products, brought to the 8 bits of a layer's output."""
+"""Rescaling of int32 sums to a layer's 8-bit output."""
 
 from collections.abc import Callable
 
@@ -24,17 +24,17 @@ def rescaled_sums(
     name: str = "",
     like: Value | None = None,
 ) -> Tensor:
-    """Sums of products as values of the output; ``per_filter`` are the sums of each filter's weights.
+    """Rescale sums to values of the output; ``per_filter``: the sums of each output channel's weights.
 
-    Filters lie as the channels of ``like`` do, or else one behind the other.
+    Output channels are at the positions of the channels of ``like``, by default in order.
     """
     made = layer.of_output
     factors = factors_of(layer, per_filter)
     axis = factors.ndim - (2 if layer.rest is None else 3)
     placed = padded(factors, axis, sums.shape[-1]) if like is None else like.spread(factors, axis)
     held = context.constant("factors", placed)
-    if (places := per_filter.places) is not None and factors.ndim > (2 if layer.rest is None else 3):
-        return rescaled_by_place(sums, held, places, made.own_zero, layer.relu, name or context.name)
+    if (regions := per_filter.regions) is not None and factors.ndim > (2 if layer.rest is None else 3):
+        return rescaled_by_place(sums, held, regions, made.own_zero, layer.relu, name or context.name)
     if layer.bias.ndim > 1:
         return rescaled_by_row(sums, held, made.own_zero, layer.relu, name or context.name)
     if layer.rest is not None:
@@ -45,7 +45,7 @@ def rescaled_sums(
 
 
 def rescaled_by_row(sums: Tensor, parameters: Tensor, zero_point: int, relu: bool, name: str) -> Tensor:
-    """Sums (M, N) as int8, with parameters (M, N, 2), or (M, N, 2, 2), of which each row is as for all rows."""
+    """Rescale sums (M, N) to int8, with parameters (M, N, 2) or (M, N, 2, 2) for each row and column."""
 
     def element(i: Expr, j: Expr) -> Expr:
         value = sums[i, j]
@@ -58,17 +58,16 @@ def rescaled_by_row(sums: Tensor, parameters: Tensor, zero_point: int, relu: boo
 
 
 def factors_of(layer: Conv | ConvTranspose | Product, per_filter: SumsOfWeights) -> Array:
-    """Rows [bias, word] for each filter, (filters, 2); (rows, columns, filters, 2) where biases differ by place.
+    """Rescale parameters [bias, word] for each output channel, (channels, 2).
 
-    (rows, filters, 2) where the rows of a matrix have biases of their own.
-
-    Of biases with rests they are pairs of rows, (..., filters, 2, 2), as ``rescaled_add`` takes them.
+    (rows, columns, channels, 2) if biases differ by region, (rows, channels, 2) if they differ by row of a matrix. With
+    fractional biases, pairs for ``rescaled_add``: (..., channels, 2, 2).
     """
-    (how,), made = layer.of_inputs, layer.of_output
-    bias = wrapped(layer.bias - how.own_zero * per_filter.sums)
-    if per_filter.places is not None and np.all(bias == bias[0, 0]):
+    (quant,), made = layer.of_inputs, layer.of_output
+    bias = wrapped(layer.bias - quant.own_zero * per_filter.sums)
+    if per_filter.regions is not None and np.all(bias == bias[0, 0]):
         bias = bias[0, 0]
-    scale = np.broadcast_to(how.scale * layer.weight_scale / made.scale, bias.shape)
+    scale = np.broadcast_to(quant.scale * layer.weight_scale / made.scale, bias.shape)
     factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
     return factors if layer.rest is None else with_rests(factors, layer.rest)
 
@@ -81,15 +80,15 @@ def results_of(
     name: str = "",
     like: Value | None = None,
 ) -> tuple[Tensor, ...]:
-    """What a layer makes of its ``sums``, stages by their names: values of 8 bits, or their own bytes from the lowest.
+    """The result of a layer: the rescaled ``sums`` (a builder, by stage name), or their byte planes from the lowest.
 
-    Machines store bytes. Each is made of sums of its own: those of one product do not stay where they are until all
-    of their bytes are stored, and going to memory and back takes longer than a product.
+    The machine stores bytes. Each plane recomputes the sums: accumulators do not stay allocated until all planes are
+    stored, and spilling them takes longer than recomputing.
     """
     if layer.of_output.dtype != "int32":
         return (rescaled_sums(layer, sums(f"{context.name}.sums"), per_filter, context, name, like),)
-    (how,) = layer.of_inputs
-    bias = wrapped(layer.bias - how.own_zero * per_filter.everywhere)
+    (quant,) = layer.of_inputs
+    bias = wrapped(layer.bias - quant.own_zero * per_filter.everywhere)
     made: list[Tensor] = []
     held: Tensor | None = None
     for number in range(bytes_of(greatest_sum(layer.weights))):
@@ -104,17 +103,17 @@ def results_of(
 
 
 def byte_of(sums: Tensor, number: int, name: str) -> Tensor:
-    """A byte of sums, the lowest being number 0."""
+    """Byte ``number`` of sums, from the lowest, 0, on."""
     return compute(sums.shape, lambda *i: (sums[i] >> 8 * number if number else sums[i]).astype("int8"), name)
 
 
 def bytes_of(most: int) -> int:
-    """Bytes that sums of so great a magnitude fit into."""
+    """The number of bytes of sums whose magnitude is at most ``most``, up to 4."""
     return min(-(-(most.bit_length() + 1) // 8), 4)
 
 
 def terms_of(weights: Array) -> list[Array]:
-    """Weights of int8 whose sum some weights are, of -255 to 255: themselves, if they can be."""
+    """int8 weights whose sum is ``weights``, of -255 to 255: one array if they fit int8."""
     terms, rest = list[Array](), weights.astype(np.int64)
     while not terms or np.any(rest):
         terms.append(np.clip(rest, -128, 127).astype(np.int8))

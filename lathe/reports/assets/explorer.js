@@ -1,5 +1,5 @@
 "use strict";
-// The schedule explorer: levels beside each other; a statement is picked on one and marked on all.
+// The schedule explorer: levels side by side; a statement that is selected on one is highlighted on all.
 lathe.origins = lathe.pictured.then(async (run) => {
   const known = await lathe.load("levels", ["text", "stage", "instruction", "origins", "chunks"]);
   if (!known) return { run, known };
@@ -25,7 +25,7 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
   known.launches.forEach((each, at) => launch.append(make("option", { value: at }, `launch ${each.launch}`)));
   launch.hidden = known.launches.length < 2;
 
-  // Lines that are of the statement, and loops around them, which the indent tells.
+  // Lines of the statement, and enclosing loops, which are found by indentation.
   function marksOf(level, statement) {
     const marked = new Uint8Array(level.lines.length);
     const depth = (line) => line.length - line.trimStart().length;
@@ -42,7 +42,7 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
     return marked;
   }
 
-  // The rows of a level from a line on; of long levels not all are there at a time.
+  // The rows of a level from a line on; long levels are shown in pages.
   function fill(level, from) {
     level.from = from;
     level.rows = level.lines.slice(from, from + MOST).map((line, k) => {
@@ -59,7 +59,7 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
     level.box.replaceChildren(...level.rows);
     const last = from + level.rows.length;
     level.part.hidden = level.rows.length === level.lines.length;
-    level.part.textContent = `Lines ${grouped(from + 1)} to ${grouped(last)}; those of a picked statement are found.`;
+    level.part.textContent = `Lines ${grouped(from + 1)} to ${grouped(last)}; lines of a selected statement are scrolled into view.`;
   }
 
   function mark() {
@@ -136,7 +136,7 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
       document.getElementById("timeline-part").scrollIntoView({ behavior: "smooth" });
     });
     const told = range ? `Cycles ${grouped(range[0])} to ${grouped(range[1])}; as ${stages.join(", ")}.`
-      : "No instruction is of this statement alone: it is read where it lies, or computed inside its readers.";
+      : "No instruction belongs to this statement alone: it is read in place, or inlined into its consumers.";
     chosen.replaceChildren(make("h3", {}, `Statement ${statement}`), make("p", { class: "note" }, told),
       ...(range ? [make("div", { class: "bar" }, go), make("div", { class: "scroll" }, table)] : []));
   }
@@ -145,7 +145,7 @@ lathe.explorer = lathe.origins.then(({ run, known }) => {
     if (event.type === "keydown" && event.key !== "Enter") return;
     const row = event.target.closest(".line");
     if (row?.dataset.statement === undefined) return;
-    if (event.type === "click" && getSelection().toString()) return; // text is being marked, to be copied
+    if (event.type === "click" && getSelection().toString()) return; // the reader is selecting text to copy
     pick(row.dataset.statement);
     if (row.dataset.instruction !== undefined) {
       const i = Number(row.dataset.instruction);

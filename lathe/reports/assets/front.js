@@ -1,9 +1,9 @@
 "use strict";
-// The points of a sweep by two metrics, and of each workload the line of those that no other beats in both.
+// The points of a sweep by two metrics, with the Pareto front of each workload.
 lathe.sweep.then((sweep) => {
   if (!document.getElementById("front")) return;
   const MANY = 3000; // points beyond which the figure is drawn on the GPU
-  const MOST = 30; // workloads that have lines of their own
+  const MOST = 30; // workloads with a line for the front, at most
   const byId = (id) => document.getElementById(id);
   const controls = ["x", "x-best", "y", "y-best", "x-log", "y-log"].map((name) => byId(`front-${name}`));
   const [x, xBest, y, yBest, xLog, yLog] = controls;
@@ -22,7 +22,7 @@ lathe.sweep.then((sweep) => {
     axis.addEventListener("change", follow);
     follow();
   }
-  for (const [log, axis] of [[xLog, x], [yLog, y]]) { // numbers that are far apart are seen on a logarithmic axis only
+  for (const [log, axis] of [[xLog, x], [yLog, y]]) { // a logarithmic axis for wide ranges of values
     const follow = () => {
       const values = sweep.points.filter(sweep.isMeasured).map(sweep.named.get(axis.value).of).filter((value) => value > 0);
       log.checked = values.reduce((a, b) => Math.max(a, b), 0) > 50 * values.reduce((a, b) => Math.min(a, b), Infinity);
@@ -41,7 +41,7 @@ lathe.sweep.then((sweep) => {
   const workloads = [...groups.keys()];
   const shades = new Map(workloads.map((name, at) => [name, sweep.COLOURS[at % sweep.COLOURS.length]]));
 
-  // Points that none beats, in the order of the first metric. Equal ones are all there.
+  // The Pareto front, in the order of the first metric, including equal points.
   function front(points, xs, ys, signs) {
     const sorted = [...points].sort((a, b) => signs[0] * (xs(a) - xs(b)) || signs[1] * (ys(a) - ys(b)));
     const best = [];
@@ -94,8 +94,8 @@ lathe.sweep.then((sweep) => {
     const all = drawn.flatMap(([, points]) => points);
     const layout = { xaxis: axisOf(x, xLog, all, of[0]), yaxis: axisOf(y, yLog, all, of[1]), margin: { l: 60, r: 14, t: 12, b: 48 },
       showlegend: false, hovermode: "closest" };
-    byId("front-told").textContent = `${lathe.grouped(on_front.length)} of ${lathe.grouped(count)} points are beaten by none`
-      + (groups.size > 1 ? ", each among those of its workload" : "") + ".";
+    byId("front-told").textContent = `${lathe.grouped(on_front.length)} of ${lathe.grouped(count)} points are on the Pareto front`
+      + (groups.size > 1 ? " of their workload" : "") + ".";
     const { first } = sweep.selection;
     if (first !== null) byId("front-told").append(" Selected: ", lathe.make("a", { href: "#points-part" }, sweep.label(first)));
     sweep.front = on_front;

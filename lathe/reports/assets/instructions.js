@@ -1,5 +1,5 @@
 "use strict";
-// Instructions: the list, and what is told of the one that is selected.
+// Instructions: the list, and details of the selected one.
 lathe.origins.then(async ({ run }) => {
   const place = document.getElementById("instructions");
   if (!place) return;

@@ -1,5 +1,5 @@
 "use strict";
-// Layers: where cycles went, the roofline, the table, and what is told of the one that is selected.
+// Layers: cycles by cause, the roofline, the table, and details of the selected layer.
 lathe.pictured.then((run) => {
   const { make, grouped, plain } = lathe;
   const shorter = (text) => (text.length > 26 ? `${text.slice(0, 24)}…` : text);
@@ -15,9 +15,9 @@ lathe.pictured.then((run) => {
     { name: "layer", of: (l) => l.name },
     { name: "where", of: (l) => l.where },
     { name: "cycles", of: (l) => l.cycles, text: grouped },
-    { name: "bound", of: (l) => l.bound, text: grouped, title: "cycles that it takes at least, alone" },
+    { name: "bound", of: (l) => l.bound, text: grouped, title: "lower bound on the cycles of the layer alone" },
     { name: "bound by", of: (l) => (l.where === "host" ? "" : lathe.limit(l)) },
-    { name: "compute", of: (l) => l.compute, text: grouped, title: "steps of its instructions in the compute unit" },
+    { name: "compute", of: (l) => l.compute, text: grouped, title: "issue cycles of its instructions in the compute unit" },
     { name: "memory", of: (l) => l.memory, text: grouped, title: "cycles of its bytes on the bus" },
     { name: "of peak", of: (l) => (l.macs && l.cycles ? l.macs / (l.cycles * run.peak) : 0),
       text: (share) => (share ? `${(100 * share).toFixed(1)} %` : "") },
@@ -71,7 +71,7 @@ lathe.pictured.then((run) => {
       layers: own.filter((layer) => lathe.limit(layer) === bound), colour: colour[bound], symbol: "circle", pick: lathe.selectLayer })));
   roofline();
 
-  // What is selected.
+  // Details of the selected layer.
   const row = (name, value) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, value));
   function costs(layer) {
     const head = make("tr", {}, ...["unit", "busy or waiting", "cycles", "share"].map((name, at) =>
@@ -94,7 +94,7 @@ lathe.pictured.then((run) => {
     const layer = run.layers[at];
     const title = make("h3", {}, layer.name);
     if (layer.where === "host") {
-      chosen.replaceChildren(title, make("p", {}, `This runs on the host: ${layer.why}.`));
+      chosen.replaceChildren(title, make("p", {}, `This layer runs on the host CPU: ${layer.why}.`));
       return;
     }
     const go = make("button", { type: "button" }, "Show on the timeline");

@@ -1,7 +1,7 @@
 "use strict";
-// What of a run is seen in a window of cycles: shares in columns from afar, single instructions near.
+// Level of detail of a run in a window of cycles: shares by column zoomed out, single instructions zoomed in.
 lathe.lod = {
-  // Categories of time: activities first, then causes. values[unit][category] are shares of each column.
+  // Categories of time: activities, then stall causes. values[unit][category] are shares of each column.
   columns(run, low, high, count) {
     const kinds = run.activities.length + run.causes.length, width = (high - low) / count;
     const values = run.units.map(() => Array.from({ length: kinds }, () => null));
@@ -25,7 +25,7 @@ lathe.lod = {
     return values;
   },
 
-  // Every entry that meets the window: (unit, instruction, wait, begin, end, activity, cause, waited).
+  // Every entry that overlaps the window: (unit, instruction, wait, begin, end, activity, cause, waited).
   each(run, low, high, visit) {
     const c = run.columns, fetch = run.units.length - 1;
     run.own.forEach((own, unit) => {
@@ -44,7 +44,7 @@ lathe.lod = {
     }
   },
 
-  // How many entries meet a window, up to a limit.
+  // The number of entries that overlap a window, up to a limit.
   number(run, low, high, most) {
     const inside = (length, from, to) => {
       const a = lathe.lod.first(length, (at) => to(at) > low), b = lathe.lod.first(length, (at) => from(at) >= high);
@@ -55,7 +55,7 @@ lathe.lod = {
     return found;
   },
 
-  // The first place at which something holds, that holds from there on.
+  // The first index at which a monotone condition holds (binary search).
   first(length, holds) {
     let low = 0, high = length;
     while (low < high) {
@@ -66,7 +66,7 @@ lathe.lod = {
     return low;
   },
 
-  // A step curve in a window: as it is, or the greatest value in each column.
+  // A step curve in a window: all of its points, or the maximum of each column.
   steps({ times, values }, low, high, count) {
     const from = Math.max(0, lathe.lod.first(times.length, (at) => times[at] > low) - 1);
     const to = lathe.lod.first(times.length, (at) => times[at] >= high);
@@ -96,7 +96,7 @@ lathe.lod = {
     return { x, y };
   },
 
-  // Bytes in a cycle, read and written, in each column.
+  // Bytes per cycle, read and written, in each column.
   traffic(run, low, high, count) {
     const c = run.columns, width = (high - low) / count, store = run.units.indexOf("store");
     const read = new Float64Array(count), written = new Float64Array(count);

@@ -1,5 +1,5 @@
 "use strict";
-// What every page has: its data, figures in light and dark, saving them, tables. Text goes into the page as text only.
+// Shared by all pages: decoding of data, figures in light and dark themes, saving them. Text is never parsed as HTML.
 const lathe = (() => {
   const KINDS = {
     i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array,
@@ -21,13 +21,13 @@ const lathe = (() => {
     return dtype === "lines" ? new TextDecoder().decode(buffer).split("\n") : new KINDS[dtype](buffer);
   }
 
-  // The value of a name, with typed arrays in the places of columns.
+  // The data of a name, with columns decoded to typed arrays.
   function data(name) {
     const place = document.getElementById(`data-${name}`);
     return place && JSON.parse(place.textContent, (_, value) => (has(value, "bdata") ? column(value) : value));
   }
 
-  // The same, with what is packed unpacked; a promise. What `later` names stays packed, for `lathe.unpacked`.
+  // A promise of the same, with packed values unpacked, except those named in `later`, for `lathe.unpacked`.
   async function load(name, later = []) {
     const value = data(name), jobs = [];
     const visit = (inside) => {
@@ -42,13 +42,13 @@ const lathe = (() => {
     return value;
   }
 
-  // Text for the plotting library, which reads tags and entities in what it is given.
+  // Text escaped for the plotting library, which interprets tags and entities.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   const grouped = (number) =>
     Number.isInteger(number) ? String(number).replace(/\B(?=(\d{3})+$)/g, "\u202f") : Number(number.toPrecision(4)).toString();
 
-  // An element with attributes and children, which are elements or text.
+  // Create an element with attributes and children, which are elements or text.
   function make(name, attributes = {}, ...children) {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -56,7 +56,7 @@ const lathe = (() => {
     return made;
   }
 
-  const colours = new Map(); // those of the present theme
+  const colours = new Map(); // of the current theme
   function colour(name) {
     if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
     return colours.get(name);
@@ -76,11 +76,11 @@ const lathe = (() => {
     };
   }
 
-  // The library offers to send a figure to its makers' server, which a page has no business with.
+  // Disables the library's offer to send a figure to its vendor's server.
   const CONFIG = { responsive: true, displaylogo: false, scrollZoom: false, showSendToCloud: false, plotlyServerURL: "",
     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "autoScale2d"] };
 
-  // Draw a figure in its place, or draw it anew; with `legend`, names that hide and show stand below it. A promise.
+  // Draw or redraw a figure, with a clickable legend below it if `legend`. Returns a promise.
   const hidden = new Map();
   function draw(name, traces, layout, config = {}, legend = false) {
     figures.set(name, { traces, layout, config, legend });
@@ -94,7 +94,7 @@ const lathe = (() => {
     return Plotly.react(place, seen, themed({ ...layout, showlegend: false }), { ...CONFIG, ...config });
   }
 
-  // Names with their colours below a figure: there they wrap, and take no room from it.
+  // The legend is HTML below the figure: it wraps, and does not shrink the plot.
   function tellLegend(name, place, traces, off, groupOf) {
     const figure = place.closest("figure");
     let list = figure.querySelector(".legend");
@@ -131,25 +131,25 @@ const lathe = (() => {
     colours.clear();
     for (const [name, { traces, layout, config, legend }] of figures) draw(name, traces, layout, config, legend);
   });
-  // Called when light becomes dark or dark light, for figures whose traces have colours of the theme.
+  // Called when the colour scheme changes, for figures whose traces have colours of the theme.
   const onTheme = (redraw) => dark.addEventListener("change", () => redraw());
   const isDark = () => dark.matches;
 
-  // As a file; in the file the paper has the page's colour, so that it can be read.
+  // The figure as an image file, with the page's background colour.
   async function image(name, format) {
     const place = document.getElementById(name);
     const { data: traces, layout } = place;
     const { legend, traces: given } = figures.get(name) ?? {}, width = Math.max(place.clientWidth, 480);
     const below = legend ? 40 + 20 * Math.ceil(given.length / Math.floor(width / 170)) : 0, plot = place.clientHeight;
     const made = { ...layout, paper_bgcolor: colour("back"), width, height: plot + below };
-    if (legend) { // the page has it as text beside the figure; the file has it in the figure
+    if (legend) { // HTML on the page, but part of the figure in the file
       Object.assign(made, { showlegend: true, margin: { ...layout.margin, b: (layout.margin?.b ?? 80) + below },
         legend: { orientation: "h", x: 0, xanchor: "left", yref: "container", y: 0.005, yanchor: "bottom" } });
     }
     return Plotly.toImage({ data: traces, layout: made }, { format, width, height: plot + below, scale: format === "png" ? 2 : 1 });
   }
 
-  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, with their numbers in full, from a million on as powers of ten.
+  // Ticks 1, 2, 5, 10, ... of a logarithmic axis, written in full below a million, as powers of ten above.
   function logTicks(low, high) {
     const tickvals = [], ticktext = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {

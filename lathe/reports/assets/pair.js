@@ -1,5 +1,5 @@
 "use strict";
-// Two runs on one page: their timelines move together, and what is selected is told of both.
+// Two runs on one page: their timelines zoom together, and details of the selected item are shown for both.
 lathe.pair = (async () => {
   const [a, b] = await Promise.all([lathe.runOf("a"), lathe.runOf("b")]), { names, layers } = lathe.data("pair");
   const runs = [a, b], marks = ["A", "B"], { make, grouped } = lathe;
@@ -13,7 +13,7 @@ lathe.pair = (async () => {
       ? { kind: "layer", layer: layer.at, marks: (i) => runs[k].columns.layer[i] === layer.at } : null));
     pair.onLayer(at);
   };
-  // The place among all layers of what is a run's own layer.
+  // The index among all layer pairs of a run's layer.
   pair.placeOf = (k, own) => pair.layers.findIndex(({ sides }) => sides[k]?.at === own);
 
   const chosen = document.getElementById("selected");

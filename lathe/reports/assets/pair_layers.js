@@ -1,10 +1,10 @@
 "use strict";
-// The layers of two runs: cycles and rooflines on the same axes, the table of differences, and the selected one.
+// The layers of two runs: cycles and rooflines on the same axes, the table of differences, and the selected layer.
 lathe.paired = lathe.pair.then((pair) => {
   const { make, grouped, plain } = lathe, { runs, marks, layers } = pair, chosen = document.getElementById("selected");
   const onNpu = (layer) => (layer && layer.where !== "host" ? layer : null);
-  const NUMBERS = [["cycles", "cycles"], ["bound", "cycles that it takes at least, alone"],
-    ["compute", "steps of its instructions in the compute unit"], ["memory", "cycles of its bytes on the bus"],
+  const NUMBERS = [["cycles", "cycles"], ["bound", "lower bound on the cycles of the layer alone"],
+    ["compute", "issue cycles of its instructions in the compute unit"], ["memory", "cycles of its bytes on the bus"],
     ["macs", "multiply-accumulates"], ["bytes", "bytes of DRAM"], ["instructions", ""]];
   const peak = (k) => (layer) => (layer.macs && layer.cycles ? layer.macs / (layer.cycles * runs[k].peak) : null);
   const percent = (share) => (share === null ? "" : `${(100 * share).toFixed(1)}\u202f%`);
@@ -73,11 +73,11 @@ lathe.paired = lathe.pair.then((pair) => {
   rooflines();
   lathe.onTheme(rooflines);
 
-  // What is selected.
+  // Details of the selected layer.
   const tableOf = (name, head, rows, texts) => make("div", { class: "scroll" }, make("table", { class: "pairs", "aria-label": name },
     make("thead", {}, make("tr", {}, ...head.map((each, at) => make("th", { class: at < texts ? "" : "number" }, each)))),
     make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((cell, at) => make(at ? "td" : "th", at ? { class: at < texts ? "" : "number" } : { scope: "row" }, cell)))))));
-  const host = (layer) => (layer ? `on the host: ${layer.why}` : "this run has no layer of this name");
+  const host = (layer) => (layer ? `on the host CPU: ${layer.why}` : "this run has no layer of this name");
   pair.onLayer = (at) => {
     const row = layers[at], own = row.sides.map(onNpu), head = ["A", "B", "B − A"];
     const told = own.map((layer, k) => (layer ? null : make("p", { class: "note" }, `${marks[k]}: ${host(row.sides[k])}.`))).filter(Boolean);

@@ -1,12 +1,12 @@
 "use strict";
-// Parallel coordinates: an axis for each thing that varies, a line for each point; ranges on axes are a filter.
+// Parallel coordinates: an axis for each varying column, a line for each point; ranges on axes are filters.
 lathe.sweep.then((sweep) => {
-  // From little to much; each colour can be told from the page behind it.
+  // From low to high values; each colour contrasts with the page's background.
   const ON_LIGHT = [[0, "#440154"], [0.33, "#3b6fb5"], [0.66, "#1f8f80"], [1, "#85860f"]];
   const ON_DARK = [[0, "#fde725"], [0.33, "#5ec962"], [0.66, "#2bb3ab"], [1, "#8a8ff0"]];
   const place = document.getElementById("parallel");
   if (!place) return;
-  const ROOM = 92; // pixels that an axis takes at least; the figure scrolls sideways where there are fewer
+  const ROOM = 92; // minimum width of an axis in pixels; the figure scrolls horizontally on narrower pages
   const varies = (each) => each.several && sweep.points.some((i) => sweep.isMeasured(i) && each.of(i) !== null);
   const inputs = sweep.columns.filter((each) => ["workload", "shape", "base", "machine"].includes(each.role) && varies(each));
   const metrics = sweep.metrics.filter(varies);
@@ -16,7 +16,7 @@ lathe.sweep.then((sweep) => {
   const chosen = new Set([...first, ...metrics.filter((each) => usual.includes(each.name))].map((each) => each.name));
   const ranges = new Map();
 
-  // Texts and few numbers stand in equal steps; of other numbers one that is missing lies at the low end.
+  // Texts and few distinct numbers are spaced evenly; otherwise a missing number is at the low end.
   const scales = new Map(every.map((each) => {
     const points = sweep.points.filter(sweep.isMeasured), values = [...new Set(points.map(each.of))];
     const known = values.filter((value) => value !== null), few = each.role !== "metric" && values.length <= 16;
@@ -79,7 +79,7 @@ lathe.sweep.then((sweep) => {
   }
   const told = (value) => lathe.plain(value === null ? "none" : typeof value === "number" ? lathe.grouped(value) : sweep.short(value, 14));
 
-  // Ranges that the reader has marked; several of one axis are each a pair.
+  // Ranges that the reader has marked; several on one axis are a list of pairs.
   function marked() {
     const dimensions = place.data[0].dimensions;
     dimensions.forEach((dimension, at) => {
@@ -105,6 +105,6 @@ lathe.sweep.then((sweep) => {
   });
   colour.addEventListener("change", draw);
   lathe.onTheme(draw);
-  // After the first picture of the page, which need not wait for it.
+  // After the first figure of the page, so as not to delay it.
   requestAnimationFrame(() => setTimeout(() => draw().then(() => place.on("plotly_restyle", marked))));
 });

@@ -1,5 +1,5 @@
 "use strict";
-// The timeline of the one run of a page; what else the page has comes behind this picture.
+// The timeline of a page with one run; the other figures are drawn after it.
 lathe.run = lathe.runOf("run");
 lathe.pictured = lathe.run.then((run) => {
   if (!document.getElementById("timeline")) return run;

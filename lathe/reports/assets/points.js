@@ -1,5 +1,5 @@
 "use strict";
-// The table of points; below it the selected ones: numbers, machine and layers of one, or of two side by side.
+// The table of points, and the selected ones below it: metrics, machine and layers of one, or of two side by side.
 lathe.sweep.then((sweep) => {
   const byId = (id) => document.getElementById(id), { make, grouped } = lathe, { told } = sweep;
   const USUAL = ["cycles", "time_us", "efficiency", "energy_pj", "bytes_read", "bytes_written", "bound_cycles"];
@@ -26,7 +26,7 @@ lathe.sweep.then((sweep) => {
   }));
   sweep.onSeen("table", () => table.refresh());
 
-  // A table of names with the value of each selected point; of two numbers also what the second is of the first.
+  // A table of names with the value of each selected point; for two points also the ratio of numbers.
   function compared(title, rows, points) {
     const two = points.length > 1;
     const head = make("tr", {}, make("th", {}, title), ...points.map((_, at) => make("th", { class: "number" }, two ? "AB"[at] : "")),
@@ -69,7 +69,7 @@ lathe.sweep.then((sweep) => {
     const place = byId("layers-table");
     byId("layers-figure").hidden = !names.length;
     if (!names.length) {
-      place.replaceChildren(make("p", { class: "note" }, "Nothing is kept of this point's layers: it has no numbers, or was measured by an earlier Lathe."));
+      place.replaceChildren(make("p", { class: "note" }, "The layers of this point are not stored: it has no metrics, or was measured by an earlier version of Lathe."));
       return;
     }
     const shades = ["#2f7ed8", "#d9733a"], two = points.length > 1;

@@ -1,10 +1,10 @@
 "use strict";
-// A run: its columns as times, what is selected, and who wants to know of it.
+// A run: its columns decoded to times, the selection, and listeners for it.
 lathe.runOf = async (name) => {
   const run = await lathe.load(name, ["assembly"]);
   if (!run.columns) return run;
   const c = run.columns, count = c.unit.length;
-  const units = run.units.length - 1; // fetch is the last, and no instruction's own
+  const units = run.units.length - 1; // fetch is the last, and executes no instructions
   run.count = count;
   run.begin = new Float64Array(count);
   run.boundary = new Float64Array(count);
@@ -30,7 +30,7 @@ lathe.runOf = async (name) => {
     return at;
   };
 
-  // Tokens: of each queue when it is filled and emptied, and for what is popped the instruction that pushed it.
+  // Tokens: pushes and pops of each queue, and for each pop the instruction that pushed the token.
   const pushed = run.queues.map(() => []), popped = run.queues.map(() => []);
   run.from = new Map();
   run.to = new Map();
@@ -78,7 +78,7 @@ lathe.runOf = async (name) => {
   });
 
   const listeners = [];
-  // { kind: "instruction" | "layer" | "statement", ... }; `marks` says of each instruction whether it belongs to it.
+  // { kind: "instruction" | "layer" | "statement", ... }; `marks` tells whether an instruction belongs to it.
   run.selection = null;
   run.onSelect = (listener) => listeners.push(listener);
   run.select = (selection) => {
@@ -98,24 +98,24 @@ lathe.runOf = async (name) => {
   return run;
 };
 
-// What an instruction is, when it runs and what it waits for: names and values. `button(k)` leads to another one.
+// Details of an instruction, its times and its stalls, as names and values. `button(k)` links to another one.
 lathe.factsOf = (run, i, text, button) => {
   const { grouped, make } = lathe, c = run.columns, queue = (field) => run.token_fields[c.unit[i]][field];
   const facts = [
     ["number", grouped(i)], ["assembly", make("code", {}, text)], ["unit", run.units[c.unit[i]]],
     ["layer", run.layers[c.layer[i]].name],
     ...(run.statement_of ? [["statement", run.statement_at(i)], ["chunk", run.chunk_of(i)]] : []),
-    ["handed over by fetch", `cycle ${grouped(run.dispatch[i])}`],
+    ["issued by fetch", `cycle ${grouped(run.dispatch[i])}`],
     ["starts", `cycle ${grouped(run.start(i))}`], ["ends", `cycle ${grouped(run.end(i))}`],
-    ["has the unit", `${grouped(c.length[i])} cycles from ${grouped(run.begin[i])} on`],
-    ["the unit waited before", c.stalled[i] ? `${grouped(c.stalled[i])} cycles, last for ${run.causes[c.cause[i]]}` : "0 cycles"],
+    ["occupies the unit", `${grouped(c.length[i])} cycles from ${grouped(run.begin[i])} on`],
+    ["the unit stalled before", c.stalled[i] ? `${grouped(c.stalled[i])} cycles, last cause ${run.causes[c.cause[i]]}` : "0 cycles"],
     ["waited for the memory", `${grouped(c.waited[i])} cycles`],
     ["bytes of DRAM", grouped(c.bytes[i])],
   ];
   for (const { queue: from, giver } of run.from.get(i) ?? []) {
-    facts.push([`takes a token ${run.queues[from]}`, giver < 0 ? "that was there before the launch" : button(giver)]);
+    facts.push([`pops a token ${run.queues[from]}`, giver < 0 ? "present before the launch" : button(giver)]);
   }
-  for (const field of [2, 3]) if (c.tokens[i] & (1 << field) && queue(field) >= 0) facts.push(["gives a token", run.queues[queue(field)]]);
+  for (const field of [2, 3]) if (c.tokens[i] & (1 << field) && queue(field) >= 0) facts.push(["pushes a token", run.queues[queue(field)]]);
   return make("div", { class: "scroll" }, make("table", { class: "of-instruction", "aria-label": "Instruction" }, make("tbody", {},
     ...facts.map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "wrap" }, value))))));
 };

@@ -1,5 +1,5 @@
 "use strict";
-// A sweep: its columns as numbers and texts, which points are seen, and which are selected.
+// A sweep: its columns as numbers and texts, the filter, and the selection.
 lathe.sweep = (async () => {
   const sweep = await lathe.load("sweep");
   const columnOf = (given) => {
@@ -13,7 +13,7 @@ lathe.sweep = (async () => {
   const status = named.get("status");
   const isMeasured = (i) => status.of(i) === "ok";
   const told = (value) => (value === null || value === undefined ? "" : typeof value === "number" ? lathe.grouped(value) : String(value));
-  // The name of some columns is that of their unit, as "cycles" or "bound_cycles".
+  // Some columns are named like their unit, such as "cycles" or "bound_cycles".
   const unit = (column) => (column.name.split(/[._]/).at(-1) === column.unit ? "" : column.unit);
   const title = (column) => (unit(column) ? `${column.name} [${unit(column)}]` : column.name);
   const short = (text, most = 26) => (text.length > most ? `…${text.slice(1 - most)}` : text);
@@ -23,7 +23,7 @@ lathe.sweep = (async () => {
   }
   const metrics = columns.filter((each) => each.number && each.role === "metric" && points.some((i) => isMeasured(i) && each.of(i) !== null));
 
-  // What a point is called: its workload with what varies of its shape, and its base with what varies of its machine.
+  // The label of a point: its workload with varying shape parameters, and its base with varying machine parameters.
   const varying = (...roles) => columns.filter((each) => roles.includes(each.role) && each.several);
   const said = (kept, i) => kept.filter((each) => each.of(i) !== null).map((each) =>
     each.role === "workload" || each.role === "base" ? short(each.of(i)) : `${each.name} ${short(told(each.of(i)))}`).join(", ");
@@ -32,7 +32,7 @@ lathe.sweep = (async () => {
   const labels = new Map();
   const label = (i) => labels.get(i) ?? labels.set(i, [workload(i), said(machine, i)].filter(Boolean).join(" · ")).get(i);
 
-  // Parameters of the whole machine of a point.
+  // All machine parameters of a point.
   const others = sweep.machines.varying.map(columnOf), same = Object.entries(sweep.machines.same);
   const parameters = (i) => new Map([...same, ...others.filter((each) => each.of(i) !== null).map((each) => [each.name, each.of(i)])]);
 
@@ -45,13 +45,13 @@ lathe.sweep = (async () => {
     return { name, cycles: of("cycles"), bytes: of("bytes"), bound: of("bound"), macs: of("macs") };
   });
 
-  // Which points are seen: a text of words and comparisons, and ranges marked in a figure.
+  // The filter: a text of words and comparisons, and ranges marked in a figure.
   const COMPARED = /^(.+?)(<=|>=|!=|=|<|>)(.*)$/;
   const TESTS = {
     "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b, "=": (a, b) => a === b,
     "!=": (a, b) => a !== b,
   };
-  // A test of points for a word; a text that says what is wrong with it.
+  // A predicate on points for a word, or an error message.
   function testOf(word) {
     const compared = COMPARED.exec(word);
     if (!compared) {
@@ -59,11 +59,11 @@ lathe.sweep = (async () => {
       return (i) => columns.some((each) => each.any && told(each.of(i)).toLowerCase().includes(low));
     }
     const [, name, sign, right] = compared, column = named.get(name);
-    if (!column) return `${name} is no column`;
+    if (!column) return `there is no column ${name}`;
     if (right === "") return `${word} lacks a value`;
     const test = TESTS[sign];
     if (!column.number) return (i) => column.of(i) !== null && test(String(column.of(i)).toLowerCase(), right.toLowerCase());
-    if (Number.isNaN(Number(right))) return `${right} is no number`;
+    if (Number.isNaN(Number(right))) return `${right} is not a number`;
     return (i) => column.of(i) !== null && test(column.of(i), Number(right));
   }
   const seen = new Uint8Array(sweep.count).fill(1), marks = new Map(), watchers = [];
@@ -78,7 +78,7 @@ lathe.sweep = (async () => {
   }
   const field = document.getElementById("filter");
   let wait = 0;
-  // Texts with spaces stand in quotes: status="timed out".
+  // Texts with spaces are quoted: status="timed out".
   const wordsOf = (text) => (text.match(/(?:[^\s"]|"[^"]*"?)+/g) ?? []).map((word) => word.replace(/"/g, ""));
   field.addEventListener("input", () => {
     clearTimeout(wait);
@@ -98,7 +98,7 @@ lathe.sweep = (async () => {
     refresh(null);
   });
 
-  // Which points are selected: one, or two of which the second is compared with the first.
+  // The selection: one point, or two to compare.
   const listeners = [];
   const selection = { first: null, second: null, comparing: false };
   const tell = () => { for (const listener of listeners) listener(selection); };

@@ -1,7 +1,7 @@
 "use strict";
-// Tables that are sorted by a click on a column's head and filtered by a word; each has a row for each of its records.
-// columns: [{ name, of: (record) => value, text?: (value) => text, title? }]. pick(record) is called for a row; records
-// for which keep(record) is not true are left out, which `refresh` asks anew.
+// Tables with a row for each record, which are sorted by a click on a column's header and filtered by a word.
+// columns: [{ name, of: (record) => value, text?: (value) => text, title? }]. pick(record) is called on a click; records
+// for which keep(record) is false are hidden; `refresh` evaluates it again.
 lathe.table = (place, columns, records, { pick, most = 300, filter = true, name = "Table", keep = () => true } = {}) => {
   let order = records.map((_, i) => i), by = -1, down = false, word = "", shown = most, selected = null;
   const body = lathe.make("tbody"), head = lathe.make("tr"), told = lathe.make("span", { class: "told" });

@@ -1,5 +1,5 @@
 "use strict";
-// The timeline: a row for each unit, tokens, scratchpads and DRAM over one axis of cycles; drawn anew for each window.
+// The timeline: a row for each unit, tokens, scratchpads and DRAM over one axis of cycles; redrawn for each window.
 {
   const LIGHT = {
     load: "#3b7dd8", gemm: "#2a9d5c", alu: "#d98a1f", transfer: "#8a63c9", store: "#c2496b", fetch: "#6f7f92",
@@ -16,19 +16,19 @@
   lathe.kindColour = (name) => (lathe.isDark() ? DARK : LIGHT)[name] ?? "#888888";
 }
 
-// Draw the timeline of a run in the place of a name. `runs` are those whose timelines stand on one page: all have the
-// same axes. What is shown is told to `moved`, so that the others can follow.
+// Draw the timeline of a run in the figure of a name. `runs` are all runs of the page, whose timelines have the
+// same axes. `moved` is called with the visible window, so that the others can follow.
 lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } = {}) => {
   const place = document.getElementById(name), total = Math.max(...runs.map((each) => each.cycles));
-  const NEAR = 600; // entries that are drawn one by one
-  const COLUMNS = 200; // columns of a window; half as many are drawn on each side, so that dragging shows something
+  const NEAR = 600; // entries that are drawn individually, at most
+  const COLUMNS = 200; // columns of a window; half as many are drawn on each side for dragging
   const kinds = [...run.activities, ...run.causes];
   const fetch = run.units.length - 1, rows = [fetch, ...run.units.keys()].slice(0, run.units.length);
   const whole = [0, total], together = runs.length > 1;
   let window_ = [...whole], marks = null, selected = null, drawing = null, wanted = false, drawn = null;
   const mostTokens = Math.max(...runs.flatMap((each) => each.tokens.map(({ values }) => values.reduce((most, value) => Math.max(most, value), 0))));
   const memories = [...new Set(runs.flatMap((each) => each.memories.map((memory) => memory.name)))].sort();
-  let mostBytes = 0; // a cycle, in any of the runs, in what is drawn
+  let mostBytes = 0; // per cycle, in any of the runs, in the drawn window
   const LINES = ["#3b7dd8", "#2a9d5c", "#d98a1f", "#c2496b", "#8a63c9", "#6f7f92"];
 
   const narrow = () => place.clientWidth < 560;
@@ -67,7 +67,7 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     return made;
   }
 
-  // Lines from who gave the selected instruction a token, and to who takes one of its own.
+  // Lines from the instructions that push tokens for the selected one, and to those that pop its tokens.
   function arrows(middles) {
     if (selected === null) return [];
     const line = (giver, taker) => ({
@@ -89,7 +89,7 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
       legendrank: kind, uid: `${unit}-${kind}` };
   };
 
-  // Columns begin at these cycles; the last one goes on to the window's end.
+  // The first cycle of each column; the last column extends to the window's end.
   const begins = (low, high, count) => Array.from({ length: count + 1 }, (_, at) => low + (at * (high - low)) / count);
   const held = (values) => [...values, values[values.length - 1]];
 
@@ -132,7 +132,7 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     }));
   }
 
-  // A strip above the rows where what is selected is at work.
+  // A strip above the rows where the selected item is active.
   function strips(low, high, count) {
     if (!marks) return [];
     const width = (high - low) / count, found = run.units.map(() => new Uint8Array(count));
@@ -170,7 +170,7 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     run.memories.forEach((curve, at) => traces.push({
       ...lathe.lod.steps(curve, low, high, count), type: "scatter", mode: "lines", yaxis: axisOf(rows.length + 1),
       line: { shape: "hv", width: 1.4, color: LINES[memories.indexOf(curve.name) % LINES.length] }, name: `${curve.name} in use`, legendrank: 1100 + at,
-      uid: `m${at}`, hovertemplate: `%{y:.1f} % of ${curve.depth} ${lathe.plain(curve.name)} elements<br>cycle %{x:.0f}<extra></extra>`,
+      uid: `m${at}`, hovertemplate: `%{y:.1f} % of ${curve.depth} ${lathe.plain(curve.name)} vectors<br>cycle %{x:.0f}<extra></extra>`,
     }));
     const { read, written } = lathe.lod.traffic(run, low, high, count), x = begins(low, high, count);
     mostBytes = Math.max(...runs.flatMap((each) => {
@@ -180,11 +180,11 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     [["read", held(read), LINES[0]], ["written", held(written), LINES[3]]].forEach(([name, y, color], at) => traces.push({
       type: "scatter", mode: "lines", x, y, yaxis: axisOf(rows.length + 2), line: { shape: "hv", width: 1.2, color },
       name: `DRAM ${name}`, legendrank: 1200 + at, uid: `d${at}`,
-      hovertemplate: `%{y:.2f} bytes a cycle ${name}<br>from cycle %{x:.0f}<extra></extra>`,
+      hovertemplate: `%{y:.2f} bytes per cycle ${name}<br>from cycle %{x:.0f}<extra></extra>`,
     }));
     traces.push({ type: "scatter", mode: "lines", x: [low, high], y: [run.bytes_per_cycle, run.bytes_per_cycle],
-      yaxis: axisOf(rows.length + 2), line: { dash: "dot", width: 1, color: lathe.colour("quiet") }, name: "the bus's most",
-      legendrank: 1202, uid: "bus", hovertemplate: `the bus carries ${run.bytes_per_cycle} bytes a cycle<extra></extra>` });
+      yaxis: axisOf(rows.length + 2), line: { dash: "dot", width: 1, color: lathe.colour("quiet") }, name: "bus bandwidth",
+      legendrank: 1202, uid: "bus", hovertemplate: `bus bandwidth: ${run.bytes_per_cycle} bytes per cycle<extra></extra>` });
     return traces;
   }
 
@@ -210,9 +210,9 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     return drawing;
   }
 
-  const least = Math.min(20, total), PAUSE = 90; // milliseconds without a turn of the wheel
+  const least = Math.min(20, total), PAUSE = 90; // milliseconds after the last wheel event
   let later = 0;
-  // Whether what has been drawn shows a window well enough: boxes do, columns if they are not much wider than wanted.
+  // Whether the drawn level of detail suffices for a window: boxes do, columns if they are not much too wide.
   const isDrawn = (low, high) => drawn !== null && low >= drawn.low && high <= drawn.high
     && high - low >= drawn.width * (drawn.single ? 0.25 : 0.7);
   function show(low, high, pause = 0) {
@@ -224,13 +224,13 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
     if (!isDrawn(from, from + width)) later = setTimeout(draw, pause);
     return null;
   }
-  // The reader has moved this timeline: those beside it follow at once.
+  // The reader has moved this timeline: the others on the page follow immediately.
   function turn(low, high, pause = 0) {
     moved(low, high);
     return show(low, high, pause);
   }
   const pictured = draw().then(async () => {
-    // In a window that is not seen there are no frames.
+    // A hidden window has no animation frames.
     await Promise.race([new Promise(requestAnimationFrame), new Promise((done) => { setTimeout(done, 200); })]);
     performance.mark("first picture");
     place.on("plotly_relayout", (change) => {
@@ -243,7 +243,7 @@ lathe.timelineOf = (run, name, { runs = [run], height = 540, moved = () => {} } 
       const unit = point.data.meta?.unit;
       if (unit === undefined) return;
       let i = point.customdata;
-      if (i === undefined) { // from afar: what the unit had in this cycle
+      if (i === undefined) { // zoomed out: the instruction in the unit in this cycle
         const own = unit === fetch ? null : run.own[unit];
         const at = own ? lathe.lod.first(own.length, (k) => run.boundary[own[k]] > point.x)
           : lathe.lod.first(run.count, (k) => run.dispatch[k] + 1 > point.x);

@@ -1,6 +1,6 @@
-"""What notebooks show of values: tables and small pictures, as HTML that needs no script and no other file.
+"""HTML representations of values for notebooks: tables and small SVG figures, without scripts or other files.
 
-Imported, this says to :func:`lathe.configs.html_repr.html_of` how each class is shown.
+Importing this package registers them with :func:`lathe.configs.html_repr.html_of`.
 """
 
 from lathe.reports.notebooks import machines, networks, programs, results, schedules, sweeps

@@ -1,6 +1,6 @@
-"""Fragments of HTML for notebooks: tables, folded parts and text, which bear their looks with them.
+"""Fragments of HTML for notebooks: tables, collapsible sections and text, with inline styles.
 
-Colours are those of the page around, and translucent greys, so that dark notebooks show them as well as light ones.
+Colours are inherited or translucent grey, so that they are visible on light and dark backgrounds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from lathe.reports.markup import Markup, element
 
 MOST_ROWS = 40
-"""Rows of a table in a cell; the rest is counted below it."""
+"""Rows of a table in a cell, at most; a note below has the number of other rows."""
 
 _LINE = "1px solid rgba(127,127,127,.35)"
 _CELL = f"padding:.15em .7em;border:0;border-bottom:{_LINE};vertical-align:top;max-width:40em"
@@ -18,7 +18,7 @@ _FAINT = "opacity:.75"
 
 
 def panel(title: str, *parts: Markup) -> str:
-    """A whole view: a heading and what stands below it, as text."""
+    """A complete representation: a heading and its content, as a string."""
     heading = element("div", title, style="font-weight:600;margin:.2em 0 .4em")
     return str(element("div", heading, *parts, style="overflow-x:auto;max-width:100%;line-height:1.4"))
 
@@ -26,12 +26,12 @@ def panel(title: str, *parts: Markup) -> str:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, left: int = 1, most: int = MOST_ROWS, note: str = ""
 ) -> Markup:
-    """A table whose first ``left`` columns, and all texts, are aligned to the left, and numbers to the right."""
+    """A table; the first ``left`` columns and all text columns are left-aligned, numeric ones right-aligned."""
     every = [list(row) for row in rows]
     right = [at >= left and bool(every) and all(_is_number(row[at]) for row in every) for at in range(len(columns))]
 
     def cell(name: str, at: int, value: Any, more: str) -> Markup:
-        return element(name, told(value), style=f"{_CELL};text-align:{'right' if right[at] else 'left'};{more}")
+        return element(name, text_of(value), style=f"{_CELL};text-align:{'right' if right[at] else 'left'};{more}")
 
     lines = [
         element("tr", *(cell("td", at, value, _PLAIN) for at, value in enumerate(row)), style=_PLAIN)
@@ -46,18 +46,18 @@ def table(
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
-    """Names and what they are, a row each; what is None is left out."""
-    return table(("", ""), [(name, told(value)) for name, value in pairs if value is not None], left=2)
+    """A table of names and values; None is left out."""
+    return table(("", ""), [(name, text_of(value)) for name, value in pairs if value is not None], left=2)
 
 
 def folded(summary: str, *parts: Markup) -> Markup:
-    """Parts behind a click, which needs no script."""
+    """A collapsible section, which needs no script."""
     head = element("summary", summary, style="cursor:pointer")
     return element("details", head, *parts, style="margin:.3em 0")
 
 
 def text_block(text: str, most: int = 400) -> Markup:
-    """Text as it is, in columns of one width; of long ones the first lines."""
+    """Preformatted text, at most ``most`` lines of it."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) > most:
         lines = [*lines[:most], f"... {grouped(len(lines) - most)} more lines"]
@@ -65,13 +65,13 @@ def text_block(text: str, most: int = 400) -> Markup:
     return element("pre", "\n".join(lines), style=style)
 
 
-def beside(*parts: Markup) -> Markup:
-    """Parts next to each other where there is room."""
+def hbox(*parts: Markup) -> Markup:
+    """Fragments side by side, wrapped on narrow pages."""
     return element("div", *parts, style="display:flex;flex-wrap:wrap;gap:0 2.5em;align-items:flex-start")
 
 
-def told(value: Any) -> str:
-    """A value as people read it: thousands apart, a few digits."""
+def text_of(value: Any) -> str:
+    """A value as text: grouped thousands, four significant digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -82,17 +82,17 @@ def told(value: Any) -> str:
 
 
 def grouped(number: int) -> str:
-    """A whole number with its thousands apart: 12 345 678."""
+    """An integer with spaces between thousands: 12 345 678."""
     return f"{number:,}".replace(",", "\N{NO-BREAK SPACE}")
 
 
 def percent(share: float) -> str:
-    """A share in percent with one digit."""
+    """A fraction in percent with one decimal."""
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def size(count: int) -> str:
-    """Bytes in KiB where these are whole."""
+    """Bytes, in KiB if divisible."""
     return f"{grouped(count // 1024)} KiB" if count and count % 1024 == 0 else f"{grouped(count)} B"
 
 

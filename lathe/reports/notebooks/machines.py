@@ -1,24 +1,24 @@
-"""Machines in notebooks: the core, the scratchpads and the memory; every number behind a click."""
+"""Machines in notebooks: the matrix core, scratchpads and memory, with all parameters in collapsible tables."""
 
 from dataclasses import asdict
 
 from lathe.configs import HardwareConfig, MemoryConfig, TimingConfig
 from lathe.configs.html_repr import html_of
 from lathe.configs.parameter_listing import derived_names, derived_values, given_values
-from lathe.reports.notebooks.fragments import beside, facts, folded, panel, size, table, told
+from lathe.reports.notebooks.fragments import facts, folded, hbox, panel, size, table, text_of
 
 SCRATCHPADS = ("uop", "inp", "wgt", "acc", "par", "lut")
 
 
 @html_of.register
 def machine(value: HardwareConfig) -> str:
-    """A machine at a glance."""
+    """The summary of a machine, with its parameters."""
     memory = value.memory
     core = facts([
         ("matrix core", f"{value.batch} × {value.block_in} × {value.block_out}"),
         ("multipliers", value.multipliers),
         ("bus", f"{memory.bus_bits} bits"),
-        ("latency of DRAM", f"{told(memory.latency)} cycles"),
+        ("DRAM latency", f"{text_of(memory.latency)} cycles"),
         ("extensions", ", ".join(value.extensions) or None),
     ])  # fmt: skip
     buffers = [
@@ -31,9 +31,9 @@ def machine(value: HardwareConfig) -> str:
     derived = [(name, number, meanings[name].splitlines()[0]) for name, number in derived_values(value).items()]
     return panel(
         f"Machine {value.name}",
-        beside(core, table(("scratchpad", "size", "elements"), buffers)),
+        hbox(core, table(("scratchpad", "size", "vectors"), buffers)),
         folded("All parameters", facts(given)),
-        folded("What follows from them", table(("name", "value", "meaning"), derived, most=len(derived))),
+        folded("Derived values", table(("name", "value", "meaning"), derived, most=len(derived))),
     )
 
 

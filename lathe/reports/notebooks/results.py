@@ -1,4 +1,4 @@
-"""Results in notebooks: cycles and where they went, by unit and by layer, bytes moved, outputs."""
+"""Results in notebooks: cycles by unit and by layer, bytes transferred, and outputs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,15 +10,15 @@ from lathe.cosimulation import Cosimulation
 from lathe.cycle_attribution import ACTIVITIES, LabelCycles, cycles_by_label
 from lathe.networks.run import LayerRow, NetworkResult
 from lathe.reports.markup import Markup, element
-from lathe.reports.notebooks.fragments import beside, facts, folded, grouped, panel, percent, table
+from lathe.reports.notebooks.fragments import facts, folded, grouped, hbox, panel, percent, table
 from lathe.reports.notebooks.pictures import shares_of, timeline_picture, units_picture
 from lathe.sim import Counters, ReplayResult, Result
 
 
 @html_of.register
 def result(value: Result) -> str:
-    """A launch: how long it took, and what each unit did meanwhile."""
-    parts = [beside(_summary(value.counters, value.efficiency), _outputs(value.outputs)), *_units(value.counters)]
+    """A launch: its cycles, and the activity of each unit."""
+    parts = [hbox(_summary(value.counters, value.efficiency), _outputs(value.outputs)), *_units(value.counters)]
     if value.trace is not None:
         parts.append(timeline_picture(value.trace, value.cycles))
         parts.append(folded("Cycles for each layer", labels(cycles_by_label(value), value.cycles)))
@@ -35,14 +35,16 @@ def network_result(value: NetworkResult) -> str:
     head = facts([
         ("cycles", value.cycles),
         ("layers on the machine", len(on_machine)),
-        ("nodes on the host", len(on_host)),
+        ("nodes on the host CPU", len(on_host)),
         ("streams", len(value.results)),
     ])  # fmt: skip
-    parts = [beside(head, _outputs(value.outputs))]
+    parts = [hbox(head, _outputs(value.outputs))]
     if value.results:
         parts += [*_units(value.counters), layers(slowest, value.cycles)]
     if on_host:
-        parts.append(folded("Nodes on the host", table(("node", "why"), [(each.name, each.why) for each in on_host])))
+        parts.append(
+            folded("Nodes on the host CPU", table(("node", "why"), [(each.name, each.why) for each in on_host]))
+        )
     return panel(f"Network in {grouped(value.cycles)} cycles", *parts)
 
 
@@ -54,7 +56,7 @@ def layer_row(value: LayerRow) -> str:
 
 @html_of.register
 def label_cycles(value: LabelCycles) -> str:
-    """What one layer cost."""
+    """The cycles of one layer."""
     return panel(f"Layer {value.label}", labels([value], None))
 
 
@@ -63,7 +65,7 @@ def replay_result(value: ReplayResult) -> str:
     """A launch of a raw stream."""
     changed = f"{grouped(int(value.changed.sum()))} of {grouped(len(value.changed))} pages"
     head = facts([("changed in DRAM", changed), ("tokens afterwards", ", ".join(map(str, value.tokens)))])
-    parts = [beside(_summary(value.counters, None), head), *_units(value.counters)]
+    parts = [hbox(_summary(value.counters, None), head), *_units(value.counters)]
     if value.trace is not None:
         parts.append(timeline_picture(value.trace, value.cycles))
     return panel(f"Replay in {grouped(value.cycles)} cycles", *parts)
@@ -71,7 +73,7 @@ def replay_result(value: ReplayResult) -> str:
 
 @html_of.register(Cosimulation)
 def cosimulation(value: Cosimulation[Any]) -> str:
-    """Whether engines agree, and the first things in which they do not."""
+    """Whether engines agree, and their first differences."""
     rows = [(engine, each.cycles) for engine, each in value.results.items()]
     parts = [table(("engine", "cycles"), rows)]
     if value.differences:
@@ -81,7 +83,7 @@ def cosimulation(value: Cosimulation[Any]) -> str:
 
 
 def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Markup:
-    """A row for each label: busy cycles by activity, and what compute waited for."""
+    """A row for each label: busy cycles by activity, and stalls of the compute unit by cause."""
     rows = []
     for cost in costs:
         waits = cost.waiting["compute"]
@@ -90,17 +92,17 @@ def labels(costs: Iterable[LabelCycles], cycles: int | None) -> Markup:
         why = shares_of(cost.reasons["compute"], waits)
         rows.append((cost.label, cost.instructions, *(cost.busy[each] for each in ACTIVITIES), waits, *share, why))
     columns = ["layer", "instructions", *ACTIVITIES, "compute waits", *(["share"] if cycles else []), "for"]
-    note = "Cycles in which a unit was busy with the layer's instructions; share: of compute's cycles."
+    note = "Cycles in which a unit was busy with the layer's instructions; share: of the compute unit's cycles."
     return table(columns, rows, note=note)
 
 
 def layers(rows: Iterable[LayerRow], cycles: int) -> Markup:
-    """A row for each layer of a network that the machine computes."""
+    """A row for each layer of a network on the machine."""
     cells = [
         (each.name, each.cycles, percent(each.cycles / cycles) if cycles else "", each.bound, each.macs, each.bytes)
         for each in rows
     ]
-    columns = ("layer", "cycles", "share", "at least, alone", "products", "bytes")
+    columns = ("layer", "cycles", "share", "bound", "MACs", "bytes")
     return table(columns, cells, most=20)
 
 
@@ -134,7 +136,7 @@ def _bytes(counters: Counters) -> Markup:
 
 
 def _outputs(outputs: Mapping[str, Any]) -> Markup:
-    """Name, shape and dtype of outputs, and the range of their values."""
+    """Name, dtype, shape and value range of each output."""
     rows = []
     for name, each in outputs.items():
         array = np.asarray(each) if not isinstance(each, list) and each is not None else None

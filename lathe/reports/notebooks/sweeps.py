@@ -1,4 +1,4 @@
-"""The rows of a sweep in notebooks: what varies, the numbers that matter, and a picture of two of them."""
+"""The rows of a sweep in notebooks: a table of varying parameters and main metrics, and a scatter plot."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from lathe.configs.html_repr import html_of
 from lathe.reports.markup import Markup, element
-from lathe.reports.notebooks.fragments import facts, panel, table, told
+from lathe.reports.notebooks.fragments import facts, panel, table, text_of
 from lathe.reports.notebooks.pictures import points_picture
 from lathe.sweeps.measurement import NUMBERS
 from lathe.sweeps.pareto import fronts_of
@@ -15,12 +15,12 @@ from lathe.sweeps.tables import SECONDS
 
 SHOWN = ("cycles", "efficiency", "time_us", "energy_pj")
 PICTURED = (("time_us", "energy_pj"), ("cycles", "energy_pj"), ("cycles", "bytes_read"))
-"""Pairs of metrics of which the first that all rows have is shown."""
+"""Pairs of metrics; the scatter plot shows the first pair that all rows have."""
 
 
 @html_of.register
 def rows(value: SweepRows) -> str:
-    """A table of what varies and of the numbers that matter, the quickest first, and a picture of two of them."""
+    """A table of varying parameters and main metrics, the fastest first, and a scatter plot of two metrics."""
     counts = Counter(row["status"] for row in value)
     title = f"Sweep of {len(value)} points: {', '.join(f'{count} {status}' for status, count in counts.items())}"
     names = list(dict.fromkeys(key for row in value for key in row if key not in (*NUMBERS, "status", SECONDS)))
@@ -28,7 +28,7 @@ def rows(value: SweepRows) -> str:
     fixed = [(name, value[0][name]) for name in names if name not in varying and value[0].get(name)]
     numbers = [name for name in SHOWN if any(row.get(name) is not None for row in value)]
     ordered = sorted(value, key=lambda row: row.get("cycles", float("inf")))
-    cells = [[*(told(row.get(name)) for name in varying), *(row.get(name) for name in numbers)] for row in ordered]
+    cells = [[*(text_of(row.get(name)) for name in varying), *(row.get(name) for name in numbers)] for row in ordered]
     parts = [facts(fixed), *_picture(value), table((*varying, *numbers), cells, left=len(varying), most=20)]
     return panel(title, *parts)
 

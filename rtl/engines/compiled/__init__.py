@@ -1,1 +1,1 @@
-"""The RTL as one Python function: each cell of the netlist at most once per cycle."""
+"""Compiles the RTL to one Python function, which evaluates each cell of the netlist at most once per cycle."""

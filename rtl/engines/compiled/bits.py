@@ -1,10 +1,10 @@
-"""Values of the netlist as pieces of sources, without names or gates for slicing and joining."""
+"""Values of the netlist as pieces of sources, so that slicing and concatenation need neither names nor cells."""
 
 from collections.abc import Iterable
 
 # A piece is (source, low, width): bits of a source from `low` on. A constant has no source, and its value as `low`.
 Piece = tuple["Source | None", int, int]
-# Pieces side by side, the first lowest; neighbours that belong together are one piece.
+# Concatenated pieces, the first lowest; adjacent bits of one source are one piece.
 Bits = tuple[Piece, ...]
 
 
@@ -17,12 +17,12 @@ class Source:
 
 
 def constant(value: int, width: int) -> Bits:
-    """A number as bits."""
+    """A constant as bits."""
     return ((None, value & (1 << width) - 1, width),) if width else ()
 
 
 def joined(parts: Iterable[Bits]) -> Bits:
-    """Bits side by side, the first lowest."""
+    """Bits concatenated, the first lowest."""
     found: list[Piece] = []
     for part in parts:
         for source, low, width in part:
@@ -60,7 +60,7 @@ def sliced(bits: Bits, low: int, width: int) -> Bits:
 
 
 def width_of(bits: Bits) -> int:
-    """How many bits."""
+    """The width of bits."""
     return sum(width for _, _, width in bits)
 
 
@@ -72,7 +72,7 @@ def number_of(bits: Bits) -> int | None:
 
 
 def without_leading_zeros(bits: Bits) -> Bits:
-    """The bits below those that are always zero at the top."""
+    """The bits without constant zeros at the top."""
     if bits and bits[-1][0] is None:
         value = bits[-1][1]
         return joined([bits[:-1], constant(value, value.bit_length())])
@@ -80,7 +80,7 @@ def without_leading_zeros(bits: Bits) -> Bits:
 
 
 def sign_extended(bits: Bits) -> Bits | None:
-    """What `bits` is the sign extension of, with its sign as its top bit; None when it is none."""
+    """The bits that `bits` sign-extends, with the sign as their top bit; None when it is no sign extension."""
     if len(bits) < 2:
         return None
     top = bits[-1]

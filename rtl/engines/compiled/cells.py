@@ -1,4 +1,4 @@
-"""Makes cells, folding constants, wires in disguise, and cells that exist already."""
+"""Creates cells, with constant folding, simplification, and common subexpression elimination."""
 
 from lathe.rtl.engines.compiled.bits import (
     Bits,
@@ -20,23 +20,23 @@ SHIFTS = {"<<": "shl", "u>>": "shr", "s>>": "sar"}
 
 
 class Maker:
-    """Makes cells; `order` has them such that operands come before their users."""
+    """Creates cells; `order` has them such that operands come before their users."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, tuple[Bits, ...], int, int], Bits] = {}
         self.order: list[Cell] = []
 
     def cell(self, kind: str, operands: tuple[Bits, ...], width: int, stride: int = 0) -> Bits:
-        """A cell of this kind: a new one, the one that is there already, or the number that it amounts to."""
+        """A cell of this kind: a new one, an existing equal one, or a constant if all operands are constant."""
         key = (kind, operands, width, stride)
         bits = self.known.get(key)
         if bits is None:
-            made = Cell(kind, operands, width, stride)
+            created = Cell(kind, operands, width, stride)
             if all(number_of(operand) is not None for operand in operands):
-                bits = constant(int(eval(expression(made))), width)
+                bits = constant(int(eval(expression(created))), width)
             else:
-                self.order.append(made)
-                bits = made.bits
+                self.order.append(created)
+                bits = created.bits
             self.known[key] = bits
         return bits
 
@@ -58,7 +58,7 @@ class Maker:
             return self.cell(COMPARISONS[name], inputs, 1)
         if name in SHIFTS:
             return self._shift(SHIFTS[name], first, second, width)
-        assert name in ARITHMETIC, f"operator {name} of the netlist has no meaning here"
+        assert name in ARITHMETIC, f"operator {name} of the netlist is not supported"
         if name in "+-" and number_of(second) == 0:
             return first
         if name == "+" and number_of(first) == 0:
@@ -89,7 +89,7 @@ class Maker:
         return found
 
     def equal(self, first: Bits, second: Bits) -> Bits:
-        """Whether two values are equal; a constant becomes the second."""
+        """Whether two values are equal; a constant operand becomes the second."""
         if number_of(first) is not None:
             first, second = second, first
         number = number_of(second)
@@ -111,14 +111,14 @@ class Maker:
         return self.cell("eq", (first, second), 1)
 
     def matches(self, value: Bits, patterns: tuple[str, ...]) -> Bits:
-        """Whether a value matches one of some patterns of 0, 1 and -, the highest bit first."""
+        """Whether a value matches one of some patterns of 0, 1 and - (any), the highest bit first."""
         found = ZERO
         for pattern in patterns:
             bits = pattern[::-1]
-            places = [place for place, character in enumerate(bits) if character != "-"]
-            chosen = joined(sliced(value, place, 1) for place in places)
-            number = sum((bits[place] == "1") << at for at, place in enumerate(places))
-            one = self.equal(chosen, constant(number, len(places))) if places else ONE
+            positions = [position for position, character in enumerate(bits) if character != "-"]
+            chosen = joined(sliced(value, position, 1) for position in positions)
+            number = sum((bits[position] == "1") << at for at, position in enumerate(positions))
+            one = self.equal(chosen, constant(number, len(positions))) if positions else ONE
             found = self._bitwise("or", found, one)
         return found
 
@@ -142,7 +142,7 @@ class Maker:
         return self.cell("mux", (chosen, high, low), width_of(high))
 
     def part(self, value: Bits, signed: bool, offset: Bits, width: int, stride: int) -> Bits:
-        """`width` bits from `offset` times `stride` on."""
+        """`width` bits from `offset` times `stride` on; beyond the value, zeros or its sign."""
         number = number_of(offset)
         size = width_of(value)
         if number is not None:
@@ -153,7 +153,7 @@ class Maker:
         return self.cell("spart" if signed else "part", (value, offset), width, stride)
 
     def literal(self, bit: Bits) -> Literal | bool:
-        """A bit as a condition."""
+        """A bit as a literal, or as a truth value if it is constant."""
         number = number_of(bit)
         if number is not None:
             return bool(number)
@@ -163,7 +163,7 @@ class Maker:
         return bit, True
 
     def holds(self, path: Path) -> Bits:
-        """A path as a bit."""
+        """A path as one bit: the AND of its literals."""
         return self.conjunction([bit if value else self.inverse(bit) for bit, value in path])
 
     def _unary(self, name: str, bits: Bits, width: int) -> Bits:
@@ -175,11 +175,11 @@ class Maker:
             return bits if width == 1 else self.equal(bits, constant(-1, width))
         if name == "r^":
             return self.cell("parity", (bits,), 1)
-        assert name == "-", f"operator {name} of the netlist has no meaning here"
+        assert name == "-", f"operator {name} of the netlist is not supported"
         return self.cell("negate", (bits,), width)
 
     def _bitwise(self, kind: str, first: Bits, second: Bits) -> Bits:
-        """Bit by bit; stretches in which an operand is constant become wires."""
+        """A bitwise operation; where an operand is constant, it needs no cell but at most an inversion."""
         found: list[Bits] = []
         position, width = 0, width_of(first)
         while position < width:
@@ -216,7 +216,7 @@ class Maker:
 
 
 def _stretch(bits: Bits, position: int) -> int:
-    """How many bits from a position on are constant with one value, or are not constant."""
+    """The number of bits from a position on that are constant with one value, or that are not constant."""
     at = 0
     found = 0
     for source, low, width in bits:

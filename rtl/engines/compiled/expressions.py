@@ -1,8 +1,8 @@
 """Cells as Python expressions.
 
-Every value is a number from 0 to 2 ** width − 1, or False or True for one bit. A `truth` may be any Python value whose
-truth is the bit's. `and`, `or`, `if` look at their operands only as far as they need to, and so does the hardware's
-function: an operand that is written into its only user is not computed when nobody looks.
+Every value is a number from 0 to 2 ** width − 1, or False or True for one bit. A `truth` may be any Python value with
+the truth value of the bit. `and`, `or` and `if` evaluate their operands lazily, and so does the machine's function: an
+operand that is inlined into its only user is not computed when it is not needed.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from lathe.rtl.engines.compiled.bits import (
 )
 from lathe.rtl.engines.compiled.sources import Cell, Choice
 
-# Shift amounts wider than this are compared with the width first, lest numbers grow without bound.
+# Shift amounts wider than this are compared with the width first, so that numbers do not grow without bound.
 SAFE_AMOUNT_BITS = 8
 
 
@@ -28,9 +28,9 @@ def expression(cell: Cell) -> str:
 
 
 class Writer:
-    """Writes expressions. `names` has the sources that are variables, all others are written where they are used.
+    """Writes expressions. `names` has the sources that are variables, all others are inlined.
 
-    `reads` collects the variables that have been written about.
+    `reads` collects the variables that the expressions read.
     """
 
     def __init__(self, names: dict[Source, str]) -> None:
@@ -88,7 +88,7 @@ class Writer:
             at += copies
         if number:
             terms.append(_number(number))
-        return f"({' | '.join(terms)})"  # also a single one: a shift binds weaker than a sum that it may be part of
+        return f"({' | '.join(terms)})"  # even if single, since a shift binds more weakly than a sum
 
     def truth(self, bit: Bits) -> str:
         """One bit as a condition."""
@@ -102,7 +102,7 @@ class Writer:
         return f"({self.source(source)} & {_number(1 << low)})"
 
     def signed(self, bits: Bits) -> str:
-        """Bits as a number whose top bit is its sign."""
+        """Bits as a signed number, in two's complement."""
         number = number_of(bits)
         width = width_of(bits)
         if number is not None:
@@ -139,17 +139,17 @@ class Writer:
             return f"({self.value(a)} >> {amount})"
         if kind == "sar":
             return f"({self.signed(a)} >> {amount} & {_mask(width)})"
-        assert kind in ("part", "spart"), f"a cell {kind} has no meaning"
+        assert kind in ("part", "spart"), f"a cell {kind} is not supported"
         whole = self.signed(a) if kind == "spart" else self.value(a)
-        places = amount if cell.stride == 1 else f"{amount} * {cell.stride}"
-        return f"({whole} >> {places} & {_mask(width)})"
+        offset = amount if cell.stride == 1 else f"{amount} * {cell.stride}"
+        return f"({whole} >> {offset} & {_mask(width)})"
 
     def _condition(self, cell: Cell, *, values: bool = False) -> str:
         """A cell of one bit, as a truth or, with `values`, as a value."""
         kind, operands = cell.kind, cell.operands
-        part: Callable[[Bits], str] = self.value if values else self.truth
+        write: Callable[[Bits], str] = self.value if values else self.truth
         if kind in ("and", "or"):
-            return f"({part(operands[0])} {kind} {part(operands[1])})"
+            return f"({write(operands[0])} {kind} {write(operands[1])})"
         if kind == "not":
             return f"(not {self.truth(operands[0])})"
         if kind == "any":
@@ -184,20 +184,20 @@ class Writer:
         terms = []
         position = 0
         for piece in first:
-            wanted = number_of(sliced(second, position, piece[2]))
-            assert wanted is not None, "the second operand is a number"
+            expected = number_of(sliced(second, position, piece[2]))
+            assert expected is not None, "the second operand is a number"
             if piece[2] == 1:
-                terms.append(self.truth((piece,)) if wanted else f"not {self.truth((piece,))}")
+                terms.append(self.truth((piece,)) if expected else f"not {self.truth((piece,))}")
             else:
-                terms.append(f"{self.value((piece,))} == {_number(wanted)}")
+                terms.append(f"{self.value((piece,))} == {_number(expected)}")
             position += piece[2]
         terms[-1:] = [f"({terms[-1]}) != 0"] if first[-1][2] == 1 else terms[-1:]
         return f"({' and '.join(f'({term})' for term in terms)})" if len(terms) > 1 else f"({terms[0]})"
 
     def _arithmetic(self, kind: str, operands: tuple[Bits, ...], width: int) -> str:
-        """Modulo 2 ** width; what cannot reach that is not cut."""
+        """Arithmetic modulo 2 ** width; a result that cannot reach that is not masked."""
         texts = []
-        most: list[int | None] = []  # bits of the greatest value, None for what may be negative
+        most: list[int | None] = []  # bits of the greatest value, None if it may be negative
         for bits in operands:
             base = sign_extended(bits)
             if base is not None:

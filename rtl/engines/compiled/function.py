@@ -1,4 +1,4 @@
-"""The function that is the machine: from a netlist to Python's text."""
+"""Generates the Python source of a machine's function from its netlist."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -16,23 +16,23 @@ NAME = "machine"
 
 
 class Function:
-    """The text of a generator. It takes the inputs of a cycle as a tuple, and gives the outputs of this cycle.
+    """The source of a generator, which receives the inputs of a cycle as a tuple and yields the outputs of this cycle.
 
-    The first call of `send` takes None and gives None. With `state`, there is one more group of outputs: what
-    `registers` hold after the cycle. Memories are its arguments, lists of words, in the order of `memories`.
+    The first `send` takes and yields None. With `state`, there is one more group of outputs: the values of `registers`
+    after the cycle. Memories are its arguments, lists of words, in the order of `memories`.
     """
 
     def __init__(self, netlist: Netlist, inputs: Sequence[Signal], groups: list[int], *, state: bool = False) -> None:
         self.netlist, self.taken, self.groups, self.state = netlist, inputs, groups, state
         self.placement = placement = Placement(netlist)
         registers: list[Register | Word] = [*netlist.registers, *netlist.words]
-        self.names: dict[Source, str] = {source: f"i{place}" for place, (_, source) in enumerate(netlist.inputs)}
+        self.names: dict[Source, str] = {source: f"i{i}" for i, (_, source) in enumerate(netlist.inputs)}
         self.inputs = {id(signal): self.names[source] for signal, source in netlist.inputs}
-        self.names |= {source: f"r{place}" for place, source in enumerate(registers)}
+        self.names |= {source: f"r{i}" for i, source in enumerate(registers)}
         chosen = [source for source in netlist.order if source in placement.variables]
-        self.names |= {source: f"n{place}" for place, source in enumerate(chosen)}
+        self.names |= {source: f"n{i}" for i, source in enumerate(chosen)}
         self.registers = {self.names[source]: source for source in registers}
-        self.memories = {f"m{place}": memory for place, memory in enumerate(netlist.memories)}
+        self.memories = {f"m{i}": memory for i, memory in enumerate(netlist.memories)}
         self.memory_names = {memory.cell: name for name, memory in self.memories.items()}
         self.tests: dict[Literal, tuple[str, set[str]]] = {}
         statements = [*self._values(chosen), *self._outputs(), *self._registers(), *self._words(), *self._writes()]
@@ -43,7 +43,7 @@ class Function:
 
     @property
     def text(self) -> str:
-        """The whole function."""
+        """The source of the whole function."""
         taken = "".join(f"{self.inputs.get(id(signal), 'unused')}, " for signal in self.taken)
         given = f"(*outputs, ({''.join(f'{name}, ' for name in self.registers)}))" if self.state else "outputs"
         lines = [f"def {NAME}({', '.join(self.memories)}):"]
@@ -110,25 +110,25 @@ class Function:
             for write in memory.writes:
                 for low, width, path in write.parts:
                     writer = Writer(self.names)
-                    place = f"{name}[{writer.value(write.address)}]"
+                    word = f"{name}[{writer.value(write.address)}]"
                     data = sliced(write.data, low, width)
                     if width == memory.width:
                         text = writer.value(data)
                     else:
-                        kept = hex((1 << memory.width) - 1 ^ (1 << width) - 1 << low)
+                        others = hex((1 << memory.width) - 1 ^ (1 << width) - 1 << low)
                         number = number_of(data)
                         new = f" | {writer.value(data)} << {low}" if number is None else ""
                         if number:
                             new = f" | {writer.value(constant(number << low, memory.width))}"
-                        text = f"{place} & {kept}{new}"
-                    if len(memory.rows) > memory.depth:  # a write beyond the end is none
+                        text = f"{word} & {others}{new}"
+                    if len(memory.rows) > memory.depth:  # a write beyond the end has no effect
                         text = f"{text} if {writer.value(write.address)} < {memory.depth} else 0"
-                    statement = self._statement(path, place, text, writer)
+                    statement = self._statement(path, word, text, writer)
                     statement.writes = name
                     yield statement
 
     def _test(self, literal: Literal) -> tuple[str, set[str]]:
-        """A condition, and the variables that it reads."""
+        """A condition in Python, and the variables that it reads."""
         if literal not in self.tests:
             writer = Writer(self.names)
             text = writer.truth(literal[0])
@@ -137,9 +137,9 @@ class Function:
         return self.tests[literal]
 
     def _lines(self, depth: int) -> Iterator[str]:
-        """The statements under their conditions."""
+        """The statements, nested under their conditions."""
         opened: Path = ()
-        chains: list[list[Literal]] = []  # at each level, the conditions that the one that is open continues
+        chains: list[list[Literal]] = []  # at each level, the conditions of the open if-elif chain
         for statement in self.statements:
             block = statement.block
             common = 0
@@ -147,24 +147,24 @@ class Function:
                 common += 1
             chain = chains[common] if common < min(len(opened), len(block)) else []
             chains = chains[:common]
-            for place in range(common, len(block)):
-                literal = block[place]
+            for level in range(common, len(block)):
+                literal = block[level]
                 keyword = "if"
                 if len(chain) == 1 and chain[0] == (literal[0], not literal[1]):
                     keyword = "else"
                 elif chain and all(excludes(each, literal) for each in chain):
                     keyword = "elif"
-                # After else, nothing continues.
+                # A chain ends with else.
                 chains.append([] if keyword == "else" else [*chain, literal] if keyword == "elif" else [literal])
                 chain = []
                 test = "" if keyword == "else" else f" {self._test(literal)[0]}"
-                yield f"{'    ' * (depth + place)}{keyword}{test}:"
+                yield f"{'    ' * (depth + level)}{keyword}{test}:"
             opened = block
             yield "    " * (depth + len(block)) + statement.text
 
 
 def _complete(block: Path, paths: list[Path]) -> bool:
-    """Whether one of some cases of a block always holds."""
+    """Whether the cases of a block are exhaustive: two of them have opposite conditions."""
     inner = [path[len(block) :] for path in paths]
     single = {path[0] for path in inner if len(path) == 1}
     return any((bit, not value) in single for bit, value in single)

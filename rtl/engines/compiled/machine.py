@@ -1,4 +1,4 @@
-"""A module as a Python function: compiled once, started as often as wanted."""
+"""A module compiled to a Python function, which can be started any number of times."""
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from lathe.rtl.engines.compiled.netlist import Netlist
 
 @dataclass(frozen=True)
 class Machine:
-    """A compiled module. `depths` has the words of each memory, with their initial contents `contents`."""
+    """A compiled module: its code, and the initial `contents` of each memory."""
 
     code: CodeType
     contents: tuple[tuple[int, ...], ...]
 
     def start(self) -> Generator[Any, Any, None]:
-        """A machine in its first state. It is sent the inputs of a cycle, and yields the outputs of that cycle."""
+        """A machine in its initial state. It receives the inputs of a cycle, and yields the outputs of that cycle."""
         scope: dict[str, Any] = {}
         exec(self.code, scope)
         running: Generator[Any, Any, None] = scope[NAME](*(list(content) for content in self.contents))
@@ -29,10 +29,10 @@ class Machine:
 
 
 def compiled(module: Elaboratable, inputs: Sequence[Signal], outputs: Sequence[Iterable[Signal]]) -> Machine:
-    """Compile a module as a function of `inputs`, in this order; others keep their first value.
+    """Compile a module to a function of `inputs`, in this order; other inputs keep their initial value.
 
-    It yields a tuple of values for each group of `outputs`, as unsigned numbers. Raises AssertionError for modules that
-    have anything but what docs/rtl-engines.md lists: a second clock, say, or memories that are read without one.
+    It yields a tuple of values for each group of `outputs`, as unsigned numbers. Raises AssertionError for modules with
+    features that docs/rtl-engines.md does not list, such as a second clock or memories with asynchronous read ports.
     """
     groups = [list(group) for group in outputs]
     outcome = [signal for group in groups for signal in group]

@@ -1,4 +1,4 @@
-"""Reads Amaranth's netlist, the one that its Verilog is written from, as registers, memories, cells and choices."""
+"""Reads the netlist from which Amaranth writes Verilog as registers, memories, cells and choices."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -23,12 +23,12 @@ from lathe.rtl.engines.compiled.bits import Bits, Source, constant, joined, slic
 from lathe.rtl.engines.compiled.cells import Maker
 from lathe.rtl.engines.compiled.sources import Case, Choice, Input, Memory, Path, Register, Word, Write, extended
 
-# A cell of the netlist and the lowest bit of those of its outputs that go together.
+# A group of output bits of a cell that are handled together: the cell, and the lowest bit.
 Key = tuple[int, int]
 
 
 class Netlist:
-    """What `outputs` of a prepared design depend on.
+    """Everything that `outputs` of a prepared design depend on.
 
     `order` has cells and choices such that operands come before their users.
     """
@@ -51,7 +51,7 @@ class Netlist:
         self.reader = reader
 
     def registered(self, signal: Signal) -> Bits | None:
-        """A signal as bits of registers and words; None when it is not made of those."""
+        """A signal as bits of registers and words; None when it depends on anything else."""
         chunks = list(self.reader.chunks(self.netlist.signals[signal]))
         if not all(key in self.reader.found for key, _, _ in chunks):
             return None
@@ -78,18 +78,18 @@ class _Reader:
         self.bounds[0] = sorted(start for start, width in netlist.top.ports_i.values() if width)
 
     def input(self, start: int, width: int, signal: Signal) -> tuple[Signal, Input]:
-        """An input, which is bits of the netlist's first cell."""
+        """An input, which is an output of the netlist's first cell."""
         source = Input(width, signal.init & (1 << width) - 1)
         self.found[0, start] = source.bits
         return signal, source
 
     def settled(self, value: Any) -> Bits:
-        """A value of the netlist, after all that it depends on."""
+        """A value of the netlist, after reading all that it depends on."""
         self.settle(self.keys(value))
         return self.bits(value)
 
     def settle(self, keys: Iterable[Key]) -> None:
-        """Read keys, after all that they depend on."""
+        """Read keys, after reading all that they depend on."""
         stack = list(keys)
         opened: set[Key] = set()
         while stack:
@@ -107,7 +107,7 @@ class _Reader:
                 self.read(key)
 
     def follow(self) -> None:
-        """Read what the registers and memories that have been met depend on, to the end."""
+        """Read what the registers and memories found so far depend on, transitively."""
         registers = words = memories = 0
         while registers < len(self.registers) or words < len(self.words) or memories < len(self.memories):
             while registers < len(self.registers):
@@ -153,7 +153,7 @@ class _Reader:
                 low = stop
 
     def keys(self, value: Any) -> Iterator[Key]:
-        """What a value is made of."""
+        """The keys of a value."""
         return (key for key, _, _ in self.chunks(value) if key is not None)
 
     def bits(self, value: Any) -> Bits:
@@ -164,7 +164,7 @@ class _Reader:
         )
 
     def bounds_of(self, index: int) -> list[int]:
-        """Where the outputs of a cell are cut, so that what is assigned as a whole stays whole."""
+        """The bits at which the outputs of a cell are split into groups; bits assigned together stay together."""
         bounds = self.bounds.get(index)
         if bounds is None:
             cell = self.cells[index]
@@ -186,7 +186,7 @@ class _Reader:
         return bounds
 
     def width_at(self, key: Key, whole: int) -> int:
-        """How many bits go together at a key, of `whole` bits of its cell."""
+        """The width of the group at a key, of the `whole` bits of its cell."""
         bounds = self.bounds_of(key[0])
         at = bisect_right(bounds, key[1])
         return (bounds[at] if at < len(bounds) else whole) - key[1]
@@ -229,13 +229,13 @@ class _Reader:
             self.found[key] = self.maker.part(value, cell.value_signed, offset, cell.width, cell.stride)
         elif isinstance(cell, FlipFlop):
             width = self.width_at(key, len(cell.data))
-            assert cell.arst == 0, "registers follow the clock, and nothing else"
+            assert cell.arst == 0, "registers must not have an asynchronous reset"
             self._clocked(cell)
             register = Register(*key, width, cell.init >> key[1] & (1 << width) - 1)
             self.registers.append(register)
             self.found[key] = register.bits
         else:
-            assert isinstance(cell, SyncReadPort), f"a cell {cell!r} has no meaning here"
+            assert isinstance(cell, SyncReadPort), f"a cell {cell!r} is not supported"
             self._clocked(cell)
             word = Word(key[0], self._memory(cell.memory), cell.width)
             self.words.append(word)
@@ -243,10 +243,10 @@ class _Reader:
 
     def _clocked(self, cell: Any) -> None:
         self.clock = cell.clk if self.clock is None else self.clock
-        assert (cell.clk, cell.clk_edge) == (self.clock, "pos"), "there is one clock, and its rising edge counts"
+        assert (cell.clk, cell.clk_edge) == (self.clock, "pos"), "a module must have one clock, and use its rising edge"
 
     def path(self, net: Any) -> Path | None:
-        """A net as a condition; None when it never holds."""
+        """A net as a condition; None when it is never true."""
         if net < 2:
             return () if net else None
         key = (net >> 16, net & 0xFFFF)
@@ -261,7 +261,7 @@ class _Reader:
         return extended(path, ((literal[0], literal[1] == value),))
 
     def _branch(self, cell: Any, bit: int) -> Path | None:
-        """The condition under which an input of a priority match is its first that is set."""
+        """The condition under which an input of a priority match is the first one set."""
         path = self.path(cell.en)
         own = self.maker.literal(self.bits((cell.inputs[bit],)))
         for net in cell.inputs[:bit]:
@@ -269,13 +269,13 @@ class _Reader:
                 return None
             before = self.bits((net,))
             literal = self.maker.literal(before)
-            # What cannot hold together with this input need not be excluded.
+            # Inputs that this one excludes anyway need not be negated.
             if isinstance(own, bool) or isinstance(literal, bool) or extended((own,), (literal,)) is not None:
                 path = self._and(path, before, False)
         return path if path is None else self._and(path, self.bits((cell.inputs[bit],)), True)
 
     def _cases(self, cell: Any, low: int, width: int) -> tuple[Bits, list[Case]]:
-        """Default and cases of some bits of an assignment list, from the last one that always holds."""
+        """Default and cases of some bits of an assignment list; an unconditional assignment becomes the default."""
         default = self.bits(cell.default[low : low + width])
         cases: list[Case] = []
         for each in cell.assignments:
@@ -320,12 +320,12 @@ class _Reader:
         word.after = bool(cell.transparent_for)
 
     def settled_path(self, net: Any) -> Path | None:
-        """A net as a condition, after all that it depends on."""
+        """A net as a condition, after reading all that it depends on."""
         self.settle(self.keys((net,)))
         return self.path(net)
 
     def _write(self, memory: Memory, cell: Any) -> Write:
-        """A write port; bits with the same enable are written together."""
+        """A write port; adjacent bits with the same enable are one part."""
         self._clocked(cell)
         parts = []
         low = 0

@@ -1,4 +1,4 @@
-"""In which order the function's statements stand."""
+"""Orders the statements of a machine's function."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -9,9 +9,10 @@ from lathe.rtl.engines.compiled.sources import Path, excludes
 
 @dataclass(eq=False)
 class Statement:
-    """`text` is run where the conditions of `block` hold. Variables go by name.
+    """`text` is executed where the conditions of `block` hold. Variables are given by name.
 
-    It `reads` some, `tests` those of its conditions, and `writes` one. It `follows` all that write to a memory.
+    `text` reads the variables `reads`, and its conditions read `tests`; it writes the variable or memory `writes`. It
+    must come after all writes to the memory `follows`.
     """
 
     block: Path
@@ -20,21 +21,21 @@ class Statement:
     writes: str | None = None
     tests: set[str] = field(default_factory=set)
     follows: str | None = None
-    place: int = 0
-    left: int = 0  # statements that must come first and have not been run
+    position: int = 0
+    left: int = 0  # predecessors that have not been taken
     after: list["Statement"] = field(default_factory=list, repr=False)
 
 
 def ordered(statements: list[Statement], registers: set[str], memories: set[str]) -> list[Statement]:
-    """The statements such that what is read has been written, and what a register held has been read, before.
+    """The statements such that variables are written before they are read, and registers read before they are written.
 
-    A register that would have to be written before it is read gets its value through a second variable, at the end.
-    Statements with the same conditions come together as far as possible.
+    A register for which that is impossible gets its new value through a second variable, at the end. Statements with
+    the same conditions are adjacent as far as possible.
     """
     writers: dict[str, list[Statement]] = defaultdict(list)
     readers: dict[str, list[Statement]] = defaultdict(list)
-    for place, statement in enumerate(statements):
-        statement.place = place
+    for position, statement in enumerate(statements):
+        statement.position = position
         if statement.writes is not None:
             writers[statement.writes].append(statement)
         for name in statement.reads | statement.tests:
@@ -51,7 +52,7 @@ def ordered(statements: list[Statement], registers: set[str], memories: set[str]
                 for reader in readers[name]
                 for writer in writing
                 if reader is not writer and (name in reader.tests or not _exclusive(reader, writer))
-                # A write port that changes a part of a word reads the word as the ports before have left it.
+                # A write port that changes part of a word reads the word as the previous ports have left it.
                 if name in registers or reader.writes != name
             ]
             for reader, writer in held[name]:
@@ -68,14 +69,14 @@ def ordered(statements: list[Statement], registers: set[str], memories: set[str]
 
 
 class _Run:
-    """Takes statements one by one."""
+    """A list scheduler: takes ready statements one by one."""
 
     def __init__(
         self, statements: list[Statement], registers: set[str], held: dict[str, list[tuple[Statement, Statement]]]
     ) -> None:
         self.registers, self.held = registers, held
         self.result: list[Statement] = []
-        self.ready: dict[Path, list[tuple[int, Statement]]] = defaultdict(list)  # heaps by place
+        self.ready: dict[Path, list[tuple[int, Statement]]] = defaultdict(list)  # heaps by position
         self.done: set[Statement] = set()
         self.doubled: list[str] = []
         self.open: Path = ()
@@ -91,7 +92,7 @@ class _Run:
         self.result += [Statement((), f"{name} = next_{name}", set()) for name in self.doubled]
 
     def _next(self) -> Statement:
-        """One whose conditions are open, or else one that others wait for, with the fewest conditions."""
+        """A ready statement of the open block, or else one that others wait for, with the fewest conditions."""
         block = self.open if self.open in self.ready else min(self.ready, key=self._cost)
         waiting = self.ready[block]
         _, statement = heappop(waiting)
@@ -118,10 +119,10 @@ class _Run:
                 self._free(later)
 
     def _free(self, statement: Statement) -> None:
-        heappush(self.ready[statement.block], (statement.place, statement))
+        heappush(self.ready[statement.block], (statement.position, statement))
 
     def _double(self, statements: list[Statement]) -> None:
-        """Let a register's new value wait in a second variable, so that what reads the old one need not come first."""
+        """Keep a register's new value in a second variable, so that readers of the old one need not come first."""
         best: tuple[int, str] | None = None
         for name, pairs in self.held.items():
             if name not in self.registers:
@@ -130,10 +131,10 @@ class _Run:
             freed = any(writer.left == count for writer, count in blocking.items())
             if freed and (best is None or (blocking.total(), name) < best):
                 best = (blocking.total(), name)
-        assert best is not None, "statements wait for each other"
+        assert best is not None, "statements depend on each other"
         name = best[1]
         writing = [each for each in statements if each.writes == name and each not in self.done]
-        # Those that write and have been run exclude those that read and have not.
+        # Writers that have been taken and readers that have not are mutually exclusive.
         if not any(writer.block == () for writer in writing):
             self.result.append(Statement((), f"next_{name} = {name}", {name}))
         for writer in writing:
@@ -153,5 +154,5 @@ def _before(first: Statement, second: Statement) -> None:
 
 
 def _exclusive(one: Statement, other: Statement) -> bool:
-    """Whether two statements never both run."""
+    """Whether two statements are never both executed."""
     return any(excludes(mine, theirs) for mine in one.block for theirs in other.block)

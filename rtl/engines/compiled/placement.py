@@ -1,25 +1,25 @@
-"""Which values become variables, and under which conditions they are computed.
+"""Decides which values become variables, and under which conditions they are computed.
 
-A value that several look at is computed once, under the conditions that all who look at it have in common: what only a
-unit at work needs is not computed while it rests. A value that one looks at is written where it is looked at. The idea
-is that of global code motion (Click, 1995), on the conditions of the design instead of a program's blocks.
+A value with several uses is computed once, under the conditions that all its uses have in common: what only an active
+unit needs is not computed while the unit is idle. A value with one use is inlined there. This is global code motion
+(Click, 1995), on the conditions of the design instead of a program's basic blocks.
 """
 
 from lathe.rtl.engines.compiled.bits import Bits, Source
 from lathe.rtl.engines.compiled.netlist import Netlist
 from lathe.rtl.engines.compiled.sources import Cell, Choice, Path, extended
 
-# Expressions within expressions; Python's parser allows for some more.
+# The maximum nesting of expressions; Python's parser allows some more.
 DEEPEST = 20
 
 
 class Placement:
-    """`blocks` has the conditions of every source that is used; `variables` are those that have a name of their own."""
+    """`blocks` has the conditions under which each used source is computed; `variables` are those not inlined."""
 
     def __init__(self, netlist: Netlist) -> None:
         self.blocks: dict[Source, Path] = {}
         self.uses: dict[Source, int] = {}
-        self._users(netlist)
+        self._uses_of(netlist)
         for source in reversed(netlist.order):
             if source in self.blocks:
                 self._operands(source)
@@ -27,7 +27,7 @@ class Placement:
         self._variables(netlist.order)
 
     def cases(self, choice: Choice) -> list[tuple[Path, Bits]]:
-        """The cases of a choice that can happen where it is computed, with all their conditions."""
+        """The cases of a choice that are possible where it is computed, with all their conditions."""
         found = []
         for path, value in choice.cases:
             whole = extended(self.blocks[choice], path)
@@ -35,7 +35,7 @@ class Placement:
                 found.append((whole, value))
         return found
 
-    def _users(self, netlist: Netlist) -> None:
+    def _uses_of(self, netlist: Netlist) -> None:
         for output in netlist.outputs:
             self._use(output, ())
         for register in netlist.registers:
@@ -56,7 +56,7 @@ class Placement:
                     self._use(write.data, path)
 
     def _operands(self, source: Source) -> None:
-        """What a source looks at, once its own block is known."""
+        """Record the uses in the operands of a source, once its own block is known."""
         block = self.blocks[source]
         if isinstance(source, Cell):
             for operand in source.operands:
@@ -79,9 +79,9 @@ class Placement:
             self.blocks[source] = path if block is None else _common(block, path)
 
     def _use_path(self, path: Path, begin: int) -> None:
-        """Conditions are looked at where those before them hold."""
-        for place in range(begin, len(path)):
-            self._use(path[place][0], path[:place])
+        """Record the uses in conditions: each is evaluated where those before it hold."""
+        for level in range(begin, len(path)):
+            self._use(path[level][0], path[:level])
 
     def _variables(self, order: list[Source]) -> None:
         depths: dict[Source, int] = {}
@@ -95,16 +95,16 @@ class Placement:
                 assert isinstance(source, Cell), "only cells and choices are in order"
                 operands = list(source.operands)
             depth = 1 + max((depths.get(piece[0], 0) for bits in operands for piece in bits if piece[0]), default=0)
-            alone = self.uses[source] == 1 or self._slight(source)
+            inlined = self.uses[source] == 1 or self._is_cheap(source)
             if isinstance(source, Choice):
-                alone = alone and len(self.cases(source)) == 1 == len(source.cases)
-            if alone and depth < DEEPEST:
+                inlined = inlined and len(self.cases(source)) == 1 == len(source.cases)
+            if inlined and depth < DEEPEST:
                 depths[source] = depth
             else:
                 self.variables.add(source)
 
-    def _slight(self, source: Source) -> bool:
-        """Whether computing a source takes no longer than remembering it."""
+    def _is_cheap(self, source: Source) -> bool:
+        """Whether computing a source is no slower than storing it in a variable."""
         if not isinstance(source, Cell) or source.kind != "not":
             return False
         operand = source.operands[0][0][0]
@@ -112,7 +112,7 @@ class Placement:
 
 
 def _common(one: Path, other: Path) -> Path:
-    """The conditions at the beginning of two paths that are the same."""
+    """The longest common prefix of two paths."""
     if one == other:
         return one
     found = 0

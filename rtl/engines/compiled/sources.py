@@ -1,4 +1,4 @@
-"""What a netlist is made of without wires and constants: registers, memories, cells, and choices among values."""
+"""The sources of values in a netlist: inputs, registers, memories, cells, and choices among values."""
 
 from dataclasses import dataclass, field
 
@@ -8,12 +8,12 @@ from lathe.rtl.engines.compiled.bits import Bits, Source, number_of
 Literal = tuple[Bits, bool]
 # Literals that must all hold, the outermost condition first.
 Path = tuple[Literal, ...]
-# What a value becomes under a path; later cases override earlier ones.
+# A path, and the value under it; later cases override earlier ones.
 Case = tuple[Path, Bits]
 
 
 class Input(Source):
-    """A port that is driven from outside; `init` while nobody does."""
+    """An input port; `init` is its value until it is driven."""
 
     def __init__(self, width: int, init: int) -> None:
         super().__init__(width)
@@ -21,7 +21,7 @@ class Input(Source):
 
 
 class Cell(Source):
-    """An operator. What `kind` may be, and what its operands mean, lathe.rtl.engines.compiled.expressions tells."""
+    """An operator; lathe.rtl.engines.compiled.expressions defines its kinds and their operands."""
 
     def __init__(self, kind: str, operands: tuple[Bits, ...], width: int, stride: int = 0) -> None:
         super().__init__(width)
@@ -29,7 +29,7 @@ class Cell(Source):
 
 
 class Choice(Source):
-    """A value that cases override: what If, Elif, Else and Switch of a combinational signal become."""
+    """A default value that cases override: a combinational signal assigned under If, Elif, Else and Switch."""
 
     def __init__(self, default: Bits, cases: list[Case], width: int) -> None:
         super().__init__(width)
@@ -37,7 +37,7 @@ class Choice(Source):
 
 
 class Register(Source):
-    """Bits that change with the clock, by `cases`; without a `default` they keep their value otherwise."""
+    """Bits that are updated at the clock edge, by `cases`, or else to `default`; without one, they keep their value."""
 
     def __init__(self, cell: int, low: int, width: int, init: int) -> None:
         super().__init__(width)
@@ -48,7 +48,7 @@ class Register(Source):
 
 @dataclass(eq=False)
 class Write:
-    """A write port: `parts` are (low, width, path), bits of the word that are written together."""
+    """A write port: `parts` are (low, width, path), bits of the word and the condition under which they are written."""
 
     address: Bits
     data: Bits
@@ -66,12 +66,12 @@ class Memory:
     writes: list[Write] = field(default_factory=list)
 
     def reach(self, address_bits: int) -> None:
-        """Have a row for each address of so many bits."""
+        """Extend `rows` to all addresses of so many bits."""
         self.rows += [0] * ((1 << address_bits) - len(self.rows))
 
 
 class Word(Source):
-    """The data of a clocked read port; `after` tells that it sees what is written in the same cycle."""
+    """The data of a clocked read port; with `after`, it sees writes of the same cycle."""
 
     def __init__(self, cell: int, memory: Memory, width: int) -> None:
         super().__init__(width)
@@ -82,7 +82,7 @@ class Word(Source):
 
 
 def excludes(one: Literal, other: Literal) -> bool:
-    """Whether two literals cannot hold together, as far as is easily seen."""
+    """Whether two literals are known to exclude each other."""
     if one[0] == other[0]:
         return one[1] != other[1]
     if not (one[1] and other[1]):
@@ -97,7 +97,7 @@ def excludes(one: Literal, other: Literal) -> bool:
 
 
 def extended(path: Path, literals: Path) -> Path | None:
-    """A path with further literals, without those that hold already; None when they contradict each other."""
+    """A path with further literals, except redundant ones; None when they exclude each other."""
     found = list(path)
     for literal in literals:
         if any(excludes(each, literal) for each in found):

@@ -1,16 +1,16 @@
-"""Emission rules: what turns a chunk into instructions. Importing this package registers the built-in ones."""
+"""Emission rules, which turn chunks into instructions. Importing this package registers the built-in ones."""
 
 from lathe.scheduler.isel.rules import alu, dma, gemm, rescale, reset
 from lathe.scheduler.isel.rules.rule import RULES, emit_rule
 
 BUILT_IN = frozenset(RULES)
-"""The names of the rules that come with Lathe."""
-_OF_LATHE = dict(RULES)
+"""The names of the built-in rules."""
+_BUILT_IN_RULES = dict(RULES)
 
 
 def is_own(name: str) -> bool:
-    """Whether a rule is one of the user's, which may have taken the name of one of Lathe's."""
-    return RULES[name] is not _OF_LATHE.get(name)
+    """Whether a rule is user-defined; it may have replaced a built-in one of the same name."""
+    return RULES[name] is not _BUILT_IN_RULES.get(name)
 
 
 __all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "is_own", "rescale", "reset"]

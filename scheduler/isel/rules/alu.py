@@ -1,8 +1,8 @@
 """Rule ``alu``: element-wise arithmetic on accumulators.
 
 An ALU instruction computes ``dst = op(dst, immediate or src)``, so an expression becomes a chain of operations on its
-result: one leaf is copied there (or is there already, where the result takes over the cells of an operand that is not
-read again), the others are immediates and operands. Operands that are expressions themselves get temporary elements.
+result: one leaf is copied there (or is there already, if the result overwrites an operand in place), the others are
+immediates and operands. Operands that are expressions themselves get temporary vectors.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from lathe.scheduler.isel.rules.operand_text import conditions, lanes
 from lathe.scheduler.isel.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.isel.statement import Statement
-from lathe.scheduler.layout.rescaling import rescaling_wanted
+from lathe.scheduler.layout.rescaling import why_not_rescale
 from lathe.scheduler.rewriting.match_rescale import rescaling_in
 from lathe.scheduler.schedule_ir.memories import ACC, OPERANDS
 
@@ -34,14 +34,14 @@ OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp
 
 @dataclass(frozen=True)
 class _Cells:
-    """Elements that a value is computed in: base and stride per loop of the view."""
+    """The accumulators that a value is computed in: base address, and stride per loop of the view."""
 
     base: int
     strides: Sequence[int]
 
 
 def _takes(statement: Statement) -> bool:
-    """Arithmetic where results are computed, but no rescaling, and reductions but of what only products read."""
+    """Element-wise arithmetic in ``acc`` except rescaling, and reductions of operands that are not in inp or wgt."""
     if statement.role == "update":
         return not set(statement.reads.values()) & set(OPERANDS)
     if statement.role != "map" or statement.scope != ACC or statement.is_load:
@@ -53,8 +53,8 @@ def _takes(statement: Statement) -> bool:
 def alu(chunk: Chunk) -> list[Instruction]:
     """Element-wise ``min, max, add, sub, shifts, mul`` of accumulators and constants, and reductions by them.
 
-    Division and remainder by powers of 2 become these (``normalised`` in ``alu_cse.py``). Wants the result and all
-    reads in ``acc``, with the same lanes; an index of an operand may ignore loops.
+    Division and remainder by powers of 2 become shifts (``normalised`` in ``alu_cse.py``). The result and all operands
+    must be in ``acc`` with the same layout; an operand may be broadcast along loops.
     """
     if chunk.role == "init":
         return reset_elements(chunk)
@@ -63,8 +63,8 @@ def alu(chunk: Chunk) -> list[Instruction]:
             raise RuleMismatch(f"operand {read.tensor.name} must be in acc, not in {read.scope}", kind="machine")
         if read.guards:
             raise RuleMismatch(
-                f"operand {read.tensor.name} must be read without a condition, not where {conditions(read)}, which an "
-                "ALU cannot decide",
+                f"operand {read.tensor.name} must be read unconditionally, not where {conditions(read)}: the ALU "
+                "cannot evaluate conditions",
                 kind="machine",
             )
     if chunk.role == "update" and temporaries_of_operand(chunk.expression, alu_operations(chunk.config))[0]:
@@ -73,7 +73,7 @@ def alu(chunk: Chunk) -> list[Instruction]:
 
 
 def _step_by_step(chunk: Chunk) -> list[Instruction]:
-    """A reduction of values that have to be computed: point after point of its axes, in the same temporaries."""
+    """A reduction of values that need temporaries: one reduction point after the other, which share the temporaries."""
     instructions: list[Instruction] = []
     for part in points(chunk, "reduce"):
         with chunk.emitter.reusing_temporaries():
@@ -100,7 +100,7 @@ def _check_lanes(view: VectorView, dst: VectorOperand, src: VectorOperand) -> No
         if b.broadcast or (a.loops, a.first, a.count) == (b.loops, b.first, b.count):
             continue
         raise RuleMismatch(
-            f"{name} of {dst.operand.tensor.name} and {src.operand.tensor.name} must be the same lanes, not "
+            f"{name} of {dst.operand.tensor.name} and {src.operand.tensor.name} must cover the same lanes, not "
             f"{lanes(a, view)} and {lanes(b, view)}",
             kind="machine",
         )
@@ -111,12 +111,12 @@ class _Compiler:
         self.chunk = chunk
         self.view = view
         self.sharing = sharing_of(chunk.expression, alu_operations(chunk.config))
-        self.left = self.sharing.uses.copy()  # how often each part is still needed
-        self.known: dict[Expr, _Cells] = {}  # where the shared parts are that have been computed
+        self.remaining = self.sharing.uses.copy()  # uses of each subexpression still to come
+        self.computed: dict[Expr, _Cells] = {}  # the accumulators of common subexpressions
         self.instructions: list[Instruction] = []
 
     def update(self, target: _Cells) -> None:
-        """One step of a reduction: ``target = op(target, value)``."""
+        """Accumulate the expression: ``target = op(target, value)``."""
         assert self.chunk.reduction is not None
         op = {"sum": AluOp.ADD, "prod": AluOp.MUL, "max": AluOp.MAX, "min": AluOp.MIN}[self.chunk.reduction]
         dtype = self.chunk.expression.dtype
@@ -129,14 +129,14 @@ class _Compiler:
         self.apply(op, target, self.chunk.expression, self.view.loops)
 
     def value(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
-        """Compute an expression into elements. ``keep_low_bits_only``: bits beyond its dtype do not matter."""
+        """Compute an expression into ``target``. ``keep_low_bits_only``: bits beyond its dtype do not matter."""
         if self.sharing.shared(expr):
             self.copy_cells(self._shared(expr), target)
         else:
             self.compute(expr, target, keep_low_bits_only)
 
     def compute(self, expr: Expr, target: _Cells, keep_low_bits_only: bool = False) -> None:
-        """The same for an expression whose value is nowhere yet."""
+        """The same for an expression that is not computed yet as a common subexpression."""
         match expr:
             case Const(value=value):
                 loops = self._moving(target)
@@ -202,7 +202,7 @@ class _Compiler:
             self.apply(OPERATIONS[op], target, second, loops)
 
     def shift(self, op: str, amount: Expr, target: _Cells) -> None:
-        """A right shift; an amount that is a negative constant is a left shift."""
+        """Shift right; a negative constant amount shifts left."""
         if not isinstance(amount, Const):
             self.apply(AluOp.SHR, target, amount, self._moving(target))
             return
@@ -213,7 +213,7 @@ class _Compiler:
             self.immediate(AluOp.SHR, min(right, 31), target)
 
     def apply(self, op: AluOp, target: _Cells, operand: Expr, loops: list[int]) -> None:
-        """``target = op(target, operand)``, the operand being an immediate, a read, or computed in temporaries."""
+        """``target = op(target, operand)``; the operand is an immediate, a read, or computed in temporaries."""
         plain = skip_value_preserving_casts(operand)
         if isinstance(plain, Const) and plain.value in IMMEDIATE:
             self.immediate(op, plain.value, target, loops)
@@ -227,13 +227,13 @@ class _Compiler:
             self.tensor(op, target, temporary, loops)
 
     def copy(self, read: Read, target: _Cells) -> None:
-        """The cells of a read, unless they are the target's own already."""
+        """Copy a read into ``target``, unless it is computed in place over it."""
         if read.tensor is not self.chunk.aliased:
             source = self._operand(read)
             self.copy_cells(_Cells(source.base, source.strides), target)
 
     def copy_cells(self, source: _Cells, target: _Cells) -> None:
-        """A value that is in other elements, or in the target's own."""
+        """Copy a value from other accumulators, unless ``source`` and ``target`` are the same."""
         loops = self._moving(target)
         if not any(source.strides[n] != target.strides[n] for n in loops) and source.base == target.base:
             return
@@ -262,7 +262,7 @@ class _Compiler:
             self.instructions += [*loads, Alu(op, first, end, plan.iter_out, plan.iter_in, do, di, so, si)]
 
     def wrap(self, target: _Cells, dtype: str) -> None:
-        """Keep the low bits of a narrower signed dtype, sign-extended: left and right shift."""
+        """Wrap around to a narrower signed dtype: its low bits, sign-extended by a left and a right shift."""
         limits = DTYPES[dtype]
         if limits.minimum == 0:
             raise RuleMismatch(f"dtype of a value that wraps around must be signed, not {dtype}", kind="machine")
@@ -272,23 +272,23 @@ class _Compiler:
             self.immediate(AluOp.SHR, amount, target)
 
     def _shared(self, expr: Expr) -> _Cells:
-        """Where a part that is needed more than once is; it is computed when it is first asked for."""
+        """The accumulators of a common subexpression, which is computed at its first use."""
         first = self.sharing.same(expr)
-        if first not in self.known:
-            cells = self.known[first] = self._cells(first, self.view.loops)
+        if first not in self.computed:
+            cells = self.computed[first] = self._cells(first, self.view.loops)
             self.compute(first, cells)
-        assert self.left[first] > 0, f"{first} is needed more often than {self.sharing.uses[first]} times"
-        self.left[first] -= 1
-        return self.known[first]
+        assert self.remaining[first] > 0, f"{first} is needed more often than {self.sharing.uses[first]} times"
+        self.remaining[first] -= 1
+        return self.computed[first]
 
     def _temporary(self, expr: Expr, loops: list[int]) -> _Cells:
-        """Compute an operand in temporary elements; one that no loop moves needs one element only."""
+        """Compute an operand in temporaries; a single vector if no loop moves it."""
         cells = self._last_use(expr, loops) or self._cells(expr, loops)
         self.value(expr, cells)
         return cells
 
     def _cells(self, expr: Expr, loops: list[int]) -> _Cells:
-        """Temporary elements for the values of an expression."""
+        """Allocate temporaries for the values of an expression."""
         strides = [0] * len(self.view.extents)
         count = 1
         for n in reversed([n for n in loops if self._depends(expr, n)]):
@@ -297,7 +297,7 @@ class _Compiler:
         return _Cells(self.chunk.emitter.temporary(count), strides)
 
     def _last_use(self, expr: Expr, loops: list[int]) -> _Cells | None:
-        """The cells of the shared part that the chain of operations starts from, if nothing else needs it any more."""
+        """The accumulators of the common subexpression that starts a chain of operations, if this is its last use."""
         start = skip_value_preserving_casts(expr)
         while not self.sharing.shared(start):
             if isinstance(start, Cast):
@@ -309,10 +309,10 @@ class _Compiler:
             else:
                 return None
         first = self.sharing.same(start)
-        if self.left[first] != 1 or first not in self.known:
+        if self.remaining[first] != 1 or first not in self.computed:
             return None
         same = [n for n in loops if self._depends(expr, n)] == [n for n in self.view.loops if self._depends(first, n)]
-        return self.known[first] if same else None
+        return self.computed[first] if same else None
 
     def _depends(self, expr: Expr, loop: int) -> bool:
         return any(isinstance(node, Read) and self._operand(node).strides[loop] for node in walk(expr))
@@ -328,11 +328,11 @@ class _Compiler:
 
     def _check_dtype(self, dtype: str) -> None:
         if dtype in ("int64", "uint64", "index"):
-            form = f"; {rescaling_wanted(self.chunk.expression, self.chunk.config)}" if dtype == "int64" else ""
+            form = f"; {why_not_rescale(self.chunk.expression, self.chunk.config)}" if dtype == "int64" else ""
             raise RuleMismatch(f"dtype of a value in acc must have at most 32 bits, not {dtype}{form}", kind="machine")
 
     def _check_order(self, expr: Binary) -> None:
-        """The ALU takes values for signed: what depends on their order, or on their upper bits, is wrong for uint32."""
+        """Refuse uint32 where the result depends on order or upper bits: the ALU takes all values for signed."""
         if expr.dtype == "uint32" and expr.op not in ("add", "sub", "mul"):
             raise RuleMismatch(
                 f"dtype of an operand of {expr.op} must be signed or narrower, not uint32", kind="machine"

@@ -1,4 +1,4 @@
-"""Expressions as the ALU has them (``x // 8`` is a shift), and their equal parts, which rule ``alu`` computes once."""
+"""Strength reduction (``x // 8`` to a shift) and common subexpression elimination for rule ``alu``."""
 
 from collections import Counter
 from functools import lru_cache
@@ -11,25 +11,24 @@ COMMUTATIVE = frozenset(("add", "mul", "min", "max"))
 
 
 def normalised(expr: Binary) -> Binary:
-    """The same value by operations that the ALU has, where there are such: division and remainder by powers of two."""
+    """Strength-reduce division and remainder by powers of two, and variable left shifts, to operations of the ALU."""
     lhs, rhs = expr.lhs, expr.rhs
     if expr.op in ("floordiv", "mod") and isinstance(rhs, Const) and rhs.value > 0 and rhs.value & (rhs.value - 1) == 0:
         amount = Const(rhs.value.bit_length() - 1, rhs.dtype)
         quotient = Binary("shr", lhs, amount)
         return quotient if expr.op == "floordiv" else Binary("sub", lhs, Binary("shl", quotient, amount))
     if expr.op == "shl" and not isinstance(rhs, Const):
-        # from -32 on a left shift by less is the same sign all over; so bounded, the amount can be negated
+        # A left shift by -32 or less gives the sign everywhere; bounded there, the amount can be negated.
         bounded = Binary("max", rhs, Const(-32, rhs.dtype))
         return Binary("shr", lhs, Binary("mul", bounded, Const(-1, rhs.dtype)))
     return expr
 
 
 class Sharing:
-    """Which parts of an expression are equal, and how often each is needed, equal parts once.
+    """Common subexpressions: which subexpressions are equal, and how many uses each has.
 
-    Parts are equal if they are made of equal parts in the same way, operands of commutative operations in any order. An
-    operation whose two operands are equal needs them once: the ALU takes its result for both. ``operations`` are those
-    of the machine's ALU.
+    Equality is structural, with operands of commutative operations in any order. An operation with two equal operands
+    uses them once: the ALU takes its own result for both. ``operations`` are those of the machine's ALU.
     """
 
     def __init__(self, root: Expr, operations: tuple[AluOp, ...]) -> None:
@@ -42,43 +41,43 @@ class Sharing:
         self._use(root)
 
     def same(self, expr: Expr) -> Expr:
-        """The first of all parts that are equal to this one."""
-        found = self._same.get(expr)
-        if found is None:
+        """The representative (first occurrence) of all subexpressions equal to this one."""
+        representative = self._same.get(expr)
+        if representative is None:
             plain = skip_value_preserving_casts(expr)
-            found = self._first.setdefault(self._key(plain), plain)
-            self._same[expr] = self._same[plain] = found
-        return found
+            representative = self._first.setdefault(self._key(plain), plain)
+            self._same[expr] = self._same[plain] = representative
+        return representative
 
     def simple(self, expr: Binary) -> Binary:
-        """The operation as the ALU has it; the same node each time."""
+        """The strength-reduced operation (``normalised``); the same node each time."""
         if expr not in self._simple:
             self._simple[expr] = normalised(expr)
         return self._simple[expr]
 
     def shared(self, expr: Expr) -> bool:
-        """Whether a part has to be computed, and is needed more than once."""
+        """Whether an expression is a common subexpression: it must be computed, and has more than one use."""
         first = self.same(expr)
         return isinstance(first, Binary | Cast) and self.uses[first] > 1
 
     def twice(self, lhs: Expr, rhs: Expr) -> bool:
-        """Whether both operands of an operation are equal, and no constant."""
+        """Whether two operands are equal and not constant."""
         return self.same(lhs) is self.same(rhs) and not isinstance(self.same(lhs), Const)
 
     @property
     def all_shared(self) -> list[Expr]:
-        """The parts that are computed, and needed more than once."""
+        """All common subexpressions."""
         return [expr for expr in self.uses if self.shared(expr)]
 
     def depth(self, expr: Expr) -> int:
-        """The longest chain of operations in a part."""
+        """The longest chain of operations in an expression."""
         if expr not in self._depth:
             inner = () if isinstance(expr, Const | Read) else expr.children
             self._depth[expr] = 1 + max(map(self.depth, inner), default=0) if inner else 0
         return self._depth[expr]
 
     def _key(self, expr: Expr) -> tuple[object, ...]:
-        """What equal parts have in common. Nodes stand in it by identity, since ``==`` of them is an expression."""
+        """The hash key of an expression. It refers to nodes by identity, since ``==`` of them builds an expression."""
         match expr:
             case Const(value=value):
                 return "const", value
@@ -116,5 +115,5 @@ class Sharing:
 
 @lru_cache(maxsize=256)
 def sharing_of(expr: Expr, operations: tuple[AluOp, ...]) -> Sharing:
-    """The sharing within an expression, on a machine with these ALU operations."""
+    """The common subexpressions of an expression on a machine with these ALU operations."""
     return Sharing(expr, operations)

@@ -1,4 +1,4 @@
-"""How rule ``alu`` takes expressions apart: the order of operands, what needs temporaries, what may be overwritten."""
+"""Evaluation order for rule ``alu``: the order of operands, temporaries, and operands that can be overwritten."""
 
 from lathe.frontend import Binary, Cast, Const, Expr, Read, walk
 from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
@@ -8,7 +8,7 @@ from lathe.scheduler.isel.rules.reset import IMMEDIATE
 
 
 def in_place(sharing: Sharing, lhs: Expr, rhs: Expr, aliased: object) -> tuple[Expr, Expr]:
-    """The operands of a commutative operation: the one that is computed in the result's own cells, and the other."""
+    """The operands of a commutative operation, first the one to compute in the result's accumulators."""
     if aliased is not None:
         if reads_tensor(lhs, aliased):
             return lhs, rhs
@@ -18,14 +18,14 @@ def in_place(sharing: Sharing, lhs: Expr, rhs: Expr, aliased: object) -> tuple[E
         skip_value_preserving_casts(rhs), Const
     )
     if sharing.shared(lhs) != sharing.shared(rhs) and not constant:
-        return (rhs, lhs) if sharing.shared(lhs) else (lhs, rhs)  # what is kept elsewhere need not be copied
+        return (rhs, lhs) if sharing.shared(lhs) else (lhs, rhs)  # a common subexpression need not be copied then
     return (rhs, lhs) if sharing.depth(rhs) > sharing.depth(lhs) else (lhs, rhs)
 
 
 def order(sharing: Sharing, expr: Binary, aliased: object) -> tuple[Expr, Expr | None]:
-    """What is computed in the result's cells first, and what is an operand then; None if that is an immediate.
+    """The operand of an ALU operation to compute first, in the result's accumulators, and the other one.
 
-    ``expr`` is an operation that the ALU has.
+    The other is None if it is an immediate.
     """
     lhs, rhs = expr.lhs, expr.rhs
     if expr.op in ("shr", "shl"):
@@ -40,9 +40,9 @@ def order(sharing: Sharing, expr: Binary, aliased: object) -> tuple[Expr, Expr |
 
 
 def _subtracts(sharing: Sharing, lhs: Expr, rhs: Expr, aliased: object) -> bool:
-    """Whether a difference is made by SUB in the cells of ``lhs``, not by adding it to what ``rhs`` times −1 is.
+    """Whether to compute a difference by SUB in the accumulators of ``lhs``, rather than as ``rhs * −1 + lhs``.
 
-    The sum is quicker where only ``rhs`` is computed: that needs no temporaries, and ``lhs`` need not be copied.
+    The sum is faster if only ``rhs`` is computed: it needs no temporaries, and no copy of ``lhs``.
     """
     if AluOp.SUB not in sharing.operations:
         return False
@@ -52,18 +52,18 @@ def _subtracts(sharing: Sharing, lhs: Expr, rhs: Expr, aliased: object) -> bool:
 
 
 def _is_computed(sharing: Sharing, expr: Expr) -> bool:
-    """Whether an operand is neither a constant nor somewhere already."""
+    """Whether an operand must be computed here: it is no constant, read or common subexpression."""
     return not isinstance(skip_value_preserving_casts(expr), Read | Const) and not sharing.shared(expr)
 
 
 def temporaries(expr: Expr, operations: tuple[AluOp, ...], aliased: object = None) -> tuple[int, int]:
-    """What computing an expression takes: temporaries as large as the result, and single elements."""
+    """The temporaries that an expression takes: how many of the size of the result, and how many single vectors."""
     sharing = sharing_of(expr, operations)
     return _with_shared(sharing, _inside(sharing, expr, aliased), aliased)
 
 
 def temporaries_of_operand(operand: Expr, operations: tuple[AluOp, ...], aliased: object = None) -> tuple[int, int]:
-    """The same for an operand that is not computed in the result's cells."""
+    """The same for an operand that is not computed in the result's accumulators."""
     sharing = sharing_of(operand, operations)
     return _with_shared(sharing, _of_operand(sharing, operand, aliased), aliased)
 
@@ -74,7 +74,7 @@ def _with_shared(sharing: Sharing, own: tuple[int, int], aliased: object) -> tup
 
 
 def _inside(sharing: Sharing, expr: Expr, aliased: object) -> tuple[int, int]:
-    """What is needed while an expression is computed, besides parts that are shared."""
+    """The temporaries of an expression besides its common subexpressions."""
     match expr:
         case Cast(operand=operand):
             return (0, 0) if sharing.shared(operand) else _inside(sharing, operand, aliased)
@@ -104,14 +104,14 @@ def reads_tensor(expr: Expr, tensor: object) -> bool:
 
 
 def modular(expr: Expr) -> bool:
-    """Whether the low bits of the result depend on the low bits of the operands only."""
+    """Whether the low bits of the result depend only on the low bits of the operands."""
     return isinstance(expr, Read | Const | Cast) or (isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"))
 
 
 def can_take_over(expr: Expr, operations: tuple[AluOp, ...], tensor: object) -> bool:
-    """Whether the result of an expression may be computed in the cells of one of its operands.
+    """Whether an expression can be computed in place over one of its operands.
 
-    It may if the operand is needed once and becomes the leaf that the chain of operations starts from.
+    It can if the operand has one use, and is the leaf that the chain of operations starts from.
     """
     sharing = sharing_of(expr, operations)
     reads = {sharing.same(node) for node in walk(expr) if isinstance(node, Read) and node.tensor is tensor}

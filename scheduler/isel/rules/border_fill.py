@@ -1,8 +1,7 @@
-"""What stands around the data that a copy brings into a scratchpad, and who writes it there.
+"""Constant borders of padded loads.
 
-A LOAD writes zeros around its data, and on machines with the extension ``pad_value`` other values too. Accumulators can
-be filled afterwards, by the ALU: to the zeros that the LOAD has written it adds the constant. Nothing else writes inp
-and wgt.
+LOAD pads with zeros, and with other values on machines with the extension ``pad_value``. In accumulators the ALU can
+add another constant to the zeros afterwards; in inp and wgt nothing can, since only LOAD writes them.
 """
 
 from lathe.configs.encoding import PAD_VALUE
@@ -19,8 +18,8 @@ from lathe.scheduler.isel.rules.reset import alu_immediate, constant_steps
 
 
 def constants_around(expr: Expr) -> set[int]:
-    """The constants that a copy has in the place of data, as they are after the casts around them."""
-    found: set[int] = set()
+    """The pad constants of a padded copy, with the casts around them applied."""
+    constants: set[int] = set()
 
     def visit(node: Expr, casts: tuple[str, ...]) -> None:
         if isinstance(node, Cast):
@@ -32,14 +31,14 @@ def constants_around(expr: Expr) -> set[int]:
             value: Expr = node
             for dtype in casts:
                 value = Cast(value, dtype)
-            found.add(int(evaluate(value, {})))
+            constants.add(int(evaluate(value, {})))
 
     visit(expr, ())
-    return found
+    return constants
 
 
 def refusal(chunk: Chunk, values: set[int]) -> RuleMismatch:
-    """Why no LOAD brings these constants into inp or wgt."""
+    """The mismatch for pad constants that no LOAD can write into inp or wgt."""
     config, scope = chunk.config, chunk.write.scope
     given = " and ".join(map(str, sorted(values)))
     where = f"padding of {chunk.write.tensor.name} in {scope}"
@@ -55,7 +54,7 @@ def refusal(chunk: Chunk, values: set[int]) -> RuleMismatch:
 
 
 def fill_around(chunk: Chunk) -> list[Instruction]:
-    """Add to the zeros that loads have written where a copy into acc has constants these constants."""
+    """Add the pad constants of a copy into acc to the zeros that its LOADs have padded with."""
     instructions: list[Instruction] = []
     for box, _, expression in decided_boxes(chunk):
         if not isinstance(skip_casts(expression), Const):

@@ -1,6 +1,4 @@
-"""Chunks over buffers without gaps (``scheduler/layout/dilation_compaction.py``): the parts of which every iteration
-meets data.
-"""
+"""Splitting of chunks over compacted buffers (``dilation_compaction.py``) so that they access stored indices only."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -12,15 +10,15 @@ from lathe.scheduler.layout.dilation_compaction import Gap
 
 
 def parts_without_gaps(chunk: Chunk, operand: Operand) -> Iterator[Chunk]:
-    """The chunk, or parts of it, in which an operand is only read or written where its buffer has cells.
+    """Split a chunk so that it only accesses indices of an operand that its compacted buffer stores.
 
-    What is left out reads zeros for products, or writes them.
+    The iterations left out read zeros for a GEMM, or write zeros.
     """
     gaps = operand.place.physical.gaps if operand.place is not None else ()
     if not any(gaps):
         yield chunk
         return
-    groups: list[tuple[set[int], list[tuple[Gap, Index]]]] = []  # loops, and dimensions that these alone move
+    groups: list[tuple[set[int], list[tuple[Gap, Index]]]] = []  # loops, and the dimensions that only they move
     for gap, index in zip(gaps, operand.index, strict=True):
         if gap is None:
             continue
@@ -36,7 +34,7 @@ def parts_without_gaps(chunk: Chunk, operand: Operand) -> Iterator[Chunk]:
 
 
 def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> Iterator[Mapping[int, Steps]]:
-    """Regular boxes of some loops with all iterations at which dimensions have cells."""
+    """Strided boxes of some loops that contain exactly the iterations at which all indices are stored."""
 
     def has_cells(point: Mapping[int, int]) -> bool:
         return all(
@@ -54,19 +52,19 @@ def _parts(chunk: Chunk, loops: list[int], along: list[tuple[Gap, Index]]) -> It
     met: dict[Steps, list[tuple[int, ...]]] = {}
     for values in product(*(range(chunk.loops[n].extent) for n in others)):
         point = dict(zip(others, values, strict=True))
-        found = [value for value in range(chunk.loops[longest].extent) if has_cells({**point, longest: value})]
-        if found:  # an index that is linear meets cells in regular steps
-            met.setdefault(progression(found), []).append(values)
+        stored = [value for value in range(chunk.loops[longest].extent) if has_cells({**point, longest: value})]
+        if stored:  # evenly spaced, since indices are linear
+            met.setdefault(progression(stored), []).append(values)
     for steps, points in met.items():
         for box in boxes_of_points(points):
             yield {longest: steps, **dict(zip(others, box, strict=True))}
 
 
 def free_cells_beside(chunk: Chunk) -> tuple[int, int]:
-    """How many cells of a buffer without gaps, left and right of each row that a chunk writes, hold nothing but zeros.
+    """How many vectors left and right of each row that a chunk writes in a compacted buffer may be padded with zeros.
 
-    Where a tile's window has room for one column of data more than it meets, rows that are written end before the
-    buffer's. All cells of a row that hold data are among those written, or else none is free.
+    The window of a tile may have room for one more column of data than it meets, so that the rows written are shorter
+    than the buffer's. (0, 0) unless the chunk writes all of the data in a row.
     """
     place = chunk.write.place
     if place is None or not any(place.physical.gaps) or place.physical.group > 1 or place.data is None:
@@ -84,7 +82,7 @@ def free_cells_beside(chunk: Chunk) -> tuple[int, int]:
 
 
 def stepped(chunk: Chunk, part: Mapping[int, Steps]) -> Chunk:
-    """The chunk with some loops going through some of their iterations only."""
+    """The chunk with some loops restricted to a strided range of iterations."""
 
     def moved(index: Index) -> Index:
         first = index.constant + sum(index.coefficients[n] * steps.first for n, steps in part.items())

@@ -1,7 +1,7 @@
-"""Rule ``dma``: strided copies between DRAM and the scratchpads, with padding on the way in.
+"""Rule ``dma``: strided copies between DRAM and the scratchpads, with padding in loads.
 
-The chunk may have any number of loops, be cut by a tail, and be padded, all at once. Loops that continue each other are
-merged; the innermost contiguous one becomes a row, the next the rows of one instruction, and the rest instructions.
+A chunk may have any number of loops, be a tail, and be padded. Contiguous loops are merged; the innermost contiguous
+loop becomes a row, the next one the rows of an instruction, and all others are unrolled into instructions.
 """
 
 from collections.abc import Iterator
@@ -38,21 +38,21 @@ _OTHER_MEMORIES = {
     PARAMETERS: (MemoryType.PAR, ("int32",)),
     TABLES: (MemoryType.LUT, ("int8", "uint8")),
 }
-"""Of the scratchpads that nothing is computed in: what LOADs call them, and what they hold."""
+"""Memory type and dtypes of the scratchpads that only LOAD writes."""
 
 
 def _takes(statement: Statement) -> bool:
-    """What no instruction computes: all that is not where results are, and what comes from DRAM."""
+    """Copies: everything that is written elsewhere than to ``acc``, and loads."""
     return statement.role == "map" and (statement.scope != ACC or statement.is_load)
 
 
 @emit_rule("dma", takes=_takes, separate_init=True, by_address=True)
 def dma(chunk: Chunk) -> list[Instruction]:
-    """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or ``select(inside, A[f(i)], constant)`` on the way in.
+    """A copy between DRAM and a scratchpad: ``B[i] = A[f(i)]``, or for loads ``select(inside, A[f(i)], constant)``.
 
-    Wants whole elements with the same lanes on both sides and linear indices. Constants are padding of the LOADs where
-    the machine has it; in acc, the ALU adds others to the zeros that the LOADs have written. A result of more than 8
-    bits is stored as planes of bytes, and put together again from them.
+    Requires linear indices, and whole vectors with the same layout on both sides. LOAD pads with the constants that the
+    machine supports; in acc, the ALU adds others to zero padding. A result of more than 8 bits is stored as byte
+    planes, and reassembled when it is loaded.
     """
     if chunk.role != "map":
         raise RuleMismatch(f"statement must be a copy, not a reduction by {chunk.reduction}", kind="machine")
@@ -60,9 +60,9 @@ def dma(chunk: Chunk) -> list[Instruction]:
 
 
 def _copy(chunk: Chunk) -> list[Instruction]:
-    """The same of a chunk of which every iteration writes a cell."""
+    """The same for a chunk of which every iteration writes an index that is stored."""
     adjoins = chunk.write.place is not None and chunk.write.place.physical.adjoins
-    if adjoins:  # what adjoins on both sides is moved as one
+    if adjoins:  # groups that are contiguous on both sides are moved as one block
         chunk = replace(chunk, write=_joined(chunk.write))
     if isinstance(skip_casts(chunk.expression), Const) and chunk.write.scope in OPERANDS:
         return _constant(chunk)
@@ -96,14 +96,14 @@ def _copy(chunk: Chunk) -> list[Instruction]:
 
 
 def _joined(operand: Operand) -> Operand:
-    """The operand with groups of adjoining elements as blocks."""
-    assert operand.place is not None, f"{operand.tensor.name} has no place"
+    """The operand with its groups of contiguous vectors as blocks."""
+    assert operand.place is not None, f"{operand.tensor.name} is in no memory"
     physical = replace(operand.place.physical, adjoins=False, joined=True)
     return replace(operand, place=replace(operand.place, physical=physical))
 
 
 def _constant(chunk: Chunk) -> list[Instruction]:
-    """What is left of a padded copy where nothing is copied: loads of padding around no data."""
+    """A box of a padded copy that only has padding: LOADs of padding without data."""
     values = constants_around(chunk.expression)
     memory = MemoryType.INP if chunk.write.scope == INP else MemoryType.WGT
     padding = padding_of(chunk.config, memory, max(values))
@@ -118,7 +118,7 @@ def _constant(chunk: Chunk) -> list[Instruction]:
 
 
 def _source(chunk: Chunk) -> Operand:
-    """The one read of a copy, below casts that keep the value and selects whose other branch is a constant."""
+    """The only read of a copy, below value-preserving casts and selects whose other branch is a constant."""
     expr: Expr = chunk.expression
     while not isinstance(expr, Read):
         if isinstance(expr, Cast):
@@ -140,7 +140,7 @@ def _source(chunk: Chunk) -> Operand:
 
 
 def _may_be_left_out(cast: Cast, chunk: Chunk) -> bool:
-    """Whether a copy without the cast brings the same: values that it keeps, or bits that a store does not take."""
+    """Whether a copy does the same without a cast: it preserves values, or changes only bits that a store drops."""
     low_bits = chunk.write.scope == DRAM and DTYPES[cast.dtype].bits >= DTYPES[chunk.write.tensor.dtype].bits
     return low_bits or skip_value_preserving_casts(cast) is not cast
 
@@ -152,8 +152,8 @@ def _same_lanes(view: VectorView, into: VectorOperand, out_of: VectorOperand) ->
         if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
             left, right = into.operand.tensor.name, out_of.operand.tensor.name
             raise RuleMismatch(
-                f"{name} of {left} and {right} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}: a "
-                "DMA moves whole elements",
+                f"{name} of {left} and {right} must cover the same lanes, not {lanes(a, view)} and {lanes(b, view)}: a "
+                "DMA moves whole vectors",
                 kind="machine",
             )
 
@@ -172,7 +172,7 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
     memory, dtypes = _OTHER_MEMORIES[scope]
     if operand.tensor.dtype not in dtypes:
         raise RuleMismatch(
-            f"dtype of {operand.tensor.name} must be {' or '.join(dtypes)} to go to {scope}, not "
+            f"dtype of {operand.tensor.name} must be {' or '.join(dtypes)} to be loaded into {scope}, not "
             f"{operand.tensor.dtype}",
             kind="machine",
         )
@@ -180,13 +180,16 @@ def _memory_type(scope: str, operand: Operand) -> MemoryType:
 
 
 def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDArray[np.bool_] | None, dict[int, int]]:
-    """Where a guarded read happens, over the loops that its guards depend on; and which loop is which axis of it."""
+    """Mask of the iterations at which a guarded read happens, over the loops of its guards, and the axis of each loop.
+
+    (None, {}) if it always happens.
+    """
     if not operand.guards:
         return None, {}
     if any(reads_data(guard) for guard, _ in operand.guards):
         raise RuleMismatch(
-            f"conditions on a read of {operand.tensor.name} must be of indices, not {conditions(operand)}: a transfer "
-            "decides nothing by data",
+            f"conditions on a read of {operand.tensor.name} must depend on indices only, not {conditions(operand)}: a "
+            "DMA cannot evaluate conditions on data",
             kind="machine",
         )
     count = len(chunk.loops)
@@ -197,7 +200,7 @@ def padding_mask(chunk: Chunk, view: VectorView, operand: Operand) -> tuple[NDAr
     for n in used:
         if n in view.lanes or view.extents[n] != chunk.loops[n].extent:
             raise RuleMismatch(
-                f"padding must take whole elements, but its condition depends on lane loop {view.names[n]}",
+                f"padding must consist of whole vectors, but its condition depends on lane loop {view.names[n]}",
                 kind="machine",
             )
     shape = [chunk.loops[n].extent for n in used]
@@ -226,7 +229,7 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
         )
     if out_of.operand.guards:
         raise RuleMismatch(
-            f"source {out_of.operand.tensor.name} of a store must be read without a condition, not where "
+            f"source {out_of.operand.tensor.name} of a store must be read unconditionally, not where "
             f"{conditions(out_of.operand)}",
             kind="machine",
         )
@@ -256,12 +259,12 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
 
 
 def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
-    """Stores behind the last column or row, where larger elements will be loaded: any values, for lanes without any."""
+    """Fill the last group of contiguous vectors with stores of any values, since it is loaded as one larger vector."""
     place = chunk.write.place
     assert place is not None
     form = place.physical
     if form.lanes.turns is not None:
-        return  # all elements of a group are stored
+        return  # all vectors of a group are stored
     if form.group > 1 and form.lanes.cols is None:
         view = vectors(chunk, operands=(_source(chunk),))
         into, out_of = view.write, view.reads[0]
@@ -274,7 +277,7 @@ def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
 
 
 def _fill_behind(chunk: Chunk, form: PhysicalLayout, dim: int, adjoining: int) -> Iterator[Instruction]:
-    """Store the last element along a dimension again, until as many as adjoin are there."""
+    """Store the last vector along a dimension again, until the group is complete."""
     block = form.block(dim)
     used = -(-form.view[dim] // block) % adjoining
     index = chunk.write.index[dim]

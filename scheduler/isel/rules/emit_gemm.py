@@ -1,4 +1,4 @@
-"""GEMM instructions of a loop plan: products are added to sums, or begin them."""
+"""GEMM instructions of a loop plan, which accumulate, or overwrite (``begin``) in the first MAC of each accumulator."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,13 +17,13 @@ Ints = NDArray[np.int64]
 def products(chunk: Chunk, plan: LoopPlan) -> list[Instruction]:
     """The instructions of a plan over the offsets of dst, src and wgt.
 
-    On machines that can begin sums, micro-ops are ordered by how many before them have the same accumulator. So where
-    the plan's accumulators hold zeros, its first micro-ops begin the sums, and the others, which the same LOAD brings,
-    add to them. A loop of the instruction that stays at one accumulator is cut for that: its first iteration begins.
+    On machines with ``gemm_begin``, micro-ops are ordered by how many before them have the same accumulator. If the
+    plan's accumulators hold zeros, its first micro-ops overwrite them, and the others, from the same LOAD, accumulate.
+    An instruction loop that does not move the accumulator is split for that: its first iteration overwrites.
     """
     if GEMM_BEGIN not in chunk.config.extensions:
         return _gemm(chunk, plan, begun=0)
-    plan = _first_products_first(plan)
+    plan = _first_uses_first(plan)
     cells = _accumulators(plan)
     if len(np.unique(cells)) < len(cells) or not chunk.emitter.begin(cells):
         return _gemm(chunk, plan, begun=0)
@@ -35,7 +35,7 @@ def products(chunk: Chunk, plan: LoopPlan) -> list[Instruction]:
 
 
 def _gemm(chunk: Chunk, plan: LoopPlan, begun: int) -> list[Instruction]:
-    """The instructions of a plan of which so many micro-ops, the first ones, begin sums."""
+    """The instructions of a plan whose first ``begun`` micro-ops overwrite their accumulators."""
     first, end, loads = chunk.emitter.pool.place(*plan.micro_ops)
     (do, so, wo), (di, si, wi) = plan.factor_out, plan.factor_in
     gemm = Gemm(first, end, plan.iter_out, plan.iter_in, do, di, so, si, wo, wi)
@@ -45,8 +45,8 @@ def _gemm(chunk: Chunk, plan: LoopPlan, begun: int) -> list[Instruction]:
     return [*loads, replace(gemm, uop_end=first + begun, begin=True), *adds]
 
 
-def _first_products_first(plan: LoopPlan) -> LoopPlan:
-    """The plan with its micro-ops ordered by how many before them have the same accumulator, else as they are."""
+def _first_uses_first(plan: LoopPlan) -> LoopPlan:
+    """The plan with its micro-ops sorted stably by how many before them have the same accumulator."""
     dst = plan.micro_ops[0]
     by_dst = np.argsort(dst, kind="stable")
     ordered = dst[by_dst]
@@ -58,7 +58,7 @@ def _first_products_first(plan: LoopPlan) -> LoopPlan:
 
 
 def _accumulators(plan: LoopPlan) -> Ints:
-    """The accumulators that a plan hits, once for each iteration of the loops that move it and each dst."""
+    """The accumulators of a plan: one for each distinct dst and each iteration of the loops that move it."""
     cells: Ints = np.unique(plan.micro_ops[0])
     for count, factor in ((plan.iter_out, plan.factor_out[0]), (plan.iter_in, plan.factor_in[0])):
         if factor:
@@ -67,7 +67,7 @@ def _accumulators(plan: LoopPlan) -> Ints:
 
 
 def _cut(plan: LoopPlan) -> Iterator[LoopPlan]:
-    """The plan's first iterations of the loops that stay at one accumulator, then the others, in up to two parts."""
+    """Split off the first iterations of the loops that do not move the accumulator; the rest is up to two plans."""
     rest: list[LoopPlan] = []
     if plan.iter_out > 1 and not plan.factor_out[0]:
         moved = tuple(each + step for each, step in zip(plan.micro_ops, plan.factor_out, strict=True))

@@ -1,4 +1,4 @@
-"""Rule ``gemm``: matrix products of elements, accumulated."""
+"""Rule ``gemm``: matrix multiplications of vectors, accumulated in ``acc``."""
 
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
@@ -21,13 +21,13 @@ from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
 
 
 def factor_bits(chunk: Chunk) -> tuple[int, int, int]:
-    """Widths of the dst, src and wgt factor fields of GEMM."""
+    """The widths of the dst, src and wgt factor fields of GEMM."""
     config = chunk.config
     return config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
 
 
 def _takes(statement: Statement) -> bool:
-    """Reductions of what only products read."""
+    """Reductions with an operand in ``inp`` or ``wgt``."""
     return statement.role == "update" and bool(set(statement.reads.values()) & set(OPERANDS))
 
 
@@ -35,10 +35,10 @@ def _takes(statement: Statement) -> bool:
 def gemm(chunk: Chunk) -> list[Instruction]:
     """``acc[dst] += inp[src] · wgt[wgt]ᵀ`` over all loops of the chunk; the init part resets the accumulators.
 
-    Taps that only meet zeros around the data are left out. On machines with the extension ``gemm_begin`` sums begin
-    with their first products where nothing else needs zeros.
+    Taps that only meet zero padding are skipped. On machines with the extension ``gemm_begin``, the first MAC of each
+    accumulator overwrites it where that makes the reset unnecessary.
 
-    Wants a sum of products of one operand in ``inp`` and one in ``wgt``, written to ``acc``, both of them int8.
+    Requires a sum of products of an int8 operand in ``inp`` and one in ``wgt``, written to ``acc``.
     """
     if chunk.role == "init":
         return reset_elements(chunk)
@@ -47,19 +47,19 @@ def gemm(chunk: Chunk) -> list[Instruction]:
             f"statement must be a sum over reduction axes, not a {chunk.reduction or 'map'}", kind="machine"
         )
     data, _ = _operands(chunk)
-    return [each for part in parts_without_gaps(chunk, data) for each in _products(part)]
+    return [each for part in parts_without_gaps(chunk, data) for each in _instructions(part)]
 
 
-def _products(chunk: Chunk) -> list[Instruction]:
-    """The instructions of a chunk of which every product reads cells that the operands have."""
+def _instructions(chunk: Chunk) -> list[Instruction]:
+    """The instructions of a chunk that only reads indices that its operands' buffers store."""
     data, weight = _operands(chunk)
-    assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no place"
+    assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no address"
     diagonal = weight.place.physical.lanes.is_diagonal
-    turned = data.place is not None and data.place.physical.lanes.turns is not None
+    permuted = data.place is not None and data.place.physical.lanes.turns is not None
     view = vectors_of_diagonals(chunk, data, weight) if diagonal else vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
     _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
-    if turned:
+    if permuted:
         _same_lanes(view, dst, "columns", dst.cols, src, "columns", src.cols)
         view = selected_by_element(chunk, view)
         wgt = view.reads[-1]
@@ -70,10 +70,10 @@ def _products(chunk: Chunk) -> list[Instruction]:
             _check_reduction_lanes(chunk, src, wgt)
     if not diagonal:
         chunk.emitter.check_covers(chunk, dst)
-    around = next((each for each in (src, wgt) if _has_zeros(each)), src)  # images may be the weights
-    parts: list[TapPart] = [{}] if turned else parts_with_data(chunk, view, around, dst)
+    padded = next((each for each in (src, wgt) if _has_zeros(each)), src)  # the image may be the weight operand
+    parts: list[TapPart] = [{}] if permuted else parts_with_data(chunk, view, padded, dst)
     if GEMM_BEGIN in chunk.config.extensions and parts:
-        zeros = parts_of_zeros(view, parts[0], around, dst)
+        zeros = parts_of_zeros(view, parts[0], padded, dst)
         if zeros and chunk.emitter.holds_zeros(accumulators(view, dst)):
             parts[1:1] = zeros
     instructions: list[Instruction] = []
@@ -92,7 +92,7 @@ def _products(chunk: Chunk) -> list[Instruction]:
 
 
 def _has_zeros(operand: VectorOperand) -> bool:
-    """Whether cells of an operand are known to hold zeros, around data or between them."""
+    """Whether an operand is known to have zeros, as padding or between its data."""
     return operand.operand.place is not None and operand.operand.place.data is not None
 
 
@@ -109,8 +109,8 @@ def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
             f"dtype of result {chunk.write.tensor.name} must be int32, not {chunk.write.tensor.dtype}", kind="machine"
         )
     scopes = {operand.scope: operand for operand in operands}
-    for wanted in OPERANDS:
-        if wanted not in scopes:
+    for scope in OPERANDS:
+        if scope not in scopes:
             names = " and ".join(f"{operand.tensor.name} in {operand.scope}" for operand in operands)
             raise RuleMismatch(f"operands must be one in inp and one in wgt, not {names}", kind="machine")
     for operand in operands:
@@ -120,8 +120,8 @@ def _operands(chunk: Chunk) -> tuple[Operand, Operand]:
             )
         if operand.guards:
             raise RuleMismatch(
-                f"operand {operand.tensor.name} must be read without a condition, not where {conditions(operand)}; put "
-                "the padding into a computation of its own that a DMA can carry out",
+                f"operand {operand.tensor.name} must be read unconditionally, not where {conditions(operand)}; put the "
+                "padding into a computation of its own, which a DMA can implement",
                 kind="machine",
             )
     return scopes[INP], scopes[WGT]
@@ -144,11 +144,13 @@ def _same_lanes(
         if other.count == 1 and other.first == 0 and side.count == 1:
             return
     if (a.loops, a.first, a.count) != (b.loops, b.first, b.count):
-        raise RuleMismatch(f"{names} must be the same lanes, not {lanes(a, view)} and {lanes(b, view)}", kind="machine")
+        raise RuleMismatch(
+            f"{names} must cover the same lanes, not {lanes(a, view)} and {lanes(b, view)}", kind="machine"
+        )
 
 
 def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
-    """Lanes that a reduction does not cover must be zero in one operand."""
+    """Raises RuleMismatch unless lanes that the reduction does not cover are zero in one of the operands."""
     ends: list[bool] = []
     lanes_of_data = element_of(chunk.config, INP).cols
     parts: list[str] = []
@@ -171,7 +173,7 @@ def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand)
         ends.append(place.zero_padded and first % block == 0 and at_end and not moves)
     if not any(ends):
         raise RuleMismatch(
-            f"reduction must cover whole blocks of {lanes_of_data} lanes, or end where the tensors do with zeros "
-            f"behind in one of them, not {' and '.join(parts)}",
+            f"reduction must cover whole blocks of {lanes_of_data} lanes, or end where a tensor ends whose pad lanes "
+            f"are zero, not {' and '.join(parts)}",
             kind="machine",
         )

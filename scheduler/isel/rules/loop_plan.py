@@ -1,4 +1,4 @@
-"""How a loop nest over elements becomes two instruction loops and a sequence of micro-ops."""
+"""Mapping of a loop nest over vectors to the two loops of an instruction and a sequence of micro-ops."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_ITERATIONS = GEMM.format.values("iter_in")[-1]
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """One instruction: two loops with a factor per operand, and the operands' offsets of each micro-op."""
+    """One instruction: two loops with a factor (stride) per operand, and the operands' addresses in each micro-op."""
 
     iter_out: int
     iter_in: int
@@ -26,11 +26,11 @@ class LoopPlan:
 
 @dataclass
 class _Loop:
-    """A loop while loops are merged, here: one that continues another becomes longer."""
+    """A loop that can grow by merging."""
 
     extent: int
     strides: tuple[int, ...]
-    fixed: bool  # kept out of the instruction loops, as unroll asks
+    fixed: bool  # unrolled by the user: neither merged nor an instruction loop
 
 
 def plan_loops(
@@ -41,12 +41,12 @@ def plan_loops(
     capacity: int,
     fixed: Sequence[bool] | None = None,
 ) -> Iterator[LoopPlan]:
-    """Instructions that together run over all iterations of a nest whose order does not matter.
+    """Plans of instructions that together cover all iterations of a nest, in any order.
 
-    ``strides[n]`` are the elements by which loop ``n`` moves each operand, ``bases`` the operands' first elements,
-    ``factor_bits`` the width of each operand's factor fields. Loops that continue each other are merged; of those whose
-    extents and strides fit the instruction's fields the two longest, the outermost of equals, become ``iter_out`` and
-    ``iter_in``, which leaves the fewest micro-ops. What exceeds ``capacity`` micro-ops becomes more instructions.
+    ``strides[n]``: the stride of loop ``n`` in each operand, in vectors; ``bases``: the operands' first addresses;
+    ``factor_bits``: the width of each operand's factor fields. Contiguous loops are merged; of those whose extents and
+    strides fit the instruction's fields, the two longest (of equal ones the outermost) become ``iter_out`` and
+    ``iter_in``, which minimises micro-ops. More than ``capacity`` micro-ops are split over several instructions.
     """
     start = list(bases)
     loops: list[_Loop] = []
@@ -54,7 +54,7 @@ def plan_loops(
         if extent == 1:
             continue
         values = tuple(steps)
-        if min(values) < 0 and max(values) <= 0:  # run it backwards
+        if min(values) < 0 and max(values) <= 0:  # reverse the loop
             start = [base + step * (extent - 1) for base, step in zip(start, values, strict=True)]
             values = tuple(-step for step in values)
         loops.append(_Loop(extent, values, bool(fixed and fixed[number])))
@@ -89,7 +89,7 @@ def plan_loops(
 
 
 def _merge(loops: list[_Loop]) -> None:
-    """Join pairs of loops of which one continues the other in every operand."""
+    """Merge pairs of loops that are contiguous in every operand."""
     merged = True
     while merged:
         merged = False

@@ -1,4 +1,4 @@
-"""Padding of LOADs: the fields that say what it holds, and loads of nothing else."""
+"""Padding of LOADs: the fields that encode its value, and LOADs that write padding only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from lathe.isa import Load, MemoryType
 from lathe.isa.table import Opcode, placements
 
 MOST = LOAD.format.values("x_size")[-1]
-"""Elements of a row, and rows, that one instruction moves."""
+"""The most vectors of a row, and the most rows, of one instruction."""
 
 
 @dataclass(frozen=True)
 class Padding:
-    """The fields of a LOAD that say what its padding holds."""
+    """The fields of a LOAD that encode the value of its padding."""
 
     pad_value: int = 0
     pad_limit: bool = False
@@ -25,7 +25,7 @@ ZEROS = Padding()
 
 
 def padding_of(config: HardwareConfig, memory: MemoryType, value: int) -> Padding | None:
-    """Fields with which a LOAD of the machine pads with a value, or None if it has none such."""
+    """The fields with which a LOAD pads with a value, or None if the machine cannot."""
     if value == 0:
         return ZEROS
     if PAD_VALUE not in config.extensions or memory == MemoryType.UOP:
@@ -41,7 +41,7 @@ def padding_of(config: HardwareConfig, memory: MemoryType, value: int) -> Paddin
 
 
 def padding_only(memory: MemoryType, sram: int, count: int, padding: Padding = ZEROS) -> Iterator[Load]:
-    """Padding without reading: rows of it before no rows of data."""
+    """LOADs that write ``count`` vectors of padding and read nothing: padding rows above zero rows of data."""
     while count > 0:
         size = min(count, MOST)
         value, limit = padding.pad_value, padding.pad_limit

@@ -1,4 +1,4 @@
-"""Products that move blocks of values: each of the elements that hold a block together has a matrix of its own."""
+"""Permutation GEMMs (layout conversion): each vector of a group is multiplied with a selection matrix of its own."""
 
 from dataclasses import replace
 
@@ -8,20 +8,18 @@ from lathe.scheduler.layout.vector_relayout import elements_with_rows, selection
 
 
 def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
-    """The view in which the matrices, read last, go with the loop over elements that belong together, not with sums.
+    """The view in which the selection matrices, read last, are indexed by the last loop, over the vectors of a group.
 
-    That loop is the last one.
-
-    The sum over matrices that the chunk's expression has is a form to speak of all of them. Elements of rows that the
-    tensor has not, as of one image where there are four rows, are left out. Raises RuleMismatch if the chunk has not
-    all matrices.
+    The reduction over matrices in the chunk's expression only stands for that pairing, and is dropped. Vectors that
+    hold no rows of the tensor, as with one image and a batch of 4, are left out. Raises RuleMismatch if the chunk does
+    not cover all matrices.
     """
     turns, rows = place_of_result(view).physical.lanes.turns, view.write.rows
-    assert turns is not None, f"{chunk.stage} turns nothing"
+    assert turns is not None, f"{chunk.stage} is no layout conversion"
     summed = [n for n, loop in enumerate(chunk.loops) if loop.kind == "reduce" and loop.extent > 1]
     elements = len(view.extents) - 1
     if [view.extents[n] for n in summed] != [len(selection(chunk.config, turns))]:
-        raise RuleMismatch(f"{chunk.stage} must be summed over all its matrices in one chunk", kind="limit")
+        raise RuleMismatch(f"{chunk.stage} must cover all its selection matrices in one chunk", kind="limit")
     *others, matrices = view.reads
     steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
     steps[elements] = 1
@@ -32,7 +30,7 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
 
 
 def place_of_result(view: VectorView) -> BufferView:
-    """Where the accumulators are that a view writes."""
+    """The buffer of the accumulators that a view writes."""
     place = view.write.operand.place
-    assert place is not None, f"{view.write.operand.tensor.name} has no place"
+    assert place is not None, f"{view.write.operand.tensor.name} is in no memory"
     return place

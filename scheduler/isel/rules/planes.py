@@ -1,7 +1,8 @@
-"""Values of more than 8 bits in DRAM, where the machine stores bytes: one plane per byte, the least significant first.
+"""Byte planes: values of more than 8 bits in DRAM, one plane per byte, the least significant first.
 
-Storing shifts the values down between planes. Loading goes from the most significant plane to the least: what is there
-is shifted up and the next plane added. LOAD extends the sign of each byte, so 256 is added where it was negative.
+STORE writes the low 8 bits, so values are shifted right between the stores of planes. Loading goes from the most
+significant plane to the least: the value so far is shifted left, and the next plane added. LOAD sign-extends each byte,
+so 256 is added where it was negative.
 """
 
 from dataclasses import replace
@@ -24,10 +25,10 @@ from lathe.scheduler.schedule_ir.memories import ACC
 def store_planes(
     chunk: Chunk, out_of: VectorOperand, loops: list[DmaLoop], base: int, plane_size: int
 ) -> list[Instruction]:
-    """Store elements of acc as planes of ``plane_size`` elements from ``base`` on.
+    """Store vectors of acc as planes of ``plane_size`` vectors from ``base`` on.
 
-    Two halves take turns, so that one is stored while the other is shifted. The accumulators are used up; where they
-    are read again, it is a copy of them that is shifted.
+    Two halves alternate, so that one is stored while the other is shifted. The shifts destroy the accumulators; if they
+    are read again, a copy is shifted instead.
     """
     instructions: list[Instruction] = []
     first_source = out_of.base
@@ -63,10 +64,10 @@ def load_planes(
     mask: NDArray[np.bool_] | None,
     depends: dict[int, int],
 ) -> list[Instruction]:
-    """Load planes into acc and put the values together, in as many pieces as temporaries make necessary."""
+    """Load planes into acc and reassemble the values, in as many pieces as the temporaries require."""
     if into.operand.scope != ACC:
         raise RuleMismatch(
-            f"dtype of {out_of.operand.tensor.name} must be int8 to go to {into.operand.scope}, not "
+            f"dtype of {out_of.operand.tensor.name} must be int8 to be loaded into {into.operand.scope}, not "
             f"{out_of.operand.tensor.dtype}",
             kind="machine",
         )
@@ -77,8 +78,8 @@ def load_planes(
     signed = dtype.minimum < 0
     loops = [n for n in view.loops if into.strides[n]]
     inner = list(loops)
-    room = max(chunk.emitter.temporaries_left, 1)
-    while prod(view.extents[n] for n in inner) > room:
+    available = max(chunk.emitter.temporaries_left, 1)
+    while prod(view.extents[n] for n in inner) > available:
         inner.pop(0)
     outer = loops[: len(loops) - len(inner)]
     extents = [view.extents[n] for n in inner]
@@ -119,7 +120,7 @@ def _planes(dtype: str) -> int:
 def _part_of_mask(
     mask: NDArray[np.bool_] | None, depends: dict[int, int], fixed: dict[int, int]
 ) -> NDArray[np.bool_] | None:
-    """The mask where some loops have one value."""
+    """The mask at fixed iterations of some loops."""
     if mask is None:
         return None
     index: list[int | slice] = [slice(None)] * mask.ndim
@@ -132,7 +133,7 @@ def _part_of_mask(
 def add_elements(
     chunk: Chunk, extents: list[int], strides: list[int], target: int, steps: list[int], source: int
 ) -> list[Instruction]:
-    """Add elements of acc to others, over loops that move both."""
+    """ADD instructions that add vectors of acc at ``source`` to those at ``target``, over loops that move both."""
     instructions: list[Instruction] = []
     bits = (chunk.config.acc_index_bits,) * 2
     capacity = chunk.emitter.pool.capacity

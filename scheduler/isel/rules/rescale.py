@@ -1,7 +1,7 @@
-"""Rule ``rescale``: sums brought to 8 bits in one pass, with a bias and a factor for each channel.
+"""Rule ``rescale``: requantisation of accumulators to 8 bits in one pass, with a bias and a factor per channel.
 
-The instruction takes the first operand from the accumulators that it writes, so that a result whose operand is read
-again is made of a copy of it. Loops move accumulators of both operands alike; others are in the micro-ops.
+RESCALE overwrites its first operand, so an operand that is read again is copied first. Instruction loops must move both
+operands by the same stride; other loops are unrolled into micro-ops.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 def _takes(statement: Statement) -> bool:
-    """Rescaling where results are computed, whether the machine has it or not."""
+    """Rescaling in ``acc``, whether the machine supports it or not."""
     return statement.role == "map" and statement.scope == ACC and rescaling_in(statement.value) is not None
 
 
@@ -44,10 +44,10 @@ def _takes(statement: Statement) -> bool:
     looks_up=True,
 )
 def rescale(chunk: Chunk) -> list[Instruction]:
-    """One or two operands with a bias and a factor for each channel, rounded to 8 bits, perhaps looked up in a table.
+    """One or two operands scaled with a bias and a factor per channel, rounded to 8 bits, and optionally looked up.
 
-    Wants operands in ``acc``, parameters in ``par`` and a table in ``lut``, all with the same lanes, on a machine with
-    the extensions ``rescale``, for two operands ``rescale_add``, and for a table ``lookup``.
+    Requires operands in ``acc``, parameters in ``par`` and a table in ``lut``, all with matching layouts, and the
+    extensions ``rescale``, for two operands ``rescale_add``, and for a table ``lookup``.
     """
     found = rescaling_in(chunk.expression)
     if chunk.role != "map" or found is None:
@@ -58,7 +58,7 @@ def rescale(chunk: Chunk) -> list[Instruction]:
         )
     missing = unmet(chunk.expression, chunk.config)
     if missing:
-        raise RuleMismatch(f"machine {chunk.config.name!r} must have {told(missing)}, and has not", kind="machine")
+        raise RuleMismatch(f"machine {chunk.config.name!r} must have {told(missing)}, and lacks it", kind="machine")
     operands = [_operand(chunk, term) for term in found.terms]
     words = [_in_memory(chunk.operand(term.word), PARAMETERS) for term in found.terms]
     tables = [] if found.table is None else [_in_memory(chunk.operand(found.table), TABLES)]
@@ -74,10 +74,10 @@ def rescale(chunk: Chunk) -> list[Instruction]:
     chunk.emitter.check_covers(chunk, dst)
     if len(operands) > 1 and par.base % 2:
         raise RuleMismatch(
-            f"parameters {par.operand.tensor.name} must begin at an even element of par, not at {par.base}",
+            f"parameters {par.operand.tensor.name} must start at an even address of par, not at {par.base}",
             kind="limit",
         )
-    instructions = _brought(chunk, view, dst, data[0])
+    instructions = _copy_first_operand(chunk, view, dst, data[0])
     src = data[1] if len(data) > 1 else dst
     halves = in_halves([(view.extents[n], dst.strides[n]) for n in view.loops])
     parts = [dict(zip(view.loops, half, strict=True)) for half in halves]
@@ -103,15 +103,15 @@ def rescale(chunk: Chunk) -> list[Instruction]:
 def _operand(chunk: Chunk, term: Term) -> Operand:
     if any(map(reads_data, term.data.indices)):
         raise RuleMismatch(
-            f"operand {term.data.tensor.name} must be read where loops say, not at {term.data}: only tables are read "
-            "at places that depend on data",
+            f"operand {term.data.tensor.name} must be read at indices that depend on loops only, not at {term.data}: "
+            "only tables can be read at data-dependent indices",
             kind="machine",
         )
     operand = _in_memory(chunk.operand(term.data), ACC)
     if operand.guards:
         raise RuleMismatch(
-            f"operand {operand.tensor.name} must be read without a condition, not where {conditions(operand)}, which "
-            "RESCALE cannot decide",
+            f"operand {operand.tensor.name} must be read unconditionally, not where {conditions(operand)}: RESCALE "
+            "cannot evaluate conditions",
             kind="machine",
         )
     return operand
@@ -135,19 +135,19 @@ def _same_lanes(
     )
 
 
-def _brought(chunk: Chunk, view: VectorView, dst: VectorOperand, data: VectorOperand) -> list[Instruction]:
-    """The first operand copied to where the result will be, unless it is there."""
+def _copy_first_operand(chunk: Chunk, view: VectorView, dst: VectorOperand, data: VectorOperand) -> list[Instruction]:
+    """Instructions that copy the first operand to the result's accumulators, unless it is computed in place."""
     loops = [n for n in view.loops if dst.strides[n]]
     if data.base == dst.base and all(data.strides[n] == dst.strides[n] for n in view.loops):
         return []
     extents, strides = [view.extents[n] for n in loops], [dst.strides[n] for n in loops]
-    # In the order of the stream: what is placed first brings micro-ops that both may have.
+    # Allocated in stream order: the reset comes first, so it must be the one to load micro-ops that both share.
     reset = zero(chunk, extents, strides, dst.base)
     return [*reset, *add_elements(chunk, extents, strides, dst.base, [data.strides[n] for n in loops], data.base)]
 
 
 def _with_one_table(view: VectorView, lut: list[VectorOperand]) -> Iterator[tuple[dict[int, int], int, list[int]]]:
-    """Parts of the loops that look up in one table each: iterations of the loops outside, the table, loops inside."""
+    """Slices of the loops with one table each: iterations of outer loops, the number of the table, the inner loops."""
     outside = [n for n in view.loops if lut and lut[0].strides[n]]
     inside = [n for n in view.loops if n not in outside]
     for point in product(*(range(view.extents[n]) for n in outside)):
@@ -155,8 +155,7 @@ def _with_one_table(view: VectorView, lut: list[VectorOperand]) -> Iterator[tupl
         row = lut[0].base + sum(value * lut[0].strides[n] for n, value in offset.items()) if lut else 0
         if row % TABLE_ELEMENTS:
             raise RuleMismatch(
-                f"table {lut[0].operand.tensor.name} must begin at a multiple of {TABLE_ELEMENTS} elements of lut, "
-                f"not at {row}",
+                f"table {lut[0].operand.tensor.name} must start at a multiple of {TABLE_ELEMENTS} in lut, not at {row}",
                 kind="limit",
             )
         yield offset, row // TABLE_ELEMENTS, inside
@@ -190,7 +189,7 @@ def _instructions(chunk: Chunk, found: Rescaling, plan: LoopPlan, table: int) ->
 
 
 def _assert_apart(plan: LoopPlan, dst: Ints, src: Ints) -> None:
-    """Results are late: nothing that one instruction reads may be what another of its micro-ops writes."""
+    """Assert that no micro-op of an instruction reads what another writes: the pipeline has no forwarding."""
     written, read = _cells(plan, dst), _cells(plan, src)
     order = np.argsort(written, kind="stable")
     at = np.searchsorted(written, read, sorter=order)

@@ -1,4 +1,4 @@
-"""Rule ``reset``: accumulators set to a constant."""
+"""Rule ``reset``: sets accumulators to a constant."""
 
 from collections.abc import Iterator
 from math import prod
@@ -21,12 +21,12 @@ IMMEDIATE = ALU.format.values("imm")
 
 @emit_rule("reset", takes=lambda statement: statement.role == "init", writes=ACC, separate_init=True, by_address=True)
 def reset(chunk: Chunk) -> list[Instruction]:
-    """Set elements of ``acc`` to the constant of the expression, or to the neutral value of the reduction."""
+    """Set vectors of ``acc`` to the constant of the expression, or to the neutral element of the reduction."""
     return reset_elements(chunk)
 
 
 def reset_elements(chunk: Chunk) -> list[Instruction]:
-    """Instructions that set what the chunk writes to its constant."""
+    """Instructions that set the result of a chunk to its constant."""
     if chunk.role == "init":
         value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
@@ -40,13 +40,13 @@ def reset_elements(chunk: Chunk) -> list[Instruction]:
 
 
 def fill(chunk: Chunk, view: VectorView, target: VectorOperand, value: int) -> list[Instruction]:
-    """Set the elements of an operand, over the loops that move it, to a 32-bit constant."""
+    """Set the vectors of an operand, over the loops that move it, to a 32-bit constant."""
     loops = [n for n in view.loops if target.strides[n]]
     extents = [view.extents[n] for n in loops]
     strides = [target.strides[n] for n in loops]
     padding, timing = padding_of(chunk.config, MemoryType.ACC8, value), chunk.config.timing
-    # A LOAD takes one step for each element, not two or more, but waits for the pipeline to drain.
-    if value and padding is not None and prod(extents) > timing.alu_pipeline and _adjoin(extents, strides):
+    # A LOAD of padding takes one cycle per vector instead of two or more, but waits for the pipeline to drain.
+    if value and padding is not None and prod(extents) > timing.alu_pipeline and _are_contiguous(extents, strides):
         return list(padding_only(MemoryType.ACC8, target.base, prod(extents), padding))
     instructions = zero(chunk, extents, strides, target.base)
     for op, immediate in constant_steps(value):
@@ -54,8 +54,8 @@ def fill(chunk: Chunk, view: VectorView, target: VectorOperand, value: int) -> l
     return instructions
 
 
-def _adjoin(extents: list[int], strides: list[int]) -> bool:
-    """Whether loops run through elements that adjoin, in any order."""
+def _are_contiguous(extents: list[int], strides: list[int]) -> bool:
+    """Whether loops, in any order, cover a contiguous range of vectors."""
     reach = 1
     for stride, extent in sorted(zip(strides, extents, strict=True)):
         if stride != reach:
@@ -65,7 +65,7 @@ def _adjoin(extents: list[int], strides: list[int]) -> bool:
 
 
 def constant_steps(value: int) -> list[tuple[AluOp, int]]:
-    """ALU operations with immediates that make a 32-bit value of 0."""
+    """ALU operations with immediates that turn 0 into a 32-bit value."""
     if value == 0:
         return []
     if value in IMMEDIATE:
@@ -78,7 +78,7 @@ def constant_steps(value: int) -> list[tuple[AluOp, int]]:
 
 
 def zero(chunk: Chunk, extents: list[int], strides: list[int], base: int) -> list[Instruction]:
-    """GEMM instructions with ``reset``."""
+    """GEMM instructions with ``reset``, which zero the vectors of one operand."""
     instructions: list[Instruction] = []
     for loads, steps in _steps(chunk, extents, strides, base):
         instructions += [*loads, Gemm(*steps, 0, 0, 0, 0, reset=True)]
@@ -88,7 +88,7 @@ def zero(chunk: Chunk, extents: list[int], strides: list[int], base: int) -> lis
 def alu_immediate(
     chunk: Chunk, extents: list[int], strides: list[int], base: int, op: AluOp, immediate: int
 ) -> list[Instruction]:
-    """ALU instructions with an immediate over the elements of one operand."""
+    """ALU instructions with an immediate over the vectors of one operand."""
     instructions: list[Instruction] = []
     for loads, steps in _steps(chunk, extents, strides, base):
         instructions += [*loads, Alu(op, *steps, 0, 0, use_imm=True, imm=immediate)]
@@ -98,7 +98,7 @@ def alu_immediate(
 def _steps(
     chunk: Chunk, extents: list[int], strides: list[int], base: int
 ) -> Iterator[tuple[list[Load], tuple[int, int, int, int, int, int]]]:
-    """Loads of micro-ops over the elements of one operand, and the micro-ops, iterations and factors that follow."""
+    """The LOADs of micro-ops that cover one operand, and the micro-op range, iterations and factors that run them."""
     bits = (chunk.config.acc_index_bits,)
     for plan in plan_loops(extents, [(s,) for s in strides], (base,), bits, chunk.emitter.pool.capacity):
         nothing = np.zeros_like(plan.micro_ops[0])

@@ -13,12 +13,12 @@ from lathe.scheduler.isel.statement import Statement
 
 Emission = Sequence[Instruction] | RuleMismatch
 Emit = Callable[[Chunk], Emission]
-"""Turns a chunk into instructions, or says which constraint it does not satisfy."""
+"""Emits a chunk as instructions, or gives the constraint that it violates."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule, and what its function does not say; see ``emit_rule``."""
+    """An emission rule with its registered properties; see ``emit_rule``."""
 
     emit: Emit
     takes: Callable[[Statement], bool] | None = None
@@ -30,7 +30,7 @@ class Rule:
     looks_up: bool = False
 
     def __call__(self, chunk: Chunk) -> Emission:
-        """The instructions of a chunk, or the constraint that it does not satisfy."""
+        """The instructions of a chunk, or the constraint that it violates."""
         if self.writes and chunk.write.scope != self.writes:
             return RuleMismatch(
                 f"result {chunk.write.tensor.name} must be in {self.writes}, not in {chunk.write.scope}", kind="machine"
@@ -55,27 +55,27 @@ def emit_rule(
     """Register a function as the emission rule ``name``, for ``s[C].emit_insn(axis, name)``.
 
     The function receives a ``Chunk`` (constant extents, no conditions, linear indices) and returns the instructions
-    that compute it, or returns or raises ``RuleMismatch(constraint)`` if the chunk does not satisfy a constraint.
-    Tokens are none of its business: they are derived afterwards. A second registration replaces the first; unless it
-    says what it takes, it takes the same.
+    that compute it, or returns or raises ``RuleMismatch(constraint)`` if the chunk violates a constraint. It does not
+    set dependence tokens, which are inserted afterwards. A second registration under a name replaces the first, and
+    inherits its ``takes`` unless it gives one.
 
-    ``takes`` says of a ``Statement`` whether the rule takes it where no stage names a rule. The rule registered last is
-    asked first. Without it, a rule is taken only where ``emit_insn`` names it.
+    ``takes`` decides for a ``Statement`` whether the rule is selected for it; of several rules the one registered last
+    is. Without ``takes``, a rule is used only where ``emit_insn`` names it.
 
-    A rule that computes says with ``reads`` in which memories its operands are, in order: what it reads is loaded
-    there. ``writes`` says where its result is; it is not asked about others. With ``in_place`` it computes in the
-    cells of an operand that nothing reads again, ``chunk.aliased``, if there is one.
+    ``reads``: of a rule that computes, the memories of its operands, in order; operands are loaded there. ``writes``:
+    the memory of its result; chunks with another one do not reach the function. ``in_place``: it can overwrite an
+    operand that has no other use (``chunk.aliased``).
 
-    A reduction whose loops are all inside the chunk comes as one chunk of role "reduce", which also sets the start
-    value; with ``separate_init`` it comes as two, of roles "init" and "update". If reduction loops are outside, the
-    chunks have role "update", and rule "reset" sets the start value before.
+    A reduction whose loops are all inside the chunk is passed as one chunk of role "reduce", which includes the
+    initialisation; with ``separate_init`` as two, of roles "init" and "update". If reduction loops are outside of the
+    chunk, it has role "update", and rule "reset" initialises it before.
 
-    With ``looks_up`` it takes reads of tables of 256 values at places that depend on data: their first index is 0,
-    that of the first row. Chunks with such reads are refused before other rules are asked.
+    ``looks_up``: it supports data-dependent indices into tables of 256 values (in the chunk, their first index is 0).
+    Other rules never receive chunks with such reads.
 
-    With ``by_address`` the rule promises to look at nothing that differs between iterations of the loops outside but
-    where operands lie and what conditions say. It is then asked once for chunks that are alike in that. Raises
-    ScheduleError if ``takes`` is no function.
+    ``by_address``: the rule depends on the iteration of outer loops only through addresses of operands and through
+    conditions, so that its result is reused for chunks that are equal in these. Raises ScheduleError if ``takes`` is no
+    function.
 
         >>> @emit_rule("vexp")
         ... def vexp(chunk):
@@ -84,7 +84,7 @@ def emit_rule(
     if takes is not None and not callable(takes):
         raise ScheduleError(
             f"takes of rule {name!r} must be a function of a Statement, not {shown(takes)}. Leave it out for a rule "
-            "that is taken where emit_insn names it.",
+            "that is selected by emit_insn only.",
             kind="argument",
         )
 
@@ -101,8 +101,8 @@ def check_rule(name: str, where: str) -> None:
     """Raises ScheduleError if no rule has the name."""
     if name in RULES:
         return
-    near = get_close_matches(name, RULES, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    similar = get_close_matches(name, RULES, n=1)
+    hint = f"Did you mean {similar[0]!r}? " if similar else ""
     raise ScheduleError(
         f"rule of {where} must be one of {', '.join(sorted(RULES))}, not {name!r}. {hint}Register a rule of your own "
         "with @lathe.emit_rule(name).",

@@ -1,9 +1,8 @@
-"""Products without the taps that only meet padding: parts of a chunk of which each reads cells that hold data.
+"""Skipping of convolution taps that only meet zero padding: a GEMM chunk is split into parts that read data.
 
-A convolution with a border multiplies zeros wherever a tap is beside the image: of 3×3 taps on 7×7 pixels 18 of 100.
-For each dimension by itself every tap of the reduction has results for which it meets data; taps that have the same
-ones are a part together, which leaves out the others. What all taps meet, such as the gaps between the pixels of a
-transposed convolution, is left out as steps of a loop.
+A padded convolution multiplies zeros wherever a tap is outside of the image: 18 % of the taps with 3×3 on 7×7 pixels.
+For each dimension separately, every tap has a range of results for which it meets data; taps with the same range form
+one part, which is restricted to it. The zeros between the pixels of a dilated input are skipped by strided loops.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +16,14 @@ from numpy.typing import NDArray
 from lathe.scheduler.isel.chunk import Chunk, VectorOperand, VectorView
 
 PART = 4
-"""Steps that one more part must save, on average: its instruction is fetched, and more micro-ops may be."""
+"""Cycles that one more part costs on average: another instruction to fetch, and perhaps more micro-ops to load."""
 MOST = 64
-"""Combinations of taps along one dimension that are looked at."""
+"""The most combinations of taps along one dimension that are analysed."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Iterations of a loop: ``count`` of them from ``first`` on, in steps."""
+    """A strided range of iterations: ``count`` from ``first`` on, with stride ``step``."""
 
     first: int
     count: int
@@ -32,11 +31,11 @@ class Steps:
 
 
 TapPart = Mapping[int, Steps]
-"""Of some loops the iterations; of all others all of them."""
+"""The iterations of some loops; loops not in it run in full."""
 
 
 def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written: VectorOperand) -> list[TapPart]:
-    """The parts of a chunk that meet data, those of the most accumulators first: there sums begin."""
+    """Split a chunk into parts that meet data, the ones with the most accumulators first, where sums can begin."""
     cuts = [each for each in _cuts(chunk, view, data) if each != [{}]]
     if not cuts:
         return [{}]
@@ -45,7 +44,7 @@ def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written
     for number in range(len(cuts) + 1):
         for chosen in combinations(cuts, number):
             parts: list[TapPart] = [
-                {loop: steps for each in some for loop, steps in each.items()} for some in product(*chosen)
+                {loop: steps for each in combined for loop, steps in each.items()} for combined in product(*chosen)
             ]
             cost = sum(_steps(view, part) + PART for part in parts)
             if best is None or cost < least:
@@ -56,9 +55,9 @@ def parts_with_data(chunk: Chunk, view: VectorView, data: VectorOperand, written
 
 
 def parts_of_zeros(view: VectorView, part: TapPart, data: VectorOperand, written: VectorOperand) -> list[TapPart]:
-    """What begins the sums that a part leaves out: one of its taps, which meets zeros there.
+    """Parts that begin the sums that ``part`` does not cover, with one of its taps, which meets zeros there.
 
-    None where two loops move results along one dimension of the data: what one of them leaves out may meet data.
+    [] if two loops move results along one dimension of the data: the iterations that one skips may then meet data.
     """
     for each in data.operand.index:
         if sum(n in part and bool(c and written.strides[n]) for n, c in enumerate(each.coefficients)) > 1:
@@ -66,14 +65,14 @@ def parts_of_zeros(view: VectorView, part: TapPart, data: VectorOperand, written
     once = {n: Steps(part[n].first if n in part else 0, 1) for n in view.loops if not written.strides[n]}
     cut = [n for n in view.loops if n in part and written.strides[n]]
     return [
-        {**{other: part[other] for other in cut[:number]}, n: beside, **once}
+        {**{other: part[other] for other in cut[:number]}, n: skipped, **once}
         for number, n in enumerate(cut)
-        for beside in _beside(part[n], view.extents[n])
+        for skipped in _complement(part[n], view.extents[n])
     ]
 
 
-def _beside(steps: Steps, extent: int) -> Iterator[Steps]:
-    """The iterations of a loop that are none of these."""
+def _complement(steps: Steps, extent: int) -> Iterator[Steps]:
+    """The iterations of a loop that are not in a strided range."""
     end = steps.first + (steps.count - 1) * steps.step + 1
     for first, last in ((0, steps.first), (end, extent)):
         if first < last:
@@ -83,7 +82,7 @@ def _beside(steps: Steps, extent: int) -> Iterator[Steps]:
 
 
 def accumulators(view: VectorView, written: VectorOperand) -> NDArray[np.int64]:
-    """All accumulators that a chunk adds to."""
+    """All accumulators that a chunk accumulates into."""
     cells = np.array([written.base], np.int64)
     for n in view.loops:
         if written.strides[n]:
@@ -96,7 +95,7 @@ def _steps(view: VectorView, part: TapPart) -> int:
 
 
 def _cuts(chunk: Chunk, view: VectorView, data: VectorOperand) -> Iterator[list[TapPart]]:
-    """For each dimension of the data with cells that hold none, the parts that meet some."""
+    """For each dimension of the data that has zeros, the parts that meet data; they can be combined freely."""
     place = data.operand.place
     if place is None or place.data is None:
         return
@@ -110,7 +109,7 @@ def _cuts(chunk: Chunk, view: VectorView, data: VectorOperand) -> Iterator[list[
 
 
 def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], held: bytes) -> Iterator[TapPart]:
-    """The parts of the loops along one dimension, from index ``start`` on; ``held``: which indices hold data."""
+    """Parts of the loops along one dimension that meet data; the index starts at ``start``; ``held``: non-zero mask."""
     results = [n for n in loops if chunk.loops[n].kind == "data"]
     along = max(results, key=lambda n: chunk.loops[n].extent, default=None)
     taps = [n for n in loops if n != along]
@@ -124,9 +123,9 @@ def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], h
             if held[first]:
                 met.setdefault(None, []).append(point)
             continue
-        found = [n for n in range(chunk.loops[along].extent) if held[first + moves[along] * n]]
-        if found:
-            met.setdefault(progression(found), []).append(point)
+        results_met = [n for n in range(chunk.loops[along].extent) if held[first + moves[along] * n]]
+        if results_met:
+            met.setdefault(progression(results_met), []).append(point)
     for steps, points in met.items():
         of_results = {} if along is None or steps is None else {along: steps}
         for box in boxes_of_points(points):
@@ -134,7 +133,7 @@ def _parts(chunk: Chunk, loops: list[int], start: int, moves: tuple[int, ...], h
 
 
 def progression(values: list[int]) -> Steps:
-    """The fewest regular steps that hold all of the values, which ascend."""
+    """The smallest strided range that contains all of the values, which are ascending."""
     step = 0
     for value in values:
         step = gcd(step, value - values[0])
@@ -142,7 +141,7 @@ def progression(values: list[int]) -> Steps:
 
 
 def boxes_of_points(points: list[tuple[int, ...]]) -> Iterator[tuple[Steps, ...]]:
-    """All of the points, in regular boxes: one if they are a box, else runs of the last loop."""
+    """Partition points into strided boxes: one if they form a box, else runs of the last loop."""
     values = [sorted(set(along)) for along in zip(*points, strict=True)]
     steps = [progression(along) for along in values]
     if prod(each.count for each in steps) == len(points):

@@ -1,17 +1,17 @@
-"""Halves of what is rescaled and stored: the first is stored while the second is rescaled.
+"""Splitting of a RESCALE and its STORE in halves, so that the first is stored while the second is rescaled.
 
-Rescaling a tile ends the work on it, and nothing else hides its last store. A half more costs the steps that trail.
+Rescaling is the last computation on a tile, so that nothing else hides its store. The split costs one pipeline drain.
 """
 
 from collections.abc import Sequence
 from math import prod
 
 FEWEST = 256
-"""Elements from which halves are worth it: rescaling one takes longer than what trails an instruction."""
+"""Vectors from which a split is worthwhile: rescaling a half takes longer than the pipeline drain of an instruction."""
 
 
 def in_halves(loops: Sequence[tuple[int, int]]) -> list[list[range]]:
-    """The iterations of loops, (extent, stride) each, in two parts or one: cut where elements are furthest apart."""
+    """Split loops (extent, stride) in two halves of the loop with the largest stride; one part if they are short."""
     whole = [range(extent) for extent, _ in loops]
     moving = [n for n, (extent, stride) in enumerate(loops) if extent > 1 and stride]
     if not moving or prod(extent for extent, _ in loops) < FEWEST:

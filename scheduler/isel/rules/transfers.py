@@ -1,4 +1,4 @@
-"""LOADs and STOREs for a copy over loops: two of them become rows and rows of rows, the others instructions."""
+"""LOADs and STOREs of a copy over loops: two loops become the 2-D transfer of an instruction, the rest instructions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ MOST_PADDING = LOAD.format.values("x_pad_0")[-1]
 
 @dataclass(frozen=True)
 class DmaLoop:
-    """A loop of a copy over elements, with its step on both sides."""
+    """A loop of a copy of vectors, with its strides in the scratchpad and in DRAM."""
 
     extent: int
     sram: int
@@ -28,9 +28,9 @@ class DmaLoop:
 
 @dataclass(frozen=True)
 class _Gap:
-    """What stands beside data: elements of padding at each row, rows of it above and below.
+    """Padding that replaces loops with data in one iteration: vectors left and right of each row, rows above, below.
 
-    There, data is in one iteration of a loop and padding in all others; ``dram`` is how far into these loops data lies.
+    ``dram``: the offset in DRAM of the iterations with data.
     """
 
     left: int = 0
@@ -49,9 +49,9 @@ def load_rows(
     padding: Padding = ZEROS,
     beside: tuple[int, int] = (0, 0),
 ) -> Iterator[Instruction]:
-    """LOADs for a copy into a scratchpad over element loops, padding where the mask is False.
+    """LOADs for a copy into a scratchpad, with padding where the mask is False.
 
-    ``beside``: how many elements left and right of each row may be padding, too, if it makes rows adjoin.
+    ``beside``: how many vectors left and right of each row may be padded too, if that makes rows contiguous.
     """
     if mask is not None:
         loops, mask = _where_it_varies(loops, mask)
@@ -74,34 +74,34 @@ def load_rows(
 
 
 def _where_it_varies(loops: list[DmaLoop], mask: NDArray[np.bool_]) -> tuple[list[DmaLoop], NDArray[np.bool_]]:
-    """The loops and the mask, without the axes of the mask along which it does not change."""
+    """The loops and the mask without the axes along which the mask is constant."""
     same = [axis for axis in range(mask.ndim) if (mask == mask.take([0], axis)).all()]
-    kept = [axis for axis in range(mask.ndim) if axis not in same]
-    place = {axis: kept.index(axis) if axis in kept else None for axis in range(mask.ndim)}
-    moved = [replace(loop, mask_axis=None if loop.mask_axis is None else place[loop.mask_axis]) for loop in loops]
+    varying = [axis for axis in range(mask.ndim) if axis not in same]
+    position = {axis: varying.index(axis) if axis in varying else None for axis in range(mask.ndim)}
+    moved = [replace(loop, mask_axis=None if loop.mask_axis is None else position[loop.mask_axis]) for loop in loops]
     return moved, mask[tuple(0 if axis in same else slice(None) for axis in range(mask.ndim))]
 
 
 def _with_gap(
     loops: list[DmaLoop], mask: NDArray[np.bool_] | None
 ) -> tuple[list[DmaLoop], NDArray[np.bool_] | None, _Gap]:
-    """The loops without the one around the rows, if data is in one of its iterations and padding in all others."""
+    """Replace the loop around the rows by padding left and right of rows, if only one of its iterations has data."""
     row = loops[-1] if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else None
     width = 1 if row is None else row.extent
     around = loops if row is None else loops[:-1]
-    place = _place_of_data(around, mask, width)
-    if mask is None or place is None or (row is not None and row.mask_axis is not None):
+    position = _iteration_with_data(around, mask, width)
+    if mask is None or position is None or (row is not None and row.mask_axis is not None):
         return loops, mask, _Gap()
-    left, right = place * width, (around[-1].extent - 1 - place) * width
+    left, right = position * width, (around[-1].extent - 1 - position) * width
     if max(left, right) > MOST_PADDING:
         return loops, mask, _Gap()
-    kept, dram = around[-1], place * around[-1].dram
+    replaced, dram = around[-1], position * around[-1].dram
     inside = [] if row is None else [row]
-    return *_at_place([*around[:-1], *inside], mask, kept, place), _Gap(left, right, dram=dram)
+    return *_at_iteration([*around[:-1], *inside], mask, replaced, position), _Gap(left, right, dram=dram)
 
 
 def _joining(loops: list[DmaLoop], left: int, right: int) -> _Gap | None:
-    """Padding beside rows of data that makes them adjoin in the scratchpad, if so many elements do."""
+    """Padding of exactly ``left`` and ``right`` that makes rows contiguous in the scratchpad, or None."""
     row = loops[-1].extent if loops and loops[-1].sram == 1 and loops[-1].dram == 1 else 1
     around = loops if row == 1 else loops[:-1]
     adjoin = bool(around) and around[-1].sram == left + row + right
@@ -111,47 +111,47 @@ def _joining(loops: list[DmaLoop], left: int, right: int) -> _Gap | None:
 def _with_gap_of_rows(
     loops: list[DmaLoop], mask: NDArray[np.bool_] | None, rows: DmaLoop, row: DmaLoop, gap: _Gap
 ) -> tuple[list[DmaLoop], NDArray[np.bool_] | None, _Gap]:
-    """The same of the loop around all rows of an instruction."""
-    place = _place_of_data(loops, mask, rows.extent * (gap.left + row.extent + gap.right))
-    if mask is None or place is None or rows.mask_axis is not None or row.mask_axis is not None:
+    """Replace the loop around an instruction by padding above and below, if only one of its iterations has data."""
+    position = _iteration_with_data(loops, mask, rows.extent * (gap.left + row.extent + gap.right))
+    if mask is None or position is None or rows.mask_axis is not None or row.mask_axis is not None:
         return loops, mask, gap
-    above, below = place * rows.extent, (loops[-1].extent - 1 - place) * rows.extent
+    above, below = position * rows.extent, (loops[-1].extent - 1 - position) * rows.extent
     if max(above, below) > MOST_PADDING:
         return loops, mask, gap
-    dram = gap.dram + place * loops[-1].dram
-    return *_at_place(loops[:-1], mask, loops[-1], place), replace(gap, above=above, below=below, dram=dram)
+    dram = gap.dram + position * loops[-1].dram
+    return *_at_iteration(loops[:-1], mask, loops[-1], position), replace(gap, above=above, below=below, dram=dram)
 
 
-def _place_of_data(loops: list[DmaLoop], mask: NDArray[np.bool_] | None, inside: int) -> int | None:
-    """The iteration of the innermost loop in which all data is, if it is one, around ``inside`` elements."""
+def _iteration_with_data(loops: list[DmaLoop], mask: NDArray[np.bool_] | None, inside: int) -> int | None:
+    """The only iteration of the innermost loop, around ``inside`` contiguous vectors, that has data, or None."""
     if mask is None or not loops or loops[-1].mask_axis is None or loops[-1].sram != inside:
         return None
     others = tuple(axis for axis in range(mask.ndim) if axis != loops[-1].mask_axis)
-    there = np.flatnonzero(mask.any(axis=others))
-    return int(there[0]) if len(there) == 1 else None
+    iterations = np.flatnonzero(mask.any(axis=others))
+    return int(iterations[0]) if len(iterations) == 1 else None
 
 
-def _at_place(
-    loops: list[DmaLoop], mask: NDArray[np.bool_], gap: DmaLoop, place: int
+def _at_iteration(
+    loops: list[DmaLoop], mask: NDArray[np.bool_], fixed: DmaLoop, iteration: int
 ) -> tuple[list[DmaLoop], NDArray[np.bool_] | None]:
-    """Other loops, and the mask, where one is at a place."""
-    axis = gap.mask_axis
+    """Loops and mask at one iteration of a loop, which is removed."""
+    axis = fixed.mask_axis
     assert axis is not None, "a loop without padding has no gaps"
     moved = [
         replace(each, mask_axis=each.mask_axis - (each.mask_axis > axis)) if each.mask_axis is not None else each
         for each in loops
     ]
-    left = np.asarray(mask.take(place, axis))
-    return moved, left if left.ndim else None
+    slice_ = np.asarray(mask.take(iteration, axis))
+    return moved, slice_ if slice_.ndim else None
 
 
 def _moving(loops: list[DmaLoop]) -> list[DmaLoop]:
-    """The loops of more than one iteration, outermost in the scratchpad first."""
+    """The loops of more than one iteration, in descending order of scratchpad stride."""
     return sorted((loop for loop in loops if loop.extent > 1), key=lambda loop: -abs(loop.sram))
 
 
 def _blocks(loops: list[DmaLoop], fields: Format, gap: _Gap = _Gap()) -> tuple[list[DmaLoop], DmaLoop, DmaLoop]:
-    """Loops around the instructions, then the rows of one instruction, as its fields hold them, then their elements."""
+    """Split loops into those around instructions, and the rows and row of one instruction, as its fields allow."""
     loops = list(loops)
     row = DmaLoop(1, 1, 1, None)
     if loops and loops[-1].sram == 1 and loops[-1].dram == 1 and loops[-1].extent in fields.values("x_size"):
@@ -165,7 +165,7 @@ def _blocks(loops: list[DmaLoop], fields: Format, gap: _Gap = _Gap()) -> tuple[l
 
 
 def _at(point: tuple[int, ...], loops: list[DmaLoop], sram: int, dram: int) -> tuple[int, int]:
-    """Where the block of one iteration of the loops begins, in the scratchpad and in DRAM."""
+    """The scratchpad and DRAM addresses at one iteration of the loops."""
     at_sram = sram + sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
     return at_sram, dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
 
@@ -173,17 +173,17 @@ def _at(point: tuple[int, ...], loops: list[DmaLoop], sram: int, dram: int) -> t
 def _window(
     mask: NDArray[np.bool_] | None, loops: list[DmaLoop], point: tuple[int, ...], rows: DmaLoop, row: DmaLoop
 ) -> NDArray[np.bool_] | None:
-    """The mask over the rows and elements of one instruction."""
+    """The mask over the rows and vectors of one instruction."""
     if mask is None:
         return None
     index: list[int | slice] = [slice(None)] * mask.ndim
     for value, loop in zip(point, loops, strict=True):
         if loop.mask_axis is not None:
             index[loop.mask_axis] = value
-    kept = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
+    remaining = [axis for axis, each in enumerate(index) if isinstance(each, slice)]
     part = mask[tuple(index)]
     order = [axis for axis in (rows.mask_axis, row.mask_axis) if axis is not None]
-    part = part.transpose([kept.index(axis) for axis in order])
+    part = part.transpose([remaining.index(axis) for axis in order])
     shape = [loop.extent if loop.mask_axis is not None else 1 for loop in (rows, row)]
     return np.broadcast_to(part.reshape(shape), (rows.extent, row.extent))
 
@@ -231,7 +231,7 @@ def _load_window(
 
 
 def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_], gap: _Gap) -> Iterator[Load]:
-    """One row piece by piece: runs of data and runs of padding."""
+    """Transfer one row as alternating runs of data and padding."""
     yield from padding_only(memory, sram, gap.left)
     sram += gap.left
     edges = [0, *(np.flatnonzero(np.diff(valid)) + 1).tolist(), len(valid)]
@@ -244,7 +244,7 @@ def _load_runs(memory: MemoryType, sram: int, dram: int, valid: NDArray[np.bool_
 
 
 def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
-    """Loops, outermost first, with neighbours joined where one continues the other and no padding depends on it."""
+    """Merge neighbouring loops, outermost first, that are contiguous on both sides and that no padding depends on."""
     result: list[DmaLoop] = []
     for loop in loops:
         before = result[-1] if result else None
@@ -262,19 +262,19 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
 
 
 def _merged_under_padding(loops: list[DmaLoop], mask: NDArray[np.bool_]) -> tuple[list[DmaLoop], NDArray[np.bool_]]:
-    """The row joined with the loop around it that padding depends on, which is then beside the row, if so much may be.
+    """Merge the row with the masked loop around it, if the padding left and right then fits the fields of a LOAD.
 
-    For example pixels of two elements each: what is left of a line of them is twice as many elements of padding.
+    For example pixels of two vectors each: padding left of a row of pixels is twice as many vectors of padding.
     """
     if len(loops) < 2 or loops[-1].mask_axis is not None or (axis := loops[-2].mask_axis) is None:
         return loops, mask
     around, row = loops[-2:]
     valid = np.flatnonzero(mask.any(axis=tuple(n for n in range(mask.ndim) if n != axis)))
-    beside = max(valid[0], around.extent - 1 - valid[-1]) if len(valid) else 0
+    widest = max(valid[0], around.extent - 1 - valid[-1]) if len(valid) else 0
     if (
         (row.sram, row.dram) != (1, 1)
         or (around.sram, around.dram) != (row.extent, row.extent)
-        or beside * row.extent > MOST_PADDING
+        or widest * row.extent > MOST_PADDING
         or around.extent * row.extent not in LOAD.format.values("x_size")
     ):
         return loops, mask

@@ -1,4 +1,4 @@
-"""Parameters: formulas as extents, checks for all values, programs with numbers in their place."""
+"""Parameters: symbolic extents, checks for all values, and bound programs."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_a_shape_is_a_formula_and_a_typical_number():
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 1), (4, 2), (10, 7), (100, 100)])
-def test_the_meaning_is_that_of_the_program_with_numbers(n, m):
+def test_the_reference_is_that_of_the_bound_program(n, m):
     k = reduce_axis((1, N), "k")
     B = compute((N - 2, M), lambda i, j: A[i, j] + A[i + 2, M - 1 - j], "B")
     C = compute(B.shape, lambda i, j: B[i, j] * N.astype("int32"), "C", where=lambda i, j: i <= j)

@@ -1,4 +1,4 @@
-"""Domains and access relations hold exactly the points and cells that visiting finds."""
+"""Domains and access relations contain exactly the points and elements that enumeration finds."""
 
 import islpy as isl
 import pytest
@@ -75,7 +75,7 @@ def test_access_relations_hold_exactly_the_accesses_that_happen():
             assert points(relation) == visited(tensor.computation, read)
 
 
-def test_relations_that_isl_cannot_express_are_covered_and_said_to_be_inexact():
+def test_relations_that_isl_cannot_express_are_over_approximated_and_inexact():
     C = compute((3, 2), lambda y, x: select(A[y, x] > 0, A[y * y, x], 0), "C").computation
     data, square = C.reads
     assert is_exact(C, data)
@@ -93,17 +93,17 @@ def test_relations_that_isl_cannot_express_are_covered_and_said_to_be_inexact():
         ("{ [i] -> [floor((4i+3)/7) - floor(4i/7)] : 0 <= i <= 26; [i] -> [7] : i = 30 }", (0, 7)),
     ],
 )
-def test_the_ends_of_values_are_found_where_they_divide(values, ends):
+def test_the_range_of_functions_with_divisions(values, ends):
     assert range_of(isl.PwAff(values)) == ends
 
 
-def test_only_what_takes_too_long_is_too_hard():
+def test_only_the_operations_limit_raises_its_error():
     one, other = (
         isl.Set("{ [i, j] : 0 <= i, j < 9 and (i + 2 j) mod 5 = 1 }"),
         isl.Set("{ [i, j] : (i + j) mod 7 = 3 }"),
     )
     with pytest.raises(TooManyOperationsError, match="maximal number of operations exceeded"), limited_operations(50):
         one.subtract(other).coalesce()
-    with pytest.raises(isl.Error, match="spaces don't match"), limited_operations():  # a fault of who asks
+    with pytest.raises(isl.Error, match="spaces don't match"), limited_operations():  # a bug of the caller
         one.union(isl.Set("{ [i] }"))
     assert not one.subtract(other).is_empty()

@@ -1,4 +1,4 @@
-"""The NumPy meaning of whole programs: every way to evaluate a computation gives the same bits."""
+"""The NumPy reference interpreter: every way to evaluate a computation gives the same bits."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -133,7 +133,7 @@ def test_large_operands_are_contracted_in_blocks():
     assert np.array_equal(reference(C, {"A": a, "B": b}), a.astype(np.int32) @ b.T.astype(np.int32))
 
 
-def test_blocks_of_a_shared_axis_take_their_part_of_both_operands():
+def test_blocks_of_a_shared_axis_slice_both_operands():
     A, B = placeholder((3, 40, 300, 50), "int8", "A"), placeholder((40, 50, 3), "int8", "B")
     k = reduce_axis(50, "k")
     C = compute(

@@ -1,4 +1,4 @@
-"""Domains that are no boxes: where elements exist, what may be read of them, what they mean."""
+"""Domains that are not boxes: which elements exist, which may be read, and their values."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_elements_outside_the_domain_are_zero(name):
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_only_elements_that_exist_are_read(name):
+def test_reads_must_be_inside_the_domain(name):
     where, _ = CONDITIONS[name]
     T = compute((8, 8), lambda i, j: A[i, j], "T", where=where)
     same = compute((8, 8), lambda i, j: T[i, j] + 1, "same", where=where)
@@ -72,7 +72,7 @@ def test_reads_of_a_domain_count_as_guarded_by_it():
     np.testing.assert_array_equal(reference(T, {"A": VALUES}), expected)
 
 
-def test_a_domain_stands_in_the_text_of_a_computation():
+def test_a_domain_is_part_of_the_text_of_a_computation():
     T = compute((8, 8), lambda i, j: A[i - j, j], "T", where=lambda i, j: (j <= i) & (A[i, i] > 0))
     assert format_computation(T.computation) == (
         "compute T: int32[8, 8]\n"
@@ -86,7 +86,7 @@ def test_a_domain_stands_in_the_text_of_a_computation():
 @pytest.mark.parametrize(
     "always", [lambda i, j: i + j >= 0, lambda i, j: i * j < 50, lambda i, j: (i < 4) | (i + j > 3)]
 )
-def test_a_condition_that_always_holds_leaves_no_condition(always):
+def test_a_condition_that_always_holds_is_dropped(always):
     assert compute((8, 8), lambda i, j: A[i, j], "T", where=always).computation.where is None
 
 
@@ -97,7 +97,7 @@ def test_several_outputs_share_a_domain():
     np.testing.assert_array_equal(found["T.1"], np.tril(VALUES * 2, -1))
 
 
-def test_a_reduction_takes_only_what_its_condition_lets_through():
+def test_a_reduction_has_only_points_at_which_its_condition_holds():
     k = reduce_axis(8, "k")
     rows = compute((8,), lambda i: sum(A[i, k], axis=k, where=k <= i), "rows")
     np.testing.assert_array_equal(reference(rows, {"A": VALUES}), np.tril(VALUES).sum(axis=1))
@@ -109,7 +109,7 @@ def test_a_reduction_takes_only_what_its_condition_lets_through():
     np.testing.assert_array_equal(reference(low, {"A": VALUES}), expected)
 
 
-def test_the_condition_of_a_reduction_keeps_its_reads_inside():
+def test_the_condition_of_a_reduction_guards_its_reads():
     r = reduce_axis(3, "r")
     X = placeholder((8,), "int32", "X")
     T = compute((8,), lambda x: sum(X[x - r], axis=r, where=x >= r), "T")

@@ -1,4 +1,4 @@
-"""CLIP: accumulators brought into a range in one step."""
+"""CLIP: accumulators clamped to a range in one issue cycle."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,15 +38,15 @@ CLIP = Row(
             *HEAD,
             RESET,
             *LOOPS,
-            Field("low", bits(16), "the least value", signed=True),
-            Field("high", bits(16), "the greatest value", signed=True),
+            Field("low", bits(16), "the smallest value", signed=True),
+            Field("high", bits(16), "the largest value", signed=True),
         ),
     ),
     Kind.ISSUE,
     Unit.COMPUTE,
-    "Brings each accumulator into a range, value by value.",
+    "Clamps accumulators to a range, element-wise.",
     "acc[dst] = min(max(acc[dst], low), high)",
     indices=(MicroOpIndex("dst", MemoryType.ACC, written=True),),
     extension="clip",
-    purpose="both bounds are one step of an element",
+    purpose="both bounds take one cycle per vector",
 )

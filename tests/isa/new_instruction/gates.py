@@ -1,4 +1,4 @@
-"""The unit of CLIP: every value brought into a range."""
+"""The hardware of CLIP: every value is clamped to a range."""
 
 from amaranth import Cat, Module, Mux
 from amaranth.hdl import Value
@@ -7,8 +7,8 @@ from lathe.rtl.alu import VALUE_BITS
 from lathe.rtl.execute_stage import ExecuteStage
 
 
-def clip_in(m: Module, place: ExecuteStage) -> Value:  # noqa: ARG001 - in time, it needs no register
-    """What CLIP writes, in the cycle in which its accumulator is there."""
+def clip_in(m: Module, place: ExecuteStage) -> Value:  # noqa: ARG001 - combinational, fast enough without a register
+    """The results of CLIP, in the cycle in which its accumulator is available."""
     fields, results = place.combining.of.clip, []
     for number in range(len(place.value) // VALUE_BITS):
         value = place.value.word_select(number, VALUE_BITS).as_signed()

@@ -1,6 +1,6 @@
-"""What becomes of CLIP where it has been added: from a rule of emission to bits, cycles, findings and faults.
+"""Uses of CLIP where it has been added: from an instruction-selection rule to bits, cycles, findings and faults.
 
-Run by ``test_new_instruction.py`` in a copy of the house; it prints what the test compares.
+Run by ``test_new_instruction.py`` in a copy of the source tree; it prints what the test compares.
 """
 
 from dataclasses import replace
@@ -57,18 +57,18 @@ def clipped(chunk, high):
 
 @lt.emit_rule("clip")
 def clip(chunk):
-    """The instruction as it is meant."""
+    """The instruction with its intended meaning."""
     return clipped(chunk, HIGH)
 
 
 @lt.emit_rule("clip_wrongly")
 def clip_wrongly(chunk):
-    """A value is let through that should not be."""
+    """A wrong upper bound."""
     return clipped(chunk, HIGH + 1)
 
 
 def compiled(rule):
-    """The program of a schedule that a rule takes, validated."""
+    """The validated program of a schedule with a rule."""
     s = lt.create_schedule(B)
     result = s.cache_write(B, "acc")
     s.cache_read(A, "acc", [result])
@@ -76,23 +76,24 @@ def compiled(rule):
     return build(s, [A, B], CONFIG, check=True)
 
 
-def told(heading, lines):
+def show(heading, lines):
     print(f"{heading}:", *lines, sep="\n  ")
 
 
-# The compiler: a rule that emits it, tokens and footprints, and validation of what it makes.
+# The compiler: a rule that emits it, tokens and footprints, and validation of the result.
 A = lt.placeholder((12 * CONFIG.block_out,), "int8", name="A")
 B = lt.compute(A.shape, lambda i: lt.min(lt.max(A[i], LOW), HIGH).astype("int8"), name="B")
 program = compiled("clip")
-(place,) = (index for index, each in enumerate(program.instructions) if each.opcode is Opcode.CLIP)
-told("assembly", [instruction_text(program.instructions[place])])
+(position,) = (index for index, each in enumerate(program.instructions) if each.opcode is Opcode.CLIP)
+show("assembly", [instruction_text(program.instructions[position])])
 
 try:
     compiled("clip_wrongly")
 except lt.LatheError as error:
-    told("validation", [error])
+    mentions = [each for each in ("clip uop_bgn=0", "high=10", "B.acc[0] = 9", "not 10") if each in str(error)]
+    show("validation", [type(error).__name__, *mentions])
 
-# Micro-ops stay loaded that it runs, also where the reset goes that ran them, too.
+# The micro-ops that it runs stay loaded, even if a reset that also ran them is removed.
 reset = Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, reset=True)
 assert needless_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
 
@@ -100,37 +101,39 @@ assert needless_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2
 stream = list(program.instructions)
 assert decode(CONFIG, encode(CONFIG, stream)) == stream
 assert lt.assemble(CONFIG, lt.disassemble(CONFIG, stream)).instructions == stream
-told("manual", [line for line in manual().splitlines() if "clip" in line.lower() and not line.startswith("|")])
+show("manual", [line for line in manual().splitlines() if "clip" in line.lower() and not line.startswith("|")])
 
-# The simulator: NumPy's bits, and counters; a micro-op takes one step, as with an immediate in the ALU.
+# The simulator: NumPy's bits, and counters; a micro-op issues in one cycle, as with an immediate in the ALU.
 data = {"A": np.random.default_rng(0).integers(-128, 128, A.shape, np.int8)}
 run = lt.simulate(program, data)
 assert np.array_equal(run.outputs["B"], lt.reference(B, data))
-told("operations", [f"{name}: {count}" for name, count in run.counters.alu_operations_of.items() if count])
+show("operations", [f"{name}: {count}" for name, count in run.counters.alu_operations_of.items() if count])
 LOOPS = ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in")
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
-kept = {name: getattr(stream[place], name) for name in (*LOOPS, *TOKENS)}
+loops = {name: getattr(stream[position], name) for name in (*LOOPS, *TOKENS)}
 
 # The RTL: the same bits, cycles and counters.
 on_rtl = lt.simulate(program, data, engine="pysim")
 assert np.array_equal(on_rtl.outputs["B"], run.outputs["B"])
 assert (on_rtl.cycles, on_rtl.counters) == (run.cycles, run.counters)
-stream[place] = Alu(AluOp.MAX, src_factor_out=0, src_factor_in=0, use_imm=True, imm=0, **kept)
+stream[position] = Alu(AluOp.MAX, src_factor_out=0, src_factor_in=0, use_imm=True, imm=0, **loops)
 assert lt.simulate(replace(program, instructions=stream), data).cycles == run.cycles
 stream = list(program.instructions)
 
 # The verifier.
 assert lt.verify(program) == []
-beyond = replace(stream[place], iter_in=1, dst_factor_in=0, iter_out=CONFIG.acc_depth + 1, dst_factor_out=1)
+beyond = replace(stream[position], iter_in=1, dst_factor_in=0, iter_out=CONFIG.acc_depth + 1, dst_factor_out=1)
 quiet = dict.fromkeys(TOKENS, False)
-micro_ops = [each for each in stream[:place] if isinstance(each, lt.Load) and each.memory_type == MemoryType.UOP]
+micro_ops = [each for each in stream[:position] if isinstance(each, lt.Load) and each.memory_type == MemoryType.UOP]
 alone = [replace(each, **quiet) for each in (*micro_ops, beyond)]
 labels = np.zeros(len(alone) + 1, np.int32)
-told("verifier", map(str, lt.verify(replace(program, instructions=[*alone, Finish()], label_of=labels))))
+findings = lt.verify(replace(program, instructions=[*alone, Finish()], label_of=labels))
+show("verifier", [f"{each.kind.name}: {each.field} of {each.text}, {each.cell}" for each in findings])
 try:
     lt.simulate(replace(program, config=PLAIN), data)
 except lt.MachineFault as fault:
-    told("without the extension", [fault])
+    mentions = [each for each in ("not CLIP", "tiny", "extension 'clip'") if each in str(fault)]
+    show("without the extension", [f"{fault.code.name} at instruction {fault.instruction}", *mentions])
 
 # The oracle and the simulator, micro-op by micro-op, on one accumulator several times.
 uops = encode_uops(CONFIG, [3, 1, 3, 2], [0] * 4, [0] * 4)
@@ -153,7 +156,7 @@ for config in (CONFIG, PLAIN):
 
     async def bench(ctx, decoder=decoder, word=word, config=config):
         ctx.set(decoder.word, word)
-        told(f"decoder of {config.name}", [f"{ctx.get(decoder.unit)!r} {FaultCode(ctx.get(decoder.fault)).name}"])
+        show(f"decoder of {config.name}", [f"{ctx.get(decoder.unit)!r} {FaultCode(ctx.get(decoder.fault)).name}"])
 
     simulator = Simulator(decoder)
     simulator.add_testbench(bench)

@@ -1,4 +1,4 @@
-"""The example notebook runs in a kernel from its first cell to its last, and what it holds is what it shows."""
+"""The example notebook runs in a kernel from its first cell to its last, and is stored without outputs."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_it_is_kept_without_outputs() -> None:
 
 
 def _shown(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """What the last line of a cell shows; the cell says nothing else."""
+    """The value of the last line of a cell, which must be its only output."""
     (output,) = cell.outputs
     assert output.output_type == "execute_result"
     return output.data

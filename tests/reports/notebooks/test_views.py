@@ -1,4 +1,4 @@
-"""What notebooks show: each public value that a cell ends with, its numbers there, all text escaped, no script."""
+"""HTML representations of public values for notebooks: complete, escaped, and without scripts."""
 
 import dataclasses
 from html.parser import HTMLParser
@@ -43,7 +43,7 @@ def network() -> lt.Network:
 
 
 def text_of(view: str) -> str:
-    """The text of a view, which must be whole: each element closed, and nothing but elements and text."""
+    """The text of a view, whose HTML must be well-formed."""
     tree = ElementTree.fromstring(view)
     for each in tree.iter():
         assert each.tag.rpartition("}")[2] in ALLOWED
@@ -56,7 +56,7 @@ def test_a_machine_shows_its_core_its_scratchpads_and_every_number() -> None:
     assert text.startswith("Machine vta\nmatrix core\n1 × 16 × 16\nmultipliers\n256\n")
     assert f"wgt\n256 KiB\n1{SPACE}024\n" in text
     assert "memory.outstanding_reads\n8\n" in text
-    assert "inp_element_bytes\n16\nBytes of an input element: batch × block_in values.\n" in text
+    assert "inp_element_bytes\n16\nBytes of an input vector: batch × block_in values.\n" in text
     assert "bus_bits\n64" in text_of(VTA.memory._repr_html_())
     assert "gemm_pipeline\n6" in text_of(VTA.timing._repr_html_())
 
@@ -88,7 +88,7 @@ def _inputs(tensor: lt.Tensor) -> list[lt.Tensor]:
     return list(dict.fromkeys(each.tensor for each in tensor.computation.reads))
 
 
-def test_a_schedule_shows_loops_memories_and_places() -> None:
+def test_a_schedule_shows_loops_memories_and_compute_locations() -> None:
     s = lt.create_schedule(D)
     made = s.cache_write(D, "acc")
     io, _ = s[D].split(s[D].axis[0], factor=16)
@@ -101,17 +101,17 @@ def test_a_schedule_shows_loops_memories_and_places() -> None:
     assert text_of(s[D]._repr_html_()).startswith("Stage D\n")
 
 
-def test_a_schedule_whose_parameters_have_no_numbers_says_so() -> None:
+def test_a_schedule_with_unbound_parameters() -> None:
     n = lt.parameter("n", 1, 64)
     x = lt.placeholder((n,), "int8", name="x")
     text = text_of(lt.create_schedule(lt.compute((n,), lambda i: x[i] >> 1, name="y"))._repr_html_())
     assert text.startswith("Schedule of y\n")
 
 
-def test_a_found_schedule_shows_what_else_was_tried_and_its_script() -> None:
+def test_an_autotuned_schedule_shows_candidates_and_its_script() -> None:
     found = lt.autoschedule(D, VTA, budget=3, cache=False)
     text = text_of(found._repr_html_())
-    assert text.startswith("Schedule found for D\nmachine\nvta\ncycles\n")
+    assert text.startswith("Autotuned schedule of D\nmachine\nvta\ncycles\n")
     assert "create_schedule" in text
 
 
@@ -121,10 +121,10 @@ def test_explanations_bounds_and_counts_are_tables() -> None:
     third = lt.compute((60,), lambda i: lt.placeholder(60, "int8", name="E")[i] // 3, name="F")
     refused = text_of(lt.explain(third, VTA)._repr_html_())
     assert refused.startswith("On vta: does not map")
-    assert "refused because" in refused
+    assert "failed constraint" in refused
     bound = lt.bound(D, VTA)
     assert f"{bound.cycles:,}".replace(",", SPACE) + f" cycles, bound by {bound.limit}" in text_of(bound._repr_html_())
-    assert text_of(s.count(VTA)._repr_html_()).startswith("What the schedule executes\nstage\ninstances\n")
+    assert text_of(s.count(VTA)._repr_html_()).startswith("Counts of the schedule\nstage\ninstances\n")
 
 
 def test_answers_and_layouts_are_shown(program: lt.Program) -> None:
@@ -178,7 +178,7 @@ def test_networks_show_layers_ports_and_reasons(network: lt.Network) -> None:
     result = lt.simulate(built, timing_only=True)
     text = text_of(result._repr_html_())
     assert text.startswith(f"Network in {result.cycles:,} cycles\n".replace(",", SPACE))
-    assert "layer\ncycles\nshare\nat least, alone\nproducts\nbytes\n" in text
+    assert "layer\ncycles\nshare\nbound\nMACs\nbytes\n" in text
     assert text_of(result.layers[0]._repr_html_()).startswith(f"Layer {result.layers[0].name}\n")
 
 
@@ -250,7 +250,7 @@ def test_long_tables_say_how_many_rows_are_left_out() -> None:
     assert text.endswith(f"1{SPACE}234 more rows")
 
 
-def test_a_mistake_in_a_program_is_shown(program: lt.Program) -> None:
+def test_a_finding_is_shown(program: lt.Program) -> None:
     wrong = dataclasses.replace(program, instructions=program.instructions[:-1], label_of=program.label_of[:-1])
     found = lt.verify(wrong)[0]
     assert text_of(found._repr_html_()) == f"Finding: {found.kind}\n{found}"
@@ -262,5 +262,5 @@ def test_every_class_that_is_shown_says_so() -> None:
     assert [each for each in shown if getattr(each, "_repr_html_", None) is not repr_html] == []
 
 
-def test_what_nobody_has_a_view_of_is_left_to_its_text() -> None:
+def test_values_without_a_view_are_shown_as_text() -> None:
     assert html_of(object()) is None

@@ -1,4 +1,4 @@
-"""Weights in four places in turn, where a load takes most of a part's time and four divides the parts of a sum."""
+"""Four slots for weights, if loads are nearly the bottleneck and four divides the number of reduction tiles."""
 
 import pytest
 from random_programs import random_inputs
@@ -10,7 +10,7 @@ QUICK = VTA.with_(**{"memory.latency": 0})
 
 
 def parts_of_channels(pixels: int, channels: int) -> lt.Schedule:
-    """A product of ``pixels`` and 32 filters, over parts of 16 channels, whose weights take the bus 32 cycles each."""
+    """A GEMM of ``pixels`` and 32 filters, in reduction tiles of 16 channels, whose weights load in 32 cycles each."""
     data, weights = (
         lt.placeholder((pixels, channels), "int8", "data"),
         lt.placeholder((32, channels), "int8", "weights"),
@@ -31,18 +31,18 @@ def parts_of_channels(pixels: int, channels: int) -> lt.Schedule:
     [(48, 64, 4), (48, 128, 4), (48, 96, 2), (48, 112, 2), (80, 64, 2), (20, 64, 2)],
     ids=["four parts", "eight parts", "six parts", "seven parts", "loads take less than half", "loads take longer"],
 )
-def test_places_in_turn(pixels, channels, slots):
+def test_number_of_slots(pixels, channels, slots):
     s = parts_of_channels(pixels, channels)
     assert buffers(s, QUICK)["weights.wgt"].slots == slots
     run(s, QUICK, random_inputs(list(s.program), seed=1))
 
 
-def test_where_there_is_no_room_for_four_there_are_two():
+def test_two_slots_if_four_do_not_fit():
     config = QUICK.with_(name="narrow", wgt_buffer_bytes=4 * 256)
     assert buffers(parts_of_channels(48, 64), config)["weights.wgt"].slots == 2
 
 
-def test_what_a_schedule_asks_for_stays():
+def test_a_number_that_the_user_requests_is_kept():
     s = parts_of_channels(48, 64)
     loaded = next(stage for stage in s.stages if stage.name == "weights.wgt")
     loaded.double_buffer(2)

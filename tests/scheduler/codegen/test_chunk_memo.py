@@ -1,4 +1,4 @@
-"""Chunks that differ by addresses only: their instructions are those that a rule makes of each on its own."""
+"""Memoised chunks: their instructions are those that the rule emits for each chunk without the memo."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from lathe.scheduler.isel.rules.rule import RULES
 
 
 def compiled(schedule: Schedule, config: lt.HardwareConfig) -> Compiled | str:
-    """What is built, or why nothing is."""
+    """The compiled program, or the error."""
     try:
         return build_compiled(schedule, [*placeholders(schedule.program), *schedule.program], config)
     except lt.LatheError as error:
@@ -27,12 +27,12 @@ def compiled(schedule: Schedule, config: lt.HardwareConfig) -> Compiled | str:
 
 
 def told(chunk: ChunkProvenance) -> tuple[object, ...]:
-    """What the table says of a chunk; each build makes copies of its own."""
+    """The provenance of a chunk, comparable between builds."""
     return chunk.tensor.name, chunk.role, chunk.loops, chunk.index, chunk.text
 
 
 def check_alike(schedule: Schedule, config: lt.HardwareConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails unless each chunk on its own gives the same program."""
+    """Fails unless the program is the same without the memo."""
     found = compiled(schedule, config)
     with monkeypatch.context() as each:
         each.setattr(Emitter, "classes_of_chunks", False)
@@ -62,7 +62,7 @@ def test_random_schedules(seed, monkeypatch):
 
 
 def counted(name: str) -> list[int]:
-    """How often a rule is asked from now on, by number of loops."""
+    """How often a rule is called from now on, by number of loops."""
     rule, times = RULES[name], []
 
     def counting(chunk):
@@ -83,7 +83,7 @@ def product(size: int) -> lt.Tensor:
     return lt.requantise(lt.matmul(A, B, transpose_b=True, name="C"), 8, name="D")
 
 
-def test_a_rule_is_asked_once_for_each_class_of_chunks(asked):
+def test_a_rule_is_called_once_for_each_class_of_chunks(asked):
     config = lt.load_config("tiny")
     numbers = []
     for size in (64, 128):
@@ -97,13 +97,13 @@ def test_a_rule_is_asked_once_for_each_class_of_chunks(asked):
     assert few <= again <= 2 * few
 
 
-def test_a_rule_that_promises_nothing_is_asked_for_each_chunk(asked):
+def test_a_rule_not_declared_by_address_is_called_for_each_chunk(asked):
     RULES["gemm"] = replace(RULES["gemm"], by_address=False)
     chunks = compiled(create_schedule(product(128)), lt.load_config("tiny")).chunks
     assert len(asked) == sum(chunk.role in ("init", "update") for chunk in chunks)
 
 
-def test_chunks_away_from_a_border_are_alike():
+def test_chunks_away_from_a_border_share_instructions():
     asked, numbers = counted("dma"), []
     for size in (24, 48):
         data = lt.placeholder((1, size, size, 16), "int8", name="data")

@@ -16,7 +16,7 @@ from lathe.sim import simulate_program
 
 
 def with_poison(program: Program, poison: int) -> Program:
-    """The program with other values where its layouts leave it to the host what padding of inputs holds."""
+    """The program with other values in padding of inputs whose value its layouts leave to the host."""
     segments = []
     for segment in program.segments:
         layout = segment.layout
@@ -90,7 +90,7 @@ def test_a_contract_is_kept_in_memory():
 
 @pytest.mark.parametrize("machine", ["vta", "tiny", "wide"])
 def test_eight_input_channels_on_a_wider_block(machine):
-    """The rest of the block is padding of the layout, and the product goes over all of it."""
+    """The rest of the block is padding of the layout, and the GEMM reduces over all of it."""
     X, W, M, D = product()
     s = create_schedule(D)
     s.transform_layout(X, lambda i, k: [k // 16, i, k % 16], pad_value=0)

@@ -1,8 +1,8 @@
-"""The end of a program in parts: each is stored while the next ones are made, and nothing else changes."""
+"""The pipelined epilogue: each slice is stored while the next ones are computed, and nothing else changes."""
 
 import numpy as np
 import pytest
-from small_machine import VTA, on_rtl
+from small_machine import VTA, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -31,13 +31,13 @@ def rescaled(pixels: int = 14, channels: int = 256, filters: int = 512) -> lt.Te
 
 
 def built(output: lt.Tensor, config: lt.HardwareConfig) -> lt.Program:
-    """What is built makes what it should, and its outputs are NumPy's."""
+    """The program, validated, with the outputs of NumPy."""
     return lt.build(output, [*placeholders(output), output], config, check=True)
 
 
 @pytest.fixture
 def whole(monkeypatch):
-    """What builds a program without parts."""
+    """Builds programs without slices."""
 
     def build(output: lt.Tensor, config: lt.HardwareConfig) -> lt.Program:
         with monkeypatch.context() as patch:
@@ -64,7 +64,7 @@ def moved(program: lt.Program) -> dict[str, int]:
         pytest.param(rescaled(), IDEAL, id="rescaled"),
     ],
 )
-def test_the_last_tile_is_stored_in_parts_and_ends_sooner(output, config, whole):
+def test_the_last_tile_is_stored_in_slices_and_ends_sooner(output, config, whole):
     parts, before = built(output, config), whole(output, config)
     assert cycles(parts) < cycles(before)
     assert moved(parts) == moved(before)
@@ -72,20 +72,20 @@ def test_the_last_tile_is_stored_in_parts_and_ends_sooner(output, config, whole)
     assert passes > fewer
 
 
-def test_what_makes_a_part_comes_before_what_makes_the_next_one():
+def test_instructions_of_a_slice_precede_those_of_the_next():
     program = built(rescaled(), IDEAL)
     last = [type(each) for each in program.instructions if isinstance(each, Gemm | Rescale | Store)][-12:]
     assert last == [Gemm, Rescale, Store] * 4
 
 
 def test_little_is_stored_at_once(whole):
-    """One more STORE takes longer than there is to gain."""
+    """Another STORE takes longer than slices would save."""
     output = convolution(3, 16, 16)
     assert built(output, VTA).instructions == whole(output, VTA).instructions
 
 
 def test_windows_are_stored_whole(whole):
-    """A pool reads more than its own part of what comes before it."""
+    """A pooling slice reads more than one slice of its operand."""
     output = lt.max_pool2d(convolution(), 2, name="pool")
     program = built(output, VTA)
     assert cycles(program) <= cycles(whole(output, VTA))
@@ -98,8 +98,8 @@ def test_sums_of_32_bits_are_stored_whole(whole):
     assert built(output, VTA).instructions == whole(output, VTA).instructions
 
 
-def test_each_nest_ends_in_parts(whole):
-    """What comes behind a layer need not wait for all that it stores at once."""
+def test_each_nest_ends_in_slices(whole):
+    """The next layer need not wait until all of a layer is stored."""
     first = convolution(14, 64, 64, 1)
     weights = lt.placeholder((64, 3, 3, 64), "int8", name="second.weights")
     output = lt.requantise(lt.conv2d(first, weights, padding=1, name="second"), 8, name="second.output")
@@ -110,10 +110,10 @@ def test_each_nest_ends_in_parts(whole):
 def test_simulator_and_rtl_agree(seed):
     generator = np.random.default_rng(seed)
     pixels, channels, filters = (int(each) for each in generator.integers(4, 13, 3))
-    on_rtl(lt.create_schedule(convolution(pixels, channels, 2 * filters, int(generator.choice([1, 3])))))
+    simulate_and_check(lt.create_schedule(convolution(pixels, channels, 2 * filters, int(generator.choice([1, 3])))))
 
 
-def test_rules_of_the_users_get_whole_chunks():
+def test_user_rules_get_whole_chunks():
     asked = []
 
     @lt.emit_rule("seen", reads=("acc",), writes="acc")
@@ -140,20 +140,20 @@ def store(first: int, chunk: int):
     return Store(sram_base=first, dram_base=first, y_size=1, x_size=1, x_stride=1), Origin(0, "stage", chunk=chunk)
 
 
-def test_parts_that_need_each_other_stay_in_their_order():
-    """A store of the second part writes what one of the first reads again: nothing comes before it."""
+def test_dependent_slices_stay_in_their_order():
+    """A store of the second slice overwrites an operand of the first, so that the order stays."""
     stream = [store(0, 0), store(1, 1), store(1, 2), store(0, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
     assert interleave_epilogue(stream, parts, FOOTPRINTS.anew) == stream
 
 
-def test_parts_of_their_own_come_one_after_the_other():
+def test_independent_slices_come_one_after_the_other():
     stream = [store(0, 0), store(1, 1), store(2, 2), store(3, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
     assert interleave_epilogue(stream, parts, FOOTPRINTS.anew) == [stream[n] for n in (0, 2, 1, 3)]
 
 
-def test_loads_among_parts_leave_the_order():
+def test_loads_among_slices_leave_the_order():
     load = Load(MemoryType.UOP, 0, 0, 1, 1, 1), Origin(0, "stage", chunk=1)
     stream = [store(0, 0), load, store(1, 1), store(2, 2), store(3, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}

@@ -1,4 +1,4 @@
-"""Circles of stages as instructions: gates on GEMM, states through DRAM, the loops over time in the stream."""
+"""Recurrences as instructions: gates on GEMM, states through DRAM, loops over time in the stream."""
 
 from dataclasses import replace
 
@@ -105,7 +105,7 @@ def test_a_tensor_that_reads_itself(kind, machine):
 
 
 @pytest.mark.parametrize("init", ["zero", "constant", "tensor"])
-def test_a_product_of_what_was_before_the_first_step(init):
+def test_a_gemm_of_values_before_the_first_iteration(init):
     W, first = placeholder((32, 32), "int8", "W"), placeholder(32, "int8", "first")
     k = reduce_axis(32, "k")
     h = state((4, 32), "int8", "h", init={"zero": 0, "constant": 7, "tensor": first}[init])
@@ -117,7 +117,7 @@ def test_a_product_of_what_was_before_the_first_step(init):
         run(create_schedule(h), load_config(machine), random_inputs([h], seed=3))
 
 
-def test_a_product_that_chooses_for_itself():
+def test_a_gemm_with_a_select_of_its_own():
     W = placeholder((32, 32), "int8", "W")
     k = reduce_axis(32, "k")
     h = state((4, 32), "int8", "h", init=0)
@@ -129,7 +129,7 @@ def test_a_product_that_chooses_for_itself():
     assert any(isinstance(each, Gemm) and not each.reset for each in program.instructions)
 
 
-def test_placed_by_hand():
+def test_scheduled_by_the_user():
     network = TwoLayers(steps=3)
     s = create_schedule([network.h, network.c])
     s[network.below].set_scope("inp")
@@ -142,7 +142,7 @@ def test_placed_by_hand():
     run(s, load_config("vta"), network.data())
 
 
-def test_shared_loops_outside_a_circle_are_stored_as_well():
+def test_fused_loops_outside_a_recurrence_are_stored_as_well():
     x = placeholder((6, 32), "int32", "x")
     a = compute(x.shape, lambda t, n: x[t, n] * 2, "a")
     b = compute(x.shape, lambda t, n: a[t, n] + 1, "b")
@@ -220,7 +220,7 @@ def test_a_part_computed_outside_a_loop_loads_there_what_a_stage_in_the_loop_has
 
 
 def test_a_copy_that_is_never_read_is_left_out():
-    """The condition on the read of the state holds nowhere, which is found when choices are settled."""
+    """The condition on the read of the state never holds, which is found when selects are simplified."""
     x = placeholder((2, 2, 4), "int32", "x")
     s = state((2, 2, 4), "int32", "s")
     never = compute(s.shape, lambda i, j, k: select((i >= 1) & (j + 2 < 2), s[i - 1, j, k], -1), "never")
@@ -234,7 +234,7 @@ def test_a_copy_that_is_never_read_is_left_out():
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_state_that_only_follows_another_runs_in_its_loops(machine):
-    """U reads earlier values of V, and V none of U: U is in the loops of V, but in no circle with it."""
+    """U reads earlier values of V, and V none of U: U is in the loops of V, but in no recurrence with it."""
     Z = placeholder((6, 16), "int32", name="Z")
     U, V = recurrence(
         (6, 16),

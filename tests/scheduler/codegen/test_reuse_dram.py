@@ -1,11 +1,11 @@
-"""Temporaries in DRAM at places of others that nobody reads any longer."""
+"""Reuse of DRAM: temporaries at addresses of others that are dead."""
 
 import numpy as np
 import pytest
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program, ProgramError, Segment, Store
-from lathe.scheduler.codegen.reuse_dram import with_places_shared
+from lathe.scheduler.codegen.reuse_dram import reuse_dram
 from lathe.scheduler.schedule_ir.sync import Origin
 from lathe.scheduler.stream.memory_effects import Footprints
 
@@ -14,7 +14,7 @@ GRAIN = LATHE16.out_element_bytes
 
 
 def chain(count: int, *, fork: bool = False) -> tuple[lt.Tensor, list[lt.Tensor], dict[str, np.ndarray]]:
-    """Products of 8 bits one behind the other, too large for the scratchpads; ``fork`` adds the first to the last."""
+    """A chain of 8-bit GEMMs, too large for the scratchpads; ``fork`` adds the first to the last."""
     generator = np.random.default_rng(0)
     made = lt.placeholder((512, 64), "int8", name="data")
     tensors, layers = [made], []
@@ -48,7 +48,7 @@ def built(output: lt.Tensor, tensors: list[lt.Tensor], inputs: dict[str, np.ndar
     return program
 
 
-def test_two_places_are_enough_for_a_chain(tmp_path):
+def test_two_addresses_are_enough_for_a_chain(tmp_path):
     output, tensors, inputs = chain(6)
     program = built(output, tensors, inputs)
     found = places(program)
@@ -58,7 +58,7 @@ def test_two_places_are_enough_for_a_chain(tmp_path):
     assert places(Program.load(tmp_path / "chain.npz")) == found
 
 
-def test_what_is_read_again_keeps_its_place():
+def test_a_tensor_that_is_read_again_keeps_its_address():
     found = places(built(*chain(5, fork=True)))
     assert found["layer0"] not in (found[name] for name in found if name != "layer0")
     assert len(set(found.values())) == 3
@@ -78,7 +78,7 @@ def shared(entries, kept):
     """Addresses after sharing, of segments and of instructions."""
     words = np.zeros(0, np.uint32)
     tracked = kept[0].address, kept[-1].end
-    stream, made = with_places_shared(entries, kept, Footprints(LATHE16, words, GRAIN, tracked), 4096)
+    stream, made = reuse_dram(entries, kept, Footprints(LATHE16, words, GRAIN, tracked), 4096)
     return [each.address // 4096 for each in made], [each.dram_base * GRAIN // 4096 for each, _ in stream]
 
 
@@ -89,20 +89,20 @@ def used(at: int, stored: int = WHOLE):
     return moved(4096 * at, stored, stores=True) + moved(4096 * at, WHOLE, stores=False)
 
 
-def test_lives_one_after_the_other_share_a_place():
+def test_disjoint_live_ranges_share_an_address():
     kept = segments("a", "b", "c")
     assert shared(used(1) + used(2) + used(3), kept) == ([1, 1, 1], [1] * 6)
     crossing = moved(4096, WHOLE, stores=True) + used(2) + moved(4096, WHOLE, stores=False)
     assert shared(crossing + used(3), kept) == ([1, 2, 1], [1, 2, 2, 1, 1, 1])
 
 
-def test_zeros_that_nobody_stores_stay():
-    """What is loaded of a place must have been stored there, or it shares with nobody."""
+def test_zeros_that_are_never_stored_stay():
+    """A segment shares no memory if a byte is loaded that has not been stored before."""
     kept = segments("a", "b", "c")
     assert shared(used(1) + used(2, WHOLE - 1) + used(3), kept) == ([2, 1, 2], [2, 2, 1, 1, 2, 2])
 
 
-def test_outputs_share_with_nobody():
+def test_outputs_share_no_memory():
     a, b, c = segments("a", "b", "c")
     kept = [a, Segment("b", "output", b.address, b.nbytes), c]
     assert shared(used(1) + used(2) + used(3), kept) == ([2, 1, 2], [2, 2, 1, 1, 2, 2])

@@ -1,4 +1,4 @@
-"""The estimate of cycles: what it knows about transfers, held against its own parts."""
+"""The cost model of tilings: how transfers, overlap and overheads change the estimate."""
 
 from dataclasses import replace
 from random import Random
@@ -37,11 +37,11 @@ def test_a_load_of_whole_rows_takes_its_beats():
     assert load_cycles(CONFIG, ROWS, 16, (64, 16, 16), 1024) == 1024 * 16 / 8
 
 
-def test_a_load_of_single_elements_waits_for_the_memory():
+def test_a_load_of_single_vectors_waits_for_the_memory():
     assert load_cycles(CONFIG, ROWS, 16, (64, 1, 16), 64) > 2 * 64 * 16 / 8
 
 
-def test_what_hides_costs_little_and_what_comes_before_the_first_tile_costs_all():
+def test_overlapped_loads_cost_little_and_prologue_loads_cost_all():
     base = cycles_with_product(CONFIG, LOADS, WORK)
     hidden = cycles_with_product(CONFIG, [replace(LOADS[0], times=16), LOADS[1]], WORK)
     before = cycles_with_product(CONFIG, [LOADS[0], replace(LOADS[1], cycles=2000.0 + 8 * 400)], WORK)
@@ -65,14 +65,14 @@ def test_what_makes_it_longer(loads, work):
 
 
 def test_one_tile_more_costs_less_than_waiting_for_the_memory_once():
-    """What it loads is on its way while the tile before is computed."""
+    """Its loads overlap with the computation of the tile before."""
     slow = CONFIG.with_(**{"memory.latency": 64})
     one, two = (TileWork(tiles, 1, 1000 // tiles, 64 // tiles, 1, False) for tiles in (1, 2))
     assert cycles_with_product(slow, [], two) - cycles_with_product(slow, [], one) < 64
 
 
 def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
-    """Behind the first part it has work for its own steps only."""
+    """After the first part of the reduction, it hides loads only behind its own steps."""
     short, long = (TileWork(8, 4, steps, 16, 1, False) for steps in (500, 4000))
     parts, whole = [OperandLoads(Unit.LOAD, 4000.0, 1, True, parts=4)], [OperandLoads(Unit.LOAD, 4000.0, 1, True)]
     assert cycles_with_product(CONFIG, parts, short) > 4000 + 7 * 500
@@ -95,12 +95,12 @@ def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
     ],
 )
 def test_loads_that_bring_a_box(box, loads):
-    """One for each place that neither adjoins the one before nor is one stride away from it."""
+    """One for each row that is neither contiguous with the one before nor one stride away from it."""
     assert instructions_of(ROWS, box) == loads
 
 
 def test_many_stores_of_a_tile_wait_for_the_memory():
-    """Some of them wait at one time, and each for an answer: 200 short ones longer than the tile is computed."""
+    """A few overlap, and each waits for the memory's response: 200 short ones take longer than the computation."""
     slow = CONFIG.with_(**{"memory.latency": 100})
     one, many = (
         cycles_with_product(slow, [], replace(WORK, steps=1000, stores=count))
@@ -111,14 +111,14 @@ def test_many_stores_of_a_tile_wait_for_the_memory():
     assert many > one + 8 * 100
 
 
-def test_a_load_in_one_place_waits_for_the_memory_each_time():
-    """Nothing asks for the next one before the last is read."""
+def test_a_load_into_a_single_slot_waits_for_the_memory_each_time():
+    """It can start only when the slot has been read."""
     slow = CONFIG.with_(**{"memory.latency": 100})
     once, twice = (cycles_with_product(slow, [replace(LOADS[0], doubled=each)], WORK) for each in (False, True))
     assert once - twice > 7 * (LOADS[0].cycles + 100) - 400
 
 
-def test_what_is_stored_at_the_end_is_less_in_parts():
+def test_the_last_store_is_shorter_in_parts():
     stored = WORK.stored * CONFIG.out_element_bytes / CONFIG.bus_bytes
     whole, in_parts = (cycles_with_product(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
     assert 0 < whole - in_parts < stored
@@ -126,9 +126,9 @@ def test_what_is_stored_at_the_end_is_less_in_parts():
     assert cycles_with_product(CONFIG, [], replace(small, ends=True)) == cycles_with_product(CONFIG, [], small)
 
 
-def test_parts_whose_weights_come_ahead_wait_less():
+def test_parts_with_multi_buffered_weights_wait_less():
     parts = replace(WORK, parts=8)
-    assert cycles_with_product(CONFIG, [], replace(parts, advance=True)) < cycles_with_product(CONFIG, [], parts)
+    assert cycles_with_product(CONFIG, [], replace(parts, ahead=True)) < cycles_with_product(CONFIG, [], parts)
 
 
 def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
@@ -139,15 +139,15 @@ def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
         assert waits <= more <= 2 * waits
 
 
-def test_without_a_product_nothing_hides_where_there_is_one_slot():
+def test_without_a_gemm_nothing_overlaps_with_a_single_slot():
     loads = [OperandLoads(Unit.COMPUTE, 400.0, 8, True)]
     doubled = cycles_without_product(CONFIG, loads, WORK)
     assert cycles_without_product(CONFIG, [replace(loads[0], doubled=False)], WORK) > doubled
     assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
 
 
-def test_without_a_product_no_more_latencies_hide_than_there_are_loads():
-    """What several tiles share is loaded, and waited for, once for them: half as much hides in half as many loads."""
+def test_without_a_gemm_no_more_latencies_overlap_than_there_are_loads():
+    """Tiles that share a load wait once: with half as many loads, half as many latencies overlap."""
     config, each = CONFIG.with_(**{"memory.shared_bandwidth": False}), OperandLoads(Unit.COMPUTE, 400.0, 8, True)
     more, fewer = (cycles_without_product(config, [replace(each, times=times)], WORK) for times in (8, 4))
     assert more - fewer == pytest.approx(4 * 400.0)
@@ -155,7 +155,7 @@ def test_without_a_product_no_more_latencies_hide_than_there_are_loads():
 
 @pytest.mark.parametrize("cycles_of", [cycles_with_product, cycles_without_product])
 def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of):
-    """Tiles that cannot become cheaper than what has been found are left out by this bound."""
+    """The tiling search prunes by this bound."""
     generator = Random(0)
     for _ in range(500):
         loads = [
@@ -185,8 +185,8 @@ def recorded(monkeypatch, output: Tensor, config: HardwareConfig) -> list[Tiling
 
 
 @pytest.mark.parametrize("machine", ["vta", "lathe16"])
-def test_channels_are_cut_in_parts_without_a_rest(monkeypatch, machine):
-    """Of 128 channels in parts of 48, the first 96 would be one part, and waited for."""
+def test_channels_are_tiled_in_parts_without_a_tail(monkeypatch, machine):
+    """With 128 channels in parts of 48, the first 96 would be loaded as one part, and waited for."""
     data, weights = placeholder((1, 28, 28, 128), "int8", "data"), placeholder((256, 1, 1, 128), "int8", "weights")
     output = requantise(conv2d(data, weights, stride=2, name="conv"), 8, name="output")
     found = recorded(monkeypatch, output, load_config(machine).with_(**{"memory.latency": 64}))
@@ -195,7 +195,7 @@ def test_channels_are_cut_in_parts_without_a_rest(monkeypatch, machine):
 
 
 @pytest.mark.parametrize("shape", [(1, 14, 14, 32), (1, 9, 9, 5)])
-def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
+def test_pruning_does_not_change_the_chosen_tiling(monkeypatch, shape):
     def tilings() -> list[object]:
         data = placeholder(shape, "int8", "data")
         conv = conv2d(data, placeholder((32, 3, 3, shape[-1]), "int8", "weights"), padding=1, name="conv")
@@ -208,8 +208,8 @@ def test_leaving_tiles_out_changes_no_choice(monkeypatch, shape):
     assert len(chosen) >= 2
 
 
-def test_a_kernel_is_cut_along_its_rows_where_channels_leave_no_room_for_the_next_part(monkeypatch):
-    """Of weights for 7×7 taps a block of channels takes 196 of 256 elements, and the next one waits for its end."""
+def test_a_kernel_is_tiled_along_its_rows_if_a_block_of_channels_cannot_be_double_buffered(monkeypatch):
+    """The weights of a block of channels for 7×7 taps take 196 of 256 vectors, so that the next block must wait."""
     config = CONFIG.with_(
         name="narrow", batch=4, block_in=16, block_out=4, inp_buffer_bytes=1 << 18, wgt_buffer_bytes=1 << 14,
         acc_buffer_bytes=1 << 14, **{"memory.bus_bits": 64, "memory.latency": 64},
@@ -222,7 +222,7 @@ def test_a_kernel_is_cut_along_its_rows_where_channels_leave_no_room_for_the_nex
 
 
 def test_a_load_with_a_border_waits_for_each_of_its_rows():
-    """Rows of an image adjoin in DRAM, but a LOAD puts padding between them."""
+    """Rows of an image are contiguous in DRAM, but a LOAD inserts padding between them."""
     wide = CONFIG.with_(**{"memory.bus_bits": 1024, "memory.latency": 64})
     plain = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024)
     bordered = load_cycles(wide, ROWS, 16, (64, 16, 16), 1024, bordered=(1,))
@@ -231,7 +231,7 @@ def test_a_load_with_a_border_waits_for_each_of_its_rows():
 
 
 def test_a_wider_bus_costs_nothing_where_rows_are_short():
-    """Four images for each tile would be fewer loads of weights, but the first tile would wait for all their rows."""
+    """Tiles of four images would load weights less often, but the first tile would wait for all their rows."""
     sizes = {"inp_buffer_bytes": 65536, "wgt_buffer_bytes": 131072, "acc_buffer_bytes": 4096}
     blocks = CONFIG.with_(block_in=16, block_out=4, **sizes)
     data, weights = placeholder((4, 14, 14, 17), "int8", "data"), placeholder((32, 3, 3, 17), "int8", "weights")

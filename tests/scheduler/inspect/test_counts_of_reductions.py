@@ -1,4 +1,4 @@
-"""Counts of reductions with a ``where``: updates that it leaves out are no instances, and nobody counts them."""
+"""Counts of reductions with a ``where``: updates that it excludes are no instances."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ REDUCTIONS = {"sum": sum, "prod": prod, "max": max, "min": min}
 
 
 def check_counts(schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Instances of each stage, executed and different ones; fails unless all who count them agree."""
+    """Executed and distinct instances of each stage; fails unless ``count``, enumeration and interpreter agree."""
     instances: dict[str, int] = {}
     interpret(schedule, random_inputs(list(schedule.program), seed=1), instances=instances)
     points: dict[str, list[tuple[int, ...]]] = {stage.name: [] for stage in schedule.stages}
@@ -30,7 +30,7 @@ def check_counts(schedule: Schedule) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("kind", REDUCTIONS)
-def test_a_reduction_over_a_triangle_has_as_many_instances_as_the_triangle(kind):
+def test_a_reduction_over_a_triangle_has_as_many_instances_as_the_triangle_has_points(kind):
     r = reduce_axis(12, "r")
     C = compute((12,), lambda x: REDUCTIONS[kind](X[x, r], axis=r, where=x >= r), "C")
     s = create_schedule(C)
@@ -41,7 +41,7 @@ def test_a_reduction_over_a_triangle_has_as_many_instances_as_the_triangle(kind)
 
 
 @pytest.mark.parametrize("order", ["split", "tiled", "fused", "shifted", "set_schedule"])
-def test_the_order_of_loops_changes_no_count(order):
+def test_counts_do_not_depend_on_the_loop_order(order):
     r = reduce_axis(12, "r")
     C = compute((12,), lambda x: sum(X[x, r], axis=r, where=x >= r), "C")
     s = create_schedule(C)
@@ -86,7 +86,7 @@ def test_a_domain_and_a_condition_of_the_reduction_count_together():
     assert check_counts(create_schedule(C)) == {"C": (expected, expected)}
 
 
-def test_what_loops_compute_again_is_counted_again():
+def test_recomputation_is_counted():
     r = reduce_axis(12, "r")
     P = compute((12,), lambda x: sum(X[x, r], axis=r, where=x >= r), "P")
     Q = compute((10,), lambda x: P[x] + P[x + 2], "Q")
@@ -96,7 +96,7 @@ def test_what_loops_compute_again_is_counted_again():
     assert (executed, distinct) == (15 + 30 + 45 + 33, 78)  # rows 0 to 4, 3 to 7, 6 to 10 and 9 to 11
 
 
-def test_an_instance_of_several_outputs_is_there_where_one_of_them_takes_in_something():
+def test_an_instance_of_several_outputs_counts_if_it_updates_one_of_them():
     r = reduce_axis(12, "r")
     low, high = compute(
         (12,),
@@ -111,21 +111,21 @@ def test_an_instance_of_several_outputs_is_there_where_one_of_them_takes_in_some
     assert counted == (144, 144)
 
 
-def test_a_choice_of_what_changes_nothing_is_a_condition_whichever_way_it_is_written():
+def test_a_select_of_the_neutral_value_is_a_condition_in_either_branch():
     r = reduce_axis(12, "r")
     C = compute((12,), lambda x: sum(select(x < r, 0, select(r == 0, 0, X[x, r])), axis=r), "C")
     assert check_counts(create_schedule(C)) == {"C": (66, 66)}
 
 
-def test_what_data_decides_on_is_counted_as_possible_and_the_rest_exactly():
+def test_data_dependent_conditions_count_as_true_and_others_exactly():
     r = reduce_axis(12, "r")
     C = compute((12,), lambda x: sum(X[x, r], axis=r, where=(x >= r) & ((X[x, r] > 0) | (x == 3))), "C")
-    assert str(create_schedule(C).count()) == "C: at most 78 instances (78 once, 0 again)"
+    assert str(create_schedule(C).count()) == "C: at most 78 instances (78 distinct, 0 redundant)"
     D = compute((12, 12), lambda x, y: X[x, y], "D", where=lambda x, y: (x * y < 20) & (X[x, y] > 0))
-    assert str(create_schedule(D).count()) == "D: at most 67 instances (67 once, 0 again)"
+    assert str(create_schedule(D).count()) == "D: at most 67 instances (67 distinct, 0 redundant)"
 
 
-def test_a_condition_of_a_parameter_counts_for_each_of_its_numbers():
+def test_a_condition_on_a_symbolic_parameter_counts_for_each_value():
     n = parameter("n", minimum=1)
     A = placeholder((n, n), "int32", "A")
     r = reduce_axis(n, "r")
@@ -143,7 +143,7 @@ def test_cores_share_the_instances_of_a_triangle():
     assert [dict(core.instances) for core in s.count().cores] == [{"C": n} for n in range(1, 13)]
 
 
-def test_reads_under_a_condition_on_what_a_buffer_stores_are_counted():
+def test_reads_under_a_condition_on_stored_values_are_counted():
     gate = compute((12,), lambda x: X[x, 0], "gate")
     C = compute((12,), lambda x: select(gate[x] > 0, X[x, 1], 0), "C")
     s = create_schedule(C)

@@ -1,4 +1,4 @@
-"""Points that boxes cover, counted without listing them, against lists of points."""
+"""Number of distinct points in a union of boxes, against enumeration."""
 
 from itertools import pairwise, product
 
@@ -22,7 +22,7 @@ def points_of(axes: list[Axis], box: CoveredBox) -> set[tuple[int, ...]]:
 
 
 def random_box(choice: Choice, count: int) -> list[Linear | dict[LoopVariable, tuple[int, int]]]:
-    """What each axis is, from 0 on, and the ranges of loops."""
+    """A random linear function for each axis, with minimum 0, and the ranges of loops."""
     ranges: dict[LoopVariable, tuple[int, int]] = {}
     for number in range(choice.number(1, 5)):
         first = choice.number(0, 3)
@@ -40,7 +40,7 @@ def random_box(choice: Choice, count: int) -> list[Linear | dict[LoopVariable, t
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_random_boxes_cover_as_many_points_as_a_list_of_them_says(seed):
+def test_counts_of_random_boxes_are_those_of_enumeration(seed):
     choice = Choice(seed)
     count = choice.number(1, 3)
     drawn = [random_box(choice, count) for _ in range(choice.number(1, 4))]
@@ -57,16 +57,16 @@ def test_random_boxes_cover_as_many_points_as_a_list_of_them_says(seed):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_the_values_of_an_expression_are_those_of_all_iterations(seed):
+def test_intervals_of_a_random_expression_are_those_of_enumeration(seed):
     value, ranges = random_box(Choice(seed), 1)
-    found = intervals_of(value, ranges)
+    intervals = intervals_of(value, ranges)
     axis = Axis("a", 1)
     listed = sorted(point for (point,) in points_of([axis], CoveredBox({axis: value}, ranges)))
-    assert [each for first, last in found for each in range(first, last + 1)] == listed
-    assert all(before[1] + 1 < after[0] for before, after in pairwise(found))
+    assert [each for first, last in intervals for each in range(first, last + 1)] == listed
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(intervals))
 
 
-def test_extents_beyond_any_array_are_counted():
+def test_extents_too_large_for_enumeration():
     i, j, k = LoopVariable("i", 10**9), LoopVariable("j", 10**6), LoopVariable("k", 10**9)
     axes = [Axis("a", 10**15), Axis("b", 10**9)]
     tiles = {i: (0, 10**9 - 1), j: (0, 10**6 - 1), k: (0, 10**9 - 1)}
@@ -75,7 +75,7 @@ def test_extents_beyond_any_array_are_counted():
     assert covered_points(axes, [box, shifted], []) == 10**24
 
 
-def test_a_stage_in_tiles_is_counted_whatever_its_extents():
+def test_a_tiled_stage_with_large_extents():
     size = 28 * 10**6
     A = lt.placeholder((64, size + 2, size + 2, 64), "int8", name="A")
     P = lt.compute(A.shape, lambda n, y, x, c: A[n, y, x, c] >> 1, name="P")

@@ -1,4 +1,4 @@
-"""Every refusal states of which kind it is, and the page of limits lists those of Lathe itself."""
+"""Every error states its kind, and docs/limits.md lists the messages of unsupported features."""
 
 from pathlib import Path
 from typing import get_args
@@ -15,23 +15,23 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 TINY = load_config("tiny")
 
 
-def test_every_refusal_in_the_source_states_its_kind():
+def test_every_error_in_the_source_states_its_kind():
     passed_on = ("error.kind", "result.kind")
     unstated = [site for site in sites() if site.kind not in (*get_args(RefusalKind), *passed_on)]
     assert unstated == []
 
 
-def test_messages_in_the_source_name_a_constraint():
+def test_messages_in_the_source_name_a_constraint_or_a_reason():
     texts = [site for site in sites() if not site.message.startswith("*") or " must " in site.message]
-    assert [site for site in texts if " must " not in site.message] == []
+    assert [site for site in texts if " must " not in site.message and not site.message.startswith("Cannot ")] == []
     assert len(texts) > 200
 
 
-def test_the_page_of_limits_is_what_the_source_says():
+def test_the_page_is_up_to_date():
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m lathe.scheduler.inspect.limits"
 
 
-def test_the_page_lists_each_limit_once():
+def test_the_page_lists_each_message_once():
     lines = [line for line in page().split("## Layers of networks")[0].splitlines() if line.startswith("- ")]
     assert len(lines) == len({(site.path, site.message) for site in sites() if site.kind == "limit"})
     assert not [line for line in lines if "{" in line or "**" in line]
@@ -41,7 +41,7 @@ def test_the_page_lists_why_layers_stay_with_the_host():
     listed = page().split("## Layers of networks")[1]
     assert len({each.message for each in reasons()}) > 50
     assert [each.message for each in reasons() if f"- {each.message}\n" not in listed] == []
-    assert "- its weights are no constants of 8 bits\n" in listed
+    assert any(line.startswith("- ") and "weights" in line for line in listed.splitlines())
 
 
 def products() -> tuple[Tensor, Schedule]:
@@ -73,13 +73,13 @@ def test_an_error_says_why_something_is_refused(kind):
     assert caught.value.kind == kind
 
 
-def test_errors_of_other_rooms_are_about_arguments():
+def test_tensor_errors_are_of_kind_argument():
     with pytest.raises(lt.TensorError) as caught:
         placeholder((0,), "int8", "A")
     assert caught.value.kind == "argument"
 
 
-def test_a_command_that_other_numbers_make_impossible_is_of_the_same_kind():
+def test_a_primitive_that_is_illegal_for_bound_parameters_is_of_the_same_kind():
     n = lt.parameter("n", typical=8)
     A = placeholder((n,), "int32", "A")
     P = compute((n,), lambda i: A[i] + 1, "P")
@@ -91,7 +91,7 @@ def test_a_command_that_other_numbers_make_impossible_is_of_the_same_kind():
     assert caught.value.kind == "legality"
 
 
-def test_explanations_say_it_too():
+def test_explanations_have_the_kind_too():
     C, s = products()
     s[C].set_scope("acc")
     assert {refusal.kind for refusal in explain(s, TINY).refusals} == {"machine"}

@@ -1,4 +1,4 @@
-"""Indices with divisions, linear in the loops of a chunk: exactly the expression, or the chunk is cut."""
+"""Linearised indices with divisions equal the expression at every iteration, or the chunk is split."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ from lathe.scheduler.isel.linearize_index import Bend, index_in_loops
 
 
 def test_a_step_larger_than_the_divisor_keeps_its_whole_quotient():
-    """Found at random: 3 * i % 2 over i in 0..2 is 0, 1, and was taken for 0, 3: a product read another weight."""
+    """Regression: 3 * i % 2 over i in 0..2 is 0, 1, and was taken for 0, 3, so that a GEMM read another weight."""
     i = LoopVariable("i", 2)
     tripled = Linear.of(i, 3)
     halved = floor_divide(tripled, 2)
@@ -47,7 +47,7 @@ def index_or_bend(value, loops, outer):
         return bend
 
 
-def test_random_indices_are_what_they_say_or_the_chunk_is_cut_within_a_loop():
+def test_random_indices_are_exact_or_the_chunk_is_split_within_a_loop():
     taken = 0
     for seed in range(1500):
         rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def test_random_indices_are_what_they_say_or_the_chunk_is_cut_within_a_loop():
             loops.append((variable, range(start, start + int(rng.integers(1, 4)))))
         index = index_or_bend(value, loops, outer)
         if isinstance(index, Bend):
-            assert 0 < index.count < len(loops[index.loop][1]), f"seed {seed}: {value} cannot be cut so"
+            assert 0 < index.count < len(loops[index.loop][1]), f"seed {seed}: {value} cannot be split there"
             continue
         taken += 1
         for counts in product(*(range(len(each)) for _, each in loops)):
@@ -71,7 +71,7 @@ def test_random_indices_are_what_they_say_or_the_chunk_is_cut_within_a_loop():
 
 
 def test_an_index_that_wraps_around_is_not_linear():
-    """It was taken for 3 * i, and the program read rows that the algorithm does not."""
+    """Regression: it was taken for 3 * i, and the program read rows that the algorithm does not."""
     A = placeholder((256, 16), "int32", "A")
     C = compute((96, 16), lambda i, j: A[(i.astype("uint8") * 3).astype("index"), j] + 1, "C")
     with pytest.raises(EmitError, match=r"index of A\.acc in stage C\.acc must be linear"):

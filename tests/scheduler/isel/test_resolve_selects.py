@@ -1,4 +1,4 @@
-"""Chunks as they are printed: no conditions, and the same meaning."""
+"""Resolution of selects in printed chunks: no conditions on loops are left, and the meaning is the same."""
 
 import re
 from contextlib import suppress
@@ -22,8 +22,8 @@ from lathe.scheduler.passes.pipeline import run_pipeline
 
 
 @pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.seeds(50, slow=100)
-def test_what_is_decided_means_the_same(seed, largest):
+@pytest.mark.seeds(10, slow=140)
+def test_resolved_nests_mean_the_same(seed, largest):
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, 5))
     schedule = create_schedule(outputs)
@@ -53,15 +53,15 @@ def test_padded_loads_of_the_default_schedule_show_their_zeros_for_each_class_of
     assert "select" not in "".join(chunks)
 
 
-def test_every_chunk_of_a_complete_schedule_names_its_rule():
+def test_every_chunk_of_a_lowered_schedule_names_its_rule():
     for line in by_default(*padded_by_tiles()).splitlines():
         assert re.match(r" *(for|buffer|free|dma\(|gemm\(|reset\(|alu\()", line), line
 
 
 def test_a_padding_with_another_value_is_peeled_into_copies_and_constants():
     A = placeholder((1, 6, 6, 16), "int8", "A")
-    made = [line.strip() for line in by_default(A, pad2d(A, 1, value=-128, name="P")).splitlines() if "P.acc[" in line]
-    assert [line.split(" = ")[1][:5] for line in made if line.startswith("alu(")] == [
+    lines = [line.strip() for line in by_default(A, pad2d(A, 1, value=-128, name="P")).splitlines() if "P.acc[" in line]
+    assert [line.split(" = ")[1][:5] for line in lines if line.startswith("alu(")] == [
         "-128",
         "-128",
         "A.acc",
@@ -78,7 +78,7 @@ def test_steps_of_a_reduction_that_only_meet_padding_are_left_out(golden):
     golden(text(create_schedule(C), "chunks"))
 
 
-def test_a_rule_of_ones_own_gets_the_whole_chunk_with_its_conditions():
+def test_a_user_defined_rule_gets_the_whole_chunk_with_its_conditions():
     @emit_rule("whole")
     def whole(_):
         return []
@@ -90,7 +90,7 @@ def test_a_rule_of_ones_own_gets_the_whole_chunk_with_its_conditions():
     assert text(s, "chunks") == "whole(i in 0..8, c in 0..16): B[i, c] = select(i >= 1, A[i - 1, c], 0)\n"
 
 
-def test_what_data_decides_stays():
+def test_selects_on_data_stay():
     A, B = placeholder((8, 16), "int8", "A"), placeholder((8, 16), "int8", "B")
     C = compute((8, 16), lambda i, c: select(A[i, c] > 0, A[i, c], B[i, c]), "C")
     assert "select(A[i, c] > 0, A[i, c], B[i, c])" in text(create_schedule(C), "chunks")

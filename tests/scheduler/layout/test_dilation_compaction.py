@@ -1,10 +1,10 @@
-"""Buffers of transposed convolutions hold the pixels and not the zeros between them."""
+"""Compacted ``inp`` buffers of transposed convolutions, which store the pixels but not the zeros between them."""
 
 import pytest
 from random_networks import machines
 from random_programs import Choice, random_inputs
 from seeds import check_each, event, note
-from small_machine import VTA, on_rtl, run
+from small_machine import VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import format_program, placeholders
@@ -16,7 +16,7 @@ from lathe.scheduler.layout.layout_assignment import assign_layouts
 
 
 def spread(data: lt.Tensor, height: int, width: int, steps: tuple[int, int], at: tuple[int, int]) -> lt.Tensor:
-    """Pixels so many rows and columns apart, from a place on, and zeros between and around them."""
+    """A dilated image: pixels ``steps`` rows and columns apart, the first one ``at``, and zeros elsewhere."""
     images, *pixels, channels = data.shape
 
     def value(n: Axis, y: Axis, x: Axis, c: Axis) -> Expr:
@@ -33,7 +33,7 @@ def spread(data: lt.Tensor, height: int, width: int, steps: tuple[int, int], at:
 
 
 def transposed(pixels=(8, 9), channels=16, filters=16, kernel=3, steps=(2, 2), at=(1, 1)) -> lt.Tensor:
-    """A transposed convolution, brought to bytes."""
+    """A transposed convolution, requantised to int8."""
     data = lt.placeholder((1, *pixels, channels), "int8", name="data")
     size = [step * count + 1 for step, count in zip(steps, pixels, strict=True)]
     weights = lt.placeholder((filters, kernel, kernel, channels), "int8", name="weights")
@@ -41,13 +41,13 @@ def transposed(pixels=(8, 9), channels=16, filters=16, kernel=3, steps=(2, 2), a
 
 
 def buffer(output: lt.Tensor, config: lt.HardwareConfig = VTA) -> BufferUse:
-    """The buffer of the spread pixels."""
+    """The buffer of the dilated image."""
     (found,) = (each for each in lt.explain(output, config).buffers if each.stage == "spread")
     return found
 
 
 def checked(output: lt.Tensor, config: lt.HardwareConfig = VTA) -> lt.Program:
-    """Built, validated chunk by chunk, and run; the outputs are NumPy's."""
+    """Build with validation, run, and compare the outputs with NumPy's."""
     lt.build(output, [*placeholders([output]), output], config, check=True)
     return run(lt.create_schedule(output), config, random_inputs([output], seed=1))
 
@@ -61,7 +61,7 @@ def test_a_quarter_of_the_cells():
 
 
 def test_pixels_of_a_tile_are_one_load():
-    """Without gaps all rows of a tile are rows of one LOAD."""
+    """In a compacted buffer all rows of a tile are rows of one LOAD."""
     program = checked(transposed((16, 16), channels=32))
     loads = [each for each in program.instructions if isinstance(each, lt.isa.Load)]
     of_data = [each for each in loads if each.memory_type == lt.isa.MemoryType.INP]
@@ -71,7 +71,7 @@ def test_pixels_of_a_tile_are_one_load():
 
 @pytest.mark.parametrize("columns", [1, 3, 4])
 def test_rows_that_meet_fewer_pixels_than_they_have_room_for_are_one_load(columns):
-    """Windows of tiles so wide meet a column of pixels more or less, by where they begin: the free cell is padding."""
+    """Windows of such tiles meet one column of pixels more or fewer, depending on their start: the rest is padding."""
     output = transposed((9, 9), channels=16)
     s = lt.create_schedule(output)
     conv = next(stage for stage in s.stages if stage.name == "conv")
@@ -97,8 +97,8 @@ def test_steps_and_places(steps, at, kernel):
         checked(transposed((5, 6), 20, 12, kernel, steps, at), config)
 
 
-def test_who_else_reads_it_finds_all_cells():
-    """A maximum reads zeros as well: the buffer is none of ``inp``, and a sum with a condition is no product."""
+def test_a_consumer_other_than_gemm_prevents_compaction():
+    """A maximum reads the zeros too: the buffer is not in ``inp``."""
     data = lt.placeholder((1, 5, 5, 16), "int8", name="data")
     wide = spread(data, 11, 11, (2, 2), (1, 1))
     output = lt.max_pool2d(wide, 3, stride=1, name="output")
@@ -106,8 +106,8 @@ def test_who_else_reads_it_finds_all_cells():
     assert all(each.scope != "inp" for each in lt.explain(output, VTA).buffers)
 
 
-def test_what_stays_from_row_to_row_has_gaps_in_it():
-    """Rows that are kept while a window moves are counted around: they stay as they were."""
+def test_a_reuse_buffer_is_not_compacted():
+    """Rows that are reused while a window moves are addressed modulo the ring: they stay dilated."""
     output = transposed((8, 8))
     s = lt.create_schedule(output)
     conv = output.computation.reads[0].tensor
@@ -127,7 +127,7 @@ def test_what_stays_from_row_to_row_has_gaps_in_it():
     run(s, VTA, random_inputs([output], seed=4))
 
 
-def test_a_found_schedule_keeps_no_gaps_either():
+def test_an_autotuned_schedule_compacts_buffers_too():
     output = transposed((16, 16), channels=32)
     config = VTA.with_(inp_buffer_bytes=4096)
     found = lt.autoschedule(output, config, budget=8, cache=False)
@@ -136,14 +136,14 @@ def test_a_found_schedule_keeps_no_gaps_either():
     run(found, config, random_inputs([output], seed=5))
 
 
-def test_elements_without_cells():
+def test_mask_of_elements_that_are_not_stored():
     missing = without_cells((None, Gap(2, 1), Gap(3, 0)), (2, 4, 5)).reshape(2, 4, 5)
     assert (~missing).sum() == 2 * 2 * 2
     assert not missing[:, 1::2, ::3].any()
 
 
 def test_on_the_rtl():
-    on_rtl(lt.create_schedule(transposed((3, 4), 5, 6)))
+    simulate_and_check(lt.create_schedule(transposed((3, 4), 5, 6)))
 
 
 def check_random(seed: int) -> None:
@@ -172,7 +172,7 @@ def check_random(seed: int) -> None:
     event("gaps" if max(steps) > 1 else "no gaps")
 
 
-@pytest.mark.seeds(20, slow=100)
+@pytest.mark.seeds(4, slow=116)
 def test_random_transposed_convolutions(seeds):
     events = check_each(seeds, check_random)
     assert events["gaps"] > len(seeds) // 2

@@ -1,4 +1,4 @@
-"""Lanes planned again after a change are those of a plan from the beginning, and few stages are heard for them."""
+"""Incremental layout analysis gives the result of a full analysis after each change, and re-evaluates few stages."""
 
 from dataclasses import fields
 
@@ -24,12 +24,12 @@ planned = layout_assignment._Planner.planned
 
 
 def parts(product: GemmMatch | None) -> list[object]:
-    """What a product consists of, to be compared by identity."""
+    """The fields of a GEMM match, to be compared by identity."""
     return [] if product is None else [getattr(product, each.name) for each in fields(product)]
 
 
 def check_plan(planner: layout_assignment._Planner) -> layout_assignment.LayoutAssignment:
-    """The plan, which must be the one that a planner makes that has seen nothing before."""
+    """The assignment, which must equal that of a planner without earlier results."""
     plan, fresh = planned(planner), planned(layout_assignment._Planner(planner.schedule, planner.config))
     assert plan.known == fresh.known
     assert plan.products.keys() == fresh.products.keys()
@@ -41,7 +41,7 @@ def check_plan(planner: layout_assignment._Planner) -> layout_assignment.LayoutA
 
 
 def check_tables(state: ScheduleState) -> None:
-    """The tables of a state are those that its stages give."""
+    """The tables of a state equal those computed from its stages."""
     fresh = def_use.DefUseIndex(state.stages)
     for name in ("makers", "readers", "attached", "order"):
         assert dict(getattr(state.tables, name)) == dict(getattr(fresh, name)), name
@@ -57,14 +57,14 @@ def check_programs_of_operators(seed: int) -> None:
 
 @pytest.fixture
 def checked(monkeypatch):
-    """Every plan is compared with a fresh one, and the tables of few stages are renewed as those of many are."""
+    """Compare every assignment with a fresh one, and update tables incrementally however few stages there are."""
     monkeypatch.setattr(layout_assignment._Planner, "planned", check_plan)
     for module in (def_use, schedule):
         monkeypatch.setattr(module, "MANY", 0)
 
 
 @pytest.mark.usefixtures("checked")
-@pytest.mark.seeds(30, slow=600)
+@pytest.mark.seeds(6, slow=624)
 def test_while_schedules_are_completed(seeds):
     assert check_each(seeds, check_programs_of_operators)["planned"] > 5 * len(seeds)
 
@@ -82,13 +82,13 @@ def check_commands(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("checked")
-@pytest.mark.seeds(30, slow=300)
+@pytest.mark.seeds(6, slow=324)
 def test_while_commands_are_given(seeds):
     assert check_each(seeds, check_commands)["planned"] > 5 * len(seeds)
 
 
-def test_a_stage_that_is_gone_has_said_nothing():
-    """What it said of another's lanes is forgotten with it."""
+def test_the_results_of_a_removed_stage_are_dropped():
+    """Including the layout that it implied for the tensor of another stage."""
     A, B = (lt.placeholder((16, 16), "int8", name=name) for name in "AB")
     moved = lt.compute((16, 16), lambda i, j: A[j, i], name="moved")
     made = lt.matmul(moved, B, transpose_b=True, name="made")
@@ -97,15 +97,15 @@ def test_a_stage_that_is_gone_has_said_nothing():
     assert moved in layout_assignment.assign_layouts(edit, config).known
     planner = layout_assignment._Planner(edit, config)
     planned(planner)
-    assert planner.hearing.lanes[moved] == VectorLayout(None, 1)
+    assert planner.analysis.lanes[moved] == VectorLayout(None, 1)
     only = {stage.id: stage.state for stage in begun.stages if stage.tensor is moved}
-    changes = planner.hearing.stages.changed(only)
-    planner.hearing.renew(changes, set())
-    assert not planner.hearing.lanes
+    changes = planner.analysis.stages.changed(only)
+    planner.analysis.renew(changes, set())
+    assert not planner.analysis.lanes
 
 
-def heard_while_built(layers: int, monkeypatch) -> int:
-    """How often stages of a chain of products are heard while it is completed."""
+def evaluations(layers: int, monkeypatch) -> int:
+    """How often stages of a chain of GEMMs are analysed while the chain is lowered."""
     made = lt.placeholder((16, 16), "int8", name="data")
     for n in range(layers):
         weights = lt.placeholder((16, 16), "int8", name=f"w{n}")
@@ -119,6 +119,6 @@ def heard_while_built(layers: int, monkeypatch) -> int:
     return count[0]
 
 
-def test_stages_are_heard_a_number_of_times_that_grows_with_them(monkeypatch):
-    few, many = (heard_while_built(layers, monkeypatch) for layers in (8, 32))
+def test_the_number_of_evaluations_grows_linearly(monkeypatch):
+    few, many = (evaluations(layers, monkeypatch) for layers in (8, 32))
     assert many < 4.5 * few

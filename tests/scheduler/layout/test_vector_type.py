@@ -1,4 +1,4 @@
-"""Elements of memories: their lanes, and the bytes that they are loaded from."""
+"""Vector types of memories: possible layouts, and the bytes that a vector is loaded from."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,13 @@ def test_accumulators_are_loaded_from_bytes_or_from_words(config, dtype):
 
 
 @pytest.mark.parametrize("config", MACHINES)
-def test_a_value_takes_a_byte_in_the_narrowest_form_of_an_element(config):
+def test_a_value_takes_a_byte_in_the_narrowest_form_of_a_vector(config):
     for scope in SCRATCHPADS:
         bytes_of_a_value = 4 if scope == PARAMETERS else 1
         assert loaded_bytes(config, scope, "int8") == element_of(config, scope).lanes * bytes_of_a_value
 
 
-def test_lanes_of_two_dimensions_are_all_that_differ():
+def test_possible_layouts_of_two_dimensions():
     one, two = (element_of(lt.load_config("vta").with_(batch=batch), "acc") for batch in (1, 2))
     assert list(one.possible_lanes(range(2))) == [
         VectorLayout(None, 1),
@@ -41,8 +41,8 @@ def test_lanes_of_two_dimensions_are_all_that_differ():
     assert [(lanes.rows, lanes.cols) for lanes in two.possible_lanes(range(2))] == columns
 
 
-def test_elements_of_a_group_without_columns_hold_the_same():
-    """They lie in any order, then: to ask for their numbers ended in an AssertionError."""
+def test_vectors_of_a_group_without_columns_are_broadcast():
+    """Their order is irrelevant then (asking for it used to raise AssertionError)."""
     element = VectorType(2, 4, span=16, grain=4)
     form = PhysicalLayout((2, 3), VectorLayout(0, None), element, group=4, positions=(2, 1))
     values = np.arange(6, dtype=np.int8).reshape(2, 3)

@@ -1,4 +1,4 @@
-"""Placements that are kept from one command to the next are those of a schedule that is placed anew."""
+"""Regions that are cached from one command to the next equal those computed for a new schedule."""
 
 from contextlib import suppress
 
@@ -16,7 +16,7 @@ from lathe.scheduler.schedule_ir.edit import Edit
 
 
 @pytest.mark.parametrize("host", ["Q", "R"])
-def test_what_follows_from_a_change_is_placed_again_and_the_rest_stays(host: str) -> None:
+def test_only_regions_that_depend_on_a_change_are_computed_again(host: str) -> None:
     A = placeholder((8, 12), "int32", "A")
     P = compute(A.shape, lambda i, j: A[i, j] + 1, "P")
     Q = compute(A.shape, lambda i, j: P[i, j] * 3, "Q")

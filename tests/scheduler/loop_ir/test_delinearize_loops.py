@@ -1,10 +1,10 @@
-"""Loops that an index divides: one chunk for all quotients, and lines of pixels with gaps as one LOAD each."""
+"""Delinearised loops: one chunk for all quotients, and lines of pixels with gaps as one LOAD each."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 from lathe.frontend import Tensor, compute, placeholder, placeholders, select
 from lathe.frontend.operators import conv2d, max_pool2d, requantise
@@ -27,7 +27,7 @@ def spread(data: Tensor, stride: int, before: int, behind: int) -> Tensor:
 
 
 def transposed(height: int, width: int, channels: int, stride: int, before: int, behind: int = 0) -> Schedule:
-    """A convolution of such an image, which is in ``inp`` whole."""
+    """A convolution of such an image, all of which is in ``inp``."""
     data = placeholder((1, height, width, channels), "int8", "data")
     weights = placeholder((16, 3, 3, channels), "int8", "weights")
     image = spread(data, stride, before, behind)
@@ -37,7 +37,7 @@ def transposed(height: int, width: int, channels: int, stride: int, before: int,
 
 
 def maxima(height: int, width: int, channels: int, stride: int, behind: int = 0) -> tuple[Schedule, Tensor, Tensor]:
-    """The schedule of maxima over such an image, which is in ``acc``, where the gaps are wanted; it, and the maxima."""
+    """The schedule of maxima over such an image in ``acc``, which needs the gaps; the image, and the maxima."""
     image = spread(placeholder((1, height, width, channels), "int8", "data"), stride, 0, behind)
     s = create_schedule(max_pool2d(image, 2, stride=1, name="out"))
     made = s.cache_write(s.outputs[0], "acc")
@@ -80,7 +80,7 @@ def test_gaps_wider_than_a_loads_padding_are_loads_of_padding():
 
 
 def test_chunks_name_quotients():
-    """All data are at one remainder, and the zeros between them are padding of the same LOAD."""
+    """All data is at one remainder, and the zeros in between are padding of the same LOAD."""
     s = transposed(4, 5, 16, 2, 0, 1)
     image = s.stages[0]
     image.emit_insn(image.axis[1], "dma")
@@ -129,7 +129,7 @@ def test_pixels_that_are_doubled_are_not_loaded_pair_by_pair():
 )
 @pytest.mark.parametrize("scope", ["inp", "acc"])
 def test_what_is_read_moves_with_the_remainder_too(index, scope):
-    """Iterations are counted from the beginning of the remainder's loop, of which one alone is read."""
+    """Iterations are counted from the first of the remainder's loop, of which only one is read."""
     data = placeholder((1, 6, 40, 16), "int8", "data")
     image = compute((1, 6, 13, 16), lambda n, y, x, c: select(x % 2 == 1, data[n, y, index(x), c], 0), "image")
     if scope == "inp":
@@ -164,4 +164,4 @@ def test_gaps_on_the_rtl():
     data = placeholder((1, 4, 5, 8), "int8", "data")
     weights = placeholder((4, 3, 3, 8), "int8", "weights")
     out = requantise(conv2d(spread(data, 2, 1, 0), weights, name="conv"), 6, name="out")
-    on_rtl(create_schedule(out), TINY)
+    simulate_and_check(create_schedule(out), TINY)

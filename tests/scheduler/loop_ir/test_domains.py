@@ -1,4 +1,4 @@
-"""Schedules of computations whose domains are no boxes: loops, boxes without conditions, counts, every command."""
+"""Schedules of computations whose domains are not boxes: loops, boxes without conditions, counts, every command."""
 
 import numpy as np
 import pytest
@@ -173,7 +173,7 @@ def test_dependences_are_those_of_the_points_that_exist():
     assert int(second.relation.wrap().count_val().to_python()) == 210
 
 
-def test_what_only_absent_points_would_forbid_is_legal():
+def test_dependences_of_absent_points_forbid_nothing():
     """Row i of Q reads row 19 - i of P, but Q has the lower rows only: P may follow it in one loop, backwards."""
     P = compute((20, 20), lambda i, j: A[i, j], "P")
     low = compute((20, 20), lambda i, j: P[19 - i, j], "Q", where=lambda i, _: i >= 10)
@@ -187,8 +187,8 @@ def test_what_only_absent_points_would_forbid_is_legal():
     assert refused.value.witness.consumer == {"i": 9, "j": 0}
 
 
-def test_iterations_without_points_make_nothing_for_other_readers():
-    """M has its rows from 10 on only: in the others of its loop, nothing is carried out, so P cannot be left to it."""
+def test_iterations_without_points_compute_nothing_for_other_consumers():
+    """M has rows from 10 on only: other iterations of its loop are skipped, so P cannot be computed there."""
     P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
     M = compute((20, 20), lambda i, j: P[i, j] * 2, "M", where=lambda i, _: i >= 10)
     low = compute((20, 20), lambda i, j: P[i, j], "low", where=lambda i, _: i >= 9)
@@ -203,8 +203,8 @@ def test_iterations_without_points_make_nothing_for_other_readers():
     assert s.count().stages["P"].executed == 200
 
 
-def test_a_loop_is_not_parallel_where_only_an_earlier_iteration_makes_what_it_reads():
-    """Row 0 of P is made in columns of M, of which all but the first row has five only: R reads what row 0 has made."""
+def test_a_loop_is_not_parallel_if_only_an_earlier_iteration_computes_its_reads():
+    """Row 0 of P is computed in columns of M, whose other rows have only five: R reads values of row 0."""
     P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
     M = compute((20, 20), lambda i, j: P[0, j] * (i + 2).astype("int32"), "M", where=lambda i, j: (i < 1) | (j < 5))
     R = compute((20, 20), lambda i, j: P[0, j] - i.astype("int32"), "R")
@@ -217,7 +217,7 @@ def test_a_loop_is_not_parallel_where_only_an_earlier_iteration_makes_what_it_re
     assert answer.witness.consumer == {"i": 1, "j": 5}
 
 
-def test_a_circle_may_have_stages_with_domains():
+def test_a_recurrence_may_have_stages_with_domains():
     x = placeholder((6, 4), "int32", "x")
     h = state((6, 4), "int32", "h", init=0)
     gate = compute((6, 4), lambda t, n: h[t - 1, n] * 2 + 1, "gate", where=lambda t, n: n <= t)
@@ -264,8 +264,8 @@ def test_parallel_loops_of_a_triangle():
     s[P].compute_at(s[Q], "i")
     s[Q].parallelize("i")
     assert str(s.count()) == (
-        "P: 210 instances (210 once, 0 again)\n"
-        "Q: 210 instances (210 once, 0 again)\n"
+        "P: 210 instances (210 distinct, 0 redundant)\n"
+        "Q: 210 instances (210 distinct, 0 redundant)\n"
         "parallelize: loop i of Q, 20 iterations\n"
         "each of 20 cores: P: 1 to 20 instances\n"
         "each of 20 cores: Q: 1 to 20 instances"
@@ -275,7 +275,7 @@ def test_parallel_loops_of_a_triangle():
 def test_instances_that_data_decides_on_are_counted_as_possible():
     P, Q = chain("data")
     assert str(create_schedule(Q).count()) == (
-        "P: at most 210 instances (210 once, 0 again)\nQ: at most 210 instances (210 once, 0 again)"
+        "P: at most 210 instances (210 distinct, 0 redundant)\nQ: at most 210 instances (210 distinct, 0 redundant)"
     )
 
 

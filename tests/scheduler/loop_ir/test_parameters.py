@@ -1,4 +1,4 @@
-"""Schedules of programs with open parameters: the same commands give what they give with numbers from the start."""
+"""Schedules of programs with open parameters: commands have the same results as with numbers from the start."""
 
 import pytest
 from executions import confirm
@@ -60,7 +60,7 @@ def check_bound(seed: int) -> None:
     assert text(bound, "order", "loops") == text(plain, "order", "loops")
 
 
-@pytest.mark.seeds(60, slow=180, block=30)
+@pytest.mark.seeds(12, slow=228, block=30)
 def test_a_bound_schedule_is_the_schedule_of_the_bound_program(seeds):
     check_each(seeds, check_bound)
 
@@ -72,12 +72,12 @@ def check_other_numbers(seed: int) -> None:
     with counted(BUILD, ScheduleError) as refusal:
         bound = bind(opened, {"n": choice.number(1, 9), "m": choice.number(1, 9)})
     if refusal:
-        assert " must be possible for " in str(refusal[0])  # the parameters in the order in which the program has them
+        assert str(refusal[0]).startswith("Cannot replay primitive ")
         return
     check(bound)
 
 
-@pytest.mark.seeds(60, slow=180, block=30)
+@pytest.mark.seeds(12, slow=228, block=30)
 def test_with_other_numbers_the_commands_keep_the_meaning_or_are_refused(seeds):
     happened = check_each(seeds, check_other_numbers)
     check_shares(happened, BUILD, Shares(0.95, {"argument": 0.04, "legality": 0.05, "limit": 0.02}))

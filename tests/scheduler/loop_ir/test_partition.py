@@ -1,4 +1,4 @@
-"""Partitioning: boxes of constant extents that cover what the conditions admit, once, in the order of the loops."""
+"""Partitioning: boxes of constant extents that cover the instances admitted by conditions, once, in loop order."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ Statement = tuple[str, str, tuple[int, ...]]
 
 
 def statements_of_conditions(nodes: list[Node], environment: Environment) -> Iterator[Statement]:
-    """The instances of a nest that is not partitioned, by trying every iteration against the conditions."""
+    """The instances of a nest before partitioning, by evaluating the conditions in every iteration."""
     for node in nodes:
         if isinstance(node, Loop):
             for value in range(node.first, node.last + 1):
@@ -71,7 +71,7 @@ def statements_of_chunks(nodes: list[Node], environment: Environment) -> Iterato
 
 
 def check_partition(schedule: Schedule) -> None:
-    """Hold chunks against conditions tried one by one, against the domains, and against isl."""
+    """Compare chunks with conditions evaluated in every iteration, with the domains, and with isl."""
     fine = list(statements_of_chunks(partition(build_nest(schedule)), {}))
     tried = list(statements_of_conditions(build_nest(schedule), {}))
     if not any(stage.state.pragma for stage in schedule.stages):
@@ -99,7 +99,7 @@ def check_domain(stage: Stage, executed: Counter[Statement]) -> None:
 
 
 def check_against_isl(schedule: Schedule, stage: Stage) -> None:
-    """The instances that isl derives from the same placement: as many, at the same points."""
+    """The instances that isl derives from the same region: as many, at the same points."""
     placement = place_stages(schedule)[stage]
     relation = instances(placement)
     if prod(variable.extent for variable in [*placement.prefix, *placement.loops.variables]) > 2000:
@@ -213,7 +213,7 @@ def test_windows_with_halos_and_strides(extent, stride, taps, factor, scope):
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(extent=st.integers(3, 14), factor=st.integers(1, 7), shift=st.integers(0, 2), inner=st.integers(1, 4))
-def test_a_producer_that_two_readers_share(extent, factor, shift, inner):
+def test_a_producer_with_two_consumers(extent, factor, shift, inner):
     A = placeholder(extent, "int8", "A")
     B = compute(extent, lambda i: A[i] * 2, "B")
     C = compute(extent - shift, lambda i: B[i] + B[i + shift], "C")
@@ -261,7 +261,7 @@ def check_random_partition(seed: int, most_computations: int, most_commands: int
     check_partition(schedule)
 
 
-@pytest.mark.seeds(60, slow=240, block=30)
+@pytest.mark.seeds(12, slow=288, block=30)
 def test_random_schedules(seeds):
     check_each(seeds, check_random_partition, 3, 8)
 

@@ -1,7 +1,7 @@
 """The examples of the discussion that asked for partitioning before tensorization, from nest to instructions.
 
 Adding 60 values 16 at a time; a 66-wide image in 34-wide windows; a padded convolution in tiles; a matrix-vector
-product with a factor that does not divide; a copy with tail and padding at once; a rule of the user's own.
+product with a factor that does not divide; a copy with tail and padding at once; a user rule.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_60_by_16_is_three_full_chunks_and_one_of_12(golden):
 
 
 def vectors_of_60(recorder: Recorder) -> tuple[Schedule, list[Tensor]]:
-    """The addition in the accumulators, 16 at a time, by the rule that the recorder notes."""
+    """The addition in accumulators, 16 values at a time, by the rule of the recorder."""
     A, B, C = sum_of_60()
     s = create_schedule(C)
     result = s.cache_write(C, "acc")
@@ -93,7 +93,7 @@ def test_spare_lanes_do_not_count_in_a_sum_over_what_was_stored():
 
 
 def windows(height: int, tile: int) -> tuple[Schedule, list[Tensor]]:
-    """A convolution of seven columns, 28 at a time: each tile needs 6 columns more than it makes."""
+    """A convolution of seven columns, 28 at a time: each tile needs 6 columns more than it computes."""
     A, W = placeholder((height, 66, 16), "int8", "A"), placeholder((16, 7, 16), "int8", "W")
     k, c = reduce_axis(7, "k"), reduce_axis(16, "c")
     C = compute(
@@ -117,12 +117,12 @@ def windows(height: int, tile: int) -> tuple[Schedule, list[Tensor]]:
 def test_windows_of_34_at_step_28_are_34_34_and_10_wide(golden):
     s, tensors = windows(24, 28)
     golden(lower(s, tensors, VTA, "chunks"))
-    widths = [extent[1] for extent in acquired(s, "A.inp")]
+    widths = [extent[1] for extent in allocated(s, "A.inp")]
     assert widths == [34, 34, 10]
 
 
-def acquired(schedule: Schedule, name: str) -> list[list[int]]:
-    """The extents of a buffer, each time it is acquired."""
+def allocated(schedule: Schedule, name: str) -> list[list[int]]:
+    """The extents of a buffer, each time it is allocated."""
 
     def visit(nodes: list[Node]) -> Iterator[list[int]]:
         for node in nodes:
@@ -275,7 +275,7 @@ def test_a_shifted_row_of_values_with_a_tail_and_padding_on_both_ends():
     assert [each.x_size * each.y_size for each in program.instructions if isinstance(each, Store)] == [8, 8, 8, 8, 5]
 
 
-# A rule of the user's own.
+# A user rule.
 
 
 def square(chunk: Chunk) -> list[Instruction] | RuleMismatch:
@@ -296,7 +296,7 @@ def square(chunk: Chunk) -> list[Instruction] | RuleMismatch:
     return instructions
 
 
-def test_a_rule_of_the_users_own_fires_on_body_and_tail_and_its_instructions_run():
+def test_a_user_rule_is_called_for_body_and_tail_and_its_instructions_run():
     A = placeholder(200, "int8", "A")
     B = compute(200, lambda i: A[i].astype("int32") * A[i].astype("int32"), "B")
     s = create_schedule(B)
@@ -315,7 +315,7 @@ def test_a_rule_of_the_users_own_fires_on_body_and_tail_and_its_instructions_run
     assert len(multiplications) == 13, "one for each vector"
 
 
-def test_a_rule_of_the_users_own_may_take_a_reduction():
+def test_a_user_rule_may_take_a_reduction():
     """Rule "reduce": start value and updates in one chunk; here the maximum over rows, by the built-in rule."""
     A, k = placeholder((9, 40), "int8", "A"), reduce_axis(9, "k")
     B = compute(40, lambda i: max(A[k, i], axis=k), "B")

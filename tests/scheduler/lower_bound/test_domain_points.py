@@ -1,4 +1,4 @@
-"""Points under conditions: counts and reads are those of walking over all of them, or fewer where they may be."""
+"""Number of points under conditions, and elements that they read, against enumeration; large groups may count fewer."""
 
 from itertools import product
 from math import ceil, prod
@@ -17,7 +17,7 @@ from lathe.scheduler.lower_bound.domain_points import CountedPoints, united
 Y, R, X = Axis("y", 7), Axis("r", 3, kind="reduce"), Axis("x", 5)
 
 
-def walked(axes: list[Axis], conditions: list[Guard]) -> list[dict[Axis, int]]:
+def enumerated(axes: list[Axis], conditions: list[Guard]) -> list[dict[Axis, int]]:
     """All points at which the conditions hold."""
     ranges = [range(axis.start, axis.stop) for axis in axes]
     points = (dict(zip(axes, values, strict=True)) for values in product(*ranges))
@@ -37,35 +37,35 @@ def walked(axes: list[Axis], conditions: list[Guard]) -> list[dict[Axis, int]]:
         [(Y + 0 > 7, True)],
     ],
 )
-def test_counts_are_those_of_walking(conditions: list[Guard]) -> None:
+def test_counts_are_those_of_enumeration(conditions: list[Guard]) -> None:
     points = CountedPoints(dict.fromkeys((Y, R, X)), conditions)
-    there = walked([Y, R, X], conditions)
-    assert points.number == len(there)
-    assert points.vectors({}, {Y}) == len({point[Y] for point in there})
-    assert points.vectors({}, {Y, X}) == len({(point[Y], point[X]) for point in there})
-    rows = {(point[R], point[X]): 0 for point in there}
-    for point in there:
+    expected = enumerated([Y, R, X], conditions)
+    assert points.number == len(expected)
+    assert points.vectors({}, {Y}) == len({point[Y] for point in expected})
+    assert points.vectors({}, {Y, X}) == len({(point[Y], point[X]) for point in expected})
+    rows = {(point[R], point[X]): 0 for point in expected}
+    for point in expected:
         rows[point[R], point[X]] += 1
     assert points.vectors({Y: 4}) == sum(ceil(count / 4) for count in rows.values())
 
 
-def test_a_count_of_no_points_of_all_axes_is_none_of_some() -> None:
+def test_projections_of_an_empty_domain_are_empty() -> None:
     assert CountedPoints(dict.fromkeys((Y, X)), [(Y + 0 > 7, True)]).vectors({}, {X}) == 0
     assert CountedPoints({Y: np.zeros(7, np.bool_), X: None}).vectors({X: 2}) == 0
 
 
-def test_values_of_axes_that_nobody_needs_are_no_points() -> None:
+def test_dead_values_of_axes_are_excluded() -> None:
     odd = np.arange(7) % 2 == 1
     assert CountedPoints({Y: odd, X: None}, [(Y + X < 3, True)]).number == 2
 
 
-def test_what_is_read_of_each_dimension() -> None:
+def test_elements_read_along_each_dimension() -> None:
     points = CountedPoints(dict.fromkeys((Y, R, X)), [(Y * 3 + R >= 1, True), (Y * 3 + R < 9, True)])
     masks = points.read((Y * 3 + R - 1, X * 2 + 0), (8, 12))
     assert [np.flatnonzero(mask).tolist() for mask in masks] == [[*range(8)], [0, 2, 4, 6, 8]]
 
 
-def test_dimensions_that_are_read_together_are_read_whole_or_in_part() -> None:
+def test_dimensions_read_by_a_common_axis_give_a_product_that_is_read_completely() -> None:
     points = CountedPoints({Y: None, X: None})
     whole = points.read(((Y * 5 + X) // 7, (Y * 5 + X) % 7), (5, 7))
     assert all(mask.all() for mask in whole)
@@ -75,27 +75,27 @@ def test_dimensions_that_are_read_together_are_read_whole_or_in_part() -> None:
     assert prod(int(mask.sum()) for mask in columns) >= 1
 
 
-def test_where_data_say_what_is_read_all_may_be() -> None:
+def test_data_dependent_indices_may_read_all() -> None:
     table = placeholder(3, "int8", "T")
     (mask,) = CountedPoints({Y: None}).read((table[Y % 3].astype("index"),), (9,))
     assert mask.all()
 
 
-def test_reads_together_are_a_box_or_the_larger_one() -> None:
+def test_the_union_of_reads_is_a_product_or_the_larger_one() -> None:
     def masks(first: list[int], second: list[int]) -> Any:
         return tuple(np.isin(np.arange(6), each) for each in (first, second))
 
     joined = united([masks([0, 1], [3]), masks([1, 2], [3])])
     assert [np.flatnonzero(mask).tolist() for mask in joined] == [[0, 1, 2], [3]]
-    apart = united([masks([0], [3]), masks([1, 2], [4, 5])])
-    assert [np.flatnonzero(mask).tolist() for mask in apart] == [[1, 2], [4, 5]]
+    larger = united([masks([0], [3]), masks([1, 2], [4, 5])])
+    assert [np.flatnonzero(mask).tolist() for mask in larger] == [[1, 2], [4, 5]]
 
 
-@pytest.mark.parametrize("most", [domain_points.MOST, 12])
+@pytest.mark.parametrize("most", [domain_points.MAX_POINTS, 12])
 @pytest.mark.parametrize("seed", range(20))
-def test_never_more_than_walking_finds(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where only a part may be looked at."""
-    monkeypatch.setattr(domain_points, "MOST", most)
+def test_counts_are_never_more_than_those_of_enumeration(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if only a subset may be enumerated."""
+    monkeypatch.setattr(domain_points, "MAX_POINTS", most)
     outputs = programs(Choice(seed), 3)
     tried = 0
     for computation in topological(outputs):
@@ -105,16 +105,16 @@ def test_never_more_than_walking_finds(seed: int, most: int, monkeypatch: pytest
             if any(map(reads_data, read.indices)) or prod(axis.extent for axis in axes) > 3000:
                 continue
             tried += 1
-            there = walked(axes, conditions)
-            cells = {tuple(int(evaluate(index, point)) for index in read.indices) for point in there}
+            expected = enumerated(axes, conditions)
+            elements = {tuple(int(evaluate(index, point)) for index in read.indices) for point in expected}
             points = CountedPoints(dict.fromkeys(axes), conditions)
-            assert points.number <= len(there)
-            if most == domain_points.MOST and len(axes) == 1:
-                assert points.number == len(there)
+            assert points.number <= len(expected)
+            if most == domain_points.MAX_POINTS and len(axes) == 1:
+                assert points.number == len(expected)
             masks = points.read(read.indices, read.tensor.shape)
             boxed = set(product(*(np.flatnonzero(mask).tolist() for mask in masks)))
-            assert boxed <= cells
-            apart = [set(axes_of(index)) for index in read.indices]
-            if not conditions and most > 12 and sum(map(len, apart)) == len(set().union(*apart)):
-                assert boxed == cells
+            assert boxed <= elements
+            own_axes = [set(axes_of(index)) for index in read.indices]
+            if not conditions and most > 12 and sum(map(len, own_axes)) == len(set().union(*own_axes)):
+                assert boxed == elements
     assert tried or not any(computation.reads for computation in topological(outputs))

@@ -1,4 +1,4 @@
-"""Products of two values that a program adds up: those of its meaning, without padding."""
+"""Number of multiply-accumulates of a program, without those with padding."""
 
 from math import prod
 
@@ -26,17 +26,17 @@ def convolved(padding: int, stride: int = 1, dilation: int = 1, groups: int = 1,
         convolved(1, groups=4),
     ],
 )  # fmt: skip
-def test_a_convolution_of_ones_sums_as_many_as_it_has(output: lt.Tensor) -> None:
+def test_a_convolution_of_ones_sums_to_its_number_of_macs(output: lt.Tensor) -> None:
     inputs = {each.name: np.ones(each.shape, np.int8) for each in placeholders([output])}
     assert products_of([output]) == lt.reference(output, inputs).sum()
 
 
-def test_padding_that_counts_is_multiplied() -> None:
+def test_padding_that_is_not_zero_counts() -> None:
     output = convolved(1, pad_value=3)
     assert products_of([output]) == prod(output.shape) * 9 * 4
 
 
-def test_products_of_several_stages_are_added() -> None:
+def test_macs_of_several_stages_are_added() -> None:
     first = lt.requantise(
         lt.dense(lt.placeholder((3, 5), "int8", name="A"), lt.placeholder((7, 5), "int8", name="B")), 4
     )
@@ -45,7 +45,7 @@ def test_products_of_several_stages_are_added() -> None:
     assert products_of([output]) == 3 * 7 * 5 + 3 * 2 * 7
 
 
-def test_what_multiplies_nothing_has_none() -> None:
+def test_programs_without_products_of_two_tensors_have_no_macs() -> None:
     data = lt.placeholder((4, 4), "int8", name="data")
     assert products_of([lt.relu(data)]) == products_of([lt.max_pool2d(lt.placeholder((1, 4, 4, 4), "int8"), 2)]) == 0
     k = reduce_axis(4, "k")
@@ -53,7 +53,7 @@ def test_what_multiplies_nothing_has_none() -> None:
     assert products_of([squares]) == 0
 
 
-def test_products_under_a_condition_are_those_where_it_holds() -> None:
+def test_macs_under_a_condition_count_where_it_holds() -> None:
     A, B = lt.placeholder((6, 6), "int8", name="A"), lt.placeholder((6,), "int8", name="B")
     k = reduce_axis(6, "k")
     product = lambda i: A[i, k].astype("int32") * B[k].astype("int32")  # noqa: E731
@@ -61,13 +61,13 @@ def test_products_under_a_condition_are_those_where_it_holds() -> None:
     assert products_of([lower]) == 21
 
 
-def test_a_program_has_them_whatever_its_schedule() -> None:
+def test_the_number_of_macs_does_not_depend_on_the_schedule() -> None:
     output = lt.requantise(convolved(1), 5, name="output")
     tensors = [*placeholders([output]), output]
     vta = lt.load_config("vta")
     schedule = lt.create_schedule(output)
     schedule[output].split(schedule[output].axis[1], factor=2)
-    built, by_hand = lt.build(output, tensors, vta), lt.build(schedule, tensors, vta)
-    assert built.products == by_hand.products == products_of([output]) == lt.bound(output, vta).products
+    built, scheduled = lt.build(output, tensors, vta), lt.build(schedule, tensors, vta)
+    assert built.products == scheduled.products == products_of([output]) == lt.bound(output, vta).products
     result = lt.simulate(built, timing_only=True)
     assert result.efficiency == built.products / (result.cycles * 256)

@@ -1,9 +1,9 @@
-"""Data for products adjoin in inp as they were stored, on machines whose results are wider than their data."""
+"""Pass ``coalesce-loads``, on machines whose stored vectors are wider than those of GEMM data."""
 
 import pytest
 from convolutions import conv
 from random_programs import random_inputs
-from small_machine import VTA, on_rtl, run
+from small_machine import VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program
@@ -19,7 +19,7 @@ def chain(channels=32, kernel=3, *, shape=(1, 9, 10), filters=16, border=None):
 
 
 def rows(program: Program, label: str) -> set[int]:
-    """The elements that adjoin in each row that a layer loads of its data."""
+    """The contiguous vectors in each row that a layer loads of its data."""
     labels = [program.labels[n] for n in program.label_of]
     pairs = zip(program.instructions, labels, strict=True)
     loads = [each for each, of in pairs if of == label and isinstance(each, Load) and each.y_size]
@@ -31,8 +31,8 @@ def built(output: lt.Tensor, config: lt.HardwareConfig = WIDE) -> Program:
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_a_line_of_pixels_is_one_row(kernel):
-    """Ten pixels of 32 channels are 40 elements of 8."""
+def test_a_row_of_pixels_is_one_load_row(kernel):
+    """Ten pixels of 32 channels are 40 vectors of 8."""
     found = rows(built(chain(kernel=kernel), SLOW), "second.narrow")
     assert all(each % 4 == 0 for each in found)
     assert found
@@ -40,12 +40,12 @@ def test_a_line_of_pixels_is_one_row(kernel):
 
 @pytest.mark.parametrize("channels", [8, 20, 24, 40, 64, 100])
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_channels_that_fill_no_stored_element(channels, kernel):
+def test_channels_that_fill_no_stored_vector(channels, kernel):
     for config in (WIDE, SLOW, WIDE.with_(extensions=("gemm_begin",))):
         built(chain(channels, kernel), config)
 
 
-def test_a_border_that_no_data_fill():
+def test_padding_without_data():
     built(chain(shape=(1, 1, 1), kernel=5))
     built(chain(shape=(2, 3, 2), kernel=3, border=2))
 
@@ -79,15 +79,15 @@ def test_a_transposed_convolution():
     built(lt.requantise(second, 7, name="output"))
 
 
-def test_a_shortcut_beside_a_convolution():
+def test_a_residual_connection():
     data = lt.placeholder((1, 9, 10, 32), "int8", name="data")
     first = conv(data, 1, 32, "first")
     added = lt.add(conv(first, 3, 32, "second", padding=1), first, name="added")
     built(lt.requantise(added, 1, name="output"), WIDE.with_(**{"memory.bus_bits": 64}))
 
 
-def test_a_part_of_the_channels():
-    """Channels 16 to 47 of an input begin within a stored element: the host lays it out so that they do not."""
+def test_a_slice_of_the_channels():
+    """Channels 16 to 47 of an input start within a stored vector: the host lays it out so that they do not."""
     data = lt.placeholder((10, 64), "int8", name="data")
     weights = lt.placeholder((16, 32), "int8", name="weights")
     first = lt.relu(data, name="first")
@@ -98,14 +98,14 @@ def test_a_part_of_the_channels():
         assert min(rows(program, "output")) > 1
 
 
-def test_scratchpads_in_which_parts_of_stored_elements_fit():
+def test_scratchpads_that_fit_only_parts_of_stored_vectors():
     tight = WIDE.with_(inp_buffer_bytes=16 * 8, wgt_buffer_bytes=16 * 256)
     for kernel in (1, 3):
         built(chain(40, kernel, shape=(1, 3, 4)), tight)
 
 
-def test_loops_of_the_users():
-    """Whoever sums eight channels at a time loads elements one by one; 32 at a time, a stored element."""
+def test_loops_scheduled_by_the_user():
+    """A reduction over 8 channels at a time loads single vectors; over 32 at a time, whole stored vectors."""
     data, weights = (lt.placeholder((16, 64), "int8", name=name) for name in ("data", "weights"))
     product = lt.dense(lt.relu(data, name="first"), weights, name="product")
     for size, adjoin in ((8, False), (32, True)):
@@ -122,4 +122,4 @@ def test_loops_of_the_users():
 
 
 def test_on_the_rtl():
-    on_rtl(lt.create_schedule(chain(24, 3, shape=(1, 3, 4))), WIDE)
+    simulate_and_check(lt.create_schedule(chain(24, 3, shape=(1, 3, 4))), WIDE)

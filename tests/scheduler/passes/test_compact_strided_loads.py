@@ -1,8 +1,8 @@
-"""Products that read every n-th pixel of what is stored load these alone, where that is as quick."""
+"""Pass ``compact-strided-loads``: GEMMs with strided reads load only the pixels that they read, if that is as fast."""
 
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.configs import HardwareConfig
@@ -25,12 +25,12 @@ def image(*shape: int) -> lt.Tensor:
 
 
 def first_pixels(data: lt.Tensor) -> lt.Tensor:
-    """Reads some of each remainder, so that the host packs pixels as they lie: what others load is their own matter."""
+    """Reads pixels of each remainder, so that the host does not pack the input by the stride."""
     return lt.compute((1, 2, 2, 1), lambda n, y, x, c: data[n, y, x, c] + 1, name="pixels")
 
 
 def loaded(output: lt.Tensor, config: HardwareConfig, *others: lt.Tensor) -> int:
-    """Bytes of data that are loaded; outputs are NumPy's."""
+    """The bytes of data that are loaded; checks the outputs against NumPy."""
     given = random_inputs([output, *others], seed=3)
     program = run(lt.create_schedule([output, *others]), config, given)
     return simulate_program(program, given).counters.bytes_read["inp"]
@@ -42,13 +42,13 @@ def test_every_nth_pixel_of_an_input(step, pixels):
     assert loaded(conv(data, stride=step, name="conv"), QUICK, first_pixels(data)) == pixels * 32
 
 
-def test_lines_alone_where_memory_takes_long():
-    """Bursts of one pixel each would wait for memory, so lines are loaded as they lie."""
+def test_only_rows_are_skipped_if_memory_latency_is_long():
+    """Bursts of one pixel each would wait for the memory, so whole rows are loaded."""
     data = image(1, 12, 13, 32)
     assert loaded(conv(data, stride=2, name="conv"), SLOW, first_pixels(data)) == 6 * 13 * 32
 
 
-def test_machines_with_rows_of_lanes():
+def test_machines_with_several_rows_per_vector():
     config = lt.load_config("batch4").with_(**{"memory.latency": 0})
     for images in (1, 4):
         data = image(images, 12, 16, 32)
@@ -56,8 +56,8 @@ def test_machines_with_rows_of_lanes():
         run(lt.create_schedule(outputs), config, random_inputs(outputs, seed=3))
 
 
-def test_pixels_that_would_fill_rows_are_loaded_as_they_lie():
-    """Rows of an element are stored beside each other: products with the identity would have to bring others."""
+def test_pixels_along_vector_rows_are_loaded_completely():
+    """The rows of a vector are stored contiguously: strided ones would need identity GEMMs."""
     config = VTA.with_(name="pair", batch=2, block_in=8, block_out=16, **{"memory.bus_bits": 32})
     data = image(1, 9, 8, 8)
     output = lt.conv2d(data, lt.placeholder((16, 1, 1, 8), "int8", name="weights"), stride=2, name="conv")
@@ -67,12 +67,12 @@ def test_pixels_that_would_fill_rows_are_loaded_as_they_lie():
     assert simulate_program(program, given).counters.gemm_operations == 5 * 4
 
 
-def test_taps_as_far_apart_as_the_steps():
+def test_dilation_equal_to_the_stride():
     assert loaded(conv(image(1, 13, 13, 16), 3, stride=2, dilation=2, name="conv"), QUICK) == 7 * 7 * 16
 
 
-def test_what_another_layer_reads_whole():
-    """Behind a residual block's first layer one reader takes all pixels, the shortcut every other one."""
+def test_a_tensor_that_another_layer_reads_completely():
+    """After a residual block's first layer one consumer reads all pixels, the shortcut every other one."""
     first = conv(image(1, 10, 10, 16), name="first")
     wide, shortcut = conv(first, 3, stride=2, padding=1, name="wide"), conv(first, stride=2, name="shortcut")
     output = lt.requantise(lt.add(wide, shortcut, name="added"), 1, name="output")
@@ -83,7 +83,7 @@ def test_what_another_layer_reads_whole():
     loaded(output, QUICK)
 
 
-def test_every_other_pixel_taken_by_hand_costs_nothing():
+def test_a_strided_slice_stage_costs_nothing():
     data = image(1, 14, 14, 64)
     taken = lt.compute((1, 7, 7, 64), lambda n, y, x, c: data[n, 2 * y, 2 * x, c], name="taken")
     by_hand, by_stride = conv(taken, name="conv"), conv(data, stride=2, name="conv")
@@ -100,10 +100,10 @@ def test_every_other_pixel_of_some_channels():
     loaded(conv(taken, name="conv"), QUICK)
 
 
-def test_lines_and_pixels_on_the_rtl():
+def test_rows_and_pixels_on_the_rtl():
     config = TINY.with_(**{"memory.latency": 0})
     data = image(1, 9, 9, 8)
     outputs = [conv(data, filters=8, stride=2, name="conv"), first_pixels(data)]
-    program = on_rtl(lt.create_schedule(outputs), config)
+    program = simulate_and_check(lt.create_schedule(outputs), config)
     data = [each for each in program.instructions if isinstance(each, Load) and each.memory_type == MemoryType.INP]
     assert {each.x_size for each in data} == {1}

@@ -1,4 +1,4 @@
-"""A completed schedule is asked once more what commands have checked: no fault of the compiler gets any further."""
+"""A lowered schedule is verified again as its commands were: faults of compiler passes are caught before codegen."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CONFIG = load_config("vta")
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], None]) -> None:
-    """A pass that completes schedules does its work, and breaks them then."""
+    """Let a pass do its work and then break the schedule with a fault."""
 
     def wrong(right: Pass) -> Pass:
         def run(schedule: Edit, target: Target) -> None:
@@ -36,9 +36,9 @@ def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], 
 
 
 def refused(outputs: list[Tensor], schedule: Schedule) -> LegalityError:
-    """The refusal of the completed schedule, in the assertion that ends ``build``."""
+    """The verification error of the lowered schedule, from the assertion that ends ``build``."""
     tensors = [*placeholders(outputs), *outputs]
-    with pytest.raises(AssertionError, match=re.escape("completing a legal schedule has made it illegal: ")) as caught:
+    with pytest.raises(AssertionError, match=re.escape("lowering a legal schedule has made it illegal: ")) as caught:
         build(schedule, tensors, CONFIG)
     cause = caught.value.__cause__
     assert isinstance(cause, LegalityError)
@@ -55,7 +55,7 @@ def two_readers() -> tuple[list[Tensor], Schedule]:
     return [first, second], s
 
 
-def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(monkeypatch):
+def test_a_stage_moved_away_from_a_consumer_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
 
     def fault(completed: Edit) -> None:
@@ -68,7 +68,7 @@ def test_a_stage_moved_away_from_one_of_its_readers_is_caught_with_a_witness(mon
     assert witness.consumer_stage == "second.acc"
 
 
-def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
+def test_a_stage_moved_after_its_consumer_is_caught_with_a_witness(monkeypatch):
     outputs, schedule = two_readers()
     planted(
         monkeypatch,
@@ -80,7 +80,7 @@ def test_a_stage_put_behind_its_reader_is_caught_with_a_witness(monkeypatch):
 
 
 def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(monkeypatch):
-    """Steps of a recurrence are stored and loaded again one by one."""
+    """The iterations of a recurrence are stored and loaded one by one."""
     R = recurrence((8, 16), lambda R, t, j: R[t - 1, j] + A[t, j], init=0, name="R")
 
     def fault(completed: Edit) -> None:
@@ -93,7 +93,7 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
     assert (witness.producer_stage, witness.consumer_stage) == ("R", "R.acc2")
 
 
-def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkeypatch):
+def test_recurrence_loops_in_a_wrong_order_are_caught_with_a_witness(monkeypatch):
     R = recurrence((8, 16), lambda R, t, j: R[t - 1, min(j + 1, 15)] + A[t, j], init=0, name="R")
 
     def fault(completed: Edit) -> None:
@@ -106,8 +106,8 @@ def test_loops_of_a_recurrence_in_a_wrong_order_are_caught_with_a_witness(monkey
 
 
 @pytest.mark.parametrize("name", ["vta", "tiny"])
-def test_cells_that_are_loaded_before_they_are_made_and_not_read_are_no_fault(name):
-    """A box around cells along a diagonal holds the cell that is being made."""
+def test_cells_that_are_loaded_before_they_are_computed_and_not_read_are_legal(name):
+    """The bounding box of cells along a diagonal contains the cell that is being computed."""
     r = reduce_axis(3, "r")
     R = recurrence((6, 6), lambda R, t, j: sum(R[t - r, j - 2 + r] + A[t, j], axis=r), init=1, name="R")
     run(create_schedule(R), load_config(name), {"A": np.arange(512, dtype=np.int32).reshape(A.shape)})

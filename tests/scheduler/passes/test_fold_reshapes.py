@@ -1,4 +1,4 @@
-"""Reshapes are recognised for what they are, whatever their size, and nothing else is taken for one."""
+"""Reshapes of any size are recognised, and other computations are not."""
 
 import random
 from math import prod
@@ -21,7 +21,7 @@ def factors(rng, elements):
 
 
 def reading(tensor, shape, off=0):
-    """A computation of ``shape`` that reads the elements of ``tensor`` in order, each ``off`` places further."""
+    """A computation of ``shape`` that reads the elements of ``tensor`` in order, each shifted by ``off`` positions."""
 
     def element(*axes):
         flat = 0
@@ -40,8 +40,8 @@ def source(computed):
     return source_of_reshape(lt.create_schedule(computed)[computed])
 
 
-@pytest.mark.seeds(60, slow=600, block=60)
-def test_a_reshape_keeps_every_element_in_its_place(seeds):
+@pytest.mark.seeds(12, slow=648, block=60)
+def test_only_reshapes_are_recognised(seeds):
     def check(seed):
         rng = random.Random(seed)
         elements = rng.choice([36, 48, 60, 64, 72, 1024, 5040])
@@ -58,14 +58,14 @@ def test_a_reshape_keeps_every_element_in_its_place(seeds):
     assert all(check_each(seeds, check)[each] >= 10 for each in ("reshape", "none"))
 
 
-def test_a_reshape_of_any_size_is_found():
+def test_a_reshape_of_any_size_is_recognised():
     A = lt.placeholder((2**20, 2**20), "int8", name="A")
     assert source(reading(A, (2**30, 2**10))) is A
     assert source(reading(A, (2**30, 2**10), off=1)) is None
 
 
-def test_one_element_of_a_reshaped_tensor_is_repeated():
-    """What repeats it has a shape of its own, and cannot be computed before the reshape."""
+def test_a_broadcast_element_of_a_reshaped_tensor():
+    """The broadcast has another shape, so it cannot be computed before the reshape."""
     A, B = lt.placeholder((3, 20), "int8", name="A"), lt.placeholder((1, 1), "int8", name="B")
     made = reading(lt.compute((1, 1), lambda i, j: B[i, j] + 1, name="M"), (1,))
     whole = lt.compute((3, 20), lambda i, j: made[i * 0 + j * 0], name="W")

@@ -1,4 +1,4 @@
-"""What passes give is not there by itself: of each there is a program that lacks it until the pass has run."""
+"""Passes establish their invariants: for each there is a program that violates one until the pass has run."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -48,18 +48,18 @@ def reshape() -> lt.Schedule:
     return computed(lambda f: B[f] + 1, (64,))
 
 
-def divided() -> lt.Schedule:
+def divided_axis() -> lt.Schedule:
     A, B = int8(4, 16), int8(64, name="B")
     return computed(lambda f: A[f // 16, f % 16] + B[f], (64,))
 
 
-def partly_read() -> lt.Schedule:
+def partially_read() -> lt.Schedule:
     A = int8(4, 16)
     B = lt.compute((4, 16), lambda i, j: A[i, j] + 1, name="B")
     return computed(lambda i, j: B[i, j] * 2, (2, 16))
 
 
-def choice_by_data() -> lt.Schedule:
+def data_dependent_select() -> lt.Schedule:
     A, B = int8(4, 16), int8(4, 16, name="B")
     return computed(lambda i, j: lt.select(A[i, j] > B[i, j], A[i, j], 3))
 
@@ -69,7 +69,7 @@ def index_as_data() -> lt.Schedule:
     return computed(lambda i, j: A[i, j].astype("int32") + j.astype("int32"))
 
 
-def conditional_product() -> lt.Schedule:
+def predicated_product() -> lt.Schedule:
     A, B, k = int8(16, 16), int8(16, 16, name="B"), lt.reduce_axis((0, 16), name="k")
     product = lambda i, j: A[i, k].astype("int32") * B[j, k].astype("int32")  # noqa: E731 - an operand of select
     return computed(lambda i, j: lt.sum(lt.select(k <= i, product(i, j), 0), k), (16, 16))
@@ -87,8 +87,8 @@ def small_depthwise() -> lt.Schedule:
     return lt.create_schedule(lt.requantise(lt.depthwise_conv2d(data, weights, name="conv"), 7, name="C"))
 
 
-def wide_elements_at_hand() -> lt.Schedule:
-    """Stored elements are wider than those of data, and nobody tiles what reads them."""
+def wide_vectors_in_user_loops() -> lt.Schedule:
+    """Stored vectors are wider than those of data, in loops that the user has scheduled."""
     data = int8(1, 4, 4, 32, name="data")
     first = lt.requantise(lt.conv2d(data, int8(32, 1, 1, 32, name="v"), name="first"), 7, name="narrow")
     second = lt.conv2d(first, int8(32, 1, 1, 32, name="w"), name="second")
@@ -97,34 +97,34 @@ def wide_elements_at_hand() -> lt.Schedule:
     return s
 
 
-LACKING = {
+VIOLATING = {
     "legalize-domains": [(domain, VTA)],
     "fold-constants": [(constants, VTA)],
     "split-outputs": [(two_outputs, VTA)],
     "widen-accumulators": [(narrow_sum, VTA)],
     "fold-reshapes": [(reshape, VTA)],
-    "delinearize-axes": [(divided, VTA)],
-    "eliminate-dead-elements": [(partly_read, VTA)],
-    "if-convert": [(choice_by_data, VTA), (index_as_data, VTA), (conditional_product, VTA)],
+    "delinearize-axes": [(divided_axis, VTA)],
+    "eliminate-dead-elements": [(partially_read, VTA)],
+    "if-convert": [(data_dependent_select, VTA), (index_as_data, VTA), (predicated_product, VTA)],
     "load-residual-via-gemm": [(shortcut, VTA)],
     "select-execution-units": [(small_depthwise, VTA)],
-    "coalesce-loads": [(wide_elements_at_hand, WIDE)],
-    "select-instructions": [(divided, VTA)],
+    "coalesce-loads": [(wide_vectors_in_user_loops, WIDE)],
+    "select-instructions": [(divided_axis, VTA)],
 }
-"""Programs, with machines, by the pass that gives what they lack."""
+"""Programs, with machines, by the pass that establishes the invariant that they violate."""
 
 
 @pytest.mark.parametrize(
     ("name", "program", "machine"),
-    [pytest.param(name, *each, id=f"{name}-{each[0].__name__}") for name, all_ in LACKING.items() for each in all_],
+    [pytest.param(name, *each, id=f"{name}-{each[0].__name__}") for name, all_ in VIOLATING.items() for each in all_],
 )
 def test_without_the_pass_there_is_a_counterexample(name, program, machine):
     state, target = program().state, Target(machine)
     given = []
     for each in PASSES:
         if each.name == name:
-            lacking = [one for one in each.gives if one.counterexample(Edit(state), target) is not None]
-            assert lacking, f"nothing of the program lacks what {name} gives"
+            violated = [one for one in each.gives if one.counterexample(Edit(state), target) is not None]
+            assert violated, f"the program violates no invariant that {name} establishes"
         state = each.apply(state, target)
         given += each.gives
         for one in given if each.name == name else ():
@@ -156,11 +156,11 @@ ORDERED = [
     ["delinearize-axes", "lower-sum-to-gemm"],
     ["insert-cache-reads", "select-instructions"],
 ]
-"""Passes of which each needs what the one before gives, so that the two cannot change places."""
+"""Passes of which each requires an invariant that the one before establishes, so that the two cannot be swapped."""
 
 
 @pytest.mark.parametrize("names", ORDERED, ids="-".join)
-def test_needs_hold_an_order(names):
+def test_required_invariants_fix_an_order(names):
     passes = {each.name: each for each in PASSES}
-    for before, behind in pairwise(names):
-        assert set(passes[before].gives) & set(passes[behind].needs), f"{behind} needs nothing of {before}"
+    for before, after in pairwise(names):
+        assert set(passes[before].gives) & set(passes[after].needs), f"{after} requires nothing of {before}"

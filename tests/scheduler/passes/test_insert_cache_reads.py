@@ -1,8 +1,8 @@
-"""What stages read that somebody has placed is loaded for them, a border of zeros by padding of the loads."""
+"""Pass ``insert-cache-reads``: loads for stages that the user has placed, with zero padding by the LOADs."""
 
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program, Store
@@ -11,7 +11,7 @@ BATCH4 = lt.load_config("batch4")
 
 
 def convolution(filters: int = 40, shape=(2, 7, 9, 32)) -> tuple[lt.Schedule, lt.Tensor, lt.Tensor, lt.Tensor]:
-    """A 3×3 with a border, and what it is brought to 8 bits by in a stage of its own: schedule, sum, and both."""
+    """A padded 3×3 convolution and its requantisation in a stage of its own: schedule, sum, and both."""
     data = lt.placeholder(shape, "int8", name="data")
     weights = lt.placeholder((filters, 3, 3, shape[-1]), "int8", name="weights")
     conv = lt.conv2d(data, weights, padding=1, name="conv")
@@ -21,7 +21,7 @@ def convolution(filters: int = 40, shape=(2, 7, 9, 32)) -> tuple[lt.Schedule, lt
 
 
 def built(s: lt.Schedule, config: lt.HardwareConfig = VTA) -> Program:
-    """The program, whose outputs are NumPy's."""
+    """The program; checks its outputs against NumPy."""
     return run(s, config, random_inputs(list(s.program), seed=6))
 
 
@@ -32,14 +32,14 @@ def stored(program: Program) -> set[str]:
 
 
 def padded(program: Program, memory: MemoryType) -> bool:
-    """Whether loads to a memory pad."""
+    """Whether LOADs to a memory have padding."""
     loads = (each for each in program.instructions if isinstance(each, Load) and each.memory_type == memory)
     return any(each.y_pad_0 or each.x_pad_0 for each in loads)
 
 
 @pytest.mark.parametrize("config", [VTA, BATCH4, TINY], ids=lambda each: each.name)
-def test_a_border_that_nobody_has_placed_is_loaded_for_a_placed_product(config):
-    """It was computed, all of it, and stored before the first product."""
+def test_an_unscheduled_padding_is_loaded_for_a_placed_gemm(config):
+    """It was computed completely, and stored before the first GEMM."""
     s, conv, narrow, output = convolution(filters=16 if config is TINY else 40)
     rows, _ = s[output].split(s[output].axis[1], factor=2 if config is TINY else 4)
     if config is TINY:
@@ -51,8 +51,8 @@ def test_a_border_that_nobody_has_placed_is_loaded_for_a_placed_product(config):
     assert padded(program, MemoryType.INP)
 
 
-def test_a_border_of_images_that_are_weights_is_loaded_to_these():
-    """Filters in four rows, since loops cut blocks of them: the images are weights, and no store makes these."""
+def test_a_padding_of_images_that_are_weights_is_loaded_to_wgt():
+    """Filters are in four rows, since loops split their blocks: the images are the weights, which no STORE writes."""
     s, conv, narrow, output = convolution()
     images, rows, columns, filters = s[output].axis
     columns, part_of_columns = s[output].split(columns, factor=8)
@@ -66,7 +66,7 @@ def test_a_border_of_images_that_are_weights_is_loaded_to_these():
     assert padded(program, MemoryType.WGT)
 
 
-def test_a_border_that_somebody_has_placed_stays_there():
+def test_a_padding_placed_by_the_user_stays_there():
     s, conv, narrow, output = convolution()
     rows, _ = s[output].split(s[output].axis[1], factor=4)
     for each in (narrow, conv):
@@ -76,7 +76,7 @@ def test_a_border_that_somebody_has_placed_stays_there():
     assert stored(built(s)) == {"conv.pad", "output"}
 
 
-def test_a_border_that_two_products_read_is_stored():
+def test_a_padding_that_two_gemms_read_is_stored():
     data = lt.placeholder((1, 7, 9, 16), "int8", name="data")
     pad = lt.compute(
         (1, 9, 11, 16),
@@ -97,4 +97,4 @@ def test_on_the_rtl():
     rows, _ = s[output].split(s[output].axis[1], factor=2)
     for each in (narrow, conv):
         s[each].compute_at(s[output], rows)
-    on_rtl(s)
+    simulate_and_check(s)

@@ -1,8 +1,8 @@
-"""Sums of bytes on the matrix core, with ones as weights, and where they stay with the ALU."""
+"""Pass ``lower-sum-to-gemm``: int8 sums on the matrix core, with ones as weights, and sums that stay on the ALU."""
 
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.isa import Alu, AluOp, Program
@@ -10,13 +10,13 @@ from lathe.scheduler import create_schedule
 
 
 def sums(program: Program) -> list[Alu]:
-    """Additions of two tensors by the ALU."""
+    """The additions of two tensors on the ALU."""
     found = [each for each in program.instructions if isinstance(each, Alu)]
     return [each for each in found if each.alu_opcode == AluOp.ADD and not each.use_imm]
 
 
 def built(output: lt.Tensor | list[lt.Tensor], config: lt.HardwareConfig = VTA) -> tuple[Program, lt.Result]:
-    """The program, and its run; its outputs are NumPy's."""
+    """The program and its simulation; checks the outputs against NumPy."""
     s = create_schedule(output)
     inputs = random_inputs(output if isinstance(output, list) else [output], seed=1)
     program = run(s, config, inputs)
@@ -28,7 +28,7 @@ def built(output: lt.Tensor | list[lt.Tensor], config: lt.HardwareConfig = VTA) 
     [(2, 2, 0), (3, 1, 0), (3, 2, 1), (12, 12, 0)],
     ids=["2×2 by 2", "3×3", "with a border", "all pixels"],
 )
-def test_an_average_is_a_product_for_each_tap(window, stride, padding):
+def test_an_average_is_a_gemm_for_each_tap(window, stride, padding):
     data = lt.placeholder((1, 12, 12, 32), "int8", name="data")
     output = lt.avg_pool2d(data, window, stride=stride, padding=padding, name="average")
     program, ran = built(output)
@@ -36,20 +36,20 @@ def test_an_average_is_a_product_for_each_tap(window, stride, padding):
     size = output.shape[1]
     met = size * window  # pairs of a result and a tap along one dimension
     found = ran.counters.gemm_operations
-    if padding:  # one of them meets only the border, and is left out where that takes no more instructions
+    if padding:  # one of them reads only padding, and is skipped where that takes no more instructions
         assert 2 * (met - 1) ** 2 <= found < 2 * met**2
     else:
         assert found == 2 * met**2
 
 
-def test_channels_that_come_first_are_lanes_too():
+def test_outermost_channels_are_lanes_too():
     data = lt.placeholder((1, 32, 9, 9), "int8", name="data")
     output = lt.avg_pool2d(data, 3, stride=3, layout="NCHW", name="average")
     program, _ = built(output)
     assert not sums(program)
 
 
-def test_averages_of_a_layer_are_products_of_what_it_stores():
+def test_averages_of_a_layer_are_gemms_on_its_stored_result():
     data, weights = (
         lt.placeholder(shape, "int8", name=n) for shape, n in (((1, 8, 8, 16), "d"), ((16, 3, 3, 16), "w"))
     )
@@ -59,7 +59,7 @@ def test_averages_of_a_layer_are_products_of_what_it_stores():
 
 
 def layer_of(shape: tuple[int, ...], filters: int, padding: tuple[tuple[int, int], tuple[int, int]]) -> lt.Tensor:
-    """A convolution by a column of two pixels."""
+    """A convolution with a kernel of 2×1 pixels."""
     data, weights = (
         lt.placeholder(shape, "int8", name="data"),
         lt.placeholder((filters, 2, 1, shape[-1]), "int8", "w"),
@@ -68,7 +68,7 @@ def layer_of(shape: tuple[int, ...], filters: int, padding: tuple[tuple[int, int
 
 
 def test_averages_of_a_layer_keep_its_channels_in_lanes():
-    """Images would fill more of the lanes than two channels, but then the layer would load its pixels as weights."""
+    """Images would fill more lanes than two channels, but then the layer would load its pixels as weights."""
     machine = VTA.with_(name="four", batch=4)
     output = lt.avg_pool2d(layer_of((3, 5, 4, 17), 2, ((2, 0), (0, 2))), 3, name="average")
     program, ran = built(output, machine)
@@ -76,8 +76,8 @@ def test_averages_of_a_layer_keep_its_channels_in_lanes():
     assert ran.counters.bytes_read["wgt"] < ran.counters.bytes_read["inp"]
 
 
-def test_averages_of_an_input_have_the_lanes_that_a_layer_reads():
-    """Columns of pixels are longer than four channels, which the layer behind sums over."""
+def test_averages_of_an_input_have_the_layout_that_a_layer_reads():
+    """Columns of pixels are longer than four channels, but the next layer reduces over the channels."""
     data, weights = lt.placeholder((1, 9, 12, 4), "int8", name="data"), lt.placeholder((8, 1, 1, 4), "int8", name="w")
     average = lt.avg_pool2d(data, (1, 2), name="average")
     output = lt.requantise(lt.conv2d(average, weights, name="conv"), 7, name="layer")
@@ -85,8 +85,8 @@ def test_averages_of_an_input_have_the_lanes_that_a_layer_reads():
     assert not sums(program)
 
 
-def test_averages_of_few_channels_that_only_fill_wider_elements_are_left_to_the_alu():
-    """A product would load elements of sixteen channels: for each of four the layer would store three more."""
+def test_averages_of_few_channels_in_wide_vectors_stay_on_the_alu():
+    """A GEMM would load vectors of 16 channels: for each vector of four the layer would store three more."""
     machine = TINY.with_(name="wide", block_in=16, acc_buffer_bytes=8192)
     program, _ = built(lt.avg_pool2d(layer_of((1, 10, 8, 4), 4, ((0, 1), (0, 0))), (2, 1), name="average"), machine)
     assert sums(program)
@@ -94,7 +94,7 @@ def test_averages_of_few_channels_that_only_fill_wider_elements_are_left_to_the_
     assert not sums(program)
 
 
-def test_values_that_no_product_reads_are_added_by_the_alu():
+def test_wide_values_are_added_by_the_alu():
     data = lt.placeholder((1, 8, 8, 16), "int32", name="data")
     y, x = lt.reduce_axis(2, "y"), lt.reduce_axis(2, "x")
     output = lt.compute(
@@ -104,14 +104,14 @@ def test_values_that_no_product_reads_are_added_by_the_alu():
     assert sums(program)
 
 
-def test_one_channel_has_no_lanes_and_stays_with_the_alu():
+def test_a_single_channel_stays_on_the_alu():
     data = lt.placeholder((1, 6, 6, 1), "int8", name="data")
     program, _ = built(lt.avg_pool2d(data, 2, stride=2, name="average"))
     assert sums(program)
 
 
-def test_a_reader_in_loops_of_the_users_keeps_its_sum_on_the_alu():
-    """Its loop over channels leaves no room for a product's lanes."""
+def test_a_consumer_in_user_loops_keeps_its_sum_on_the_alu():
+    """Its loop over channels does not allow the vector layout of a GEMM."""
     data = lt.placeholder((1, 9, 7, 17), "int8", name="data")
     average = lt.avg_pool2d(data, (9, 7), stride=2, name="average")
     s = create_schedule(average)
@@ -123,8 +123,8 @@ def test_a_reader_in_loops_of_the_users_keeps_its_sum_on_the_alu():
 
 
 @pytest.mark.parametrize("kind", [lt.sum, lt.max], ids=["sum", "max"])
-def test_no_bound_is_above_reductions_by_whole_blocks(kind):
-    """A tap that moves by blocks leaves lanes where they are."""
+def test_lower_bounds_of_reductions_by_whole_blocks(kind):
+    """A tap that moves by whole blocks does not change lanes."""
     data, r = lt.placeholder((9216,), "int8", name="data"), lt.reduce_axis(64, "r")
     strided = lt.compute((256,), lambda c: kind(data[c + 16 * r].astype("int32"), axis=r), name="strided")
     apart = lt.compute((16,), lambda c: kind(data[64 * c + r].astype("int32"), axis=r), name="apart")
@@ -133,7 +133,7 @@ def test_no_bound_is_above_reductions_by_whole_blocks(kind):
         assert lt.bound(output, VTA).cycles <= ran.cycles
 
 
-def test_no_bound_is_above_what_averages_take():
+def test_lower_bounds_of_averages():
     for window, stride in ((2, 2), (3, 1), (3, 2)):
         data = lt.placeholder((2, 12, 12, 32), "int8", name="data")
         output = lt.avg_pool2d(data, window, stride=stride, name="average")
@@ -144,10 +144,10 @@ def test_no_bound_is_above_what_averages_take():
 
 def test_averages_on_the_rtl():
     data = lt.placeholder((1, 5, 6, 9), "int8", name="data")
-    on_rtl(create_schedule(lt.avg_pool2d(data, 3, stride=2, name="average")), TINY)
+    simulate_and_check(create_schedule(lt.avg_pool2d(data, 3, stride=2, name="average")), TINY)
 
 
-def test_explain_counts_two_steps_of_the_alu_for_a_value():
+def test_explain_counts_two_alu_cycles_for_an_addition():
     data = lt.placeholder((1, 12, 12, 16), "int8", name="data")
     output = lt.avg_pool2d(data, 3, stride=3, name="average")
     told = str(lt.explain(output, VTA.with_(**{"memory.latency": 0})))
@@ -155,10 +155,10 @@ def test_explain_counts_two_steps_of_the_alu_for_a_value():
     assert f"ALU about {cells * taps * 2 + 12 * 12 * 16 // 8 + 2 + handling:,}" in told
 
 
-def test_a_sum_that_is_left_to_the_alu_after_all_multiplies_nothing():
-    """The layer behind reads groups of channels in lanes that no product makes, and nothing else makes them agree.
+def test_a_sum_that_moves_back_to_the_alu_has_no_ones():
+    """The next layer reads groups of channels in a layout that no GEMM produces, and nothing else resolves that.
 
-    Its weights are read once more, so that groups stay apart.
+    Its weights have a second consumer, so that groups are not merged.
     """
     machine = lt.load_config("batch4").with_(name="eights", block_in=8)
     data = lt.placeholder((2, 9, 6, 4), "int8", name="data")
@@ -172,8 +172,8 @@ def test_a_sum_that_is_left_to_the_alu_after_all_multiplies_nothing():
     assert not [segment for segment in program.segments if "ones" in segment.name]
 
 
-def test_what_is_summed_is_never_the_weights():
-    """The lanes of a convolution of one channel leave a sum before it no diagonals: it is the ALU's."""
+def test_the_summed_tensor_is_never_the_weights():
+    """The layout of a convolution of one channel allows a sum before it no diagonals, so the ALU computes that."""
     data, weights = (lt.placeholder(shape, "int8", name=n) for shape, n in (((3, 7, 6, 1), "d"), ((10, 3, 2, 1), "w")))
     average = lt.avg_pool2d(data, (1, 2), stride=(1, 2), name="average")
     program, ran = built(lt.conv2d(average, weights, padding=((0, 2), (1, 0)), name="conv"))

@@ -1,4 +1,4 @@
-"""Tensors that are parts of others, and such as are made of others: read and stored where the others lie."""
+"""Passes ``fold-slices`` and ``elide-concat``: slices are read, and operands of concats stored, in the other tensor."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from lathe.scheduler.passes.pipeline import run_until
 
 
 def convolved(data, name, weights, filters, size=3):
-    """A convolution without borders, its sums brought to 8 bits."""
+    """A convolution without padding, requantised to 8 bits."""
     w = lt.placeholder((filters, size, size, data.shape[3]), "int8", name=f"{name}.w")
     weights.append(w)
     a, b = lt.reduce_axis((0, size), name="a"), lt.reduce_axis((0, size), name="b")
@@ -25,8 +25,8 @@ def convolved(data, name, weights, filters, size=3):
     return lt.requantise(sums, 8, name=name)
 
 
-def joined(block):
-    """Two convolutions, behind each other, and one of both."""
+def concatenated(block):
+    """Two convolutions, concatenated, and a third one of both."""
     weights = []
     x = lt.placeholder((1, 6, 6, block), "int8", name="x")
     one, other = convolved(x, "one", weights, block), convolved(x, "other", weights, 2 * block)
@@ -39,8 +39,8 @@ def joined(block):
     return [made], [x, *weights, made]
 
 
-def apart(block):
-    """A convolution of which two others read a part each, and the first of them some rows alone."""
+def sliced(block):
+    """A convolution of which two others read a slice each, the first of them only some rows."""
     weights = []
     x = lt.placeholder((1, 6, 6, block), "int8", name="x")
     wide = convolved(x, "wide", weights, 3 * block)
@@ -58,26 +58,26 @@ def built(program, cfg, **options):
 
 
 @pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
-@pytest.mark.parametrize("program", [joined, apart])
-def test_programs_are_what_they_mean(program, name):
-    runs_right(program, load_config(name))
+@pytest.mark.parametrize("program", [concatenated, sliced])
+def test_programs_compute_the_reference(program, name):
+    check(program, load_config(name))
 
 
 @pytest.mark.parametrize("blocks", [(8, 4), (4, 8)])
-@pytest.mark.parametrize("program", [joined, apart])
-def test_so_they_are_with_unequal_blocks(program, blocks):
-    """What the joined tensor's readers load at once adjoins in its parts, too."""
-    runs_right(program, load_config("tiny").with_(block_in=blocks[0], block_out=blocks[1]))
+@pytest.mark.parametrize("program", [concatenated, sliced])
+def test_programs_with_unequal_blocks(program, blocks):
+    """What consumers of the concatenated tensor load at once is contiguous in its operands, too."""
+    check(program, load_config("tiny").with_(block_in=blocks[0], block_out=blocks[1]))
 
 
-def runs_right(program, cfg):
+def check(program, cfg):
     made, inputs, expected = built(program, cfg, check=True)
     result = lt.simulate(made, inputs)
     assert lt.verify(made) == []
     assert all(np.array_equal(result.outputs[each], expected[each]) for each in expected)
 
 
-@pytest.mark.parametrize("program", [joined, apart])
+@pytest.mark.parametrize("program", [concatenated, sliced])
 def test_the_hardware_takes_the_same_cycles(program):
     made, inputs, expected = built(program, load_config("tiny"))
     simulated, hardware = lt.simulate(made, inputs), lt.simulate(made, inputs, engine="pysim")
@@ -88,34 +88,34 @@ def test_the_hardware_takes_the_same_cycles(program):
 def test_each_value_is_stored_once():
     cfg = load_config("lathe16")
     stored = {}
-    for program in (joined, apart):
+    for program in (concatenated, sliced):
         made, inputs, _ = built(program, cfg)
         stored[program] = lt.simulate(made, inputs).counters.bytes_written["out"]
         assert {segment.name for segment in made.segments if segment.role == "temporary"} <= {"both", "wide"}
-    assert stored == {joined: 16 * 48 + 4 * 16, apart: 16 * 48 + (1 * 2 + 4) * 16}
+    assert stored == {concatenated: 16 * 48 + 4 * 16, sliced: 16 * 48 + (1 * 2 + 4) * 16}
 
 
-def test_what_is_joined_says_where_its_parts_begin():
-    outputs, tensors = joined(16)
+def test_a_concat_records_the_offsets_of_its_operands():
+    outputs, tensors = concatenated(16)
     schedule = run_until(lt.create_schedule(outputs), load_config("lathe16"), "elide-concat")
     (both,) = [stage for stage in schedule.stages if stage.name == "both"]
     assert [(tensor.name, first) for tensor, first in both.state.concat_of] == [("one", 0), ("other", 16)]
 
 
-def test_what_is_joined_may_be_the_second_operand():
-    """If that is weights, rows of values adjoin in its elements, and no block of columns comes first."""
+def test_a_concat_may_be_the_second_operand():
+    """If that is weights, its vectors hold contiguous rows, and blocks of columns are not outermost."""
     a, b, c = (lt.placeholder((32, 32), "int8", name=name) for name in "abc")
     x = lt.placeholder((32, 64), "int8", name="x")
     sums = [lt.matmul(a, each, transpose_b=True, name=f"{each.name}.sums") for each in (b, c)]
     one, other = (lt.requantise(each, 6, name=f"{each.name}.of") for each in sums)
     both = lt.compute((32, 64), lambda i, j: lt.select(j < 32, one[i, j], other[i, j - 32]), name="both")
     made = lt.requantise(lt.matmul(x, both, transpose_b=True, name="sums"), 8, name="made")
-    runs_right(lambda _: ([made], [a, b, c, x, made]), load_config("lathe16"))
+    check(lambda _: ([made], [a, b, c, x, made]), load_config("lathe16"))
 
 
 @pytest.mark.parametrize(("first", "stays"), [(8, True), (16, False)])
-def test_a_part_within_a_block_stays_a_stage(first, stays):
-    """Its values would come to other lanes than hold them."""
+def test_an_unaligned_slice_stays_a_stage(first, stays):
+    """Its values would change lanes."""
     wide = convolved(lt.placeholder((1, 6, 6, 16), "int8", name="x"), "wide", [], 48)
     some = lt.compute((1, 4, 4, 16), lambda n, y, x, c: wide[n, y, x, c + first], name="some")
     schedule = run_until(lt.create_schedule([convolved(some, "made", [], 16)]), load_config("lathe16"), "fold-slices")

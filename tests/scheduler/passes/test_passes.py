@@ -1,4 +1,4 @@
-"""Passes: each is a value in one list, what it needs is given before, and what one gives holds to the end."""
+"""The pass pipeline: invariants that a pass requires hold before it, and those that it establishes hold to the end."""
 
 import pytest
 from random_networks import machines
@@ -16,19 +16,19 @@ from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.target.target import Target
 
 
-def test_what_a_pass_needs_is_given_before():
+def test_required_invariants_are_established_before():
     given = {LEGAL}
     for each in PASSES:
         assert set(each.needs) <= given, f"{each.name} needs {set(each.needs) - given}"
         given |= set(each.gives)
 
 
-def test_passes_have_names_of_their_own():
+def test_pass_names_are_unique():
     assert len({each.name for each in PASSES}) == len(PASSES)
 
 
 def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
-    """All that passes have given so far holds, and every read finds its value; the state before is as it was."""
+    """Invariants hold after every later pass, reads are legal, and passes do not change the state they are given."""
     state, given, target = schedule.state, dict[Invariant, str](), Target(config)
     for each in PASSES:
         before = state, dict(state.stages)
@@ -37,11 +37,11 @@ def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
         except LatheError:
             event("refused")
             return
-        assert dict(before[0].stages) == before[1], f"{each.name} has written to its argument"
+        assert dict(before[0].stages) == before[1], f"{each.name} has changed the state it was given"
         given |= dict.fromkeys((LEGAL, *each.gives), each.name)
         for known, since in given.items():
             counterexample = known.counterexample(Edit(state), target)
-            assert counterexample is None, f"{known.name}, given by {since}, after {each.name}: {counterexample}"
+            assert counterexample is None, f"{known.name}, given by {since}, fails after {each.name}: {counterexample}"
     event("complete")
 
 
@@ -53,7 +53,7 @@ def check_programs_of_operators(seed: int) -> None:
     check_after_each(create_schedule(outputs), config)
 
 
-@pytest.mark.seeds(20, slow=200)
+@pytest.mark.seeds(4, slow=216)
 def test_of_default_schedules(seeds):
     assert check_each(seeds, check_programs_of_operators)["refused"] == 0
 
@@ -67,7 +67,7 @@ def check_any_schedule(seed: int) -> None:
         check_after_each(schedule, load_config(name))
 
 
-@pytest.mark.seeds(20, slow=200)
+@pytest.mark.seeds(4, slow=216)
 def test_of_schedules_with_commands(seeds):
     happened = check_each(seeds, check_any_schedule)
     assert happened["complete"] > happened["refused"]

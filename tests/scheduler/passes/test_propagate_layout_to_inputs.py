@@ -1,9 +1,9 @@
-"""Stages of the ALU make elements in the order in which products load them, where inputs alone lead to these."""
+"""Layout propagation to inputs: ALU stages compute in the layout that GEMMs load where only inputs lead to them."""
 
 import pytest
 from random_programs import random_inputs
 from shaped_machines import machine
-from small_machine import on_rtl, run
+from small_machine import run, simulate_and_check
 
 import lathe as lt
 from lathe.configs import load_config
@@ -31,7 +31,7 @@ def difference(shape):
 
 
 def turned(output: lt.Tensor, config: lt.HardwareConfig) -> list[str]:
-    """The tensors that products turn; outputs are NumPy's."""
+    """The tensors whose layout is converted; checks the outputs against NumPy."""
     schedule = lt.create_schedule(output)
     run(schedule, config, random_inputs([output], seed=1))
     stages = run_until(schedule, config, "insert-layout-conversions").stages
@@ -50,26 +50,26 @@ def test_maxima_over_windows(shape):
     assert turned(conv(lt.max_pool2d(image((1, 9, 9, 32)), 3, stride=2, name="pool")), machine(*shape)) == []
 
 
-def test_several_readers_in_one_order():
+def test_several_consumers_with_one_layout():
     pool = lt.max_pool2d(image((2, 9, 9, 32)), 3, stride=1, name="pool")
     both = lt.add(conv(pool, "one"), conv(pool, "two"), name="added")
     assert turned(lt.requantise(both, 1, name="output"), machine(2, 16, 8)) == []
 
 
-def test_what_a_product_makes_is_turned_as_before():
+def test_the_result_of_a_gemm_is_converted():
     pool = lt.max_pool2d(conv(image((2, 9, 9, 16)), "first"), 2, stride=2, name="pool")
     assert turned(conv(pool, "second"), machine(2, 16, 8)) == ["pool.turned"]
 
 
-def test_a_reader_that_needs_stored_elements_leaves_it_turned():
-    """The sum of the shortcut lies as the product before it does."""
+def test_a_consumer_of_stored_vectors_keeps_the_conversion():
+    """The sum of the residual has the layout of the GEMM before it."""
     before = difference((2, 6, 7, 8))
     output = lt.requantise(lt.add(conv(before, padding=1), before, name="again"), 1, name="output")
     assert turned(output, machine(2, 16, 8)) == ["difference.turned"]
 
 
-def test_few_channels_of_a_long_reduction_are_turned():
-    """Whole spans of 32 would take eight times the steps of the ALU."""
+def test_few_channels_of_a_long_reduction_are_converted():
+    """Whole spans of 32 would take eight times the cycles of the ALU."""
     pool = lt.max_pool2d(image((2, 9, 9, 4)), 5, stride=1, name="pool")
     assert turned(conv(pool), machine(2, 32, 4)) == ["pool.turned"]
 
@@ -77,7 +77,7 @@ def test_few_channels_of_a_long_reduction_are_turned():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("filters", [3, 4])
-def test_one_image_of_one_block_of_channels_lies_as_it_is_loaded(shape, padding, filters):
+def test_one_image_of_one_block_of_channels_needs_no_conversion(shape, padding, filters):
     config, block = machine(*shape), min(shape[1:])
     before = conv(image((1, 6, 7, 8)), "first", filters=filters)
     assert turned(conv(before, "second", padding=padding), config) == []
@@ -88,8 +88,8 @@ def test_one_image_of_one_block_of_channels_lies_as_it_is_loaded(shape, padding,
 @pytest.mark.parametrize(
     ("behind", "unit"), [("data", "diagonal"), ("maximum", "diagonal"), ("product", "no diagonal")]
 )
-def test_turns_count_where_the_alu_could_do_without(behind, unit):
-    """The same products: data that inputs alone lead to need no turns, what a product makes does."""
+def test_conversions_count_in_the_choice_of_the_alu(behind, unit):
+    """The same GEMMs: data that depend only on inputs need no conversions, the result of a GEMM does."""
     config = load_config("vta").with_(
         name="2x4x32",
         batch=2,
@@ -112,11 +112,11 @@ def test_turns_count_where_the_alu_could_do_without(behind, unit):
 
 def test_on_the_rtl():
     pool = lt.max_pool2d(image((1, 5, 5, 8)), 2, stride=1, name="pool")
-    on_rtl(lt.create_schedule(conv(pool)), machine(2, 4, 8))
+    simulate_and_check(lt.create_schedule(conv(pool)), machine(2, 4, 8))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_stored_between_two_stages_is_loaded_in_the_same_order(shape):
+def test_a_tensor_stored_between_two_stages_is_loaded_in_the_same_layout(shape):
     """The first is an output, too, so that the second loads it from DRAM."""
     first = difference((2, 6, 7, 32))
     second = lt.max_pool2d(first, 2, stride=1, name="pool")

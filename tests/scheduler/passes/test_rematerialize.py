@@ -1,9 +1,9 @@
-"""Wide values that several stages read are made again for each of them, where that takes less than storing them."""
+"""Pass ``rematerialize``: wide values are recomputed for each consumer, where that is cheaper than storing them."""
 
 import pytest
 from random_programs import random_inputs
 from shaped_machines import machine
-from small_machine import VTA, on_rtl, run
+from small_machine import VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -21,20 +21,20 @@ def narrowed(tensor, shift, name):
 
 
 def stages(schedule, config=VTA):
-    """The names of the stages that a schedule is completed with, up to this pass; what it makes is NumPy's."""
+    """The names of the stages after this pass; checks the outputs against NumPy."""
     run(schedule, config, random_inputs([*schedule.outputs], seed=1))
     return [stage.name for stage in run_until(schedule, config, "rematerialize").stages]
 
 
 @pytest.mark.parametrize("config", [VTA, machine(2, 16, 8), machine(2, 4, 16)], ids=["1x16x16", "2x16x8", "2x4x16"])
-def test_two_readers_of_a_product(config):
+def test_two_consumers_of_a_gemm(config):
     total = conv()
     schedule = lt.create_schedule([narrowed(total, 3, "one"), narrowed(total, 5, "other")])
     assert stages(schedule, config) == ["conv", "one", "conv.again", "other"]
 
 
-def test_each_reader_has_what_it_reads_alone():
-    """A pool reads six of seven columns, and every other reader all of them."""
+def test_each_copy_computes_only_what_its_consumer_reads():
+    """A pool reads six of seven columns, and every other consumer all of them."""
     total = conv()
     pool = lt.max_pool2d(total, 2, stride=2, name="pool")
     schedule = lt.create_schedule([pool, narrowed(total, 5, "whole")])
@@ -43,13 +43,13 @@ def test_each_reader_has_what_it_reads_alone():
     assert (shapes["conv"], shapes["conv.again"]) == ((1, 6, 6, 16), (1, 6, 7, 16))
 
 
-def test_what_leaves_the_machine_is_all_that_is_stored_wide():
+def test_only_outputs_are_stored_wide():
     total = conv()
     schedule = lt.create_schedule([total, narrowed(total, 3, "narrow")])
     assert stages(schedule) == ["conv", "conv.again", "narrow"]
 
 
-def test_all_that_leads_to_the_values_is_made_again():
+def test_the_whole_chain_is_duplicated():
     bias = lt.placeholder((16,), "int32", name="bias")
     total = lt.bias_add(conv(kernel=3, channels=3, padding=1), bias, name="biased")
     schedule = lt.create_schedule([narrowed(total, 3, "one"), narrowed(total, 5, "other")])
@@ -58,7 +58,7 @@ def test_all_that_leads_to_the_values_is_made_again():
 
 
 def test_values_between_wide_ones():
-    """What is made again of the second is of its own maker."""
+    """The copy of the second has a producer of its own."""
     first = conv()
     second = lt.compute(first.shape, lambda *i: first[i] * 3 + 1, name="second")
     schedule = lt.create_schedule([narrowed(first, 3, "of_first"), narrowed(second, 3, "one"), second])
@@ -67,14 +67,14 @@ def test_values_between_wide_ones():
     assert {name for name in found if "again" in name} >= {"conv.again", "second.again"}
 
 
-def test_readers_of_one_group_share_what_it_makes():
+def test_consumers_of_one_group_share_a_copy():
     total = conv()
     doubled = lt.add(total, lt.relu(total, name="positive"), name="doubled")
     schedule = lt.create_schedule([narrowed(doubled, 3, "one"), narrowed(total, 5, "other")])
     assert stages(schedule) == ["conv", "positive", "doubled", "one", "conv.again", "other"]
 
 
-def test_makers_of_each_other_are_made_again_in_their_order():
+def test_duplicates_keep_their_order():
     """``sum`` reads ``conv`` before ``positive``, which reads it, too."""
     total = conv()
     doubled = lt.compute(total.shape, lambda *i: total[i] + lt.relu(total, name="positive")[i], name="doubled")
@@ -83,8 +83,8 @@ def test_makers_of_each_other_are_made_again_in_their_order():
     assert stages(schedule) == ["conv", "positive", "doubled", "one", *again, "other"]
 
 
-def test_a_long_chain_of_values_that_are_read_twice_is_looked_at_once():
-    """Each value is read by the next, and by what that reads besides: there are 2⁴⁰ ways from the last to the first."""
+def test_a_long_chain_of_values_that_are_read_twice_is_visited_once():
+    """Each value is read by the next one and by another operand of it: there are 2⁴⁰ paths from last to first."""
     total = conv()
     for n in range(40):
         total = lt.add(total, lt.relu(total, name=f"positive{n}"), name=f"sum{n}")
@@ -101,7 +101,7 @@ def test_a_long_chain_of_values_that_are_read_twice_is_looked_at_once():
     ],
     ids=["windows", "shifted"],
 )
-def test_values_that_are_stored_for_another_reader(reader):
+def test_values_that_are_stored_for_another_consumer(reader):
     total = conv()
     schedule = lt.create_schedule([reader(total), narrowed(total, 3, "narrow")])
     found = stages(schedule)
@@ -119,14 +119,14 @@ def test_narrow_values_are_stored():
     assert stages(schedule) == ["conv", "narrow", "positive"]
 
 
-def test_a_loop_of_the_users_stays_as_it_is():
+def test_a_loop_of_the_user_is_not_changed():
     total = conv()
     schedule = lt.create_schedule([narrowed(total, 3, "one"), narrowed(total, 5, "other")])
     schedule[total].split("y", factor=3)
     assert "conv.again" not in stages(schedule)
 
 
-def test_it_is_quicker():
+def test_it_is_faster():
     total = conv()
     outputs = [narrowed(total, 3, "one"), narrowed(total, 5, "other")]
     schedule, stored = lt.create_schedule(outputs), lt.create_schedule(outputs)
@@ -138,4 +138,4 @@ def test_it_is_quicker():
 
 def test_on_the_rtl():
     total = conv()
-    on_rtl(lt.create_schedule([total, narrowed(total, 3, "narrow")]), machine(2, 4, 8))
+    simulate_and_check(lt.create_schedule([total, narrowed(total, 3, "narrow")]), machine(2, 4, 8))

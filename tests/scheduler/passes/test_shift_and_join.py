@@ -1,9 +1,9 @@
-"""Parts of channels: such as begin with a block of lanes are addresses, others cost little more, all are NumPy's."""
+"""Passes ``align-input-slices`` and ``lower-concat-to-gemm``: slices and concats at unaligned channel offsets."""
 
 import numpy as np
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -29,7 +29,7 @@ def part(data: lt.Tensor, first: int, end: int, step: int = 1) -> lt.Tensor:
     return lt.compute((*data.shape[:3], count), lambda n, y, x, c: data[n, y, x, c * step + first], name=f"part{first}")
 
 
-def joined(*parts: lt.Tensor) -> lt.Tensor:
+def concatenated(*parts: lt.Tensor) -> lt.Tensor:
     ends = [sum(each.shape[3] for each in parts[: n + 1]) for n in range(len(parts))]
 
     def element(n, y, x, c):
@@ -38,11 +38,11 @@ def joined(*parts: lt.Tensor) -> lt.Tensor:
             value = lt.select(c < end, each[n, y, x, c - start], value)
         return value
 
-    return lt.compute((*parts[0].shape[:3], ends[-1]), element, name="joined")
+    return lt.compute((*parts[0].shape[:3], ends[-1]), element, name="concatenated")
 
 
 def cycles(*outputs: lt.Tensor) -> int:
-    """On an ideal memory; the outputs are NumPy's, and instructions make what they should."""
+    """Cycles on an ideal memory; checks the outputs against NumPy, and each instruction."""
     named = list(outputs)
     program = lt.build(named, [*placeholders(named), *named], IDEAL, check=True)
     inputs = random_inputs(named, seed=1)
@@ -54,20 +54,20 @@ def cycles(*outputs: lt.Tensor) -> int:
 
 
 @pytest.mark.parametrize(("first", "end"), [(32, 64), (16, 48), (40, 64), (5, 30)])
-def test_a_part_that_nobody_reads_the_rest_of(first, end):
-    """Filters of others are left out of the weights, wherever they begin; what ends within a block is stored whole."""
+def test_a_slice_of_an_otherwise_dead_tensor(first, end):
+    """Filters of dead channels are left out of the weights; a slice that ends within a vector is stored whole."""
     lower = cycles(part(conv(image(64), 64, "first"), 0, 32))
     assert cycles(part(conv(image(64), 64, "first"), first, end)) == pytest.approx(lower, rel=0.02)
 
 
 def test_every_other_channel():
-    """What is left out is not computed; the host lays the filters out by twos."""
+    """The other channels are not computed; the host packs the filters by the stride."""
     assert cycles(part(conv(image(32), 64, "first"), 1, 64, 2)) < cycles(conv(image(32), 64, "first")) * 0.65
 
 
 @pytest.mark.parametrize("ends", [(32, 64), (16, 32, 48, 64), (24, 64), (10, 20, 30)])
-def test_parts_for_a_convolution_each(ends):
-    """Such as begin within blocks are selected by a product, for less than a tenth of what the convolutions take."""
+def test_slices_for_a_convolution_each(ends):
+    """Unaligned slices are selected by a GEMM, in less than a tenth of the cycles of the convolutions."""
     whole = conv(image(64), ends[-1], "first")
     parts = [conv(part(whole, first, end), 32, f"of{first}") for first, end in zip((0, *ends), ends, strict=False)]
     alone = [conv(image(end - first), 32, "one") for first, end in zip((0, *ends), ends, strict=False)]
@@ -75,7 +75,7 @@ def test_parts_for_a_convolution_each(ends):
 
 
 @pytest.mark.parametrize("ends", [(32, 64), (24, 64), (10, 20, 30)])
-def test_parts_of_an_input(ends):
+def test_slices_of_an_input(ends):
     data = image(ends[-1])
     parts = [conv(part(data, first, end), 32, f"of{first}") for first, end in zip((0, *ends), ends, strict=False)]
     alone = [conv(image(end - first), 32, "one") for first, end in zip((0, *ends), ends, strict=False)]
@@ -83,22 +83,22 @@ def test_parts_of_an_input(ends):
 
 
 @pytest.mark.parametrize("sizes", [(32, 32), (16, 16, 16), (24, 40), (10, 10, 10)])
-def test_results_joined(sizes):
+def test_concatenated_results(sizes):
     data = image(32)
     parts = [conv(data, size, f"of{n}") for n, size in enumerate(sizes)]
-    assert cycles(conv(joined(*parts), 32, "last")) < 1.4 * (
+    assert cycles(conv(concatenated(*parts), 32, "last")) < 1.4 * (
         sum(map(cycles, parts)) + cycles(conv(image(sum(sizes)), 32, "last"))
     )
 
 
-def test_parts_that_are_outputs():
+def test_slices_that_are_outputs():
     whole = conv(image(32), 30, "first")
     assert cycles(part(whole, 0, 10), part(whole, 10, 20), part(whole, 20, 30)) < 1.6 * cycles(whole)
 
 
 @pytest.mark.parametrize("config", [VTA, TINY, BATCH, WIDE], ids=lambda config: config.name)
 @pytest.mark.parametrize(("first", "end", "step"), [(4, 12, 1), (16, 32, 1), (7, 20, 1), (3, 30, 3)])
-def test_parts_on_other_machines(config, first, end, step):
+def test_slices_on_other_machines(config, first, end, step):
     whole = conv(image(12, 3), 32, "first", 1)
     some = part(whole, first, end, step)
     for output in (some, conv(some, 8, "last", 1), conv(part(whole, 0, 9), 8, "other", 1)):
@@ -107,14 +107,14 @@ def test_parts_on_other_machines(config, first, end, step):
     run(lt.create_schedule(both), config, random_inputs(both, seed=3))
 
 
-def test_parts_joined_on_the_rtl():
+def test_concatenated_slices_on_the_rtl():
     data = image(5, 2)
     one, other = conv(data, 6, "one", 1), conv(data, 7, "other", 1)
-    on_rtl(lt.create_schedule(part(joined(one, other), 3, 12)))
+    simulate_and_check(lt.create_schedule(part(concatenated(one, other), 3, 12)))
 
 
-def test_products_of_parts_of_both_operands():
-    """Rows and summed values of either operand, from within a block on; one of them is read twice."""
+def test_gemms_on_slices_of_both_operands():
+    """Unaligned rows and reduced elements of either operand; one of them is read twice."""
     A, B = lt.placeholder((9, 50), "int8", name="A"), lt.placeholder((40, 60), "int8", name="B")
     left = lt.compute((9, 24), lambda i, k: A[i, k + 5], name="left")
     right = lt.compute((20, 24), lambda j, k: B[j + 17, k + 30], name="right")
@@ -127,7 +127,7 @@ def test_products_of_parts_of_both_operands():
         run(lt.create_schedule(outputs), config, random_inputs(outputs, seed=4))
 
 
-def test_an_input_that_a_user_has_laid_out():
+def test_an_input_with_a_user_layout():
     data = image(40, 4)
     output = conv(part(data, 20, 36), 16, "first", 1)
     schedule = lt.create_schedule(output)
@@ -136,7 +136,7 @@ def test_an_input_that_a_user_has_laid_out():
 
 
 def test_channels_chosen_by_a_condition_on_both_sides():
-    """Parts with zeros between them, one of them twice."""
+    """Operands with zeros between them, one of them twice."""
     data = image(16)
     one, other = conv(data, 20, "one"), conv(data, 12, "other")
 
@@ -148,10 +148,10 @@ def test_channels_chosen_by_a_condition_on_both_sides():
     assert cycles(output) < 2 * (cycles(one) + cycles(other))
 
 
-def test_products_are_left_where_nothing_moves():
-    """Parts that begin with blocks are joined without a product."""
+def test_no_gemm_where_no_value_changes_lanes():
+    """Aligned operands are concatenated without a GEMM."""
     data = image(16)
-    output = joined(conv(data, 16, "one", 1), conv(data, 16, "other", 1))
+    output = concatenated(conv(data, 16, "one", 1), conv(data, 16, "other", 1))
     names = [stage.name for stage in run_until(lt.create_schedule(output), VTA, "lower-concat-to-gemm").stages]
     assert not any("placed" in name for name in names)
     program = lt.build(output, [*placeholders([output]), output], VTA)

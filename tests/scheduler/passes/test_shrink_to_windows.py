@@ -1,10 +1,10 @@
-"""What lies between the windows that are read is not made, through chains, with and without borders."""
+"""Dead elements between windows: through chains of stages, with and without padding."""
 
 import pytest
 from convolutions import conv
 from random_programs import random_inputs
 from shaped_machines import machine
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.scheduler.passes.pipeline import run_until
@@ -20,7 +20,7 @@ def depthwise(data, **options):
 
 
 def made(output: lt.Tensor) -> dict[str, tuple[int, ...]]:
-    """The shape of each stage's tensor, without images; outputs are NumPy's on three machines, after each pass."""
+    """The shape of each stage's tensor, without images; checks the outputs against NumPy on three machines."""
     schedule = lt.create_schedule(output)
     for config in (VTA, TINY, machine(2, 4, 16)):
         run(schedule, config, random_inputs([output], seed=1))
@@ -30,8 +30,8 @@ def made(output: lt.Tensor) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("border", [0, 1])
-def test_a_convolution_behind_windows(border):
-    """With a border the first window begins before the first row: what is read for that is a border of the data."""
+def test_a_convolution_before_windows(border):
+    """With padding the first window starts before the first row, for which it reads padding of the data."""
     first = conv(image(), 3, name="first")
     pool = conv(first, 3, stride=2, padding=border, name="second")
     found = made(conv(pool, 1, stride=3, name="third"))
@@ -40,7 +40,7 @@ def test_a_convolution_behind_windows(border):
     assert ("data.border" in found) == bool(border)
 
 
-def test_a_border_that_is_there_becomes_wider():
+def test_an_existing_padding_is_widened():
     first = conv(image(), 3, padding=1, name="first")
     found = made(conv(conv(first, 3, stride=2, padding=1, name="second"), 1, stride=3, name="third"))
     assert found["first"] == (4, 3, 4, 3, 16)
@@ -49,8 +49,8 @@ def test_a_border_that_is_there_becomes_wider():
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_border_of_a_stretched_image_reads_nothing_beyond_it(first):
-    """Every other pixel is one: of a row before the first, too, if nothing says that there is none."""
+def test_a_padding_of_a_dilated_image_reads_nothing_out_of_bounds(first):
+    """Every other pixel exists: also of a row before the first, unless a condition excludes that."""
     image_ = image((1, 9, 9, 3))
     stretched = lt.compute(
         (1, 19, 19, 3),
@@ -66,8 +66,8 @@ def test_a_border_of_a_stretched_image_reads_nothing_beyond_it(first):
     assert not lt.verify(lt.build(output, [*lt.frontend.placeholders([output]), output], VTA))
 
 
-def test_channels_by_themselves_behind_windows_that_are_stored():
-    """The border has a dimension more than what is stored, whose lanes the estimate of turns asks for."""
+def test_a_depthwise_convolution_of_stored_windows():
+    """The padding has a dimension more than the stored tensor, whose layout the cost model of conversions needs."""
     first = conv(image((1, 4, 2, 4)), 1, filters=4, name="first")
     weights = lt.placeholder((4, 2, 2, 1), "int8", name="weights")
     output = lt.conv2d(first, weights, stride=3, padding=1, groups=4, name="second")
@@ -91,7 +91,7 @@ def test_windows_through_two_layers():
     assert found["first"] == (3, 5, 3, 5, 8)
 
 
-def test_windows_of_different_readers():
+def test_windows_of_different_consumers():
     before = conv(image((1, 24, 24, 16)), 1, name="first")
     one = conv(conv(before, 2, stride=3, name="one"), 1, stride=2, name="one.last")
     other = conv(conv(before, 3, stride=3, name="other"), 1, stride=2, name="other.last")
@@ -100,12 +100,12 @@ def test_windows_of_different_readers():
 
 
 @pytest.mark.parametrize(("kernel", "stride", "dimensions"), [(3, 3, 3), (3, 4, 5), (7, 8, 3), (2, 3, 5)])
-def test_windows_that_leave_little_out_stay(kernel, stride, dimensions):
+def test_windows_with_few_dead_elements_between_them(kernel, stride, dimensions):
     first = conv(image((1, 42, 42, 16)), 1, name="first")
     assert len(made(conv(first, kernel, stride=stride, name="second"))["first"]) == dimensions
 
 
-def test_outputs_and_stages_with_commands_stay_whole():
+def test_outputs_and_scheduled_stages_are_not_shrunk():
     first = conv(image(), 3, name="first")
     output = conv(conv(first, 3, stride=2, name="second"), 1, stride=3, name="third")
     schedule = lt.create_schedule([first, output])
@@ -118,7 +118,7 @@ def test_outputs_and_stages_with_commands_stay_whole():
 
 
 def test_fewer_cycles():
-    """Of 40 × 40 pixels 9 of 36 are made."""
+    """Of 40 × 40 pixels, 9 of 36 are computed."""
     first = conv(image((1, 42, 42, 16)), 3, name="first")
     output = conv(conv(first, 3, stride=2, name="second"), 1, stride=3, name="third")
     program = run(lt.create_schedule(output), VTA, random_inputs([output], seed=1))
@@ -127,4 +127,6 @@ def test_fewer_cycles():
 
 def test_on_the_rtl():
     first = conv(image((1, 9, 9, 8)), 3, 8, name="first")
-    on_rtl(lt.create_schedule(conv(conv(first, 2, 8, stride=2, name="second"), 1, 8, stride=2, name="third")))
+    simulate_and_check(
+        lt.create_schedule(conv(conv(first, 2, 8, stride=2, name="second"), 1, 8, stride=2, name="third"))
+    )

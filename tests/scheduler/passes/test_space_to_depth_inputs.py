@@ -1,4 +1,4 @@
-"""Inputs of which all readers take every n-th element lie in DRAM by remainders, and what is read of them together."""
+"""Pass ``space-to-depth-inputs``: inputs that are read with strides are packed by remainders of their indices."""
 
 from collections.abc import Sequence
 from random import Random
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from random_programs import random_inputs
 from seeds import check_each
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.autotune.primitive_trace import TraceReplayer
@@ -35,13 +35,13 @@ def loads_of_data(program: Program) -> list[Load]:
 
 
 def built(outputs: lt.Tensor | Sequence[lt.Tensor], config: HardwareConfig = VTA) -> Program:
-    """The program, whose outputs are NumPy's."""
+    """The program; checks its outputs against NumPy."""
     all_ = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     return run(lt.create_schedule(all_), config, random_inputs(all_, seed=3))
 
 
 def packed(outputs: lt.Tensor | Sequence[lt.Tensor], config: HardwareConfig = VTA) -> list[str]:
-    """The maps of the layouts that the pass gives inputs."""
+    """The index maps of the layouts that the pass gives inputs."""
     schedule = run_until(lt.create_schedule(outputs), config, "space-to-depth-inputs")
     return [str(each) for layout in schedule.layouts.values() for each in layout.maps]
 
@@ -50,38 +50,38 @@ BY_TWO = "[i0, i1, i2, i3] -> [i1 % 2, i2 % 2, i0, i1 // 2, i2 // 2, i3]"
 
 
 @pytest.mark.parametrize("latency", [0, 200])
-def test_what_is_read_is_one_block(latency):
-    """Without it each pixel is a burst, or the whole of a line is loaded where these would wait for the memory."""
+def test_what_is_read_is_contiguous(latency):
+    """Without it each pixel is a burst, or whole rows are loaded where these would wait for the memory."""
     output = conv(image(1, 14, 14, 16), stride=2)
     assert packed(output) == [BY_TWO]
     loads = loads_of_data(built(output, VTA.with_(**{"memory.latency": latency})))
     assert [(each.y_size, each.x_size) for each in loads] == [(1, 49)]
 
 
-def test_a_reader_that_takes_all_keeps_the_input_as_it_is():
+def test_a_consumer_of_all_pixels_keeps_the_input_layout():
     data = image(1, 8, 8, 16)
     assert packed([conv(data, stride=2, name="some"), conv(data, name="all")]) == []
     built([conv(data, stride=2, name="some"), conv(data, name="all")])
 
 
-def test_windows_that_meet_keep_the_input_as_it_is():
+def test_adjoining_windows_keep_the_input_layout():
     assert packed(conv(image(1, 9, 9, 16), 3, stride=2, padding=1)) == []
 
 
-def test_taps_as_far_apart_as_the_steps():
+def test_dilation_equal_to_the_stride():
     output = conv(image(1, 13, 13, 16), 3, stride=2, dilation=2, padding=2)
     assert packed(output) == [BY_TWO]
     built(output)
 
 
-def test_readers_with_several_steps_share_what_these_have_in_common():
+def test_consumers_with_several_strides_share_their_common_divisor():
     data = image(2, 12, 12, 16)
     outputs = [conv(data, stride=2, name="two"), conv(data, stride=4, name="four")]
     assert packed(outputs) == [BY_TWO]
     built(outputs)
 
 
-def test_steps_without_a_common_divisor_keep_the_input_as_it_is():
+def test_strides_without_a_common_divisor_keep_the_input_layout():
     data = image(1, 12, 12, 16)
     assert packed([conv(data, stride=2, name="two"), conv(data, stride=3, name="three")]) == []
 
@@ -93,7 +93,7 @@ def test_images_and_channels():
     built(taken)
 
 
-def test_layouts_of_the_user_stay():
+def test_user_layouts_are_kept():
     data = image(1, 8, 8, 16)
     output = conv(data, stride=2)
     schedule = lt.create_schedule(output)
@@ -104,15 +104,15 @@ def test_layouts_of_the_user_stay():
     run(schedule, VTA, random_inputs([output], seed=3))
 
 
-def test_rows_of_elements_hold_pixels_that_lie_beside_each_other():
-    """Loaded as they lie they would have filled half of each element: 20 products instead of 10."""
+def test_vector_rows_hold_adjoining_pixels():
+    """Loaded in the user's layout they would fill half of each vector: 20 GEMMs instead of 10."""
     output = lt.conv2d(image(1, 9, 8, 8), lt.placeholder((16, 1, 1, 8), "int8", name="weights"), stride=2, name="conv")
     program = built(output, PAIR)
     assert lt.simulate(program, random_inputs([output], seed=3)).counters.gemm_operations == 10
 
 
-def test_lanes_that_later_stages_would_not_share_keep_the_input_as_it_is():
-    """Pixels in rows instead of images: windows behind cannot read them so, and would lose their lanes."""
+def test_a_layout_conflict_keeps_the_input_layout():
+    """Pixels in rows instead of images: later windows cannot read that layout, and would become scalar."""
     sizes = {"inp_buffer_bytes": 16384, "wgt_buffer_bytes": 32768, "acc_buffer_bytes": 32768}
     config = VTA.with_(name="wide", batch=2, block_in=32, block_out=4, **sizes)
     first = conv(image(8, 13, 16, 48), filters=96, stride=3, name="first")
@@ -122,8 +122,8 @@ def test_lanes_that_later_stages_would_not_share_keep_the_input_as_it_is():
     assert packed(first, config) == ["[i0, i1, i2, i3] -> [i1 % 3, i2 % 3, i0, i1 // 3, i2 // 3, i3]"]
 
 
-def test_copies_by_hand_read_it_so():
-    """What a schedule by hand gathers is one block, too."""
+def test_manual_copies_read_the_packed_input():
+    """What a manual schedule copies is one contiguous block, too."""
     output = conv(data := image(1, 12, 12, 16), stride=2)
     schedule = lt.create_schedule(output)
     schedule.cache_read(data, "inp", gathered=[1, 2])
@@ -143,8 +143,8 @@ def test_arrays_keep_their_shapes_in_saved_programs(tmp_path):
     assert np.array_equal(ran[output.name], lt.reference(output, given))
 
 
-def test_found_schedules_gather_what_the_host_packs():
-    """A schedule that is found makes the copies of the default one by commands, and the same instructions."""
+def test_autotuned_schedules_copy_what_the_host_packs():
+    """An autotuned schedule makes the copies of the default one by commands, and the same instructions."""
     output = conv(image(1, 28, 28, 64), filters=64, stride=2)
     (group,) = tiled_groups(lt.create_schedule(output), VTA, 1)
     assert [step.gathered for step in group.tilings[0] if step.about == "data"] == [(1, 2)]
@@ -154,14 +154,14 @@ def test_found_schedules_gather_what_the_host_packs():
     assert lt.build(schedule, given, VTA).instructions == lt.build(output, given, VTA).instructions
 
 
-def test_explain_says_it():
+def test_explain_reports_packed_inputs():
     output = conv(image(1, 8, 8, 16), stride=2)
     told = lt.explain(lt.create_schedule(output), VTA)
     assert told.packed == (("data", BY_TWO),)
-    assert f"data is packed by the host as {BY_TWO}, for what is read of it" in str(told).splitlines()
+    assert f"the host packs data as {BY_TWO}, for the stages that read it" in str(told).splitlines()
 
 
-def test_explain_says_nothing_of_layouts_that_commands_give():
+def test_explain_does_not_report_user_layouts():
     data = image(1, 8, 8, 16)
     schedule = lt.create_schedule(conv(data, stride=2))
     schedule.transform_layout(data, lambda n, y, x, c: [n, x, y, c])
@@ -169,7 +169,7 @@ def test_explain_says_nothing_of_layouts_that_commands_give():
 
 
 def test_on_the_rtl():
-    program = on_rtl(lt.create_schedule(conv(image(1, 9, 9, 8), filters=8, stride=2)))
+    program = simulate_and_check(lt.create_schedule(conv(image(1, 9, 9, 8), filters=8, stride=2)))
     assert {each.x_size for each in loads_of_data(program)} == {25}
 
 
@@ -179,7 +179,7 @@ def test_validated():
 
 
 def random_outputs(random: Random) -> list[lt.Tensor]:
-    """One to three readers of one input, in steps."""
+    """One to three consumers of one input, with strides."""
     step = random.choice([2, 3, 4])
     data = image(random.randint(1, 4), random.randint(4, 12), random.randint(4, 12), random.choice([3, 8, 16, 20]))
     images, height, width, channels = data.shape
@@ -220,6 +220,6 @@ def check_outputs(seed: int) -> None:
     run(lt.create_schedule(outputs), config, random_inputs(outputs, seed))
 
 
-@pytest.mark.seeds(60, slow=400)
-def test_random_readers(seeds):
+@pytest.mark.seeds(12, slow=448)
+def test_random_consumers(seeds):
     check_each(seeds, check_outputs)

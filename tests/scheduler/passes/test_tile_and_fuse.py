@@ -1,4 +1,4 @@
-"""Groups of stages that have no tile: the smallest part that fits is stored, and loaded by the rest."""
+"""Pass ``tile-and-fuse``: fusion groups of which no tile fits are cut; one stage is stored, and loaded by the rest."""
 
 import pytest
 from random_programs import random_inputs
@@ -17,7 +17,7 @@ def check(output, machine):
 
 
 def test_two_tables_where_one_fits():
-    """`board` holds one table: what is looked up first is stored."""
+    """`board` holds one table: the result of the first lookup is stored."""
     assert BOARD.lut_depth == 256
     X = lt.placeholder((4, 16), "int8", name="X")
     A, B = (lt.placeholder((256,), "int8", name=name) for name in "AB")
@@ -40,8 +40,8 @@ def test_tables_of_each_channel(channels):
 
 
 @pytest.mark.parametrize("channels", [4, 5, 8, 9, 12])
-def test_an_element_of_parameters_for_each_operand(channels):
-    """Reads at constants that lie apart take all between them: two elements for a block of channels, which fit."""
+def test_a_vector_of_parameters_for_each_operand(channels):
+    """Reads at distant constant indices load all between them: two vectors for a block of channels, which fit."""
     machine = lt.load_config("tiny").with_(extensions=("rescale", "rescale_add"), par_buffer_bytes=64)
     assert machine.par_depth == 2
     X, Y = lt.placeholder((3, channels), "int32", name="X"), lt.placeholder((3, channels), "int8", name="Y")
@@ -57,8 +57,8 @@ def test_parameters_of_more_channels_than_fit_at_once():
 
 
 @pytest.mark.parametrize("channels", [3, 16, 24, 32])
-def test_a_table_for_each_channel_of_what_a_product_reads(channels):
-    """`board` loads elements of 16 channels, and has a table for 8: tiles of 8 are stored beside each other."""
+def test_a_table_for_each_channel_of_a_gemm_operand(channels):
+    """`board` loads vectors of 16 channels, and has tables for 8: tiles of 8 are stored next to each other."""
     X, V = lt.placeholder((4, 32), "int8", name="X"), lt.placeholder((channels, 32), "int8", name="V")
     P, A = lt.placeholder((channels, 2), "int32", name="P"), lt.placeholder((256, channels), "int8", name="A")
     W, Q = lt.placeholder((16, channels), "int8", name="W"), lt.placeholder((16, 2), "int32", name="Q")
@@ -67,7 +67,7 @@ def test_a_table_for_each_channel_of_what_a_product_reads(channels):
 
 
 def residual(rows, inputs, channels):
-    """Two products in one group, each with parameters, and those of their sum."""
+    """Two GEMMs in one group, each with parameters, and those of their sum."""
     X, Z = (lt.placeholder((rows, inputs), "int8", name=name) for name in "XZ")
     V, W = (lt.placeholder((channels, inputs), "int8", name=name) for name in "VW")
     P, Q = (lt.placeholder((channels, 2), "int32", name=name) for name in "PQ")
@@ -81,16 +81,16 @@ def stored(program):
     return [segment.name for segment in program.segments if segment.name in ("first", "second")]
 
 
-def test_what_is_loaded_first_leaves_room_for_what_comes_behind():
-    """128 elements of parameters, of which 64 fit: all of the sum's, or of each product a tile's beside them."""
+def test_hoisted_loads_leave_space_for_later_ones():
+    """128 vectors of parameters, of which 64 fit: all of the sum's, or a tile of each GEMM's besides them."""
     machine = lt.load_config("lathe16").with_(par_buffer_bytes=8192)
     assert machine.par_depth == 64
     program = check(residual(16, 32, 512), machine)
     assert not stored(program)
 
 
-def test_products_have_tiles_of_their_own_where_scratchpads_are_small():
-    """A tile of both products fits, but is so small that storing one result and loading it again is quicker."""
+def test_gemms_have_separate_tiles_if_scratchpads_are_small():
+    """A tile of both GEMMs fits, but is so small that storing one result and loading it again is faster."""
     machine = lt.load_config("lathe16").with_(
         inp_buffer_bytes=2048, wgt_buffer_bytes=16384, acc_buffer_bytes=8192, par_buffer_bytes=2048
     )
@@ -99,7 +99,7 @@ def test_products_have_tiles_of_their_own_where_scratchpads_are_small():
 
 
 def sum_of_products(number: int) -> lt.Tensor:
-    """A tree of additions of 1×1 convolutions of the same image, each brought to 8 bits."""
+    """A tree of additions of 1×1 convolutions of the same image, each requantised to 8 bits."""
     data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
     weights = [lt.placeholder((32, 1, 1, 32), "int8", name=f"w{n}") for n in range(number)]
     made = [lt.requantise(lt.conv2d(data, each, name=f"c{n}"), 6, name=f"r{n}") for n, each in enumerate(weights)]
@@ -111,23 +111,23 @@ def sum_of_products(number: int) -> lt.Tensor:
     return made[0]
 
 
-def test_sums_of_many_products_are_cut_once_and_then_their_parts(monkeypatch):
-    """Each cut with all cuts of its parts would be as many groups as a tree has parts, with all orders of cutting."""
-    looked_at: list[str] = []
-    complete_group = tile_and_fuse._complete_group
+def test_sums_of_many_gemms_are_cut_once_and_then_their_parts(monkeypatch):
+    """All cuts with all cuts of their parts would be as many groups as a tree has subtrees, in all orders."""
+    visited: list[str] = []
+    tile_whole_group = tile_and_fuse._tile_whole_group
 
     def counted(schedule, group, *rest):
-        looked_at.append(group.sink.name)
-        assert len(looked_at) < 80  # 55 where the best cut is made first
-        return complete_group(schedule, group, *rest)
+        visited.append(group.sink.name)
+        assert len(visited) < 80  # 55 if the best cut is made first
+        return tile_whole_group(schedule, group, *rest)
 
-    monkeypatch.setattr(tile_and_fuse, "_complete_group", counted)
+    monkeypatch.setattr(tile_and_fuse, "_tile_whole_group", counted)
     check(sum_of_products(8), lt.load_config("vta").with_(wgt_buffer_bytes=2048, acc_buffer_bytes=4096))
-    assert len(looked_at) > 8
+    assert len(visited) > 8
 
 
-def test_ways_to_cut_many_reductions_are_few(monkeypatch):
-    """All ways of one product with all of another; of many products all alike, but for one."""
+def test_tilings_of_many_reductions_are_few(monkeypatch):
+    """All tilings of one reduction with all of another; for many GEMMs, the same for all but one."""
     found: dict[int, list[int]] = {}
 
     def counted(model):

@@ -1,9 +1,9 @@
-"""Elements turned for fewer images than they have rows: only those that hold an image are moved."""
+"""Layout conversions for fewer images than vectors have rows: only vectors that hold an image are moved."""
 
 import numpy as np
 import pytest
 from shaped_machines import machine
-from small_machine import on_rtl
+from small_machine import simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -13,7 +13,7 @@ CHANNELS = 40
 
 
 def chain(images: int) -> lt.Tensor:
-    """A layer of 1×1 and one of 3×3 with a filter for each channel, on images of 6×5 pixels."""
+    """A 1×1 convolution and a depthwise 3×3 one, on images of 6×5 pixels."""
     data = lt.placeholder((images, 6, 5, CHANNELS), "int8", name="data")
     weights = lt.placeholder((CHANNELS, 1, 1, CHANNELS), "int8", name="weights")
     filters = lt.placeholder((3, 3, CHANNELS), "int8", name="filters")
@@ -22,7 +22,7 @@ def chain(images: int) -> lt.Tensor:
 
 
 def moved(program: lt.Program) -> tuple[int, int]:
-    """Elements that turned stages store, and that they load."""
+    """The vectors that layout conversions store, and those that they load."""
     labelled = zip(program.instructions, program.label_of, strict=True)
     turns = [each for each, label in labelled if "turned" in program.labels[label]]
     loads = [each for each in turns if isinstance(each, Load) and each.memory_type == MemoryType.INP]
@@ -33,14 +33,14 @@ def moved(program: lt.Program) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("blocks", "elements"),
     [
-        ((4, 32, 8), [(60, 60), (120, 60), (180, 60), (240, 60)]),  # each loaded one makes one for each image
+        ((4, 32, 8), [(60, 60), (120, 60), (180, 60), (240, 60)]),  # each loaded vector yields one for each image
         ((4, 4, 32), [(60, 120), (60, 240), (60, 360), (60, 480)]),  # a row of each image is in two of eight
-        ((4, 8, 16), [(180, 180), (180, 270), (180, 360), (180, 360)]),  # two turns: those between have other rows
-        ((2, 16, 8), [(90, 90), (180, 90), (360, 180), (360, 180)]),  # three images are two elements
+        ((4, 8, 16), [(180, 180), (180, 270), (180, 360), (180, 360)]),  # two conversions, with other rows between
+        ((2, 16, 8), [(90, 90), (180, 90), (360, 180), (360, 180)]),  # three images are two vectors
     ],
 )
 @pytest.mark.parametrize("images", [1, 2, 3, 4])
-def test_what_holds_no_image_is_not_moved(blocks, elements, images):
+def test_vectors_without_images_are_not_moved(blocks, elements, images):
     config, output = machine(*blocks), chain(images)
     tensors = placeholders(output)
     program = lt.build(output, [*tensors, output], config, check=True)
@@ -53,10 +53,10 @@ def test_what_holds_no_image_is_not_moved(blocks, elements, images):
 
 
 def test_it_runs_on_the_rtl():
-    on_rtl(lt.create_schedule(chain(1)), machine(4, 32, 8))
+    simulate_and_check(lt.create_schedule(chain(1)), machine(4, 32, 8))
 
 
-def test_rows_of_dram_that_wait_for_the_memory_are_loaded_with_what_lies_between():
-    """Two elements of eight are a burst for each pixel, which waits for the memory; all of them are one."""
+def test_dram_rows_are_loaded_with_gaps_if_latency_is_long():
+    """Two vectors of eight are a burst for each pixel, which waits for the memory; all of them are one burst."""
     patient = machine(4, 4, 32).with_(**{"memory.latency": 200})
     assert moved(lt.build(output := chain(1), [*placeholders(output), output], patient))[1] == 8 * 60

@@ -1,4 +1,4 @@
-"""``cache_read``: readers get a copy in a scratchpad."""
+"""``cache_read``: consumers read a copy in a scratchpad."""
 
 from documented import as_documented
 from nests import check, plus_one

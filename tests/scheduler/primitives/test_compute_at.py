@@ -1,4 +1,4 @@
-"""``compute_at`` and ``compute_root``: a stage moves into a loop of its consumer, and back."""
+"""``compute_at`` and ``compute_root``: a stage is computed in a loop of its consumer, or at the root."""
 
 from documented import as_documented
 from nests import blur, check, text, two_stages
@@ -68,7 +68,7 @@ def test_reads_backwards_and_divided(golden_and_right):
 
 
 def test_padding_is_clipped_to_what_there_is(golden_and_right):
-    """A window that lies in the padding altogether needs nothing of the producer."""
+    """A window entirely inside the padding reads nothing of the producer."""
     A = placeholder(10, "int32", "A")
     B = compute(10, lambda i: A[i] + 1, "B")
     C = compute(16, lambda i: select((i >= 3) & (i < 13), B[i - 3], 0), "C")
@@ -166,7 +166,7 @@ def test_operands_of_a_reduction_at_a_reduction_loop(golden_and_right):
 
 
 def test_a_reduction_computed_where_only_some_iterations_need_it():
-    """The region of the producer depends on a reduction loop of its host; its start values must too."""
+    """The region of the producer depends on a reduction loop of the enclosing stage; so must its initialisation."""
     data, weight = placeholder((1, 4, 4, 2), "int8", "data"), placeholder((2, 3, 3, 2), "int8", "weight")
     first = conv2d(data, weight, padding=1, name="first")
     k = reduce_axis(3, "k")
@@ -192,7 +192,7 @@ def test_dram_keeps_what_a_loop_makes_for_readers_after_it(golden_and_right):
 
 
 def test_dram_keeps_what_earlier_iterations_have_made():
-    """C needs at i what B has made at i and before: B at the same loop, in C's chain, but not around D."""
+    """At i, C reads B of i and earlier: B may be computed at the same loop, in C's chain, but not around D."""
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] + 1, "B")
     C = compute(12, lambda i: B[i] * 2, "C")

@@ -1,8 +1,9 @@
-"""``double_buffer``: buffers that take turns on request, seen in the trace; or none, on request."""
+"""``double_buffer``: double buffering on request, seen in the trace; or none, on request."""
 
 import numpy as np
 import pytest
 from documented import as_documented
+from error_checks import check_mentions
 from nests import check, text
 from queues import TINY, Tiles, overlap, ran, stage_in_tiles
 
@@ -14,7 +15,7 @@ from lathe.sim import Result
 
 
 def places(result: Result) -> list[int]:
-    """Where loads of inp put what they load, in order."""
+    """The scratchpad addresses of loads of inp, in order."""
     assert result.trace is not None
     loads = [each for each in result.trace.stream if isinstance(each, Load) and each.memory_type == MemoryType.INP]
     return [load.sram_base for load in loads if load.x_size]
@@ -54,7 +55,7 @@ def test_loads_overlap_products_with_two_buffers_and_never_with_one():
     turns.schedule[turns.rows].double_buffer(2)
     slow, fast = ran(alone), ran(turns)
     assert overlap(slow) == 0
-    assert overlap(fast) > 0.9 * (64 // 8 * 8 - 1) * 8  # each load but the first, of at least 8 elements
+    assert overlap(fast) > 0.9 * (64 // 8 * 8 - 1) * 8  # each load but the first, of at least 8 vectors
     assert fast.cycles < slow.cycles
     np.testing.assert_array_equal(fast.outputs["D"], slow.outputs["D"])
     np.testing.assert_array_equal(fast.outputs["D"], reference(turns.D, turns.inputs()))
@@ -96,9 +97,5 @@ def test_more_copies_than_there_is_room_for_are_refused_with_sizes():
     tiles.schedule[tiles.C].double_buffer(3)
     with pytest.raises(CapacityError) as caught:
         build(tiles.schedule, [tiles.A, tiles.B, tiles.D], TINY)
-    assert str(caught.value) == (
-        "tiles in scratchpad acc must take at most 256 elements, not 384 (C 128 × 3), 128 too many: the largest that "
-        "fit take C 85; now C is 8×64 values. Split its loops with a smaller factor, or compute it at an inner loop, "
-        "or forbid a second buffer with s[C].double_buffer(1)."
-    )
+    check_mentions(caught.value, "acc", 256, 384, "C 128 × 3", 128, "C 85", "8×64", "double_buffer(1)")
     assert (caught.value.scope, caught.value.excess) == ("acc", 128)

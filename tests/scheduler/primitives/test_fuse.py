@@ -1,4 +1,4 @@
-"""``fuse``: two neighbouring loops become one."""
+"""``fuse``: two adjacent loops become one."""
 
 import pytest
 from documented import as_documented

@@ -1,4 +1,4 @@
-"""``inline``: a stage becomes part of what its readers compute."""
+"""``inline``: a stage becomes part of its consumers' expressions."""
 
 import numpy as np
 from documented import as_documented

@@ -1,7 +1,7 @@
-"""``merge_adjacent``: two loop nests become one, where every read still finds its value."""
+"""``merge_adjacent``: two loop nests become one, if every read still finds its value."""
 
 from documented import as_documented
-from messages import refusal
+from error_checks import raises
 from nests import check, text
 
 from lathe.frontend import compute, placeholder, select
@@ -30,10 +30,7 @@ def test_the_element_before_is_legal_and_the_one_behind_is_refused():
     behind = compute(16, lambda i: select(i < 15, A[i + 1], 0), "B")
     s = create_schedule(behind)
     untouched = text(s)
-    assert refusal(LegalityError, s.merge_adjacent, A, behind) == (
-        "after must leave A ahead of what B reads of it, not in loop i of B as it stands: B reads cells that no "
-        "iteration so far has made. For example, B(i=0) reads A[1] that A(i=1) writes."
-    )
+    raises(LegalityError, s.merge_adjacent, A, behind, mentions=("after", "B(i=0)", "A[1]", "A(i=1)"))
     assert text(s) == untouched
     check(s)
 
@@ -63,11 +60,6 @@ def test_messages():
     B = compute(14, lambda i: A[i], "B")
     C = compute(14, lambda i: B[i] + A[i], "C")
     s = create_schedule(C)
-    assert refusal(ScheduleError, s.merge_adjacent, A, C) == (
-        "second stage of merge_adjacent must follow the first at the root, not 'C' after 'A'. Stages at the root "
-        "are A, B, C."
-    )
-    assert refusal(ScheduleError, s.merge_adjacent, A, B) == (
-        "stages of merge_adjacent must have an outermost data loop of equal extent, not A (i: 16) and B (i: 14). "
-        "Split or reorder one of them."
-    )
+    raises(ScheduleError, s.merge_adjacent, A, C, kind="argument", mentions=("merge_adjacent", "C", "A"))
+    mentions = ("merge_adjacent", "A", "i: 16", "B", "i: 14")
+    raises(ScheduleError, s.merge_adjacent, A, B, kind="argument", mentions=mentions)

@@ -1,8 +1,9 @@
-"""Commands made of others are all or nothing: refused at their last step, they leave none of the steps before."""
+"""Primitives made of others are transactions: if the last step is refused, the earlier ones are rolled back."""
 
 from unittest import mock
 
 import pytest
+from error_checks import raises
 
 import lathe as lt
 from lathe.scheduler.errors import ScheduleError
@@ -10,7 +11,7 @@ from lathe.scheduler.legality.verify_schedule import check_schedule
 
 
 def chain(*shape: "int | lt.Parameter") -> list[lt.Tensor]:
-    """Four tensors of two dimensions, each made of the one before."""
+    """Four tensors of two dimensions, each computed from the one before."""
     a = lt.placeholder(shape, "int32", name="A")
     b = lt.compute(shape, lambda i, j: a[i, j] + 1, name="B")
     c = lt.compute(shape, lambda i, j: b[i, j] * 2, name="C")
@@ -34,7 +35,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_refused_at_its_last_step_leaves_nothing_behind(name: str, parametric: bool) -> None:
     def steps(refused_at: int | None) -> int:
-        """How many times legality is asked; refused at one of them, the schedule is as it was."""
+        """The number of legality checks; if one of them refuses, the schedule is unchanged."""
         n = lt.parameter("n", 4, 64, typical=16) if parametric else 16
         tensors = chain(n, 16)
         schedule = lt.create_schedule(tensors[3])
@@ -52,8 +53,7 @@ def test_a_command_refused_at_its_last_step_leaves_nothing_behind(name: str, par
             if refused_at is None:
                 COMMANDS[name](schedule, tensors)
             else:
-                with pytest.raises(ScheduleError, match=r"^no$"):
-                    COMMANDS[name](schedule, tensors)
+                raises(ScheduleError, COMMANDS[name], schedule, tensors, kind="legality", mentions=("no",))
                 assert schedule.state is given
                 assert {stage: stage.state for stage in schedule.stages} == states
         return asked

@@ -1,4 +1,4 @@
-"""``reorder``: loops change places."""
+"""``reorder``: loops are permuted."""
 
 from documented import as_documented
 from nests import check, text

@@ -1,4 +1,4 @@
-"""``reuse_at``: buffers that keep what neighbouring iterations share."""
+"""``reuse_at``: buffers that hold what consecutive iterations share."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from rings import reads_of
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import Schedule, create_schedule
-from lathe.scheduler.primitives.reuse_at import keep_at, reuse_at
+from lathe.scheduler.primitives.reuse_at import reuse_at, reuse_own_at
 
 
 def image(height: int = 10, width: int = 10) -> Tensor:
@@ -44,7 +44,7 @@ def test_documentation_shows_values_kept_without_a_copy():
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] * 3, "B")
     s = create_schedule(compute(10, lambda i: B[i] + B[i + 2], "C"))
-    with as_documented(keep_at, s):
+    with as_documented(reuse_own_at, s):
         s[B].set_scope("acc")
         s[B].reuse_at(s[s.outputs[0]], "i")
     assert reads_of(s) == {"A": 12, "B": 20}
@@ -215,7 +215,7 @@ def test_splits_and_reorders_after_it():
     s.reuse_at(A, s[B], "y")
     s[B].split("x", factor=4)
     yo, yi = s[B].split("y", factor=3)
-    assert reads_of(s)["A"] > 100  # the buffer begins anew in each part
+    assert reads_of(s)["A"] > 100  # the buffer is filled again in each part
     s[B].reorder(yo, "xo", "xi", yi)
     reads_of(s)
 
@@ -234,7 +234,7 @@ def test_along_a_fused_loop():
 
 
 def test_together_with_compute_at():
-    """A producer that is computed for the new cells of a buffer only, in a consumer that is itself in a loop."""
+    """A producer that is computed only for the new cells of a buffer, in a consumer that is itself in a loop."""
     A = image()
     P = compute((10, 10), lambda y, x: A[y, x] * 3, "P")
     B = compute((8, 10), lambda y, x: P[y, x] + P[y + 1, x] + P[y + 2, x], "B")

@@ -1,4 +1,4 @@
-"""Reuse buffers in loops that several stages run together: all of them lead alike while a buffer fills."""
+"""Reuse buffers in loops that several stages share: all of them have the same warm-up iterations."""
 
 from collections.abc import Callable
 
@@ -61,7 +61,7 @@ def test_a_stage_that_leaves_the_loop_leads_no_more():
     A, B, C, s = blur()
     share_first(s, A, B, C, C, "loop")
     buffer = s.stages[0]
-    with pytest.raises(LegalityError):  # C runs the loop that the buffer is in
+    with pytest.raises(LegalityError):  # C shares the loop that the buffer is in
         s[B].compute_root()
     assert s[B].state.warmup
     buffer.compute_root()

@@ -1,4 +1,4 @@
-"""``separate``: the full part of a loop and the rest; and what splits, tiles and unrolled loops leave over."""
+"""``separate``: full tiles and remainder; and the remainders of splits, tiles and unrolled loops."""
 
 import pytest
 from documented import as_documented

@@ -1,4 +1,4 @@
-"""``set_scope``: the memory in which a stage's values live."""
+"""``set_scope``: the memory of a stage's values."""
 
 import pytest
 from documented import as_documented

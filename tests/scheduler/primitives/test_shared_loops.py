@@ -1,10 +1,11 @@
-"""``after``, ``before``, ``then`` and ``between``: stages in order, and in the same loops."""
+"""``after``, ``before``, ``then`` and ``between``: stages in order, and in shared loops."""
 
 from itertools import product
 from unittest import mock
 
 import pytest
 from documented import as_documented
+from error_checks import check_mentions, raises
 from executions import confirm
 from messages import refusal
 from nests import blur, check, text, two_stages
@@ -158,7 +159,7 @@ def test_after_at_the_root_undoes_shared_loops_and_orders_independent_stages():
 
 @pytest.mark.parametrize(("shift_y", "shift_x", "level"), list(product(range(4), range(4), "yx")))
 def test_every_shift_is_judged_as_execution_judges_it(shift_y, shift_x, level):
-    """C reads B below and beside it: refused exactly where a value would be missing."""
+    """C reads B below and next to it: refused exactly where a value would be missing."""
     A = placeholder((5, 5), "int32", "A")
     B = compute((5, 5), lambda y, x: A[y, x] + 1, "B")
     C = compute((4, 3), lambda y, x: B[y + 1, x] + B[y, x + 2], "C")
@@ -182,10 +183,8 @@ def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed(
     other = compute((5,), lambda i: made[i] + 1, name="other")
     schedule = create_schedule([host, other])
     schedule[made].compute_at(schedule[host], schedule[host].axis[0])
-    assert refusal(LegalityError, schedule[host].after, schedule[other]) == (
-        "place of stage made must be a loop that all its readers are in, not loop i of host (after): stage other runs "
-        "before the loop that makes the values. For example, other(i=0) reads made[0] that made(i=0) writes."
-    )
+    mentions = ("host", "after", "other(i=0)", "made[0]", "made(i=0)")
+    raises(LegalityError, schedule[host].after, schedule[other], mentions=mentions)
     assert [stage.name for stage in schedule.stages] == ["made", "host", "other"]
 
 
@@ -300,10 +299,8 @@ def test_a_stage_runs_in_the_reduction_of_another():
     check(s)
     s[C].split("k", 4)
     check(s)
-    assert refusal(BuildError, run, s, load_config("vta"), random_inputs([C], seed=1)) == (
-        "stage P must live in a scratchpad to run in the reduction of C on a machine, not in dram. Say where with "
-        "s[P].set_scope."
-    )
+    error = refusal(BuildError, run, s, load_config("vta"), random_inputs([C], seed=1))
+    check_mentions(error, "stage P", "reduction of C", "scratchpad", "dram", "s[P].set_scope")
     s[P].set_scope("acc")
     run(s, load_config("vta"), random_inputs([C], seed=1))
 
@@ -335,36 +332,24 @@ def test_a_reduction_runs_beside_another_stage():
         command(s)
         assert s.count().stages["R"].executed == 24
         check(s)
-    assert refusal(ScheduleError, s[Y].skew, *s[Y].leaf_axis[::-1]) == (
-        "loops that stage R shares with Y must each be of data axes or of the reduction of R, not of both (skew). Let "
-        "Y share the loops of R instead."
-    )
-    assert refusal(BuildError, run, s, load_config("vta"), random_inputs([Y, Z], seed=1)) == (
-        "loops that stage R shares with Y must be of its data axes for a machine, which stores what a reduction "
-        "has made when it is whole. Share loops outside the reduction."
-    )
+    raises(ScheduleError, s[Y].skew, *s[Y].leaf_axis[::-1], kind="limit", mentions=("R", "Y", "skew"))
+    error = refusal(BuildError, run, s, load_config("vta"), random_inputs([Y, Z], seed=1))
+    check_mentions(error, "reduction loops", "stage R", "with Y", "Share loops outside the reduction")
 
 
 def test_a_sum_is_read_when_it_is_whole():
     R, Y, Z = sums_beside(reading=True)
     s = create_schedule([Y, Z])
-    with pytest.raises(LegalityError) as caught:
-        s[Y].after(s[R], "k")
-    assert str(caught.value) == (
-        "after must leave every cell of R made before Y reads it, all of its sum. For example, Y(i=0, k=0) reads R[0] "
-        "that R(i=0) writes."
-    )
+    mentions = ("after", "Y(i=0, k=0)", "R[0]", "R(i=0)")
+    error = raises(LegalityError, s[Y].after, s[R], "k", mentions=mentions)
     with mock.patch("lathe.scheduler.primitives.transaction.check_schedule"):
         s[Y].after(s[R], "k")
-    confirm(caught.value.witness, s)
+    confirm(error.witness, s)
     s = create_schedule(Y)
     s[Y].after(s[R], "i")  # outside the reduction it is
     check(s)
     s[R].set_scope("acc")
-    assert refusal(ScheduleError, s[Y].after, s[R], "k") == (
-        "scope of stage R must be dram to run its reduction in loops that it shares with Y, not 'acc', where a buffer "
-        "belongs to one iteration (after). Share loops outside the reduction."
-    )
+    raises(ScheduleError, s[Y].after, s[R], "k", kind="legality", mentions=("R", "dram", "Y", "acc", "after"))
 
 
 @pytest.mark.parametrize("machine", ["vta", "tiny"])
@@ -381,7 +366,7 @@ def test_what_is_stored_in_the_loops_of_a_stage_is_there_when_others_follow_it(c
     A = placeholder((6, 18), "int32", "A")
     B = compute(A.shape, lambda i, j: A[i, j] * 3, "B")
     C = compute(A.shape, lambda i, j: B[i, j] + select(i > 1, B[i - 2, j], 0), "C")
-    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be made together with C, in tiles of its own
+    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be computed together with C, in tiles of its own
     for outputs in ([D], [C]):
         s = create_schedule(outputs)
         command(s, B, C)
@@ -403,16 +388,13 @@ def test_what_is_missing_of_a_sum_with_a_stage_inside_is_made_in_acc_and_stored(
 
 @pytest.mark.parametrize("factors", [(-1, 2), (1, 2)])
 def test_loops_shared_with_a_reduction_are_not_skewed_across_its_sums(factors):
-    """A loop would have run over both, of a kind that speaks of one: it passed for parallel, and sums had no place."""
+    """A loop over both data and reduction would be of one kind only, and wrongly count as parallel."""
     a, b, k = placeholder((6, 7), "int32", "a"), placeholder((6, 7), "int32", "b"), reduce_axis(7, "k")
     P = compute((6, 7), lambda i, j: a[i, j] + 1, "P")
     R = compute(6, lambda i: sum(b[i, k], axis=k), "R")
     s = create_schedule([R, P])
     s[R].after(s[P], "k")
-    assert refusal(ScheduleError, s[P].skew, "i", "j", *factors) == (
-        "loops that stage P shares with R must each be of data axes or of the reduction of R, not of both (skew). "
-        "Leave them as they are, or share loops outside the reduction."
-    )
+    raises(ScheduleError, s[P].skew, "i", "j", *factors, kind="limit", mentions=("P", "R", "skew"))
     s[P].skew("i", "j", factors[0], 1)
     check(s)
 
@@ -426,8 +408,5 @@ def test_a_reduction_along_diagonals_of_its_elements_is_refused_on_a_machine():
     s[R].after(s[P], "k")
     s[P].skew("i", "j")
     check(s)
-    assert refusal(BuildError, run, s, load_config("tiny"), random_inputs([R], seed=1)) == (
-        "loops of stage R must each be of data axes or of its reduction for a machine, which stores what a reduction "
-        "has made when it is whole, not of both, as a command on a stage that shares them has given them. Share loops "
-        "outside the reduction."
-    )
+    inputs = random_inputs([R], seed=1)
+    raises(BuildError, run, s, load_config("tiny"), inputs, kind="limit", mentions=("stage R", "fused"))

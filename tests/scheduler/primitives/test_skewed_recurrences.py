@@ -1,9 +1,10 @@
-"""``skew`` of loops that carry values: of the maps with the diagonals asked for, one that keeps the order is taken."""
+"""``skew`` of loops with carried dependences: of the possible maps, a legal one is chosen."""
 
 from itertools import product
 from math import gcd
 
 import pytest
+from error_checks import raises
 from nests import CONFIG, check, text
 from random_programs import random_inputs
 from small_machine import run
@@ -25,7 +26,7 @@ def recurrence_of(distances: list[tuple[int, int]]) -> Tensor:
 
 
 def is_possible(a: int, b: int, distances: list[tuple[int, int]]) -> bool:
-    """Whether any outer loop beside these diagonals meets every value after those that it is made of."""
+    """Whether some outer loop with these diagonals computes every value after those that it depends on."""
     return any(
         all((p * i + q * j, a * i + b * j) > (0, 0) for i, j in distances)
         for p, q in product(range(-9, 10), repeat=2)
@@ -43,8 +44,7 @@ def test_skew_is_refused_only_where_each_outer_loop_would_read_too_early(name):
             s[R].skew("i", "j", a, b)
             check(s)
         else:
-            with pytest.raises(LegalityError, match=r"^skew must leave every cell of R made before R reads it"):
-                s[R].skew("i", "j", a, b)
+            raises(LegalityError, s[R].skew, "i", "j", a, b, mentions=("skew", "R"))
 
 
 @pytest.mark.parametrize("factors", [(1, -1), (-1, 1), (1, 1), (2, -1), (-3, -1)])

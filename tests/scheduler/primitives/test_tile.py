@@ -1,4 +1,4 @@
-"""``tile``: two loops split, with the outer halves outside."""
+"""``tile``: loops are split, and the outer loops moved outside."""
 
 from documented import as_documented
 from nests import blur

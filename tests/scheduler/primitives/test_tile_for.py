@@ -1,6 +1,7 @@
-"""``tile_for``: tiles that are left open are chosen as for a machine with less, and fit the machine that runs them."""
+"""``tile_for``: open tiles are chosen for a derated machine, and fit the real one."""
 
 import pytest
+from error_checks import raises
 
 import lathe as lt
 from lathe.scheduler import ScheduleError
@@ -19,7 +20,7 @@ def product():
 
 
 def tiles(schedule, machine):
-    """The factors of all loops that are split where a schedule is completed for a machine."""
+    """The factors of all loops that are split when a schedule is lowered for a machine."""
     stages = run_pipeline(schedule, machine).stages
     return [each.factor for stage in stages for each in stage.state.relations if isinstance(each, Split)]
 
@@ -60,17 +61,11 @@ def test_the_last_call_counts():
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "2", 1 << 17])
 def test_parts_that_are_none(value):
-    with pytest.raises(ScheduleError) as refused:
-        with_less(scratchpads=value)
-    assert str(refused.value) == (
-        f"scratchpads of tile_for must be a whole number from 1 to 65536, how many times less there is, not {value!r}."
-    )
+    mentions = ("scratchpads", "tile_for", 1, 65536, repr(value))
+    raises(ScheduleError, with_less, scratchpads=value, kind="argument", mentions=mentions)
 
 
 @pytest.mark.parametrize("value", ["slower", 3, ["slow"]])
 def test_memories_that_are_none(value):
-    with pytest.raises(ScheduleError) as refused:
-        with_less(memory=value)
-    assert str(refused.value) == (
-        f"memory of tile_for must be one of slow, quick, or be left out for the machine's own, not {value!r}."
-    )
+    mentions = ("memory", "tile_for", "slow, quick", repr(value))
+    raises(ScheduleError, with_less, memory=value, kind="argument", mentions=mentions)

@@ -1,4 +1,4 @@
-"""``transform_layout``: tensors along other axes, in the numbers of RFC 0039."""
+"""``transform_layout``: physical layouts of tensors, with the numbers of RFC 0039."""
 
 import numpy as np
 import pytest
@@ -199,7 +199,7 @@ def bytes_of(program, name):
 
 
 def test_bytes_in_memory_are_row_major_in_the_new_axes():
-    """With the last axis as long as an element has lanes, the machine's blocks change nothing."""
+    """With as many indices of the last axis as a vector has lanes, the machine's blocks change nothing."""
     A, B = plus_one(2, 6, 5, 64)
     s = create_schedule(B)
     for tensor in (A, B):
@@ -243,7 +243,7 @@ def test_a_matrix_product_in_other_layouts_runs_on_machines(config):
 
 
 def test_reordered_loops_over_joined_axes_are_as_good_as_any():
-    """The RFC's last example: the parts of the joined axis stand where it stood, so elements are filled."""
+    """The RFC's last example: the parts of the merged axis are where it was, so vectors are filled."""
     A, B = doubled()
     lengths = []
     for reordered in (False, True):
@@ -269,7 +269,7 @@ def test_constants_are_packed_too():
 
 @pytest.mark.parametrize("factor", [8, 5, 64])
 def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
-    """B in column-major order, some elements at a time: of A those elements, not all rows and columns."""
+    """B in column-major order, some elements at a time: only these elements of A are read, not all rows and columns."""
     A = placeholder((32, 16), "int8", "A")
     B = compute(A.shape, lambda i, j: A[i, j] * 2, "B")
     s = create_schedule(B)
@@ -286,7 +286,7 @@ def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
 
 
 def test_loops_that_commands_have_changed_stay_where_their_axis_does(golden_and_right):
-    """Rows are split and host what B reads; the columns are laid out in blocks afterwards."""
+    """What B reads is computed in its split rows; the columns are laid out in blocks afterwards."""
     A, B = plus_one(32, 32)
     C = compute(B.shape, lambda i, j: B[i, j] * 2, "C")
     s = create_schedule(C)
@@ -370,7 +370,7 @@ def test_axes_may_be_counted_from_their_ends(form, config):
 
 @pytest.mark.parametrize("reordered", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_large_tensors_in_other_orders_fit_the_small_machine(reordered):
-    """Joined axes, split and fused: whatever the loops cover has to fit 256 accumulators."""
+    """Merged axes, split and fused: whatever the loops cover has to fit 256 accumulators."""
     A = placeholder((16, 16, 64), "int8", "A")
     B = compute(A.shape, lambda i, j, k: 2 * A[i, j, k], "B")
     s = create_schedule(B)

@@ -1,4 +1,4 @@
-"""``reverse``, ``shift``, ``skew`` and ``interchange``: loops replaced by affine maps of themselves."""
+"""``reverse``, ``shift``, ``skew`` and ``interchange``: unimodular loop transformations."""
 
 import pytest
 from documented import as_documented

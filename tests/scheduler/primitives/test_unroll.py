@@ -1,4 +1,4 @@
-"""``unroll``: a loop's iterations written out."""
+"""``unroll``: iterations become separate instructions or micro-ops."""
 
 from documented import as_documented
 from nests import CONFIG, check, plus_one, text

@@ -95,7 +95,7 @@ def check_layer(seed: int) -> None:
     event("on the matrix core" if result.counters.gemm_operations else "on the ALU")
 
 
-@pytest.mark.seeds(40, slow=800)
+@pytest.mark.seeds(8, slow=832)
 def test_layers(seeds):
     happened = check_each(seeds, check_layer)
     assert happened["on the matrix core"] > happened["on the ALU"]

@@ -53,7 +53,7 @@ def check_domains(seed: int, most_computations: int, most_commands: int) -> None
         assert found.distinct == len(set(instances[name]))
 
 
-@pytest.mark.seeds(120, slow=480, block=40)
+@pytest.mark.seeds(24, slow=576, block=40)
 def test_every_accepted_schedule_of_a_domain_keeps_its_meaning_and_counts_are_exact(seeds):
     happened = check_each(seeds, check_domains, 4, 8)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.12, "machine": 0.08, "limit": 0.1}))
@@ -73,7 +73,7 @@ def check_build(seed: int, most_computations: int) -> None:
     check_machine(create_schedule(outputs), config)
 
 
-@pytest.mark.seeds(40, slow=160)
+@pytest.mark.seeds(8, slow=192)
 def test_domains_reach_the_machine(seeds):
     happened = check_each(seeds, check_build, 3)
     check_shares(happened, BUILD, Shares(0.98, {"machine": 0.02}))
@@ -97,7 +97,7 @@ def check_orders(seed: int, most_commands: int) -> None:
         check_machine(schedule, config)
 
 
-@pytest.mark.seeds(40, slow=160)
+@pytest.mark.seeds(8, slow=192)
 def test_domains_in_any_order_reach_the_machine(seeds):
     happened = check_each(seeds, check_orders, 6)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.38, "legality": 0.15, "machine": 0.05, "limit": 0.1}))

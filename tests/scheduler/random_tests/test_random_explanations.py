@@ -46,7 +46,7 @@ def check_operators(seed: int) -> None:
     check_explanation(schedule, config)
 
 
-@pytest.mark.seeds(20, slow=100, block=10)
+@pytest.mark.seeds(4, slow=116, block=10)
 def test_of_operators(seeds):
     happened = check_each(seeds, check_operators)
     check_shares(happened, BUILD, Shares(0.98, {"machine": 0.02}))
@@ -63,7 +63,7 @@ def check_by_hand(seed: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["vta", "tiny"])
-@pytest.mark.seeds(40, slow=80)
+@pytest.mark.seeds(8, slow=112)
 def test_of_programs_by_hand(name, seeds):
     happened = check_each(seeds, check_by_hand, name)
     check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.22, "legality": 0.03, "machine": 0.06, "limit": 0.12}))

@@ -47,13 +47,13 @@ def check_random_build(seed: int, most_layers: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(60, slow=340, block=30)
+@pytest.mark.seeds(12, slow=388, block=30)
 def test_layouts_among_other_commands_keep_the_meaning(seeds):
     happened = check_each(seeds, check_meaning, 4, 10)
     check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.27, "legality": 0.05, "machine": 0.03, "limit": 0.06}))
 
 
-@pytest.mark.seeds(20, slow=130, block=10)
+@pytest.mark.seeds(4, slow=146, block=10)
 def test_layouts_reach_machines(seeds):
     happened = check_each(seeds, check_random_build, 2)
     check_shares(happened, COMMAND, Shares(0.58, {"argument": 0.38, "legality": 0.1, "limit": 0.05}))

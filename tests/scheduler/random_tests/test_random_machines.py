@@ -39,7 +39,7 @@ def check_hand_schedule(seed: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(60, slow=740)
+@pytest.mark.seeds(12, slow=788)
 def test_numpy_the_nest_and_the_machine_agree(seeds):
     happened = check_each(seeds, check_random_build, 2, 4)
     check_shares(happened, BUILD, Shares(0.97, {"machine": 0.03}))
@@ -58,7 +58,7 @@ def check_random_order(seed: int, most_layers: int) -> None:
     check_machine(schedule, config)
 
 
-@pytest.mark.seeds(30, slow=120, block=10)
+@pytest.mark.seeds(6, slow=144, block=10)
 def test_other_orders_reach_the_machine_too(seeds):
     happened = check_each(seeds, check_random_order, 1)
     check_shares(happened, BUILD, Shares(0.62, {"machine": 0.36, "limit": 0.02}))
@@ -70,7 +70,7 @@ def test_many_more_orders_reach_the_machine(seeds):
     check_each(seeds, check_random_order, 3)
 
 
-@pytest.mark.seeds(40, slow=260)
+@pytest.mark.seeds(8, slow=292)
 def test_schedules_by_hand_agree_too(seeds):
     happened = check_each(seeds, check_hand_schedule)
     check_shares(happened, BUILD, Shares(0.82, {"machine": 0.18, "limit": 0.02}))

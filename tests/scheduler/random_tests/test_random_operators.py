@@ -34,7 +34,7 @@ def check_random_operators(seed: int, most: int) -> None:
     check_default_schedule(outputs, config)
 
 
-@pytest.mark.seeds(40, slow=460)
+@pytest.mark.seeds(8, slow=492)
 def test_every_program_of_operators_is_built(seeds):
     check_each(seeds, check_random_operators, 6)
 

@@ -6,7 +6,7 @@ Only what does not fit into a scratchpad is refused, so the layers are small.
 import pytest
 from random_programs import Choice, random_inputs
 from seeds import check_each, event, note
-from small_machine import TINY, on_rtl, run
+from small_machine import TINY, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholder, reduce_axis
@@ -81,7 +81,7 @@ def check_order(seed: int) -> None:
         event("mapped")
 
 
-@pytest.mark.seeds(60, slow=1200)
+@pytest.mark.seeds(12, slow=1248)
 def test_every_order_maps(seeds):
     assert check_each(seeds, check_order)["too large"] <= len(seeds) // 10
 
@@ -103,7 +103,7 @@ def test_a_store_that_loops_cut_runs_on_the_rtl():
     C, D = dense(7, 12, 8)
     s = lt.create_schedule(D)
     s[C].compute_at(s[D], s[D].axis[0])
-    on_rtl(s, TINY)
+    simulate_and_check(s, TINY)
 
 
 def test_lanes_of_a_long_program_are_planned():

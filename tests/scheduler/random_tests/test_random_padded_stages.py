@@ -85,7 +85,7 @@ def check_seed(seed: int) -> None:
     check_machine(s, load_config(name))
 
 
-@pytest.mark.seeds(20, slow=180, block=10)
+@pytest.mark.seeds(4, slow=196, block=10)
 def test_padded_stages_in_each_others_loops(seeds):
     happened = check_each(seeds, check_seed)
     check_shares(happened, COMMAND, Shares(0.95, {"argument": 0.03, "legality": 0.03, "limit": 0.03}))

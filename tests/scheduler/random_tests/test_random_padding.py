@@ -117,7 +117,7 @@ def check_seed(seed: int) -> None:
         check_contract(schedule, B)
 
 
-@pytest.mark.seeds(100, slow=400, block=50)
+@pytest.mark.seeds(20, slow=480, block=50)
 def test_overcompute_is_right_where_accepted_and_wrong_where_refused(seeds):
     check_each(seeds, check_seed)
 
@@ -143,6 +143,6 @@ def check_padding(seed: int) -> None:
     assert all(packed[cell] == n for cell, n in values.items())
 
 
-@pytest.mark.seeds(40, slow=160)
+@pytest.mark.seeds(8, slow=192)
 def test_padding_is_where_no_index_leads(seeds):
     check_each(seeds, check_padding)

@@ -94,7 +94,7 @@ def check(seed: int) -> None:
         event("kept")
 
 
-@pytest.mark.seeds(80, slow=1840, block=40)
+@pytest.mark.seeds(16, slow=1904, block=40)
 def test_what_is_accepted_is_right(seeds):
     happened = check_each(seeds, check)
     assert happened["kept"] >= 4
@@ -141,7 +141,7 @@ def check_on_machine(seed: int) -> None:
         event("kept")
 
 
-@pytest.mark.seeds(20, slow=480, block=60)
+@pytest.mark.seeds(4, slow=496, block=60)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["kept"] >= 1

@@ -17,7 +17,7 @@ def check_random_schedule(seed: int, most_computations: int, most_commands: int)
     check_schedules_of(programs(choice, choice.number(1, most_computations)), choice, most_commands)
 
 
-@pytest.mark.seeds(200, slow=1300, block=50)
+@pytest.mark.seeds(40, slow=1460, block=50)
 def test_every_accepted_schedule_keeps_the_meaning_and_every_refusal_is_right(seeds):
     happened = check_each(seeds, check_random_schedule, 5, 12)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.12, "machine": 0.08, "limit": 0.12}))
@@ -40,11 +40,11 @@ def check_on_machine(seed: int, most_commands: int) -> None:
     try:
         check_machine(schedule, load_config(name))
     except ScheduleError as error:
-        if "tokens by hand" not in str(error):  # these are counted when all of them are there
+        if not str(error).startswith("Cannot match the tokens of queue"):  # only complete schedules match
             raise
 
 
-@pytest.mark.seeds(40, slow=360)
+@pytest.mark.seeds(8, slow=392)
 def test_any_schedule_on_a_machine_is_right_or_refused(seeds):
     happened = check_each(seeds, check_on_machine, 8)
     check_shares(happened, COMMAND, Shares(0.45, {"argument": 0.35, "legality": 0.15, "machine": 0.08, "limit": 0.1}))

@@ -133,7 +133,7 @@ def attempt(do: Callable[[], object]) -> str:
         return "accepted"
     (error,) = refusal
     stored = isinstance(error, LegalityError) and isinstance(error.witness, StorageWitness)
-    return "lost" if stored or "allocated anew" in str(error) else "other"
+    return "lost" if stored or str(error).startswith("values in buffer") else "other"
 
 
 def check(seed: int) -> None:
@@ -160,7 +160,7 @@ def check(seed: int) -> None:
         event("lost")
 
 
-@pytest.mark.seeds(120, slow=2040, block=120)  # folds are rare in smaller blocks
+@pytest.mark.seeds(24, slow=2136, block=120)  # folds are rare in smaller blocks
 def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
     happened = check_each(seeds, check)
     assert happened["folded"] >= 5
@@ -189,7 +189,7 @@ def check_on_machine(seed: int) -> None:
         event("folded")
 
 
-@pytest.mark.seeds(20, slow=480)
+@pytest.mark.seeds(4, slow=496)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["folded"] >= 1
@@ -207,7 +207,7 @@ def outcomes(seed: int) -> list[str]:
 
 
 def test_one_slice_tells_for_all_that_live_alike():
-    with patch("lathe.scheduler.legality.storage_folding.alike_dimensions", lambda *_: []):
+    with patch("lathe.scheduler.legality.storage_folding.symmetric_dimensions", lambda *_: []):
         expected = [outcomes(seed) for seed in range(3000, 3100)]
     assert [outcomes(seed) for seed in range(3000, 3100)] == expected
     assert any("accepted" in each for each in expected)

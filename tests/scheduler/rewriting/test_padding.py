@@ -1,8 +1,8 @@
-"""Padding that layouts add: where it is, what it holds, who writes it. In the numbers of RFC 0077."""
+"""Padding that layouts add: its cells, its values, and its writers, in the numbers of RFC 0077."""
 
 import numpy as np
 import pytest
-from messages import refusal
+from error_checks import raises
 from nests import check, row_sum, text
 from random_programs import random_inputs
 
@@ -214,51 +214,23 @@ def test_messages():
     A, B = doubled()
     blocks = lambda i: [i // 4, i % 4]  # noqa: E731
     cases = [
+        (300, ("None", "lt.undef", "int8", "not 300")),
+        (const(300, "int32"), ("-128 to 127", "not 300", "(3, 2)", ".astype('int8')")),
+        (lambda io, _: 125 + io, ("-128 to 127", "not 128", "(3, 2)", ".astype('int8')")),
         (
-            {"pad_value": 300},
-            "pad_value of transform_layout of B must be None, lt.undef, an integer that int8 holds, or a function of "
-            "the new indices, not 300.",
+            lambda _, ii: select(ii > 2, const(1000, "int32"), -129),
+            ("-128 to 127", "not -129", "(3, 2)", ".astype('int8')"),
         ),
-        (
-            {"pad_value": const(300, "int32")},
-            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not 300 for cell "
-            "(3, 2). Write .astype('int8') where its low bits are meant.",
-        ),
-        (
-            {"pad_value": lambda io, _: 125 + io},
-            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not 128 for cell "
-            "(3, 2). Write .astype('int8') where its low bits are meant.",
-        ),
-        (
-            {"pad_value": lambda _, ii: select(ii > 2, const(1000, "int32"), -129)},
-            "pad_value of transform_layout of B must be a number that int8 holds, -128 to 127, not -129 for cell "
-            "(3, 2). Write .astype('int8') where its low bits are meant.",
-        ),
-        (
-            {"pad_value": lambda io: io},
-            "parameters of pad_value of transform_layout of B must be the 2 new indices, and perhaps the tensor in its "
-            "new layout, not 1.",
-        ),
-        (
-            {"pad_value": lambda io, ii: A[io + ii]},
-            "pad_value of transform_layout of B must read no tensor but B itself, not A. A layout makes no dependence "
-            "between tensors.",
-        ),
-        (
-            {"pad_value": lambda io, ii: B[io * 4 + ii]},
-            "pad_value of transform_layout of B must copy elements of it, not B[14] into cell (3, 2): B has shape "
-            "(14,).",
-        ),
-        (
-            {"pad_value": lambda io, ii: B[io + ii] + 1},
-            "pad_value of transform_layout of B must be a number, an expression of the new indices, or an element of "
-            "B, perhaps chosen by select, not B[io + ii] + 1.",
-        ),
+        (lambda io: io, ("parameters", 2, "not 1")),
+        (lambda io, ii: A[io + ii], ("read", "not A")),
+        (lambda io, ii: B[io * 4 + ii], ("not B[14]", "(3, 2)", "shape (14,)")),
+        (lambda io, ii: B[io + ii] + 1, ("select", "not B[io + ii] + 1")),
     ]
-    for arguments, message in cases:
+    for pad_value, mentions in cases:
         s = create_schedule(B)
         before = text(s)
-        assert refusal(ScheduleError, s.transform_layout, B, blocks, **arguments) == message
+        named = ("pad_value of transform_layout of B", *mentions)
+        raises(ScheduleError, s.transform_layout, B, blocks, kind="argument", mentions=named, pad_value=pad_value)
         assert text(s) == before
 
 

@@ -1,4 +1,4 @@
-"""Makers, readers and guests of stages, in the tables of a state, against a look at all stages."""
+"""Producers, consumers and attached stages in the def-use index, compared with a scan of all stages."""
 
 import pytest
 from random_programs import Choice, programs
@@ -9,7 +9,7 @@ from lathe.scheduler import Schedule, create_schedule
 
 
 def check_tables(s: Schedule) -> None:
-    """Fails unless the tables say what the stages say."""
+    """Fails unless the index agrees with the stages."""
     states = [(stage, stage.state) for stage in s.stages]
     tensors = {tensor for _, state in states for tensor in state.tensors}
     tensors |= {read.tensor for _, state in states for read in state.computation.reads}

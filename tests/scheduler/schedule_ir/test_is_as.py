@@ -1,4 +1,4 @@
-"""``ScheduleState.is_same_state``: whether anything has changed, however often the stages were arranged."""
+"""``ScheduleState.is_same_state``: whether anything has changed, however often the stages were reordered."""
 
 from dataclasses import replace
 

@@ -1,11 +1,11 @@
-"""Sums that begin with their first products, on machines that have the extension: no zeros are written before."""
+"""Elision of accumulator resets by GEMMs that overwrite, on machines that have the extension ``gemm_begin``."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, on_rtl, run
+from small_machine import TINY, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -38,7 +38,7 @@ def microops(program):
 
 
 def ran(schedule, config=BEGINS):
-    """The validated program of a schedule or output, which has been run and compared with NumPy."""
+    """The validated program of a schedule or output, after a run that was compared with NumPy."""
     s = schedule if isinstance(schedule, lt.Schedule) else lt.create_schedule(schedule)
     arguments = [*placeholders(s.program), *s.program]
     lt.build(s, arguments, config, check=True)
@@ -57,7 +57,7 @@ def ran(schedule, config=BEGINS):
     ],
     ids=["one block", "matmul", "vector", "partial blocks", "convolution", "more filters"],
 )
-def test_products_begin_sums_and_nothing_is_reset(output):
+def test_the_first_gemms_overwrite_and_nothing_is_reset(output):
     with_zeros, begun = ran(output, TINY), ran(output)
     assert any(each.reset for each in gemms(with_zeros))
     assert not any(each.begin for each in gemms(with_zeros))
@@ -67,11 +67,11 @@ def test_products_begin_sums_and_nothing_is_reset(output):
     before, after = (lt.simulate(each, inputs) for each in (with_zeros, begun))
     assert after.counters.reset_operations == 0
     assert after.counters.gemm_operations == before.counters.gemm_operations
-    on_rtl(lt.create_schedule(output), BEGINS)
+    simulate_and_check(lt.create_schedule(output), BEGINS)
 
 
 def one_tile(output):
-    """All of a product or convolution, whose result is ``output`` or read by it, in one chunk."""
+    """A schedule with the whole matmul or convolution, which is ``output`` or read by it, in one chunk."""
     s = lt.create_schedule(output)
     made = s.cache_write(output, "acc")
     sums = made if s[made].reduce_axis else output.computation.reads[0].tensor
@@ -84,7 +84,7 @@ def one_tile(output):
     return s
 
 
-def test_taps_of_one_instruction_are_split_behind_the_first_of_each_sum():
+def test_taps_of_one_instruction_are_split_after_the_first_of_each_accumulator():
     output = convolution(pixels=7, channels=4, filters=8, padding=0)
     (reset, alone), (begin, add) = gemms(ran(one_tile(output), TINY)), gemms(ran(one_tile(output)))
     assert reset.reset
@@ -98,8 +98,8 @@ def test_taps_of_one_instruction_are_split_behind_the_first_of_each_sum():
     assert (add.iter_out, add.iter_in) == (begin.iter_out, begin.iter_in) == (5, 5)
 
 
-def test_a_loop_of_an_instruction_along_the_sum_is_cut_after_its_first_iteration():
-    output = product(1, 8, 48)  # 12 blocks along the sum, 2 of results
+def test_an_instruction_loop_along_the_reduction_is_split_after_its_first_iteration():
+    output = product(1, 8, 48)  # 12 blocks along the reduction, 2 of results
     program = ran(one_tile(output))
     first, rest = gemms(program)
     assert (first.begin, rest.begin) == (True, False)
@@ -108,7 +108,7 @@ def test_a_loop_of_an_instruction_along_the_sum_is_cut_after_its_first_iteration
     assert microops(program) <= microops(ran(one_tile(output), TINY)) + 1
 
 
-def test_of_several_chunks_of_a_sum_the_first_one_begins():
+def test_of_several_chunks_of_a_reduction_the_first_one_overwrites():
     s = lt.create_schedule(product(8, 8, 32))
     (C,) = s.outputs
     made = s.cache_write(C, "acc")
@@ -121,12 +121,13 @@ def test_of_several_chunks_of_a_sum_the_first_one_begins():
     found = gemms(ran(s))
     assert [each.begin for each in found] == [True, *[False] * (len(found) - 1)]
     assert len(found) >= 4
-    assert "1 × init(i in 0..8, j in 0..8): gemm, 1 instruction; sums begin without zeros" in str(lt.explain(s, BEGINS))
-    assert "; 1 begins sums\n" in str(lt.explain(s, BEGINS))
-    assert "begin" not in str(lt.explain(s, TINY))
+    assert "1 × init(i in 0..8, j in 0..8): gemm, 1 instruction; resets are elided" in str(lt.explain(s, BEGINS))
+    assert "; 1 overwrites accumulators\n" in str(lt.explain(s, BEGINS))
+    assert "overwrite" not in str(lt.explain(s, TINY))
+    assert "elided" not in str(lt.explain(s, TINY))
 
 
-def test_zeros_that_the_alu_reads_are_written():
+def test_resets_are_live_if_the_alu_reads_their_zeros():
     A = lt.placeholder((8, 12, 4), "int32", "A")
     k = lt.reduce_axis((0, 12), name="k")
     C = lt.compute((8, 4), lambda i, j: lt.sum(A[i, k, j], axis=k), name="C")
@@ -135,7 +136,7 @@ def test_zeros_that_the_alu_reads_are_written():
     assert "; zeros are needed: the ALU reads them" in str(lt.explain(lt.create_schedule(C), BEGINS))
 
 
-def test_loads_of_micro_ops_that_only_needless_resets_run_go_with_them():
+def test_loads_of_micro_ops_that_only_dead_resets_run_are_removed_with_them():
     def gemm(first, end, **flags):
         return Gemm(first, end, 1, 1, 0, 0, 0, 0, 0, 0, **flags)
 
@@ -155,7 +156,7 @@ def test_loads_of_micro_ops_that_only_needless_resets_run_go_with_them():
     assert needless_resets([load(0, 2), gemm(0, 2, reset=True), gemm(1, 2)], {1}) == {1}
 
 
-def test_zeros_are_followed_through_all_that_is_emitted():
+def test_zeros_are_tracked_through_all_kinds_of_instructions():
     pool = MicroOpPool(BEGINS)
     zeros = ZeroInitTracker(BEGINS, pool)
     nothing = np.zeros(1, np.int64)
@@ -168,7 +169,7 @@ def test_zeros_are_followed_through_all_that_is_emitted():
     cells = np.arange(8)
     assert zeros.fresh(cells) is True
     assert zeros.take(cells[:6])
-    assert not zeros.take(cells[5:])  # taken
+    assert not zeros.take(cells[5:])  # claimed
     zeros.ready()
     assert zeros.take(cells[5:])
     zeros.follow([gemm(2, begin=True)])
@@ -181,7 +182,7 @@ def test_zeros_are_followed_through_all_that_is_emitted():
     assert zeros.needless() == {1, 2}
     zeros.follow([gemm(3)])
     assert zeros.needless() == {1}
-    assert zeros.needed == {2: "a GEMM adds to them and to sums at once"}
+    assert zeros.needed == {2: "one GEMM adds to them and to other accumulators"}
     zeros.follow(
         [
             gemm(3, reset=True),
@@ -191,28 +192,28 @@ def test_zeros_are_followed_through_all_that_is_emitted():
         ]
     )
     assert zeros.needed == {
-        2: "a GEMM adds to them and to sums at once",
+        2: "one GEMM adds to them and to other accumulators",
         6: "a GEMM adds to them",
-        8: "they are stored",
+        8: "a STORE reads them",
     }
 
 
 def emitted(begin, **plan):
-    """The GEMMs of a plan where accumulators hold zeros, or not."""
+    """The GEMMs emitted for a loop plan; ``begin``: whether accumulators hold zeros of resets."""
     pool = MicroOpPool(BEGINS)
     emitter = SimpleNamespace(pool=pool, begin=lambda _: begin)
     found = products(SimpleNamespace(config=BEGINS, emitter=emitter), LoopPlan(**plan))
     return [each for each in found if isinstance(each, Gemm)], pool.image().view("<u4")
 
 
-def test_iterations_that_hit_one_accumulator_from_several_sides_begin_no_sum():
+def test_gemms_with_both_loops_over_one_accumulator_do_not_overwrite():
     table = tuple(np.array(each) for each in ([0], [0], [0]))
     plan = {"iter_out": 3, "iter_in": 3, "factor_out": (1, 3, 0), "factor_in": (1, 1, 0), "micro_ops": table}
     assert [each.begin for each in emitted(True, **plan)[0]] == [False]
     assert [each.begin for each in emitted(True, **plan | {"factor_out": (3, 3, 0)})[0]] == [True]
 
 
-def test_micro_ops_of_one_accumulator_stay_in_order_and_the_first_ones_begin():
+def test_micro_ops_of_one_accumulator_stay_in_order_and_the_first_ones_overwrite():
     dst, src = [4, 5, 4, 4, 6, 5], [0, 1, 2, 3, 4, 5]
     plan = {"iter_out": 1, "iter_in": 1, "factor_out": (0, 0, 0), "factor_in": (0, 0, 0)}
     plan["micro_ops"] = (np.array(dst), np.array(src), np.zeros(6, np.int64))
@@ -225,7 +226,7 @@ def test_micro_ops_of_one_accumulator_stay_in_order_and_the_first_ones_begin():
     assert (alone.begin, alone.uop_bgn, alone.uop_end, words.tolist()) == (False, 0, 6, ordered.tolist())
 
 
-def test_both_loops_of_an_instruction_may_run_along_the_sum():
+def test_both_loops_of_an_instruction_may_run_along_the_reduction():
     plan = {"iter_out": 3, "iter_in": 4, "factor_out": (0, 4, 4), "factor_in": (0, 1, 1)}
     plan["micro_ops"] = (np.array([7, 8]), np.array([0, 0]), np.array([0, 12]))
     found, words = emitted(True, **plan)

@@ -1,4 +1,4 @@
-"""Micro-ops that overwrite no others are loaded before anything else."""
+"""Hoisting of LOADs of micro-ops that overwrite no others to the beginning of the stream."""
 
 import numpy as np
 import pytest
@@ -19,32 +19,32 @@ def uops(sram: int, dram: int, count: int) -> Load:
     return Load(MemoryType.UOP, sram, dram, 1, count, count)
 
 
-def test_neighbours_in_both_memories_become_one_load_with_the_label_of_the_first():
+def test_loads_that_are_contiguous_in_both_memories_are_merged_with_the_label_of_the_first():
     stream: list[Instruction] = [uops(0, 0, 4), WORK, uops(4, 4, 2), WORK, Finish()]
     assert preload_microops(stream, [0, 0, 1, 1, 1]) == ([uops(0, 0, 6), WORK, WORK, Finish()], [0, 0, 1, 1])
 
 
-def test_loads_that_are_apart_in_one_memory_stay_apart():
+def test_loads_that_are_not_contiguous_in_one_memory_are_not_merged():
     stream: list[Instruction] = [WORK, uops(0, 0, 4), uops(4, 7, 2), uops(9, 9, 2)]
     assert preload_microops(stream, [0] * 4)[0] == [uops(0, 0, 4), uops(4, 7, 2), uops(9, 9, 2), WORK]
 
 
-def test_from_the_first_load_that_overwrites_another_on_all_stay_where_they_are():
+def test_nothing_is_hoisted_from_the_first_load_that_overwrites_another_on():
     stream: list[Instruction] = [uops(0, 0, 4), WORK, uops(2, 4, 2), WORK, uops(4, 6, 2)]
     assert preload_microops(stream, [0] * 5)[0] == stream
 
 
-def test_a_load_is_as_long_as_its_field_allows():
+def test_a_merged_load_fits_its_field():
     stream: list[Instruction] = [uops(0, 0, MOST), uops(MOST, MOST, 1)]
     assert preload_microops(stream, [0, 0])[0] == stream
 
 
-def test_other_loads_are_left_alone():
+def test_other_loads_are_not_hoisted():
     stream: list[Instruction] = [Load(MemoryType.INP, 0, 0, 1, 4, 4), WORK, Load(MemoryType.ACC, 0, 0, 1, 4, 4)]
     assert preload_microops(stream, [0] * 3) == (stream, [0] * 3)
 
 
-def test_a_program_that_keeps_all_its_micro_ops_loads_them_in_its_first_instruction():
+def test_a_program_without_evictions_loads_all_micro_ops_in_its_first_instruction():
     config = load_config("vta")
     data, weights = placeholder((1, 14, 14, 16), "int8", "data"), placeholder((32, 3, 3, 16), "int8", "weights")
     output = requantise(conv2d(data, weights, padding=1, name="conv"), 8, name="output")
@@ -59,7 +59,7 @@ def _loads_uops(instruction: Instruction) -> bool:
     return isinstance(instruction, Load) and instruction.memory_type == MemoryType.UOP
 
 
-def test_what_a_failed_rule_had_placed_takes_no_memory():
+def test_allocations_of_a_failed_rule_are_undone():
     pool = MicroOpPool(load_config("vta"))
     index = np.arange(4)
     pool.place(index, index, index)
@@ -75,7 +75,7 @@ def test_what_a_failed_rule_had_placed_takes_no_memory():
     assert pool.image().nbytes == 8 * 4
 
 
-def test_a_program_whose_micro_ops_displace_each_other_still_computes_the_same():
+def test_a_program_with_evicted_micro_ops_computes_the_same():
     config = load_config("tiny")
     generator = np.random.default_rng(0)
     data, weights = placeholder((1, 13, 11, 9), "int8", "data"), placeholder((7, 3, 3, 9), "int8", "weights")

@@ -1,20 +1,20 @@
-"""LOADs that move towards the beginning of a stream: what instructions read stays the same, and they wait for less."""
+"""List scheduling of LOADs: instructions still read the same data, and stall for fewer cycles."""
 
 import pytest
 from random_programs import Choice
 from streams_without_tokens import CONFIG, Entries, footprints, reads, stream
 
-import lathe.scheduler.stream.schedule_loads as load_order
 from lathe.isa import Gemm, Load, MemoryType, Store, encode_uops
 from lathe.scheduler.schedule_ir.sync import Origin
+from lathe.scheduler.stream import schedule_loads
 from lathe.scheduler.stream.memory_effects import Footprints
 from lathe.scheduler.stream.schedule_loads import loads_in_order
 
 
-@pytest.mark.seeds(60, slow=1500)
-def test_whatever_moves_instructions_read_what_they_have_read(seed, monkeypatch):
-    monkeypatch.setattr(load_order, "WORTH", -(10**9))  # also where nothing is gained
-    monkeypatch.setattr(load_order, "PART", 16)
+@pytest.mark.seeds(12, slow=1548)
+def test_instructions_read_the_same_data_after_loads_have_moved(seed, monkeypatch):
+    monkeypatch.setattr(schedule_loads, "MIN_SAVING", -(10**9))  # reorder even if nothing is gained
+    monkeypatch.setattr(schedule_loads, "MIN_BEATS", 16)
     entries = stream(Choice(seed))
     moved = loads_in_order(entries, footprints(seed))
     assert reads(moved, footprints(seed)) == reads(entries, footprints(seed)), f"seed {seed}"
@@ -33,27 +33,27 @@ def numbered(instructions: list[Load | Gemm | Store]) -> Entries:
 
 
 def of_uops(*operands: tuple[int, int]) -> Footprints:
-    """Micro-ops with these places in inp and wgt."""
+    """A tracker of micro-ops with these addresses in inp and wgt."""
     src, wgt = zip(*operands, strict=True)
     return Footprints(CONFIG, encode_uops(CONFIG, 0, src, wgt), 16, (4096, 8192))
 
 
-def test_weights_pass_inputs_that_wait():
-    """Inputs in two places by turns; the weights of the third product come while the first is computed."""
+def test_weights_are_loaded_before_inputs_that_wait():
+    """Double-buffered inputs; the weights of the third GEMM are loaded while the first is computed."""
     data = [load(MemoryType.INP, n % 2, n, 1) for n in range(3)]
     first, weights = load(MemoryType.WGT, 0, 0, 1), load(MemoryType.WGT, 100, 50, 200)
     instructions = [load(MemoryType.UOP, 0, 0, 3), first, data[0], gemm(0), data[1], gemm(1), data[2], weights, gemm(2)]
     found = [each for each, _ in loads_in_order(numbered(instructions), of_uops((0, 0), (1, 0), (0, 100)))]
-    products = [found.index(gemm(n)) for n in range(3)]
-    before = [each for each in found[: products[0]] if isinstance(each, Load) and each != instructions[0]]
+    gemms = [found.index(gemm(n)) for n in range(3)]
+    before = [each for each in found[: gemms[0]] if isinstance(each, Load) and each != instructions[0]]
     assert before[:3] == [first, data[0], data[1]]
     assert [(each.memory_type, each.sram_base) for each in before[3:]] == [(MemoryType.WGT, 100)]
-    behind = [each for each in found[products[0] : products[1]] if isinstance(each, Load)]
-    assert behind[0] == data[2]  # whose cells the first product reads
-    assert before[3].x_size + sum(each.x_size for each in behind[1:]) == 200
+    after = [each for each in found[gemms[0] : gemms[1]] if isinstance(each, Load)]
+    assert after[0] == data[2]  # overwrites the vector that the first GEMM reads
+    assert before[3].x_size + sum(each.x_size for each in after[1:]) == 200
 
 
-def test_what_saves_nothing_stays():
+def test_a_stream_that_no_order_improves_is_unchanged():
     instructions = [
         load(MemoryType.UOP, 0, 0, 1),
         load(MemoryType.WGT, 0, 0, 1),

@@ -1,4 +1,4 @@
-"""The loads that a program begins with: what is used first comes first, and nothing else changes."""
+"""Scheduling of the prologue: loads are sorted by first use, and nothing else changes."""
 
 from collections import Counter
 
@@ -24,8 +24,8 @@ def convolution(channels: int = 64) -> tuple[lt.Tensor, dict[str, np.ndarray]]:
 
 
 @pytest.fixture
-def in_parts() -> tuple[lt.Schedule, dict[str, np.ndarray]]:
-    """All weights are loaded before loops over four parts of the input channels, which they are used in."""
+def sliced() -> tuple[lt.Schedule, dict[str, np.ndarray]]:
+    """A schedule that loads all weights before the loop over four slices of the input channels that uses them."""
     output, inputs = convolution()
     conv = output.computation.reads[0].tensor
     s = create_schedule(output)
@@ -43,8 +43,8 @@ def in_parts() -> tuple[lt.Schedule, dict[str, np.ndarray]]:
     return s, inputs
 
 
-def elements(instructions: list[Instruction], memory: MemoryType) -> Counter[tuple[int, int]]:
-    """The places in scratchpad and DRAM that LOADs of a memory connect, without padding."""
+def vector_copies(instructions: list[Instruction], memory: MemoryType) -> Counter[tuple[int, int]]:
+    """Pairs of addresses in scratchpad and DRAM that LOADs of a memory copy, without padding."""
     found: Counter[tuple[int, int]] = Counter()
     for each in instructions:
         if isinstance(each, Load) and each.memory_type == memory:
@@ -55,8 +55,8 @@ def elements(instructions: list[Instruction], memory: MemoryType) -> Counter[tup
     return found
 
 
-def test_weights_of_later_parts_come_after_the_data_of_the_first(in_parts):
-    s, inputs = in_parts
+def test_weights_of_later_slices_come_after_the_data_of_the_first(sliced):
+    s, inputs = sliced
     program = run(s, VTA, inputs)
     unit = [
         each.memory_type
@@ -65,40 +65,40 @@ def test_weights_of_later_parts_come_after_the_data_of_the_first(in_parts):
     ]
     first_data = unit.index(MemoryType.INP)
     later = [number for number, each in enumerate(unit) if each is MemoryType.WGT and number > first_data]
-    assert first_data == 8, "of each of four blocks of output channels the two taps that the first GEMM reads"
-    told = "what is around these taps, in two parts, and three more of the input channels, in two parts each"
-    assert len(later) == 4 * 4 + 4 * 3 * 2, told
+    assert first_data == 8, "the two taps that the first GEMM reads, for each of four blocks of output channels"
+    slices = "the other taps of the first slice of input channels, and all taps of three more slices"
+    assert len(later) == 4 * 4 + 4 * 3 * 2, slices
     assert later[0] == first_data + 1
 
 
-def test_the_same_elements_are_loaded_in_fewer_cycles(in_parts, monkeypatch):
-    s, inputs = in_parts
+def test_the_same_vectors_are_loaded_in_fewer_cycles(sliced, monkeypatch):
+    s, inputs = sliced
     ordered = run(s, VTA, inputs)
     with monkeypatch.context() as patched:
         patched.setattr(driver, "schedule_prologue", lambda entries, _: entries)
         plain = run(s, VTA, inputs)
     for memory in (MemoryType.INP, MemoryType.WGT):
-        assert elements(ordered.instructions, memory) == elements(plain.instructions, memory)
+        assert vector_copies(ordered.instructions, memory) == vector_copies(plain.instructions, memory)
     cycles = [lt.simulate(each, timing_only=True).cycles for each in (ordered, plain)]
     assert cycles[0] < cycles[1]
 
 
-def test_a_load_stays_whole_where_its_parts_would_wait_longer_for_the_memory(in_parts):
-    s, inputs = in_parts
+def test_a_load_is_not_split_if_its_slices_would_wait_longer_for_the_memory(sliced):
+    s, inputs = sliced
     slow = VTA.with_(name="slow", **{"memory.latency": 2000})
     loads, whole = (
         [each for each in run(s, config, inputs).instructions if _of_weights(each)] for config in (VTA, slow)
     )
     assert len(whole) < len(loads)
-    assert elements(whole, MemoryType.WGT) == elements(loads, MemoryType.WGT)
+    assert vector_copies(whole, MemoryType.WGT) == vector_copies(loads, MemoryType.WGT)
 
 
 def _of_weights(each: Instruction) -> bool:
     return isinstance(each, Load) and each.memory_type is MemoryType.WGT
 
 
-def test_a_stream_with_tokens_by_hand_stays_as_it_is(in_parts, monkeypatch):
-    s, inputs = in_parts
+def test_a_stream_with_manual_synchronisation_is_unchanged(sliced, monkeypatch):
+    s, inputs = sliced
     s.barrier_at(s[s.outputs[0]], s[s.outputs[0]].leaf_axis[0])
     program = run(s, VTA, inputs)
     with monkeypatch.context() as patched:
@@ -106,8 +106,8 @@ def test_a_stream_with_tokens_by_hand_stays_as_it_is(in_parts, monkeypatch):
         assert run(s, VTA, inputs).instructions == program.instructions
 
 
-def test_operands_of_one_tile_have_cells_of_their_own_where_there_is_room():
-    """A load of one need not wait until the other has been read."""
+def test_operands_of_one_tile_share_no_addresses_if_the_scratchpad_is_large_enough():
+    """So a load of one need not wait until the other has been read."""
     generator = np.random.default_rng(6)
     names = {"A": (64, 64), "B": (64, 64), "V": (64, 64), "W": (64, 64)}
     inputs = {name: generator.integers(-128, 128, shape, np.int8) for name, shape in names.items()}

@@ -1,4 +1,4 @@
-"""Equal parts of an expression are computed once: ALU operations per element, and random expressions against NumPy."""
+"""Common subexpressions are computed once: ALU operations per vector, and random expressions against NumPy."""
 
 import random
 
@@ -19,11 +19,11 @@ VTA, TINY = load_config("vta"), load_config("tiny")
 X, Y = placeholder(64, "int32", "X"), placeholder(64, "int32", "Y")
 BYTES = placeholder(64, "int8", "bytes")
 STORING = 3
-"""Shifts between the planes of bytes that a 32-bit result is stored in."""
+"""Shifts between the byte planes that a 32-bit result is stored in."""
 
 
 def operations(result: Tensor) -> int:
-    """ALU operations per element of 16 values, without those that storing takes; the outputs are NumPy's."""
+    """ALU operations per vector of 16 values, without those of the store; the outputs are compared with NumPy's."""
     inputs = random_inputs([result], 0)
     s = create_schedule(result)
     run(s, VTA, inputs)
@@ -43,7 +43,7 @@ def test_one_node_used_twice_is_the_same():
     assert operations(compute(64, square, "R")) == 2
 
 
-def test_the_square_of_a_value_is_made_in_its_place():
+def test_the_square_of_a_value_is_computed_in_place():
     assert operations(compute(64, lambda i: X[i] * X[i], "R")) == 1
 
 
@@ -52,18 +52,18 @@ def test_operands_of_commutative_operations_may_be_in_any_order():
 
 
 def test_operands_of_a_difference_may_not():
-    """A copy of either operand and two operations each; then the product."""
+    """A copy of either operand and two operations each; then the multiplication."""
     assert operations(compute(64, lambda i: (X[i] - Y[i]) * (Y[i] - X[i]), "R")) == 7
 
 
 def test_a_part_that_is_needed_in_two_places_is_computed_once():
-    """The sum (a copy, +), the smaller of a copy of it (2), the larger in its own place (1), and their sum (1)."""
+    """The sum (a copy, +), the minimum of a copy of it (2), the maximum in place (1), and their sum (1)."""
     result = compute(64, lambda i: min(X[i] + Y[i], 7) + max(X[i] + Y[i], -7), "R")
     assert operations(result) == 6
 
 
 def test_parts_of_shared_parts():
-    """s = X + Y (2), t = s * X (a copy, *), t and s as operands: max (a copy, op), min in t's place, add."""
+    """s = X + Y (2), t = s * X (a copy, *), t and s as operands: max (a copy, op), min in place of t, add."""
 
     def element(i: Expr) -> Expr:
         return max((X[i] + Y[i]) * X[i], 5) + min((X[i] + Y[i]) * X[i], X[i] + Y[i])
@@ -103,7 +103,7 @@ def check_expressions(seed: int, config: HardwareConfig) -> None:
 
 
 @pytest.mark.parametrize("config", [TINY, VTA, TINY.with_(extensions=("alu_sub",))], ids=["tiny", "vta", "alu_sub"])
-@pytest.mark.seeds(40, slow=160)
+@pytest.mark.seeds(8, slow=192)
 def test_random_expressions(config, seeds):
     check_each(seeds, check_expressions, config)
 
@@ -127,6 +127,6 @@ def check_expressions_of_bytes(seed: int) -> None:
     assert np.any([segment.role == "output" for segment in program.segments])
 
 
-@pytest.mark.seeds(40, slow=160)
+@pytest.mark.seeds(8, slow=192)
 def test_random_expressions_of_bytes(seeds):
     check_each(seeds, check_expressions_of_bytes)

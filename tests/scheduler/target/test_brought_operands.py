@@ -1,4 +1,4 @@
-"""Operands that RESCALE wants elsewhere are copied there by micro-ops that are in their scratchpad by then."""
+"""Operands that are copied before RESCALE: the micro-ops of the copy are loaded before they run."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from lathe.frontend import placeholder
 @pytest.mark.parametrize("uop_buffer_bytes", [32, 64, 128, 32768])
 @pytest.mark.parametrize(("size", "factor", "channels"), [(6, 8, 32), (3, 4, 16)])
 def test_the_reset_before_a_copy_runs_micro_ops_that_are_there(size, factor, channels, uop_buffer_bytes):
-    """The reset and the copy from address 0 have the same micro-op: whichever is first in the stream loads it."""
+    """Reset and copy from address 0 share a micro-op: the one that comes first in the stream must load it."""
     machine = lt.load_config("lathe16").with_(uop_buffer_bytes=uop_buffer_bytes)
     small = placeholder((1, size, size, channels), "int8", name="small")
     wide = size * factor

@@ -1,4 +1,4 @@
-"""Tensors behind each other along channels: where each begins with a whole block, channels stay in the lanes."""
+"""Concatenation along channels: if each tensor starts at a whole block, channels stay in the lanes."""
 
 import pytest
 from random_programs import random_inputs
@@ -10,7 +10,7 @@ from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
 def joined(*channels: int, order: str = "lt") -> tuple[lt.Tensor, list[lt.Tensor]]:
-    """Images behind each other along their channels."""
+    """Images concatenated along their channels."""
     data = [lt.placeholder((1, 4, 6, count), "int8", name=f"data{n}") for n, count in enumerate(channels)]
     parts = [lt.relu(each, name=f"part{n}") for n, each in enumerate(data)]
 

@@ -1,8 +1,8 @@
-"""Groups of channels, split off the axis of the lanes, lie apart, so that the pixels of one group adjoin."""
+"""Groups of channels are an outer dimension in memory, so that the pixels of one group are contiguous."""
 
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.isa import Load, MemoryType
@@ -33,8 +33,8 @@ def test_chains_of_groups_that_overlap(second):
 
 
 @pytest.mark.parametrize("machine", ["vta", "lathe16", "batch4"])
-def test_what_is_added_to_groups_lies_as_they_do(machine):
-    """Stages that take over each other's cells have them in one order, also those that passes put in."""
+def test_an_addend_of_a_grouped_convolution_has_the_same_order(machine):
+    """Stages that alias each other's buffers have the same address order, including those that passes insert."""
     data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
     first = grouped(data, 4, 32, "first")
     added = lt.requantise(lt.add(grouped(first, 4, 32, "second"), first, name="added"), 1, name="sum")
@@ -42,8 +42,8 @@ def test_what_is_added_to_groups_lies_as_they_do(machine):
     run(s, lt.load_config(machine), random_inputs(list(s.program), seed=3))
 
 
-def test_stored_elements_that_are_turned_lie_in_one_order_for_all():
-    """An image taken apart into pixels of four times the channels, on a machine whose products turn elements."""
+def test_converted_layouts_have_one_order_for_all_consumers():
+    """Space-to-depth of an image, on a machine that needs layout conversions."""
     pair = VTA.with_(name="pair", batch=2, block_in=8, block_out=16)
     data = lt.placeholder((1, 2, 8, 8), "int8", name="data")
     apart = lt.compute(
@@ -63,11 +63,11 @@ def test_only_the_axis_of_the_columns_is_split():
 
 
 def test_groups_on_the_rtl():
-    on_rtl(create_schedule(grouped(lt.placeholder((1, 3, 4, 8), "int8", name="data"), 2, 8, "layer")), TINY)
+    simulate_and_check(create_schedule(grouped(lt.placeholder((1, 3, 4, 8), "int8", name="data"), 2, 8, "layer")), TINY)
 
 
-def test_padding_and_rows_that_nobody_reads_lie_as_the_input_does():
-    """A buffer with other rows and columns than the input has its groups apart, too: all of one group is one LOAD."""
+def test_padded_and_cropped_buffers_have_the_order_of_the_input():
+    """In a buffer with other rows and columns than the input, groups are outermost too: one LOAD per group."""
     data = lt.placeholder((2, 9, 8, 8), "int8", name="data")
     weights = lt.placeholder((14, 2, 3, 4), "int8", name="weights")
     sums = lt.conv2d(data, weights, stride=(2, 2), padding=((0, 1), (1, 1)), groups=2, name="sums")
@@ -80,8 +80,8 @@ def test_padding_and_rows_that_nobody_reads_lie_as_the_input_does():
 
 @pytest.mark.parametrize("machine", ["vta", "lathe16", "batch4"])
 @pytest.mark.parametrize("first", [2, 5])
-def test_a_part_of_groups_has_none_and_is_made_in_cells_of_its_own(machine, first):
-    """The first rows of an image, which a product reads as columns behind the others."""
+def test_a_slice_of_a_grouped_tensor_does_not_alias_it(machine, first):
+    """The first rows of an image, which a GEMM reads as its last columns."""
     data = lt.placeholder((6, 7, 6), "int8", name="data")
     behind = lt.compute((6, 7 - first, 6), lambda i, j, k: data[i, j + first, k], name="behind")
     before = lt.compute((6, first, 6), lambda i, j, k: data[i, j, k], name="before")

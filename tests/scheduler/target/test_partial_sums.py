@@ -1,4 +1,4 @@
-"""Products summed over less than a tensor has: lanes behind the last are no zeros, so others run along them."""
+"""Reductions over a slice of a tensor: the pad lanes are not zero then, so other axes must be in the lanes."""
 
 import pytest
 from random_programs import random_inputs
@@ -36,7 +36,7 @@ def test_taps_of_computed_weights(block_in, block_out):
 
 
 def first_of(tensor, count, start=0, name="part"):
-    """Some columns of a tensor, each halved."""
+    """A slice of the columns of a tensor, each value halved."""
     return lt.compute((tensor.shape[0], count), lambda i, k: (tensor[i, k + start] >> 1).astype("int8"), name=name)
 
 
@@ -51,8 +51,8 @@ def product_of(data, weight, count, name):
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
 @pytest.mark.parametrize("wide", ["A", "W", "AW"])
 @pytest.mark.parametrize("start", [0, 4, 16])
-def test_what_is_computed_of_a_part_has_the_rest_behind_it(wide, start, machine):
-    """Arithmetic on whole elements leaves there what it makes of the columns that nobody wanted."""
+def test_a_slice_computed_by_the_alu_has_the_other_columns_in_its_pad_lanes(wide, start, machine):
+    """Arithmetic computes all lanes of vectors, including the columns outside of the slice."""
     A, W = (
         lt.placeholder((rows, 21 if name in wide else 5), "int8", name=name) for name, rows in (("A", 4), ("W", 20))
     )
@@ -63,7 +63,7 @@ def test_what_is_computed_of_a_part_has_the_rest_behind_it(wide, start, machine)
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
 @pytest.mark.parametrize("computed", [False, True])
-def test_a_product_with_some_rows_of_weights_has_others_behind_it(computed, machine):
+def test_a_gemm_with_a_slice_of_weight_rows_has_the_others_in_its_pad_lanes(computed, machine):
     A, W = lt.placeholder((4, 16), "int8", name="A"), lt.placeholder((9, 16), "int8", name="W")
     V = lt.placeholder((20, 9), "int8", name="V")
     k = lt.reduce_axis(16, name="k")
@@ -73,7 +73,7 @@ def test_a_product_with_some_rows_of_weights_has_others_behind_it(computed, mach
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
-def test_copies_of_a_part_have_the_rest_behind_them(machine):
+def test_copies_of_a_slice_have_the_other_columns_in_their_pad_lanes(machine):
     A, W = lt.placeholder((4, 9), "int8", name="A"), lt.placeholder((20, 9), "int8", name="W")
     parts = [
         lt.compute((each.shape[0], 5), lambda i, k, each=each: each[i, k], name=f"{each.name}2") for each in (A, W)

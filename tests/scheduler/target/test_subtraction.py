@@ -1,4 +1,4 @@
-"""Differences on machines with ALU operation SUB and without: which instructions, and the values."""
+"""Differences on machines with and without ALU operation SUB: the instructions, and the values."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ X, Y = placeholder(64, "int32", "X"), placeholder(64, "int32", "Y")
 
 
 def operations(body: Callable[[Expr, Expr], Expr], *extensions: str) -> list[str]:
-    """The ALU operations of a result of bytes, in order; what the program makes is the interpreter's and NumPy's."""
+    """The ALU operations of an int8 result, in order; outputs are compared with the interpreter's and NumPy's."""
     config = LATHE16.with_(extensions=extensions, par_buffer_bytes=0, lut_buffer_bytes=0)
     result: Tensor = compute(64, lambda i: body(X[i], Y[i]).astype("int8"), "R")
     s = create_schedule(result)
@@ -29,7 +29,7 @@ def operations(body: Callable[[Expr, Expr], Expr], *extensions: str) -> list[str
 @pytest.mark.parametrize(
     ("body", "without", "with_it"),
     [
-        # Where an operand is not read again, the result is made in its cells; an `add` more copies another one.
+        # If an operand is not read again, the result is computed in place; another `add` copies the other one.
         (lambda x, y: x - y, ["mul", "add"], ["sub"]),
         (lambda x, y: (x >> 1) - y, ["mul", "add", "shr", "add"], ["shr", "sub"]),
         (lambda x, y: (x >> 1) - (y * 3), ["mul", "mul", "add", "shr", "add"], ["shr", "add", "mul", "sub"]),

@@ -1,9 +1,9 @@
-"""Taps that only meet padding are not multiplied: which cells hold data, what parts there are, and what that saves."""
+"""Skipping of taps that only meet zero padding: non-zero analysis, the parts of a GEMM, and the cycles saved."""
 
 import numpy as np
 import pytest
 from random_programs import random_inputs
-from small_machine import TINY, VTA, on_rtl, run
+from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
@@ -22,7 +22,7 @@ def weights(filters: int, *taps: int, channels: int = 4) -> lt.Tensor:
 
 
 def measured(output: lt.Tensor | lt.Schedule, config: lt.HardwareConfig = VTA) -> Counters:
-    """What a validated build did, whose outputs are NumPy's."""
+    """The counters of a validated build, whose outputs are compared with NumPy's."""
     s = output if isinstance(output, lt.Schedule) else lt.create_schedule(output)
     lt.build(s, [*placeholders(s.program), *s.program], config, check=True)
     inputs = random_inputs(list(s.program), seed=3)
@@ -51,7 +51,7 @@ def pairs(extent: int, taps: int, stride: int = 1, dilation: int = 1, before: in
     ids=str,
 )
 @pytest.mark.parametrize("config", [VTA, lt.load_config("lathe16")], ids=lambda each: each.name)
-def test_each_product_of_a_tap_with_data_is_made_once_and_no_other(pixels, taps, arguments, config):
+def test_exactly_the_taps_that_meet_data_are_multiplied(pixels, taps, arguments, config):
     data, kernel = image(*pixels, channels=64), weights(16, *taps, channels=64)
     output = lt.conv2d(data, kernel, name="conv", **arguments)
     padding = arguments["padding"]
@@ -61,12 +61,12 @@ def test_each_product_of_a_tap_with_data_is_made_once_and_no_other(pixels, taps,
     steps = measured(output, config).gemm_operations
     if config is VTA:
         assert steps == met[0] * met[1] * 4
-    else:  # where no tap meets data for all results, the others begin with a product of zeros
+    else:  # if no tap meets data for all results, the other sums begin with a MAC of zeros
         assert met[0] * met[1] * 4 <= steps < met[0] * met[1] * 4 + output.shape[1] * output.shape[2]
 
 
 def transposed(stride: int, taps: int, before: int) -> lt.Tensor:
-    """A convolution of an image with zeros between its pixels, and around them."""
+    """A convolution of a dilated and padded image."""
     data, kernel = image(6, 6, channels=64), weights(16, taps, taps, channels=64)
     extent = 5 * stride + 1 + 2 * before
 
@@ -82,7 +82,7 @@ def transposed(stride: int, taps: int, before: int) -> lt.Tensor:
 
 @pytest.mark.parametrize(("stride", "taps", "before"), [(2, 3, 2), (2, 4, 2), (3, 3, 2), (2, 2, 1)])
 def test_gaps_between_pixels_are_not_multiplied(stride, taps, before):
-    """Rows and columns that hold no pixel are a step of the loops, one part for each residue of the stride."""
+    """Rows and columns without pixels are skipped by strided loops, one part for each residue of the stride."""
     results = 5 * stride + 1 + 2 * before - taps + 1
     met = sum((r + t - before) % stride == 0 and 0 <= r + t - before <= 5 * stride
               for r in range(results) for t in range(taps))  # fmt: skip
@@ -102,14 +102,14 @@ def test_a_border_of_another_value_is_multiplied():
     assert measured(output, lt.load_config("lathe16")).gemm_operations == 64 * 9
 
 
-def test_sums_begin_in_the_part_that_has_all_of_them():
+def test_sums_begin_in_the_part_that_covers_all_of_them():
     """The middle tap meets data everywhere."""
     output = lt.conv2d(image(6, 7), weights(4, 3, 3), padding=1, name="conv")
     counters = measured(output, BEGINS)
     assert (counters.gemm_operations, counters.reset_operations) == (16 * 19, 0)
 
 
-def test_where_no_tap_has_all_sums_the_others_begin_with_a_product_of_zeros():
+def test_if_no_tap_covers_all_sums_the_others_begin_with_a_mac_of_zeros():
     output = lt.conv2d(image(6, 7), weights(4, 2, 2), padding=1, name="conv")
     counters = measured(output, BEGINS)
     assert (counters.gemm_operations, counters.reset_operations) == (12 * 14 + 7 * 8 - 6 * 7, 0)
@@ -118,7 +118,7 @@ def test_where_no_tap_has_all_sums_the_others_begin_with_a_product_of_zeros():
 
 
 def test_taps_in_chunks_of_their_own_begin_sums_too():
-    """The rows of taps are a loop outside: the first of them has no data for the first row."""
+    """The rows of taps are an outer loop: the first of them has no data for the first row."""
     output = lt.conv2d(image(10, 10, channels=16), weights(32, 3, 3, channels=16), padding=1, name="conv")
     s = lt.create_schedule(output)
     made = s.cache_write(output, "acc")
@@ -135,7 +135,7 @@ def test_taps_in_chunks_of_their_own_begin_sums_too():
 def test_results_that_meet_no_data_are_zeros():
     output = lt.conv2d(image(3, 3), weights(4, 2, 2), padding=4, name="conv")
     assert measured(output, TINY).gemm_operations == 6 * 6
-    assert measured(output, BEGINS).gemm_operations == 6 * 6 + 100 - 9  # with which sums begin
+    assert measured(output, BEGINS).gemm_operations == 6 * 6 + 100 - 9  # the latter begin sums
 
 
 @pytest.mark.parametrize("config", [TINY, BEGINS], ids=["adds", "begins"])
@@ -144,14 +144,14 @@ def test_parts_on_the_rtl(config):
         lt.conv2d(image(5, 6), weights(4, 3, 3), padding=1, name="conv"),
         lt.conv2d(image(5, 4), weights(6, 3, 2), padding=2, stride=2, name="conv"),
     ):
-        on_rtl(lt.create_schedule(output), config)
+        simulate_and_check(lt.create_schedule(output), config)
 
 
 @pytest.mark.parametrize("form", ["ring", "shift"])
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("loop", [1, 2])
 def test_windows_that_move_over_a_border(form, prologue, loop):
-    """Kept rows of a padded image, shifted or in a ring: what is said of a window is of where it is now."""
+    """Reused rows of a padded image, shifted or in a ring: the non-zero masks follow the window."""
     data, kernel = image(7, 8), weights(4, 3, 3)
     output = lt.conv2d(data, kernel, padding=1, name="conv")
     padded = output.computation.reads[0].tensor
@@ -187,8 +187,8 @@ def test_any_convolution_equals_numpy(seed):
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-def test_copies_in_a_circle(steps):
-    """Of what is passed on from step to step nothing is known, but that it is zeros at first."""
+def test_copies_in_a_recurrence(steps):
+    """Nothing is known of a state that is passed on between iterations, except that it is zero at first."""
     rows = 5
     state = lt.state((rows, 16), "int8", "state", init=0)
     data, kernel = lt.placeholder((16, 16), "int8", "data"), lt.placeholder((16, 16), "int8", "kernel")
@@ -202,7 +202,7 @@ def test_copies_in_a_circle(steps):
     assert measured(output).gemm_operations in (rows, rows - 1)
 
 
-# What is known of cells.
+# Non-zero analysis.
 
 
 def nothing_known(_tensor):
@@ -242,7 +242,7 @@ def test_the_branches_may_be_exchanged_and_nested():
     assert data_cells(lt.compute((7,), cell, "p").computation, nothing_known) == (b"\0\1\1\1\1\0\0",)
 
 
-def test_what_is_chosen_otherwise_may_be_anything():
+def test_other_selects_give_no_mask():
     data, other = lt.placeholder((4,), "int8", "data"), lt.placeholder((4,), "int8", "other")
     both = lt.compute((4,), lambda i: lt.select(i < 2, data[i], other[i]), "both")
     chosen = lt.compute((4,), lambda i: lt.select(other[i] < 2, data[i], 0), "chosen")
@@ -251,7 +251,7 @@ def test_what_is_chosen_otherwise_may_be_anything():
     assert data_cells(more.computation, nothing_known) == (b"\1\1\0\0",)
 
 
-def test_copies_hold_what_they_read():
+def test_masks_are_propagated_through_copies():
     first = padded(lambda y, _: (y >= 1) & (y < 5))
 
     def cells_of(tensor):

@@ -1,4 +1,4 @@
-"""LOADs for a copy over loops: what they bring is what the loops say, and they are few."""
+"""LOADs of a copy over loops: they transfer what the loops describe, and are few."""
 
 from random import Random
 
@@ -11,8 +11,8 @@ from lathe.scheduler.isel.rules.transfers import DmaLoop, load_rows
 PADDING = -1
 
 
-def brought(loads: list[Instruction], size: int) -> np.ndarray:
-    """Which element of DRAM each cell of a scratchpad holds; PADDING for zeros, -2 where nothing was written."""
+def loaded(loads: list[Instruction], size: int) -> np.ndarray:
+    """The DRAM address that each vector of a scratchpad is loaded from; PADDING for zeros, -2 if not written."""
     cells = np.full(size, -2, np.int64)
     for load in loads:
         assert isinstance(load, Load)
@@ -25,16 +25,16 @@ def brought(loads: list[Instruction], size: int) -> np.ndarray:
     return cells
 
 
-def wanted(loops: list[DmaLoop], mask: np.ndarray, size: int, dram: int) -> np.ndarray:
+def expected(loops: list[DmaLoop], mask: np.ndarray, size: int, dram: int) -> np.ndarray:
     cells = np.full(size, -2, np.int64)
     for point in np.ndindex(*(loop.extent for loop in loops)):
-        place: list[int] = [0] * mask.ndim
+        index: list[int] = [0] * mask.ndim
         for value, loop in zip(point, loops, strict=True):
             if loop.mask_axis is not None:
-                place[loop.mask_axis] = value
+                index[loop.mask_axis] = value
         at = sum(value * loop.sram for value, loop in zip(point, loops, strict=True))
         source = dram + sum(value * loop.dram for value, loop in zip(point, loops, strict=True))
-        cells[at] = source if mask[tuple(place)] else PADDING
+        cells[at] = source if mask[tuple(index)] else PADDING
     return cells
 
 
@@ -47,7 +47,7 @@ def wanted(loops: list[DmaLoop], mask: np.ndarray, size: int, dram: int) -> np.n
     ],
 )
 def test_a_window_over_a_border_is_one_load(elements: int, left: int, fields: tuple[int, ...]) -> None:
-    """Rows of pixels of several elements that adjoin on both sides, with the border above and left of them."""
+    """Rows of pixels of several vectors, contiguous on both sides, with a border above and left of them."""
     loops = [
         DmaLoop(9, 7 * elements, 20 * elements, 0),
         DmaLoop(7, elements, elements, 1),
@@ -61,7 +61,7 @@ def test_a_window_over_a_border_is_one_load(elements: int, left: int, fields: tu
 
 
 def test_a_border_of_more_elements_than_a_load_pads_is_written_line_by_line() -> None:
-    """Six pixels of three elements are more than 15; a line of pixels is a LOAD then, with them as rows above."""
+    """Six pixels of three vectors are more than 15: each row of pixels is a LOAD, with the border as rows above."""
     loops = [DmaLoop(9, 21, 60, None), DmaLoop(7, 3, 3, 0), DmaLoop(3, 1, 1, None)]
     mask = np.arange(7) >= 6
     loads = list(load_rows(MemoryType.INP, loops, 0, 0, mask))
@@ -69,8 +69,8 @@ def test_a_border_of_more_elements_than_a_load_pads_is_written_line_by_line() ->
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_loads_bring_what_the_loops_say(seed: int) -> None:
-    """Lines of pixels of elements, with borders of all widths, gaps between lines, and lines that adjoin."""
+def test_loads_transfer_what_the_loops_describe(seed: int) -> None:
+    """Rows of pixels of several vectors, with borders of all widths, and contiguous or strided rows."""
     random = Random(seed)
     extents = [random.randint(1, 4) for _ in range(random.randint(1, 4))]
     sram = dram = 1
@@ -90,4 +90,4 @@ def test_loads_bring_what_the_loops_say(seed: int) -> None:
         there = (inside >= first) & (inside < random.randint(first, mask.shape[axis]))
         mask &= there.reshape([-1 if n == axis else 1 for n in range(axes)])
     loads = list(load_rows(MemoryType.INP, loops, 0, 100, mask if axes else None))
-    assert brought(loads, sram).tolist() == wanted(loops, mask, sram, 100).tolist(), f"seed {seed}: {loops} {mask}"
+    assert loaded(loads, sram).tolist() == expected(loops, mask, sram, 100).tolist(), f"seed {seed}: {loops} {mask}"

@@ -1,4 +1,4 @@
-"""The bytes that the default schedules move, by arithmetic on their printed tile loops, against the counters."""
+"""The bytes that the default schedules move: the counters, against arithmetic on their printed tile loops."""
 
 import re
 from collections import Counter
@@ -30,7 +30,7 @@ def convolved(size: int, channels: int) -> list[Tensor]:
 
 
 def values_moved(text: str) -> Counter[tuple[str, str]]:
-    """Points of all chunks by rule and tensor, without the zeros around a load: loops outside, times loops inside."""
+    """Points of all chunks by rule and tensor, without the padding of loads: enclosing loops times loops of chunks."""
     moved: Counter[tuple[str, str]] = Counter()
     trips: list[int] = []
     for line in text.splitlines():
@@ -86,8 +86,8 @@ def check(
     assert counters.reset_operations * config.batch * config.block_out == moved["reset", names["product"]]
 
 
-def test_loads_of_the_default_schedules_on_vta_are_close_to_the_least():
-    """Each value once is the least; what comes on top is named in docs/schedules.md."""
+def test_loads_of_the_default_schedules_on_vta_are_close_to_the_lower_bound():
+    """The lower bound is each value once; docs/schedules.md explains the excess."""
     least = 256 * 256
     product, _ = run(multiplied(256), MACHINES["vta"])
     assert product.counters.bytes_read["wgt"] == least

@@ -1,26 +1,26 @@
-"""Groups that are alike are tiled once, and as each alone would be."""
+"""Memoisation of the tiling search: equal groups are searched once, and get the tiles of a search of their own."""
 
 import numpy as np
 import pytest
 
 import lathe as lt
-import lathe.scheduler.tiling.search as choose
 from lathe.configs import load_config
+from lathe.scheduler.tiling import search
 
 
 @pytest.fixture
 def searches(monkeypatch):
-    """The models that are searched through, with nothing chosen before."""
-    monkeypatch.setattr(choose, "_CHOSEN", type(choose._CHOSEN)())
-    found = []
-    add = choose._add_cheapest
+    """The names of the groups that are searched; the cache is empty at first."""
+    monkeypatch.setattr(search, "_CHOSEN", type(search._CHOSEN)())
+    names = []
+    add = search._add_cheapest
 
     def noted(number, model, *rest):
-        found.append(model.problem.sink.name)
+        names.append(model.problem.sink.name)
         add(number, model, *rest)
 
-    monkeypatch.setattr(choose, "_add_cheapest", noted)
-    return found
+    monkeypatch.setattr(search, "_add_cheapest", noted)
+    return names
 
 
 def layer(data: lt.Tensor, name: str, filters: int = 16, kernel: int = 3) -> tuple[lt.Tensor, lt.Tensor]:
@@ -38,17 +38,17 @@ def chain(*layers: tuple[int, int]) -> tuple[lt.Tensor, list[lt.Tensor]]:
     return made, [*tensors, made]
 
 
-def test_layers_that_are_alike_are_searched_once(searches):
+def test_equal_layers_are_searched_once(searches):
     output, tensors = chain((16, 3), (16, 3), (16, 3), (16, 3))
     lt.build(output, tensors, load_config("vta"))
-    assert searches, "something is searched"
+    assert searches
     assert len(searches) < 4
     assert "layer2" not in searches
 
 
 @pytest.mark.parametrize("config", ["vta", "lathe16", "batch4"])
 @pytest.mark.parametrize("layers", [((16, 3), (16, 3), (24, 1), (16, 3)), ((16, 1), (16, 1), (40, 3), (40, 3))])
-def test_what_was_chosen_before_is_what_would_be_chosen(searches, config, layers):
+def test_cached_tilings_give_the_same_program(searches, config, layers):
     output, tensors = chain(*layers)
     first = lt.build(output, tensors, load_config(config))
     count = len(searches)
@@ -58,7 +58,7 @@ def test_what_was_chosen_before_is_what_would_be_chosen(searches, config, layers
     assert all(np.array_equal(first.images[name], again.images[name]) for name in first.images)
 
 
-def test_loops_of_the_users_are_their_own(searches):
+def test_groups_with_user_loops_are_not_cached(searches):
     output, tensors = chain((16, 3), (16, 3))
     for factor in (4, 6):
         s = lt.create_schedule(output)
@@ -67,9 +67,9 @@ def test_loops_of_the_users_are_their_own(searches):
     assert searches.count("layer0") == 1
 
 
-def test_no_more_is_kept_than_some(searches, monkeypatch):
-    monkeypatch.setattr(choose, "MOST_CHOSEN", 1)
+def test_the_cache_is_bounded(searches, monkeypatch):
+    monkeypatch.setattr(search, "MOST_CHOSEN", 1)
     output, tensors = chain((16, 3), (24, 1))
     lt.build(output, tensors, load_config("vta"))
-    assert len(choose._CHOSEN) == 1
+    assert len(search._CHOSEN) == 1
     assert searches

@@ -1,13 +1,13 @@
-"""Mutation score of the default tests: faults planted at functions drawn by a seed, and whether a test fails.
+"""Mutation score of the default tests: the share of faults in randomly drawn functions that make a test fail.
 
-    python benchmarks/mutants.py [--seed 0] [--faults 60] [--plan FILE] [--checkout DIR] [--json]
+    python benchmarks/mutation_score.py [--seed 0] [--faults 60] [--plan FILE] [--checkout DIR] [--json]
 
 A fault changes one operator, constant or condition of one function. First all tests run once, on a copy of the checkout
-whose drawn functions note which tests enter them, also in processes that tests start. Then each fault is planted by
-itself there, and the tests that reach its function run until one of them fails. A fault that no test reaches is not
-killed. ``--json`` prints a row a fault with `file`, `function`, `site` (which of the function's places), `change`,
-`reached` (number of tests), `killed` and `by` (the test that failed first); such rows are a plan: with ``--plan`` the
-same faults meet other tests, those of ``--checkout`` for example.
+whose drawn functions record which tests enter them, also in subprocesses. Then each fault is planted alone in that
+copy, and the tests that reach its function run until one fails. A fault that no test reaches is not killed. ``--json``
+prints a row per fault with `file`, `function`, `site` (the index of the changed expression), `change`, `reached`
+(number of tests), `killed` and `by` (the first failing test); such rows are input of ``--plan``, which runs the same
+faults against other tests, for example those of ``--checkout``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe")
-MINUTES = 30  # after which a run of tests counts as one that does not end: the fault is killed
+MINUTES = 30  # timeout of a run of tests, after which the fault counts as killed
 
 SWAPPED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -71,7 +71,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def sites(function: ast.FunctionDef) -> list[ast.expr]:
-    """The expressions of a function that can be changed, in the order of the source, without those of messages."""
+    """The expressions of a function that can be changed, in source order, except those of messages."""
     found: list[ast.expr] = []
 
     def walk(node: ast.AST) -> None:
@@ -92,7 +92,7 @@ def sites(function: ast.FunctionDef) -> list[ast.expr]:
 
 
 def replacement(node: ast.expr) -> ast.expr | None:
-    """What an expression is changed to: another operator, a constant off by one, a condition negated."""
+    """The mutated expression: another operator, a constant off by one, or a negated condition; None if impossible."""
     match node:
         case ast.Compare(left, [operator], right) if type(operator) in SWAPPED:
             return ast.Compare(left, [SWAPPED[type(operator)]()], right)
@@ -110,7 +110,7 @@ def replacement(node: ast.expr) -> ast.expr | None:
 
 
 def changed(root: Path, fault: Fault) -> tuple[str, str]:
-    """The source of a file with a fault planted, the rest of it unchanged, and the change in words."""
+    """The source of a file with a fault planted, and a description of the change."""
     source = (root / fault.file).read_bytes()
     node = sites(dict(functions(ast.parse(source)))[fault.function])[fault.site]
     new = replacement(node) or ast.UnaryOp(ast.Not(), node)
@@ -123,7 +123,7 @@ def changed(root: Path, fault: Fault) -> tuple[str, str]:
 
 
 def draw(root: Path, seed: int, count: int) -> list[Fault]:
-    """Functions drawn without repetition, and a site of each."""
+    """Draw functions without repetition, and a site in each."""
     chance = random.Random(seed)
     candidates = []
     for package in PACKAGES:
@@ -136,12 +136,12 @@ def draw(root: Path, seed: int, count: int) -> list[Fault]:
 
 
 def planned(root: Path, fault: Fault) -> Fault:
-    """A fault with the words of its change."""
+    """A fault with the description of its change."""
     return Fault(fault.file, fault.function, fault.site, changed(root, fault)[1])
 
 
 def noted(root: Path, file: str, marks: dict[str, int], folder: Path) -> str:
-    """The source of a file whose functions in ``marks`` note the tests that enter them."""
+    """The source of a file, instrumented so that the functions in ``marks`` record the tests that enter them."""
     lines = (root / file).read_text(encoding="utf-8").splitlines()
     first = {}
     for name, function in functions(ast.parse("\n".join(lines))):
@@ -155,7 +155,7 @@ def noted(root: Path, file: str, marks: dict[str, int], folder: Path) -> str:
 
 def run_tests(copy: Path, tests: list[str], *options: str) -> str | None:
     """The first test that fails, or None."""
-    listed = copy / "mutants.tests"
+    listed = copy / "mutation_score.tests"
     listed.write_text("\n".join(tests))
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfE", "--tb=no", *options]
@@ -172,8 +172,8 @@ def run_tests(copy: Path, tests: list[str], *options: str) -> str | None:
 
 
 def reaching_tests(copy: Path, faults: list[Fault]) -> list[list[str]]:
-    """For each fault the tests that enter its function; [""] where it is entered while tests are collected."""
-    folder = copy / "mutants.reached"
+    """For each fault the tests that enter its function; [""] if it is entered during test collection."""
+    folder = copy / "mutation_score.reached"
     folder.mkdir()
     originals = {}
     for file in {fault.file for fault in faults}:
@@ -193,7 +193,7 @@ def reaching_tests(copy: Path, faults: list[Fault]) -> list[list[str]]:
 
 
 def rows(root: Path, faults: list[Fault]) -> Iterator[dict[str, object]]:
-    """The verdict of the tests about each fault."""
+    """Run the tests against each fault."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "project"
         shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache"))
@@ -212,7 +212,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--plan", type=Path, help="faults of an earlier run, as --json printed them")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="whose code and tests; their environment runs this")
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to test; run this in its environment")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     root = options.checkout.resolve()

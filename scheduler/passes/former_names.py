@@ -1,0 +1,38 @@
+"""Former names of passes, which ``lt.lower(stage=)`` accepts as well."""
+
+from collections.abc import Mapping
+
+FORMER_NAMES: Mapping[str, str] = {
+    "note-early-loads": "mark-speculatable-loads",
+    "keep-parts-near": "assign-memory-scopes",
+    "fill-domains": "legalize-domains",
+    "fill-padding": "overcompute-padding",
+    "store-in-loops": "insert-writeback",
+    "compute-at-readers": "normalize-compute-at",
+    "fit-lanes": "fit-layout-to-storage",
+    "separate-lookups": "outline-lookups",
+    "join-lookups": "fuse-lookups-into-rescale",
+    "widen-sums": "widen-accumulators",
+    "merge-reshapes": "fold-reshapes",
+    "merge-groups": "merge-conv-groups",
+    "split-axes": "delinearize-axes",
+    "read-parts": "fold-slices",
+    "drop-unread": "eliminate-dead-elements",
+    "fill-lanes": "vectorize-outer-dim",
+    "compute-again": "rematerialize",
+    "pack-remainders": "space-to-depth-inputs",
+    "shift-inputs": "align-input-slices",
+    "join-by-products": "lower-concat-to-gemm",
+    "mask-conditions": "if-convert",
+    "bring-by-products": "load-residual-via-gemm",
+    "sum-by-products": "lower-sum-to-gemm",
+    "choose-units": "select-execution-units",
+    "gather-reads": "compact-strided-loads",
+    "agree-on-lanes": "resolve-layout-conflicts",
+    "turn-elements": "insert-layout-conversions",
+    "store-joined": "elide-concat",
+    "tile-groups": "tile-and-fuse",
+    "load-operands": "insert-cache-reads",
+    "adjoin-elements": "coalesce-loads",
+    "choose-rules": "select-instructions",
+}
