@@ -20,7 +20,7 @@ class FindingKind(StrEnum):
     SRAM_RANGE = "scratchpad out of range"
     DRAM_RANGE = "DRAM out of range"
     STREAM_WRITE = "store into the stream"
-    REUSE = "read-after-write hazard"
+    REUSE = "accumulator not there yet"
     UNINITIALISED = "uninitialised scratchpad"
     UNINITIALISED_DRAM = "uninitialised DRAM"
     UOP_UNLOADED = "micro-op never loaded"

@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 from lathe.isa.table import MemoryType
 from lathe.rtl.banking import Banking, BeatMap, joined, select
 from lathe.rtl.derived_widths import Geometry, log2
-from lathe.rtl.padding import in_accumulators
+from lathe.rtl.padding import accumulator_padding
 from lathe.rtl.ram import Ram, replicated
 from lathe.rtl.read_data import BeatWrite
 from lathe.rtl.stall import delayed
@@ -115,7 +115,7 @@ class Accumulators(Elaboratable):
             chunk = min(size, bus) * 8
             beat_slots = [load.data[slot * chunk : (slot + 1) * chunk] for slot in range(slots)]
             sources.append((memory, beat_map, enable, beat_slots, pieces))
-        padding = in_accumulators(load.padding, values)
+        padding = accumulator_padding(load.padding, values)
         for bank in range(banking.banks):
             en = Signal(parts, name=f"load_en{bank}")
             row = Signal(range(max(2, banking.rows)), name=f"load_row{bank}")

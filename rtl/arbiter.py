@@ -78,7 +78,7 @@ class ReadArbiter(Elaboratable):
                 port.r_last.eq(self.r_last),
                 port.r_data.eq(self.r_data),
             ]
-        inflight.counts(m, self.ar_valid & self.ar_ready, self.r_valid & self.r_last)
+        inflight.drive(m, self.ar_valid & self.ar_ready, self.r_valid & self.r_last)
         m.d.comb += [
             self.error.eq(self.r_valid & self.r_resp[1]),
             self.idle.eq((inflight.count == 0) & ~held),

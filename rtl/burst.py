@@ -39,8 +39,8 @@ class BurstCutter(Elaboratable):
         self.end = Signal(geometry.address_bits, reset_less=True)
         self.last = Signal(reset_less=True)
 
-    def cuts(self, m: Module, transfer: Any) -> None:
-        """Take the chains of a transfer at `start`."""
+    def take_chains(self, m: Module, transfer: Any) -> None:
+        """Connect the chains of a transfer, which `start` takes."""
         m.d.comb += [
             self.chains.eq(transfer.chains),
             self.from_address.eq(transfer.address),

@@ -11,7 +11,7 @@ from lathe.configs.cache_folder import user_cache_folder
 from lathe.rtl.derived_widths import RtlError
 
 # Parameters that the hardware does not depend on: the name, and the memory on the bus.
-OUTSIDE = {
+EXTERNAL = {
     "name": "machine",
     "memory.latency": 0,
     "memory.cycles_per_beat": 1,
@@ -21,7 +21,7 @@ OUTSIDE = {
 
 def as_built(config: HardwareConfig) -> HardwareConfig:
     """The configuration without what the hardware does not depend on, the same for all machines of equal hardware."""
-    return config.with_(**OUTSIDE)
+    return config.with_(**EXTERNAL)
 
 
 def cache_folder(what: str) -> Path:

@@ -56,5 +56,5 @@ class CommandQueue(Elaboratable):
             m.d.comb += port.advance[stage].eq(port.take | ~Cat(*valid[stage + 1 :]).all())
             with m.If(port.advance[stage]):
                 m.d.sync += [valid[stage + 1].eq(valid[stage]), port.words[stage + 1].eq(port.words[stage])]
-        waiting.counts(m, self.w_en, port.take)
+        waiting.drive(m, self.w_en, port.take)
         return m

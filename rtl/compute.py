@@ -65,7 +65,7 @@ class Compute(Elaboratable):
         write_back = WRITE_BACK + self.geometry.config.timing.write_latency
         loaded_next, load_pushes_next = delayed(m, write_back - 1, data_side.last, data_side.pushes)
         loaded, load_pushes = delayed(m, 1, loaded_next, load_pushes_next)
-        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, is_finish & ~drained)])
+        cause, held = command.stall_cause(m, fields.pop_prev, fields.pop_next, [(Cause.DRAIN, is_finish & ~drained)])
         issuing = sequencer.active
         bad = fault_signal()
         with m.If(is_load & decoder.overruns):

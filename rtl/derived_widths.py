@@ -72,7 +72,7 @@ class Geometry:
         return self.config.address_bits
 
     @cached_property
-    def element_count_bits(self) -> int:
+    def vector_count_bits(self) -> int:
         """Bits that hold the number of vectors of the deepest scratchpad."""
         return max(memory.depth(self.config) for memory in memories_of(self.config)).bit_length()
 

@@ -33,7 +33,7 @@ class Load(Elaboratable):
         m.submodules.decoder = decoder = TransferDecoder(self.geometry, Opcode.LOAD, self.memories, self.command)
         command, activity, data_side = self.command, self.activity, master.data_side
         fields = instruction_view(self.geometry.config, Opcode.LOAD, command.word)
-        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.full)])
+        cause, held = command.stall_cause(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, data_side.full)])
         ready = Signal()
         left = Signal.like(data_side.count)
         m.d.comb += [

@@ -28,14 +28,14 @@ def padding_of(load: Any) -> Value:
     return Cat(load.pad_value, load.pad_limit)
 
 
-def in_scratchpad(padding: Signal | None, memory: MemoryType, size: int) -> Value:
+def scratchpad_padding(padding: Signal | None, memory: MemoryType, size: int) -> Value:
     """A padding vector of ``size`` bytes in a scratchpad that only loads write."""
     if padding is None or memory in (MemoryType.UOP, MemoryType.PAR):
         return Const(0, size * 8)
     return replicated(padding[:8], size)
 
 
-def in_accumulators(padding: Signal | None, values: int) -> Value:
+def accumulator_padding(padding: Signal | None, values: int) -> Value:
     """A padding vector in acc: with pad_limit the least or greatest int32, by the sign of pad_value, else pad_value."""
     if padding is None:
         return Const(0, values * 32)

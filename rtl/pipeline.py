@@ -140,7 +140,7 @@ class Pipeline(Elaboratable):
             beyond = operand.beyond.on(StepReader(config, None, indices))
             faults.append((operand.code, self._looks_at(step, opcode, operand, indices) & beyond))
         if late is not None:
-            faults.append((FaultCode.ACC_REUSE, late.meets(m, stages, targets, self.following)))
+            faults.append((FaultCode.ACC_REUSE, late.hazard(m, stages, targets, self.following)))
         for code, condition in reversed(faults):
             with m.If(condition):
                 m.d.comb += self.fault.eq(code)

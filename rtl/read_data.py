@@ -127,7 +127,7 @@ class DataSide(Elaboratable):
                 m.d.comb += self.wait.eq(1)
 
         following, follows = self._queue(m, here)
-        self.tally.counts(m, self.start, self.last)
+        self.tally.drive(m, self.start, self.last)
         with m.If(self.last | ~here):
             m.d.sync += here.eq(follows)
             with m.If(follows):

@@ -112,5 +112,5 @@ class AddressSide(Elaboratable):
     def elaborate(self, _platform: object) -> Module:
         m = Module()
         m.submodules.requests = self.requests
-        self.requests.cutter.cuts(m, self.transfer)
+        self.requests.cutter.take_chains(m, self.transfer)
         return m

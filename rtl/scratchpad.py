@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 from lathe.isa.table import MemoryType
 from lathe.rtl.banking import Banking, BeatMap, select
 from lathe.rtl.derived_widths import Geometry, log2
-from lathe.rtl.padding import in_scratchpad
+from lathe.rtl.padding import scratchpad_padding
 from lathe.rtl.ram import Ram, replicated
 from lathe.rtl.read_data import BeatWrite
 
@@ -127,7 +127,7 @@ class Writes:
         else:
             m.d.comb += part.eq(1)
         beat_slots = [write.data[slot * size * 8 : (slot + 1) * size * 8] for slot in range(slots)]
-        padding = in_scratchpad(write.padding, memory, size)
+        padding = scratchpad_padding(write.padding, memory, size)
         self.banks: list[tuple[Value, Value, Value]] = []
         for bank in range(banking.banks):
             source = select(beat_map.slot[bank], beat_slots) if parts == 1 else replicated(write.data, parts)

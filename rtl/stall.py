@@ -55,7 +55,7 @@ class CommandPort:
         self.pops = Signal(len(TokenQueue))
         self.pushes = Signal(len(TokenQueue))
 
-    def held_up(
+    def stall_cause(
         self, m: Module, pop_prev: Signal, pop_next: Signal, others: list[tuple[Cause, Value]]
     ) -> tuple[Signal, Value]:
         """The first cause that stalls the next command, NONE when it can start; and whether there is one.

@@ -51,8 +51,8 @@ class Store(Elaboratable):
         m.submodules.decoder = decoder = TransferDecoder(geometry, Opcode.STORE, STORE_MEMORIES, command)
         fields = instruction_view(geometry.config, Opcode.STORE, command.word)
         under_way = UpDownCounter(self.pending, "under_way")
-        under_way.counts(m, command.take, activity.end)
-        cause, held = command.held_up(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, under_way.full)])
+        under_way.drive(m, command.take, activity.end)
+        cause, held = command.stall_cause(m, fields.pop_prev, fields.pop_next, [(Cause.MEMORY, under_way.full)])
         packing = Signal()
         free = Signal()
         ready = Signal()
@@ -84,7 +84,7 @@ class Store(Elaboratable):
         m.submodules.requests = requests = BurstRequests(
             geometry, geometry.data_burst, geometry.config.timing.dma_fifo_beats, *sizes
         )
-        requests.cutter.cuts(m, transfer)
+        requests.cutter.take_chains(m, transfer)
         nothing = Signal()
         begun = Signal()  # the burst's first beat has been packed
         last = Signal()  # it is the last burst of the STORE

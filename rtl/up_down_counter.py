@@ -15,7 +15,7 @@ class UpDownCounter:
         self.count = Signal(range(most + 1), name=name)
         self.full = Signal(name=f"{name}_full")
 
-    def counts(self, m: Module, enter: Value, leave: Value) -> None:
+    def drive(self, m: Module, enter: Value, leave: Value) -> None:
         """Drive the counter: `enter` and `leave` are conditions of the cycle."""
         before = self.count == self.most - 1
         m.d.sync += [

@@ -41,7 +41,7 @@ class LateWrites:
             now = _a_cycle_later(m, *now)
             self.coming.append(now)
 
-    def meets(self, m: Module, stages: list[data.View], targets: list[Any], following: Value) -> Value:
+    def hazard(self, m: Module, stages: list[data.View], targets: list[Any], following: Value) -> Value:
         """Whether the step that is checked is one of the instruction, and reads an accumulator that an earlier step of
         the instruction has not written by then. `following` is the index that the step after it reads.
         """

@@ -97,6 +97,7 @@ def test_at_most_twelve_files_are_at_the_top_of_the_scheduler():
     assert len(list((ROOT / "scheduler").glob("*.py"))) <= 12
 
 
+@pytest.mark.slow
 def test_every_file_has_a_first_sentence():
     silent = [
         path for package in PACKAGES for path in files_of(package) if not first_sentence((ROOT / path).read_text())
@@ -104,6 +105,7 @@ def test_every_file_has_a_first_sentence():
     assert [path for path in silent if path.name != "__init__.py"] == []
 
 
+@pytest.mark.slow
 def test_the_page_of_source_files_lists_every_file(tmp_path, monkeypatch):
     monkeypatch.setattr(index, "PAGE", tmp_path / "files.md")
     index.write_page()

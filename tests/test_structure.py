@@ -101,6 +101,7 @@ def imported_at_top(path: Path, modules: dict[str, Path]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_loads_amaranth_is_known() -> None:
     """By the files as by running them: cheap modules do not load it, heavy ones do."""
     cheap = ["lathe.rtl_engine", *sorted(modules_of("rtl").keys() - heavy_modules())]
@@ -110,6 +111,7 @@ def test_what_loads_amaranth_is_known() -> None:
     assert ran.stdout.split() == ["False", "True"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("room", ROOMS)
 def test_files_import_at_their_top(room: str) -> None:
     modules = modules_of(room)
@@ -122,6 +124,7 @@ def test_files_import_at_their_top(room: str) -> None:
     assert not late
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_file_needs_what_needs_it(room: str) -> None:
     modules = modules_of(room)

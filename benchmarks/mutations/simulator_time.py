@@ -121,14 +121,14 @@ FAULTS = (
     fault(
         "a command queue is one deeper",
         "sim.fetch",
-        "behind = len(queue) - self.queue_depth",
-        "behind = len(queue) - self.queue_depth - 1",
+        "needed = len(queue) - self.queue_depth",
+        "needed = len(queue) - self.queue_depth - 1",
     ),
     fault(
         "a place in a command queue is free a cycle early",
         "sim.fetch",
-        "room = starts[behind] + 1",
-        "room = starts[behind]",
+        "dispatched = starts[needed] + 1",
+        "dispatched = starts[needed]",
     ),
     fault("fetch asks for bursts as long as its FIFO", "sim.fetch", "max(1, fifo_beats // 2)", "fifo_beats"),
     fault(
@@ -158,8 +158,8 @@ FAULTS = (
     fault(
         "the arbiter goes round the other way",
         "sim.engine",
-        "in _BEHIND[port.last_master]:",
-        "in (*_BEHIND[port.last_master][1::-1], port.last_master):",
+        "in _ROUND_ROBIN[port.last_master]:",
+        "in (*_ROUND_ROBIN[port.last_master][1::-1], port.last_master):",
     ),
     fault(
         "a read waits for a write of the same cycle",
@@ -195,7 +195,7 @@ FAULTS = (
         "max(self.earliest, left + 2)",
         "max(self.earliest, left + 1)",
     ),
-    fault("steps of padding between rows are forgotten", "sim.read_dma", "* apart + behind", "* apart"),
+    fault("steps of padding between rows are forgotten", "sim.read_dma", "* apart + padding", "* apart"),
     fault(
         "equal bursts go on in the cycle of another's",
         "sim.memory_port",
@@ -250,7 +250,7 @@ FAULTS = (
     fault(
         "an index fault of an ALU's operand is told of its first step",
         "sim.uop_plan_cache",
-        "* steps + min(place, steps - 1)",
+        "* steps + min(position, steps - 1)",
         "* steps",
     ),
     fault(

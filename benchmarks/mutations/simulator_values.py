@@ -39,8 +39,8 @@ FAULTS = (
     fault(
         "of products that begin one accumulator the first one counts",
         "sim.micro_ops",
-        "np.unique(values[::-1], return_index=True)\n    places: Ints = np.sort(len(values) - 1 - from_behind)",
-        "np.unique(values, return_index=True)\n    places: Ints = np.sort(from_behind)",
+        "np.unique(values[::-1], return_index=True)\n    positions: Ints = np.sort(len(values) - 1 - from_end)",
+        "np.unique(values, return_index=True)\n    positions: Ints = np.sort(from_end)",
     ),
     fault(
         "an ALU destination that comes twice counts once",
@@ -51,7 +51,7 @@ FAULTS = (
     fault(
         "an ALU operand is read before the micro-op that writes it",
         "sim.levelized_uops",
-        "found = max(found, after_write[source])",
+        "earliest = max(earliest, after_write[source])",
         "pass",
     ),
     fault(
@@ -76,8 +76,8 @@ FAULTS = (
     fault(
         "shifts right have no sign",
         "isa.arithmetic",
-        "shift = np.right_shift if places >= 0 else np.left_shift",
-        "left, shift = (left.view('u4'), np.right_shift) if places >= 0 else (left, np.left_shift)",
+        "shift = np.right_shift if amounts >= 0 else np.left_shift",
+        "left, shift = (left.view('u4'), np.right_shift) if amounts >= 0 else (left, np.left_shift)",
     ),
     fault("rows of padding above are not written", "sim.dma", "block[:top] = padding", "pass"),
     fault("padding to the right is not written", "sim.dma", "block[top : top + y, left + x :] = padding", "pass"),
@@ -134,8 +134,8 @@ FAULTS = (
     fault(
         "the first index beyond a scratchpad is found a micro-op late",
         "sim.micro_ops",
-        "int(np.argmax(found))",
-        "int(np.argmax(found)) + 1",
+        "int(np.argmax(reached))",
+        "int(np.argmax(reached)) + 1",
     ),
     fault(
         "halves are rounded up",

@@ -158,7 +158,7 @@ class ScheduleCache:
         return ScheduleCache(path)._add(*self._rows())
 
     def include(self, path: str | os.PathLike[str]) -> int:
-        """Add the content of an exported file; returns its number of schedules. Raises ScheduleCacheError."""
+        """Add the content of an exported file; returns the number of schedules. Raises ScheduleCacheError."""
         other = ScheduleCache(path)
         if not os.path.isfile(other.path):  # unlike Path.is_file, it does not raise for a name that is too long
             raise ScheduleCacheError(f"Cannot include schedules from {str(other.path)!r}: no such file.")

@@ -95,7 +95,7 @@ def _count(value: object, name: str, least: int) -> int | None:
     if value is None and name == "jobs":
         return None
     if type(value) is not int or value < least:
-        raise SweepError(f"{name} of a sweep must be a whole number of at least {least}, not {shown(value)}.")
+        raise SweepError(f"{name} of a sweep must be an integer of at least {least}, not {shown(value)}.")
     return value
 
 

@@ -29,7 +29,7 @@ from lathe.validation.sensitivity import Readers, computes, is_wide, sensitive_o
 Array = NDArray[Any]
 
 POISON = {tag: np.int64(value) for tag, value in (("a", 0x35A1C9), ("b", -0x51DE27))}
-"""Two alternative contents of undefined cells; an element that differs between them is itself undefined."""
+"""Two alternative contents of undefined cells; elements whose values depend on the choice are undefined, too."""
 
 
 @dataclass(frozen=True)

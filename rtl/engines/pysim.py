@@ -12,7 +12,7 @@ from lathe.rtl.cache import as_built
 from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.engines.compiled.machine import Machine, compiled
 from lathe.rtl.engines.launch import Launch, Outcome
-from lathe.rtl.engines.testbench import Bench, Benched
+from lathe.rtl.engines.testbench import Bench, DeviceUnderTest
 from lathe.rtl.engines.waveform import ShownChanges
 
 
@@ -45,10 +45,10 @@ def run_on(machine: Machine, config: HardwareConfig, *launches: Launch) -> list[
 
 def run_in_amaranth(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     """The same in Amaranth's simulator, which is the reference, is slower, and writes waveforms."""
-    benched, bench = Benched(config), Bench(config, launches)
-    simulator = Simulator(benched)
+    dut, bench = DeviceUnderTest(config), Bench(config, launches)
+    simulator = Simulator(dut)
     simulator.add_clock(1e-8)
-    simulator.add_testbench(testbench(benched, bench))
+    simulator.add_testbench(testbench(dut, bench))
     wave = next((launch.wave for launch in launches if launch.wave is not None), None)
     if wave is None:
         simulator.run()
@@ -58,17 +58,17 @@ def run_in_amaranth(config: HardwareConfig, *launches: Launch) -> list[Outcome]:
     return bench.outcomes
 
 
-def testbench(benched: Benched, bench: Bench) -> Callable[[Any], Any]:
+def testbench(dut: DeviceUnderTest, bench: Bench) -> Callable[[Any], Any]:
     """A testbench process for Amaranth's simulator."""
-    split = len(benched.outputs[0])
+    split = len(dut.outputs[0])
 
     async def driven(ctx: Any) -> None:
         steps = bench.steps()
         inputs = next(steps, None)
-        before: list[int | None] = [None] * len(benched.inputs)
-        ticks = ctx.tick().sample(*benched.outputs[0], *benched.outputs[1]).__aiter__()
+        before: list[int | None] = [None] * len(dut.inputs)
+        ticks = ctx.tick().sample(*dut.outputs[0], *dut.outputs[1]).__aiter__()
         while inputs is not None:
-            for signal, old, new in zip(benched.inputs, before, inputs, strict=True):
+            for signal, old, new in zip(dut.inputs, before, inputs, strict=True):
                 if old != new:
                     ctx.set(signal, new)
             before[:] = inputs
@@ -83,8 +83,8 @@ def testbench(benched: Benched, bench: Bench) -> Callable[[Any], Any]:
 
 def build(config: HardwareConfig) -> Machine:
     """Compile the machine to one Python function."""
-    benched = Benched(config)
-    return compiled(benched, benched.inputs, benched.outputs)
+    dut = DeviceUnderTest(config)
+    return compiled(dut, dut.inputs, dut.outputs)
 
 
 _machine = lru_cache(maxsize=32)(build)

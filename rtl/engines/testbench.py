@@ -19,7 +19,7 @@ from lathe.rtl.engines.recorder import Recorder
 from lathe.rtl.ports import WRITE_ID
 from lathe.rtl.registers import BY_NAME
 
-# Values of Benched.inputs, and of its outputs: the bus and what the host has read, and the trace port.
+# Values of DeviceUnderTest.inputs, and of its outputs: the bus and what the host has read, and the trace port.
 Inputs = tuple[int, ...]
 Outputs = tuple[tuple[int, ...], tuple[int, ...]]
 Steps = Generator[Inputs, Outputs, None]
@@ -35,7 +35,7 @@ NO_OFFER: Offer = (True, True, None, False, None)
 SILENT = (1, 1, 0, 0, 0, 0, 0, 0, 0, 0, WRITE_ID)
 
 
-class Benched(Elaboratable):
+class DeviceUnderTest(Elaboratable):
     """The device under test: the machine with the ports that the testbench drives and observes, in its order."""
 
     def __init__(self, config: HardwareConfig) -> None:

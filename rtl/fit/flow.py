@@ -14,7 +14,7 @@ from lathe.configs.integers import integer
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.cache import cache_folder, writing_to
 from lathe.rtl.derived_widths import Geometry, RtlError
-from lathe.rtl.fit.lut_multipliers import TO_LUTS, multipliers_of, with_products_of_luts
+from lathe.rtl.fit.lut_multipliers import TO_LUTS, multipliers_of, with_lut_multipliers
 from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
 from lathe.rtl.fit.tools import run, versions
 from lathe.rtl.verilog import TOP, Top
@@ -111,7 +111,7 @@ def fit(
         excess = max(multipliers_of(netlist) - DEVICES[device].multipliers, 0)
         if excess:
             in_luts = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
-            netlist = _synthesised(with_products_of_luts(text, excess), in_luts, f"{TO_LUTS}; {SYNTHESIS}")
+            netlist = _synthesised(with_lut_multipliers(text, excess), in_luts, f"{TO_LUTS}; {SYNTHESIS}")
         found = _fitted(config, text, netlist, device, speed, seed, soft=bool(excess))
         with writing_to(cache, PURPOSE):
             write_text(cached, json.dumps(found))

@@ -24,7 +24,7 @@ def multipliers_of(netlist: str) -> int:
     return sum(cell["type"] == MULTIPLIER for module in modules for cell in module["cells"].values())
 
 
-def with_products_of_luts(text: str, count: int) -> str:
+def with_lut_multipliers(text: str, count: int) -> str:
     """A design in RTLIL with up to ``count`` multiplications marked, the smallest first."""
     products = []
     for match in _PRODUCT.finditer(text):

@@ -64,6 +64,7 @@ def test_rows_that_are_swapped_between_keys_are_replaced(cache, searches):
         assert len(searches) == 4
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "change",
     ["steps = '[]'", "cycles = 1", "cycles = 'many'", "tried = '[[\"default schedule\", 1]]'", "digest = ''"],
@@ -82,6 +83,7 @@ def test_altered_rows_are_tuned_again(change, cache, searches):
 SPLIT = '[{"command": "split", "about": "o", "loops": [["data", %s, %s]], "factor": %s}]'
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "columns",
     [

@@ -30,6 +30,7 @@ def cycles(schedule, tensors, machine=VTA):
     return lt.simulate(lt.build(schedule, tensors, machine), timing_only=True).cycles
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "shape", [(14, 32, 48, 3, 1), (28, 16, 16, 1, 2), (7, 64, 64, 3, 1), (9, 17, 35, 3, 2)], ids=str
 )
@@ -44,6 +45,7 @@ def test_the_default_tiling_as_primitives_gives_the_default_instructions(shape, 
     assert by_primitives.instructions == by_default.instructions
 
 
+@pytest.mark.slow
 def test_the_result_is_the_fastest_candidate():
     output, inputs = convolution(14, 128, 128, 3, 2)
     found = lt.autoschedule(output, VTA, budget=20, cache=False)
@@ -94,11 +96,13 @@ def check_found(program, machine, budget):
     assert again.instructions == program.instructions
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_scripts_of_random_programs_reproduce_the_result(seed):
     check_random_program(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=120, block=10)
 def test_scripts_of_random_operators_reproduce_the_result(seeds):
     for seed in seeds:
@@ -111,6 +115,7 @@ def test_scripts_of_more_random_programs_reproduce_the_result(seeds):
         check_random_program(seed)
 
 
+@pytest.mark.slow
 def test_the_search_is_deterministic():
     output, _ = convolution()
     first, second = (lt.autoschedule(output, VTA, budget=5, cache=False) for _ in range(2))

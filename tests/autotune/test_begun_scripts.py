@@ -49,6 +49,7 @@ def test_the_script_contains_the_users_primitives():
     assert cycles(ran(found.script, output)) == found.cycles != cycles(lt.create_schedule(output))
 
 
+@pytest.mark.slow
 def test_the_users_primitives_come_before_those_of_the_autotuner():
     output = layer()
     s = lt.create_schedule(output)
@@ -66,6 +67,7 @@ def test_the_users_primitives_come_before_those_of_the_autotuner():
     assert cycles(ran(found.script, first, second)) == found.cycles
 
 
+@pytest.mark.slow
 def test_a_tuned_schedule_can_be_tuned_again():
     output = layer()
     first = lt.autoschedule(output, VTA, budget=8, cache=False)
@@ -84,6 +86,7 @@ def by_a_buffer(s):
     s[s.program[0].op.reads[0].tensor].store_in(buffer)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("begin", [by_a_function, by_a_buffer])
 def test_if_a_primitive_cannot_be_printed_the_script_takes_the_users_schedule(begin):
     output = layer()

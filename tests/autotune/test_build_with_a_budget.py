@@ -56,6 +56,7 @@ def test_a_cached_program_is_not_built_again(cache, monkeypatch):
     assert searched == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "change",
     [

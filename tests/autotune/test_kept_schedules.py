@@ -107,6 +107,7 @@ def test_a_locked_file_is_not_used(cache, monkeypatch):
     assert cache.read(key_of([product(48)], VTA, 2)) is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "steps",
     [
@@ -138,6 +139,7 @@ def _write(path, rows):
     return lt.autoschedule(product(rows), VTA, budget=2, cache=lt.ScheduleCache(path)).cycles
 
 
+@pytest.mark.slow
 def test_several_processes_write_concurrently(cache):
     with ProcessPoolExecutor(4) as pool:
         cycles = list(pool.map(_write, [cache.path] * 8, range(16, 144, 16)))

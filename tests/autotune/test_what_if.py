@@ -41,6 +41,7 @@ def test_without_a_budget_there_is_no_search():
     assert lt.explain(layer(), VTA).outlook is None
 
 
+@pytest.mark.slow
 def test_the_winner_is_the_tuned_schedule():
     output = layer()
     found = lt.autoschedule(output, VTA, budget=4, cache=False)
@@ -50,6 +51,7 @@ def test_the_winner_is_the_tuned_schedule():
     assert all(each.cycles >= report.cycles for each in report.candidates)
 
 
+@pytest.mark.slow
 def test_machines_with_more_of_a_resource_are_simulated():
     output = layer()
     more = {each.what: each.cycles for each in outlook(output).more}
@@ -88,6 +90,7 @@ def test_the_reason_of_a_program_that_does_not_fit_is_reported(monkeypatch):
     assert report["twice the block_in"] == "not possible: acc must hold the tile"
 
 
+@pytest.mark.slow
 def test_the_bottleneck_is_the_bus_or_gemm():
     assert outlook(layer()).limit == "the bus"
     data, weights = lt.placeholder((64, 1024), "int8", name="data"), lt.placeholder((64, 1024), "int8", name="w")

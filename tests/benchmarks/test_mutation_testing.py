@@ -39,6 +39,7 @@ def seen(kind, case):
     return hardware.look(pysim.build(case.config), case)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [*KINDS, compiler.COMPILER], ids=lambda kind: kind.name)
 def test_every_fault_fits_the_source(kind):
     for fault in kind.faults:
@@ -47,11 +48,13 @@ def test_every_fault_fits_the_source(kind):
     assert len({fault.name for fault in kind.faults}) == len(kind.faults) >= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_nothing_is_caught_where_there_is_no_fault(kind, case):
     assert seen(kind, case) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), [pytest.param(kind, name, id=name) for kind, names in CAUGHT_SOON.items() for name in names]
 )

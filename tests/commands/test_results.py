@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import pty
+import shutil
 import subprocess
 import sys
 
 import pyarrow.parquet
 import pytest
-from error_checks import check_mentions
+from error_checks import check_mentions, raises
 from invoked import lathe as run
 
 import lathe as lt
@@ -25,11 +26,20 @@ workloads:
 """
 
 
-@pytest.fixture
-def store(tmp_path):
-    (tmp_path / "sweep.yaml").write_text(SWEEP)
-    result = run("sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db", "--jobs", 1)
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A folder with the sweep and its store, which tests copy."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "sweep.yaml").write_text(SWEEP)
+    result = run("sweep", folder / "sweep.yaml", "-o", folder / "r.db", "--jobs", 1)
     assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def store(swept, tmp_path):
+    for path in swept.iterdir():
+        shutil.copy(path, tmp_path)
     return tmp_path / "r.db"
 
 
@@ -199,10 +209,7 @@ def test_other_files_are_refused_by_both_commands(tmp_path):
     for words in (["results", tmp_path / "r.db"], ["sweep", tmp_path / "sweep.yaml", "-o", tmp_path / "r.db"]):
         result = run(*words)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == (
-            f"Error: The store {str(tmp_path / 'r.db')!r} must be a store of a sweep, and is no database of SQLite. It "
-            "was left as it is; name another file.\n"
-        )
+        check_mentions(result.stderr, "Error", f"store {str(tmp_path / 'r.db')!r}", "SQLite database", "unchanged")
     assert (tmp_path / "r.db").read_text() == "not a database\n" * 20
 
 
@@ -221,7 +228,7 @@ def test_a_dry_run_measures_few_points_and_lists_all(tmp_path):
     (tmp_path / "sweep.yaml").write_text(SWEEP + "constraints: memory.latency < 64\n")
     plan = json.loads(run("sweep", tmp_path / "sweep.yaml", "--dry-run", "--json", "--jobs", 1).stdout)
     assert [row["status"] for row in plan["rows"]] == ["ok", "invalid machine", "left out", "invalid machine"] * 3
-    assert plan["rows"][2]["reason"] == "The constraint 'memory.latency < 64' does not hold."
+    check_mentions(plan["rows"][2]["reason"], "constraint 'memory.latency < 64'")
     assert plan["rows"][1]["reason"].startswith("block_in of machine 'vta' must be a power of two, not 24.")
     assert plan["estimated_seconds"] > 0
     told = run("sweep", tmp_path / "sweep.yaml", "--dry-run", "-o", tmp_path / "r.db").stdout
@@ -238,27 +245,22 @@ def test_python_has_the_rows_of_the_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "mentions"),
     [
-        ({"source": 3}, "The source of a sweep must be a path, a name or a dictionary, not 3."),
-        ({"source": "matmul_blocks", "jobs": 0}, "jobs of a sweep must be a whole number of at least 1, not 0."),
-        ({"source": "matmul_blocks", "retries": -1},
-         "retries of a sweep must be a whole number of at least 0, not -1."),
-        ({"source": "matmul_blocks", "timeout": "1"},
-         "timeout of a sweep must be a number of seconds above 0, not '1'."),
-        ({"source": {"workloads": [{"relu": {"height": object()}}]}},
-         "The dictionary of a sweep must have plain values, and has not: "),
-        ({"source": "matmul_blocks", "jobs": 2, "cluster": "tcp://127.0.0.1:9"},
-         "jobs must be left out with cluster, not 2. The cluster has as many processes as its workers have threads."),
-        ({"source": {"workloads": []}}, "workloads of sweep, line 1, must be a list of operators, not an empty list."),
+        ({"source": 3}, ("source of a sweep", "not 3")),
+        ({"source": "matmul_blocks", "jobs": 0}, ("jobs of a sweep", "integer", "at least 1", "not 0")),
+        ({"source": "matmul_blocks", "retries": -1}, ("retries of a sweep", "integer", "at least 0", "not -1")),
+        ({"source": "matmul_blocks", "timeout": "1"}, ("timeout of a sweep", "seconds", "above 0", "not '1'")),
+        ({"source": {"workloads": [{"relu": {"height": object()}}]}}, ("dictionary of a sweep", "plain values")),
+        ({"source": "matmul_blocks", "jobs": 2, "cluster": "tcp://127.0.0.1:9"}, ("jobs", "cluster", "not 2")),
+        ({"source": {"workloads": []}}, ("workloads of sweep, line 1", "list of operators", "not an empty list")),
     ],
-)  # fmt: skip
-def test_python_raises_the_same_errors(arguments, message):
-    with pytest.raises(lt.SweepError) as caught:
-        lt.sweep(**arguments)
-    assert str(caught.value).startswith(message)
+)
+def test_python_raises_the_same_errors(arguments, mentions):
+    raises(lt.SweepError, lt.sweep, **arguments, mentions=mentions)
 
 
+@pytest.mark.slow
 def test_a_timeout_is_a_row_and_is_retried(tmp_path):
     (tmp_path / "slow.py").write_text(
         "import time\nimport lathe as lt\n\ndef build(cfg, wait):\n    time.sleep(wait)\n"

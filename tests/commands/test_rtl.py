@@ -58,6 +58,7 @@ def refused(*words):
     return result.stderr.removeprefix("Error: ").removesuffix("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["pysim", "verilator"])
 def test_a_program_on_the_rtl_prints_and_writes_what_the_simulator_does(engine, tmp_path):
     told = {}
@@ -119,6 +120,7 @@ def test_a_difference_is_shown_with_status_1(words, monkeypatch):
     assert json.loads(result.stdout)["differences"] == [difference]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("simulate", "p.npz", "in.npz"), ("replay", "s.npz", "-c", "tiny")])
 def test_a_waveform_is_written(words, tmp_path):
     assert run(*words, "--engine", "pysim", "--wave", tmp_path / "w.vcd").exit_code == 0
@@ -187,6 +189,7 @@ def test_an_unknown_engine_among_several():
     )
 
 
+@pytest.mark.slow
 def test_verilog_of_a_machine_has_its_top_module_and_its_ports(tmp_path):
     path = tmp_path / "tiny.v"
     result = run("rtl", "verilog", "-c", "tiny", "-o", path)
@@ -210,6 +213,7 @@ def tiny_statistics():
     return json.loads(run("rtl", "stats", "-c", "tiny", "--json").stdout)
 
 
+@pytest.mark.slow
 def test_statistics_hold_the_matrix_core_and_the_scratchpads(tiny_statistics):
     tiny = lt.load_config("tiny")
     modules = {module["path"]: module for module in tiny_statistics["modules"]}
@@ -222,6 +226,7 @@ def test_statistics_hold_the_matrix_core_and_the_scratchpads(tiny_statistics):
     assert modules["lathe.compute.acc"]["memory_bits"] == 8 * (tiny.acc_buffer_bytes + out_bytes)
 
 
+@pytest.mark.slow
 def test_statistics_of_a_module_are_its_own_and_those_of_all_within(tiny_statistics):
     modules = {module["path"]: module for module in tiny_statistics["modules"]}
     for number in ("cells", "flip_flops", "memory_bits", "multipliers"):

@@ -34,6 +34,7 @@ def sweep(tmp_path, text, *words):
     return CliRunner().invoke(main, ["sweep", str(tmp_path / "sweep.yaml"), *(str(word) for word in words)])
 
 
+@pytest.mark.slow
 def test_every_point_is_a_row_and_invalid_ones_have_a_reason(tmp_path):
     result = sweep(tmp_path, SWEEP, "-o", tmp_path / "out.csv", "--jobs", 1, "--check")
     assert result.exit_code == 0
@@ -95,6 +96,7 @@ def test_a_full_disk_is_an_error_of_the_table(tmp_path):
     check_mentions(result.stderr, "Error", "output file '/dev/full", "No space left on device")
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_rows_as_one(tmp_path):
     first = sweep(tmp_path, SWEEP, "-o", tmp_path / "one.csv", "--jobs", 1)
     second = sweep(tmp_path, SWEEP, "-o", tmp_path / "two.csv", "--jobs", 2)
@@ -141,6 +143,7 @@ def build(machine, wait):
 """
 
 
+@pytest.mark.slow
 def test_a_dry_run_measures_where_it_can_be_ended(tmp_path):
     (tmp_path / "waits.py").write_text(WAITS)
     text = "machine: {{memory.latency: [0, 8]}}\nworkloads:\n  - python: {{path: waits.py, wait: {0}}}\n".format

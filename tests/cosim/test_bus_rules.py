@@ -78,6 +78,7 @@ def test_the_machine_and_the_memory_obey_the_rules():
     assert broken(pysim) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule", [rule if rule in QUICK else pytest.param(rule, marks=pytest.mark.slow) for rule in MACHINES]
 )
@@ -98,6 +99,7 @@ MEMORIES = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rule", list(MEMORIES))
 def test_a_rule_that_a_memory_breaks_is_reported(monkeypatch, rule):
     changed = mutant(dram, *MEMORIES[rule])

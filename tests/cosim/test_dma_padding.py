@@ -45,6 +45,7 @@ def cosimulated(
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)], ids=["vta", "pad_value"])
 def test_padding_of_a_pool_in_pysim(extensions):
     program = cosimulated(*pooled(5, 4), tiny(*extensions), "pysim")
@@ -54,6 +55,7 @@ def test_padding_of_a_pool_in_pysim(extensions):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)], ids=["vta", "pad_value"])
 def test_zero_point_of_a_convolution_in_pysim(extensions):
     program = cosimulated(*convolved(4, 6, 5), tiny(*extensions), "pysim")

@@ -107,6 +107,7 @@ def test_a_stream_without_finish_is_a_fault(instructions, engine):
     assert told_fault(outcome) == fault_of(cfg, stream)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_of_several_faults_the_first_one_detected_is_reported(engine):
     cfg = load_config("tiny").with_(**{"timing.command_queue_depth": 2})

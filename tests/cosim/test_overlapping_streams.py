@@ -114,6 +114,7 @@ def test_launches_begin_with_the_tokens_that_were_left(seed):
     assert chained(TINY, random.Random(seed), pysim.run, 3) == []
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(1, slow=30)
 def test_overlap_on_random_machines(seed):
     rng = random.Random(seed)

@@ -12,7 +12,7 @@ from lathe.rtl.amaranth_netlist import prepared
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.compiled.function import NAME, Function
 from lathe.rtl.engines.compiled.netlist import Netlist
-from lathe.rtl.engines.testbench import Bench, Benched
+from lathe.rtl.engines.testbench import Bench, DeviceUnderTest
 from lathe.sim import replay
 
 
@@ -29,12 +29,12 @@ class Prepared(Fragment):
 
 def compared(cfg, launch):
     """Run a launch on both, and compare outputs and registers; returns the number of cycles, and the outcome."""
-    benched, bench = Benched(cfg), Bench(cfg, (launch,))
-    outputs = [*benched.outputs[0], *benched.outputs[1]]
-    split = len(benched.outputs[0])
-    design = prepared(benched, [*benched.inputs, *outputs])
+    dut, bench = DeviceUnderTest(cfg), Bench(cfg, (launch,))
+    outputs = [*dut.outputs[0], *dut.outputs[1]]
+    split = len(dut.outputs[0])
+    design = prepared(dut, [*dut.inputs, *outputs])
     netlist = Netlist(design, outputs)
-    function = Function(netlist, benched.inputs, [split, len(outputs) - split], state=True)
+    function = Function(netlist, dut.inputs, [split, len(outputs) - split], state=True)
     scope = {}
     exec(function.text, scope)
     memories = [list(memory.rows) for memory in netlist.memories]
@@ -58,7 +58,7 @@ def compared(cfg, launch):
         inputs = next(steps)
         ticks = ctx.tick().sample(*outputs).__aiter__()
         while True:
-            for signal, each in zip(benched.inputs, inputs, strict=True):
+            for signal, each in zip(dut.inputs, inputs, strict=True):
                 ctx.set(signal, each)
             _, _, *values = await ticks.__anext__()
             shown, trace, state = machine.send(inputs)
@@ -85,6 +85,7 @@ def options(rng):
     return {"stalls": rng.choice([None, rng.randrange(1000)]), "reset_at": rng.choice([None, rng.randrange(1, 60)])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_every_register_of_tiny_equals_that_of_amaranths_simulator(seed):
     rng = random.Random(seed)
@@ -107,6 +108,7 @@ def test_every_register_of_random_machines_equals_that_of_amaranths_simulator(se
     assert cycles > outcome.cycles
 
 
+@pytest.mark.slow
 def test_a_waveform_does_not_change_the_outcome(tmp_path):
     cfg = load_config("tiny")
     stream = stream_of_data(random.Random(7), cfg, 2)

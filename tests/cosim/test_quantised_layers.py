@@ -45,6 +45,7 @@ def compared(seeds, hardware):
     return outputs, differ
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=388, block=20)
 def test_random_layers_agree_with_the_rtl_and_with_onnx(seeds):
     outputs, differ = compared(seeds, hardware=True)

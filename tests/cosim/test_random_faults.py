@@ -49,6 +49,7 @@ def faults(machine, seeds):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_broken_stream_on_a_random_machine(seed):
     rng = random.Random(seed)

@@ -22,6 +22,7 @@ from lathe.configs.encoding import GEMM_BEGIN
 from lathe.rtl.engines import pysim, verilator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_streams_of_any_timing_on_random_machines(seed):
     rng = random.Random(seed)
@@ -29,6 +30,7 @@ def test_streams_of_any_timing_on_random_machines(seed):
     assert differences(cfg, stream_of_time(rng, cfg, rng.choice([3, 10])), pysim.run, data=False) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("extensions", [(), ("rescale",), EVERY])
 @pytest.mark.parametrize("seed", range(3))
 def test_streams_on_random_data(seed, extensions):
@@ -49,6 +51,7 @@ def test_shifts_by_every_amount_around_the_width():
     assert differences(cfg, stream_of_shifts(random.Random(0), cfg), pysim.run) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_sums_that_begin_in_accumulators_with_any_contents(seed):
     rng = random.Random(seed)

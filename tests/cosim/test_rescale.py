@@ -37,6 +37,7 @@ def agree(cfg, launched, run=pysim.run):
 
 
 # The shortest pipeline, which reads an accumulator in the cycle in which its index is checked, and a longer one.
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [3, 5])
 @pytest.mark.parametrize("extensions", SETS)
 def test_an_accumulator_may_be_read_after_its_write_and_no_sooner(extensions, pipeline):
@@ -60,6 +61,7 @@ def test_an_accumulator_may_be_read_after_its_write_and_no_sooner(extensions, pi
         assert found is (FaultCode.NONE if 2 * (count - 1) - 1 > stages else FaultCode.ACC_REUSE)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("instruction", "code"),
     [
@@ -84,6 +86,7 @@ def test_faults_are_reported_in_their_cycle(instruction, code):
     assert agree(cfg, stream(rng, cfg, columns, [Rescale(0, 2, 1, 1, 0, 0, 0, 0), instruction])) is code
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("extensions", "instruction", "code"),
     [
@@ -100,6 +103,7 @@ def test_instructions_of_missing_extensions_are_faults(extensions, instruction, 
     assert agree(cfg, launched) is code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_next_instructions_read_the_results(seed):
     rng = random.Random(seed)
@@ -108,6 +112,7 @@ def test_the_next_instructions_read_the_results(seed):
     assert agree(cfg, at_once(rng, cfg)) is FaultCode.NONE
 
 
+@pytest.mark.slow
 def test_two_samples_have_separate_results_with_the_same_parameters():
     rng = random.Random(5)
     cfg = machine(batch=2, block_in=2, block_out=8)

@@ -73,6 +73,7 @@ def on_rtl(seeds, queue_depth, run):
     return Counter(codes)
 
 
+@pytest.mark.slow
 def test_the_rtl_agrees_with_the_simulator():
     codes = on_rtl(range(60), 2, pysim.run)
     assert codes[FaultCode.NONE] > 15

@@ -57,6 +57,7 @@ def unknown_in(command: str) -> list[str]:
     return unknown
 
 
+@pytest.mark.sample(90)
 @pytest.mark.parametrize("page", TEXTS, ids=lambda path: path.stem)
 def test_commands_are_there_with_their_options(page: Path) -> None:
     found = {command: unknown_in(command) for command in commands_in(page.read_text(encoding="utf-8"))}

@@ -23,6 +23,7 @@ SHOWN_PAGES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("page", SHOWN_PAGES)
 def test_what_a_page_shows_happens(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -32,6 +33,7 @@ def test_what_a_page_shows_happens(
     assert run_page(page, tmp_path, request.config.getoption("--update-golden"))
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_of_code_says_what_it_is(page: Path) -> None:
     blocks = blocks_of(page.read_text(encoding="utf-8"))

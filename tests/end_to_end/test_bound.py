@@ -132,12 +132,14 @@ def check(outputs: lt.Tensor | list[lt.Tensor], machine: lt.HardwareConfig) -> f
     return found.cycles / cycles
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_nothing_that_is_built_is_quicker(name: str, machine: str) -> None:
     check(PROGRAMS[name](), MACHINES[machine])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_are_not_quicker(seed: int) -> None:
     choice = Choice(seed)
@@ -149,6 +151,7 @@ def test_random_programs_are_not_quicker(seed: int) -> None:
         lt.bound(outputs, machine)  # what the compiler cannot do has a bound all the same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["vta", "board", "wide"])
 @pytest.mark.parametrize("shape", CONVOLUTIONS)
 def test_convolutions_of_resnet_come_near_it(shape: tuple[int, int, int, int, int], machine: str) -> None:
@@ -159,6 +162,7 @@ def test_convolutions_of_resnet_come_near_it(shape: tuple[int, int, int, int, in
         assert share >= (0.8 if pixels > 7 else 0.78)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("shape", "least"), [((56, 64, 64, 1, 1), 0.77), ((56, 64, 128, 1, 2), 0.74)])
 def test_products_of_small_kernels_take_their_share_of_lathe16(
     shape: tuple[int, int, int, int, int], least: float
@@ -349,6 +353,7 @@ def test_sums_may_go_through_memory_into_other_lanes() -> None:
     assert steps == {"taps.pad": 0, "taps": (3 * 8 - 2) ** 2 + 64 + 12 * 64, "far": 40 * 8}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("bus", [64, 512])
 @pytest.mark.parametrize("machine", ["vta", "lathe16", "wide", "batch4"])
 @pytest.mark.parametrize("kind", ["depthwise", "1×1", "shortcut", "3×3 and depthwise"])

@@ -27,6 +27,7 @@ def built(output: lt.Tensor, *inputs: lt.Tensor) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", DTYPES)
 def test_copies_and_sums_through_two_casts(first):
     count = 0

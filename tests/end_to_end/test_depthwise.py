@@ -40,6 +40,7 @@ def diagonals(channels: int, machine: lt.HardwareConfig) -> int:
     return ceil(channels / min(machine.block_in, machine.block_out))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("arguments", "on_data"),
     [
@@ -232,6 +233,7 @@ def run_path(schedule: lt.Schedule, tensors: list[lt.Tensor], machine: lt.Hardwa
     return result
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("factor", [1, 2, 4])
 @machines(lambda each: each.batch == 1)  # else rows of elements are pixels or images, by the machine's choice
 def test_tiles_by_hand(factor, machine):
@@ -300,6 +302,7 @@ def test_a_program_file_has_the_diagonals(tmp_path):
     assert loaded.segment("weight").nbytes == 9 * 2 * machine.wgt_element_bytes
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("channels", [2, 8, 32])
 def test_a_shortcut_beside_several_kernels_for_each_channel(channels, swapped):

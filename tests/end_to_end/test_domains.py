@@ -72,6 +72,7 @@ def behind():
 PROGRAMS = [triangle, rows, union, curve, outside_the_tensor, product, chain, largest, product_of_triangles, behind]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("machine", ["vta", "tiny"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_domain_reaches_the_machine(program, machine):
@@ -169,6 +170,7 @@ BY_DATA = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("machine", ["vta", "tiny"])
 @pytest.mark.parametrize("program", BY_DATA)
 def test_conditions_on_data_are_computed(program, machine):

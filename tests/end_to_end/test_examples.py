@@ -22,6 +22,7 @@ TOO_LARGE = {("tail", "tiny")}
 """Scripts whose tiles, made by hand, a machine has no room for."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("script", "machine"),
     [
@@ -39,6 +40,7 @@ def test_an_example_runs(
     assert "equal to NumPy" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["smallest_machine.py", pytest.param("sweep_resnet18.py", marks=pytest.mark.slow)])
 def test_an_example_sweeps(script: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / script), *SWEEPING[script]]
@@ -60,6 +62,7 @@ def test_the_own_rule_fires_on_body_and_tail(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("benchmark", ["end_to_end.py", pytest.param("schedules.py", marks=pytest.mark.slow)])
 def test_benchmarks_print_their_figures_in_the_common_form(benchmark: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / benchmark), "--json"]

@@ -23,6 +23,7 @@ def few_filters(images: int, channels: int, filters: int, **arguments: object) -
     return lt.requantise(lt.conv2d(data, weights, name="conv", **arguments), 6, name="output")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("arguments", [{}, {"stride": 2}, {"dilation": 2}, {"padding": 2}], ids=str)
 @pytest.mark.parametrize("channels", [3, 8, 20])
 @pytest.mark.parametrize("shape", FEW)

@@ -41,6 +41,7 @@ def wide(data: lt.Tensor) -> lt.Tensor:
     return lt.requantise(lt.conv2d(data, weights, padding=1, name="wide.sums"), 6, name="wide")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("last", [depthwise, wide])
 @pytest.mark.parametrize("shape", [(2, 8, 16), (4, 8, 8), (4, 32, 16), (2, 16, 4)])
 @pytest.mark.parametrize("size", [(2, 16), (8, 4)])
@@ -53,6 +54,7 @@ def test_windows_behind_several_layers_of_pixels(last, shape, size):
     assert narrowed(result) == sum(blocks) * size[0] * size[1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(2, 8, 16), (4, 8, 8)])
 def test_all_images_are_in_rows_behind_a_shortcut(shape):
     data = lt.placeholder((4, 4, 4, 4), "int8", name="data")
@@ -71,6 +73,7 @@ def test_a_layer_behind_the_windows(last):
     assert narrowed(result) == before + behind
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(1, 16, 16), (1, 4, 4), (4, 8, 8)])
 def test_what_is_read_in_other_lanes_is_loaded_again(monkeypatch, shape):
     """Without lanes in the accumulators a product sums channels along those of its data, and a shortcut has none."""

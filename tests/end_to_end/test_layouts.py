@@ -67,6 +67,7 @@ def inputs_of(tensors: list[lt.Tensor]) -> dict[str, np.ndarray]:
     return {tensor.name: generator.integers(-128, 128, tensor.shape, np.int8) for tensor in inputs}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("config", ["vta", "tiny"])
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_layouts_on_machines(make, config):

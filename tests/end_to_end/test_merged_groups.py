@@ -18,6 +18,7 @@ def grouped(groups: int, channels: int, filters: int, kernel: int = 3, layout: s
     return lt.requantise(sums, 7, name="output")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(1, 16, 16), (2, 8, 16), (1, 16, 4), (2, 4, 4)])
 @pytest.mark.parametrize("groups", [(2, 8, 8), (4, 4, 4), (4, 6, 10), (4, 2, 8), (3, 4, 5), (4, 1, 3), (6, 1, 2)])
 def test_groups_are_as_they_were(groups, shape):

@@ -26,6 +26,7 @@ def test_matmul_of_256_takes_each_product_once():
     assert loaded["inp"] + loaded["wgt"] <= 3 * 256 * 256, "one of the two stays, the other is loaded twice at most"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vta", "wide"])
 def test_a_convolution_of_56_by_56_by_64_takes_each_product_once(name):
     output, products = convolved(height=56, width=56, channels=64, outputs=64, padding=1)
@@ -35,6 +36,7 @@ def test_a_convolution_of_56_by_56_by_64_takes_each_product_once(name):
     assert result.counters.bytes_read["wgt"] == 64 * 64 * 9
 
 
+@pytest.mark.slow
 def test_a_convolution_of_stride_2_and_a_first_layer():
     output, products = convolved(
         height=56, width=56, channels=64, outputs=128, stride=2, padding=1, then=requantised(9)
@@ -46,6 +48,7 @@ def test_a_convolution_of_stride_2_and_a_first_layer():
     check_program(output, ALL["vta"], products=products)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_the_digits_network(name):
     network = digits_network(4)
@@ -59,6 +62,7 @@ def test_two_dense_layers(machine):
     check_program(lt.dense(hidden, V, name="out"), machine)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("channels", [8, 12, 20])
 def test_convolutions_pooling_and_a_dense_layer(layout, channels, machine):

@@ -27,6 +27,7 @@ def image(layout: str, dtype: str = "int8", height: int = 9, width: int = 8) -> 
 # Matrix products.
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(
     ("rows", "inner", "columns"), [(16, 16, 16), (1, 40, 33), (17, 5, 3), (30, 64, 48), (4, 1, 4), (1, 1, 1)]
@@ -69,6 +70,7 @@ def test_products_of_vectors_and_of_batches(machine):
 # Convolutions.
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -93,12 +95,14 @@ def test_conv2d(parameters, machine):
     check_program(output, machine, products=products)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("channels", "outputs"), [(1, 20), (3, 20), (16, 20), (20, 20), (8, 1), (8, 3), (8, 8)])
 def test_channels_of_conv2d(channels, outputs, machine):
     output, products = convolved(channels=channels, outputs=outputs, padding=1)
     check_program(output, machine, products=products)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("kernel_layout", ["OHWI", "OIHW", "HWIO"])
 def test_layouts_of_conv2d(layout, kernel_layout, machine):
@@ -185,6 +189,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", sorted(EXPRESSIONS))
 def test_expressions(name, machine):
     function, *dtypes = EXPRESSIONS[name]
@@ -227,6 +232,7 @@ def test_conditions_on_axes(machine):
 # Reductions.
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["sum", "max", "min"])
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -263,6 +269,7 @@ def test_a_reduction_under_a_condition(machine):
 # Pooling and padding.
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize(
     ("window", "parameters"),
@@ -274,6 +281,7 @@ def test_pooling(window, parameters, layout, machine):
     check_program(lt.avg_pool2d(image(layout), window, layout=layout, name="pool", **parameters), machine)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["int16", "int32"])
 def test_max_pool_of_wider_values(dtype, machine):
     data = image("NHWC", dtype, 6, 7)
@@ -287,6 +295,7 @@ def test_pad2d_as_output(layout, value, machine):
     check_program(lt.pad2d(image(layout), ((1, 2), (0, 3)), value=value, layout=layout, name="padded"), machine)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("parameters", [{"channels": 16}, {"channels": 5, "stride": 2}, {"layout": "NCHW"}], ids=str)
 def test_conv2d_padded_with_a_zero_point(parameters, machine):
     output, _ = convolved(padding=1, pad_value=-77, **parameters)
@@ -315,6 +324,7 @@ def test_reshapes_of_inputs(dtype, machine):
     check_program(lt.reshape(data, 120, name="out"), machine)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [(30, 8), (16, 15), 240, (2, 3, 5, 8)], ids=str)
 def test_reshapes_of_outputs(shape, machine):
     output, products = convolved(
@@ -349,6 +359,7 @@ def test_an_output_that_is_also_read_under_another_shape(machine):
 # Several results.
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
 def test_a_computation_of_several_outputs(dtype, machine):
     A, B = (lt.placeholder((6, 21), dtype, name=name) for name in "AB")

@@ -75,6 +75,7 @@ def inputs_of(s: lt.Schedule) -> list[lt.Tensor]:
     return [tensor for tensor in dict.fromkeys(reads) if tensor.computation is None]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("order", [*OF_THE_PRODUCT, *OF_THE_CHAIN])
 def test_the_simulator_agrees_with_numpy_and_with_what_was_counted(order):
     tensors = (product(),) if order in OF_THE_PRODUCT else chain()

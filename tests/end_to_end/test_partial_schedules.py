@@ -110,6 +110,7 @@ SCHEDULES: list[Callable[[], Program]] = [
 ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ["vta", "wide", "batch4"])
 @pytest.mark.parametrize("make", SCHEDULES, ids=lambda make: make.__name__)
 def test_what_a_schedule_leaves_open_is_completed(make: Callable[[], Program], name: str) -> None:

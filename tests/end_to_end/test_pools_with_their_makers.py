@@ -21,6 +21,7 @@ def loads_of_acc(result: lt.Result) -> int:
     return result.counters.bytes_read["acc8"] + result.counters.bytes_read["acc"]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shape", [(1, 16, 16), (2, 16, 16), (1, 8, 16), (1, 16, 4), (2, 8, 16)])
 @pytest.mark.parametrize(("size", "window", "stride"), [((6, 8), 2, 2), ((7, 9), 2, 2), ((9, 6), 3, 3), ((8, 7), 2, 3)])
 def test_windows_apart(size, window, stride, shape):

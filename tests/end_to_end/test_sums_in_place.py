@@ -28,6 +28,7 @@ def additions(result: lt.Result) -> int:
     return sum(isinstance(each, Alu) and each.opcode == AluOp.ADD and not each.use_imm for each in instructions)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("taps", [1, 3])
 @pytest.mark.parametrize("channels", [16, 20])
 def test_a_residual(taps, channels, shaped):
@@ -84,6 +85,7 @@ def test_channels_that_fill_half_a_block_take_half_the_products():
     assert additions(result) == 0
 
 
+@pytest.mark.sample(2)
 def test_an_operand_that_others_want_keeps_its_cells(shaped):
     """The branch is an output, too: nothing may be added where it is."""
     data = lt.placeholder((2, 5, 4, 16), "int8", name="data")
@@ -92,6 +94,7 @@ def test_an_operand_that_others_want_keeps_its_cells(shaped):
     check_program([total, branch], shaped)
 
 
+@pytest.mark.sample(2)
 def test_where_sums_begin_with_products(shaped):
     """Products of a machine that writes the first ones are added here all the same."""
     begins = shaped.with_(extensions=("gemm_begin",))

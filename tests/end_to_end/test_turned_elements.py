@@ -25,6 +25,7 @@ def convolution(data: lt.Tensor, channels: int, name: str, taps: int = 3, **argu
     return lt.requantise(lt.conv2d(data, weight, name=name, **arguments), 7, name=f"{name}.quantised")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("channels", [(16, 16, 16), (3, 12, 5), (24, 8, 40), (1, 1, 1)], ids=str)
 def test_convolutions(channels, shaped):
     data = lt.placeholder((1, 5, 7, channels[0]), "int8", name="data")
@@ -32,6 +33,7 @@ def test_convolutions(channels, shaped):
     check_program(convolution(middle, channels[2], "second", padding=1, stride=2), shaped)
 
 
+@pytest.mark.sample(2)
 def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
     """Steps of the matrix core: those of both layers, and of turns one for each narrower element, for each turn."""
     data = lt.placeholder((1, 8, 8, 32), "int8", name="data")
@@ -55,6 +57,7 @@ def test_of_one_image_only_its_row_is_turned():
     assert result.counters.gemm_operations == (4 * 4 + 2 * 2) * taps + 4 * 4 * 2
 
 
+@pytest.mark.sample(1)
 def test_a_tensor_that_is_read_as_it_is_too(shaped):
     """A residual adds what has been stored; the two convolutions that read it share the turned one."""
     data = lt.placeholder((1, 6, 6, 12), "int8", name="data")
@@ -65,6 +68,7 @@ def test_a_tensor_that_is_read_as_it_is_too(shaped):
     check_program([output, first], shaped)
 
 
+@pytest.mark.sample(1)
 def test_a_product_with_itself(shaped):
     """Data and weights of one product are the same tensor; only the data can be turned."""
     data, weight = (
@@ -74,6 +78,7 @@ def test_a_product_with_itself(shaped):
     check_program(lt.matmul(first, first, transpose_b=True, name="second"), shaped)
 
 
+@pytest.mark.sample(3)
 def test_what_a_schedule_places_in_inp(shaped):
     """The user's own copy into inp loads the turned tensor."""
     data, weight = (

@@ -13,6 +13,7 @@ def inputs_of(program: Scheduled) -> dict[str, np.ndarray]:
     return {t.name: random_array(t, generator) for t in program.tensors if t.computation is None}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("by", ["hand", "default"])
 @pytest.mark.parametrize("config", lt.shipped_configs())
 @pytest.mark.parametrize("make", PROGRAMS)
@@ -27,6 +28,7 @@ def test_on_machines(make, config, by):
     assert (made.schedule if by == "hand" else lt.create_schedule(made.output)).explain(cfg).maps
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_the_rtl_agrees_in_every_cycle(make):
     cfg = lt.load_config("tiny")

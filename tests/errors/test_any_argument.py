@@ -162,6 +162,7 @@ def check(chosen):
     return took
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", range(8))
 def test_every_value_is_taken_or_refused(part):
     chosen = calls()[part::8]

@@ -140,6 +140,7 @@ def kind_of(name):
     return READS[name][0].partition("{")[2].partition("}")[0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [name for name in READS if not name.startswith("rtl")])  # which take seconds
 def test_the_command_is_right_with_a_good_file(name, good, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -147,6 +148,7 @@ def test_the_command_is_right_with_a_good_file(name, good, tmp_path, monkeypatch
     assert CliRunner().invoke(main, words).exit_code == 0, words
 
 
+@pytest.mark.sample(64)
 @pytest.mark.parametrize("form", WRONG)
 @pytest.mark.parametrize("name", READS)
 def test_a_wrong_file_is_refused(name, form, good, tmp_path, monkeypatch):
@@ -196,6 +198,7 @@ def test_a_place_that_cannot_be_written_to_is_refused(name, form, good, tmp_path
     assert status == 2, said
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("command", ["verify", "replay --check", "simulate --random 0"])
 def test_a_flipped_bit_is_refused_or_changes_nothing(command, seed, good, tmp_path, monkeypatch):

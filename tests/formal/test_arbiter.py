@@ -39,6 +39,7 @@ def arbitrated(claim, rtl, outstanding):
     return unit, inflight
 
 
+@pytest.mark.sample(1)
 @outstanding
 @proved(
     arbiter,
@@ -55,6 +56,7 @@ def test_an_address_is_stable_until_the_bus_accepts_it(claim, rtl, outstanding):
     claim.always("address, length and id stay", ~waits | (shown == claim.before(shown)))
 
 
+@pytest.mark.slow
 @proved(
     arbiter,
     ("port.grant.eq(shown[number] & opened", "port.grant.eq(opened"),
@@ -93,6 +95,7 @@ def test_the_issued_burst_is_the_masters_from_its_first_word_on(claim, rtl, bus_
         claim.always("beats less one", ~own | (unit.ar_len + 1 == port.beats))
 
 
+@pytest.mark.sample(1)
 @outstanding
 @proved(
     arbiter,
@@ -106,6 +109,7 @@ def test_no_more_reads_are_in_flight_than_the_memory_accepts(claim, rtl, outstan
     claim.always("idle means that nothing is in flight or issued", unit.idle == ((inflight == 0) & ~waits))
 
 
+@pytest.mark.sample(1)
 @outstanding
 @proved(
     arbiter,
@@ -130,6 +134,7 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
         claim.always("each other master is granted once at most", passed + before <= MASTERS - 1)
 
 
+@pytest.mark.sample(1)
 @outstanding
 @proved(
     arbiter,

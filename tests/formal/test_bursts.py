@@ -31,6 +31,7 @@ def cut(claim, rtl, bus_bits, limit):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
 @proved(
     burst,
@@ -47,6 +48,7 @@ def test_bursts_follow_each_other_without_gap_or_overlap_to_the_end_of_each_chai
     cut(claim, rtl, bus_bits, limit).check_burst()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
 @proved(
     burst,
@@ -64,6 +66,7 @@ def test_no_burst_crosses_a_page(claim, rtl, bus_bits, limit):
     claim.always("and has a byte at least", ~cutter.valid | (size != 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), BUSES)
 @proved(
     burst,
@@ -80,6 +83,7 @@ def test_the_beats_are_the_bus_words_that_the_bytes_touch_and_at_most_the_limit(
     claim.always("at least one", ~cutter.valid | (cutter.beats != 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), WITHIN)
 @proved(
     burst,
@@ -96,6 +100,7 @@ def test_an_address_within_a_word_shortens_the_burst_and_not_the_limit(claim, rt
     claim.always("a burst ends with its limit of words", ~cutter.valid | (bytes_ <= limit * found.bus))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), SHORT)
 @proved(
     burst,
@@ -108,11 +113,13 @@ def test_bursts_are_as_long_as_page_and_limit_allow(claim, rtl, bus_bits, limit)
     cut(claim, rtl, bus_bits, limit).check_burst()
 
 
+@pytest.mark.slow
 @proved(burst, ("page = words - behind", "page = words // 2 - behind"), induction=1, depth=8)
 def test_bursts_within_the_limit_go_to_the_end_of_the_page(claim, rtl):
     cut(claim, rtl, *PAGES).check_burst()
 
 
+@pytest.mark.slow
 @proved(
     burst,
     ("((~self.valid | self.take) & more)", "(~self.valid & more)"),

@@ -91,6 +91,7 @@ class Waiting:
         claim.always("the word is at its address", ~(waits & (before >= ahead)) | (at_word.data == word))
 
 
+@pytest.mark.slow
 @depths
 @proved(
     command_queue,
@@ -106,6 +107,7 @@ def test_no_command_is_lost_or_doubled_and_never_more_wait_than_the_depth(claim,
     Waiting(claim, rtl, depth).check_count()
 
 
+@pytest.mark.slow
 @depths
 @proved(
     command_queue,
@@ -119,6 +121,7 @@ def test_commands_are_seen_in_the_order_in_which_they_were_dispatched(claim, rtl
     proved_in_order(claim, rtl, depth)
 
 
+@pytest.mark.slow
 @shallow
 @proved(
     command_queue,
@@ -138,6 +141,7 @@ def proved_in_order(claim, rtl, depth):
     found.check_order()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [2, 3, 5])
 @proved(
     command_queue,

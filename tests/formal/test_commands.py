@@ -25,7 +25,7 @@ class Started(Elaboratable):
 
     def elaborate(self, _platform):
         m = Module()
-        cause, held = self.command.held_up(m, self.pop_prev, self.pop_next, [(Cause.MEMORY, self.busy)])
+        cause, held = self.command.stall_cause(m, self.pop_prev, self.pop_next, [(Cause.MEMORY, self.busy)])
         self.command.push(m, self.end, self.end_pushes)
         m.d.comb += [self.cause.eq(cause), self.held.eq(held), self.command.take.eq(~held)]
         return m

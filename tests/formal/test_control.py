@@ -3,6 +3,7 @@
 Bounds are in clock cycles: a standstill is reported in the next one.
 """
 
+import pytest
 from amaranth import Cat, Signal
 from claims import proved
 
@@ -53,6 +54,7 @@ def test_a_standstill_is_reported_as_a_deadlock_in_the_next_cycle(claim, rtl):
     claim.always("and the launch is stopped", ~before | (unit.stop & ~unit.running))
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("with m.Elif(self.complete & ~finished)", "with m.Elif(self.complete & ~finished & ~self.finish)"),
@@ -85,6 +87,7 @@ def test_a_units_fault_stops_the_launch_in_the_next_cycle_and_its_code_is_report
     claim.always("the launch does not run on", ~faulty | ~unit.running)
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("m.d.sync += failing.eq(0)", "m.d.sync += [failing.eq(0), self.fault_code.eq(0)]"),
@@ -100,6 +103,7 @@ def test_a_fault_is_reported_until_the_next_launch_starts_and_no_longer(claim, r
     claim.always("what has a fault is not done", ~(unit.done & (unit.fault_code != FaultCode.NONE)))
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("with m.Elif(failing & self.quiet)", "with m.Elif(failing)"),
@@ -121,6 +125,7 @@ def test_after_a_fault_everything_is_held_until_the_bus_is_quiet_and_then_cleare
     claim.always("a launch that ends leaves a cleared machine", ~left | unit.clear)
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("asked & ~self.busy & ~self.start", "asked & ~self.start"),
@@ -151,6 +156,7 @@ def test_the_cycle_counts_from_the_start_of_the_launch(claim, rtl):
     claim.always("cycles since the start", ~unit.running | (unit.cycle == since))
 
 
+@pytest.mark.slow
 @proved(
     control,
     (
@@ -209,6 +215,7 @@ def test_a_write_changes_the_bytes_that_it_means_of_the_register_that_it_names(c
             claim.always(f"{name} stays", ~claim.begun | meant | (byte == before[low : low + 8]))
 
 
+@pytest.mark.slow
 @proved(
     control,
     (

@@ -55,6 +55,7 @@ def test_a_burst_fits_exactly_when_its_beats_are_free(claim, rtl, beats, most):
     claim.always("fits: there is space for all beats", credits.fits == (left + credits.gone + credits.wanted <= beats))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("beats", "most"), SIZES)
 @proved(
     read_requests,

@@ -25,6 +25,7 @@ def taken_in_order(claim, rtl, bus_bits, loads, pending):
     always("its tokens are the transfer's", ~unit.last | (unit.pushes == now.pushes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bus_bits", "loads"), [(64, Unit.LOAD), (64, Unit.COMPUTE), pytest.param(256, Unit.LOAD, marks=pytest.mark.slow)]
 )
@@ -42,6 +43,7 @@ def test_steps_follow_each_other_as_the_manual_says(claim, rtl, bus_bits, loads)
     taken_in_order(claim, rtl, bus_bits, loads, 1)
 
 
+@pytest.mark.slow
 @proved(
     read_data,
     ("m.d.sync += pads.eq(now.tail)", "m.d.sync += pads.eq(now.gap)"),
@@ -57,6 +59,7 @@ def test_a_beat_of_one_byte_is_of_one_chain(claim, rtl):
     taken_in_order(claim, rtl, 8, Unit.LOAD, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bus_bits", "loads", "pending"),
     [(16, Unit.COMPUTE, 2), pytest.param(64, Unit.LOAD, 3, marks=pytest.mark.slow), (64, Unit.LOAD, 4)],

@@ -53,6 +53,7 @@ def decoded(claim, rtl, name):
     return decoder, fields
 
 
+@pytest.mark.sample(3)
 @machines
 @proved(
     instruction,
@@ -77,6 +78,7 @@ def test_every_instruction_goes_to_the_unit_that_executes_it(claim, rtl, name):
     claim.always("an instruction goes where its opcode and memory belong", ~legal | (decoder.unit == expected))
 
 
+@pytest.mark.sample(1)
 @machines
 @proved(
     instruction,
@@ -170,6 +172,7 @@ blocks = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @blocks
 @proved(
     dma_descriptor,
@@ -190,6 +193,7 @@ def test_a_block_overruns_exactly_when_it_ends_beyond_its_scratchpad(claim, rtl,
         claim.always(f"a block of {memory.name}", other | (block.decoder.overruns == beyond))
 
 
+@pytest.mark.slow
 @blocks
 @proved(
     dma_descriptor,
@@ -235,6 +239,7 @@ def test_no_bit_of_a_transfer_within_its_scratchpad_is_truncated(claim, rtl, nam
         claim.always(f"from row to row of {memory.name}", ~this | (transfer_.stride_bytes == fields.x_stride << shift))
 
 
+@pytest.mark.slow
 @units
 @sizes
 @proved(

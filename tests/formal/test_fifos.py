@@ -84,6 +84,7 @@ class Queue:
         claim.always("the word is at its address", ~self.inside_word | leaves | (at_word.data == self.word))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 16])
 @proved(
     fifo,
@@ -97,6 +98,7 @@ def test_the_level_is_what_was_written_less_what_was_read(claim, rtl, depth):
     Queue(claim, rtl, depth).check_level()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 16])
 @proved(
     fifo,
@@ -132,6 +134,7 @@ def proved_in_order(claim, rtl, depth, *, detour=False):
     queue.check_order()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [2, 4, 16])
 @proved(
     fifo,
@@ -144,6 +147,7 @@ def test_words_leave_in_the_order_in_which_they_came(claim, rtl, depth):
     proved_in_order(claim, rtl, depth)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [3, 5])
 @proved(
     fifo,
@@ -157,6 +161,7 @@ def test_words_keep_their_order_where_the_depth_is_no_power_of_two(claim, rtl, d
     proved_in_order(claim, rtl, depth)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @proved(
     fifo,

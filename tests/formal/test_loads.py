@@ -22,6 +22,7 @@ def touched(begin, size, bus):
     return (begin % bus + size + (bus - 1)) >> (bus.bit_length() - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bus_bits", "loads"), [pytest.param(64, Unit.LOAD, marks=pytest.mark.slow), (16, Unit.COMPUTE)]
 )
@@ -50,6 +51,7 @@ def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits
     claim.always("a chain's last beat is the last that it touches", ~unit.take | (ends == every))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "limit"), [pytest.param(64, 16, marks=pytest.mark.slow), (16, 3)])
 @proved(
     read_requests,
@@ -128,6 +130,7 @@ class Answered:
         claim.assume(~came | (port.r_last == marks[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pending", "fifo_beats"), [pytest.param(1, 2, marks=pytest.mark.slow), (2, 3)])
 @proved(
     read_data,

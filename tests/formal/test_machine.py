@@ -4,6 +4,7 @@ The units themselves are left open, so the proofs hold for any behaviour that sa
 do not depend on the depth of the command queues.
 """
 
+import pytest
 from amaranth import Cat, Mux, Signal
 from claims import proved
 
@@ -43,6 +44,7 @@ def complete(found, units):
     return idle & found.fetch.done
 
 
+@pytest.mark.slow
 @proved(
     accelerator,
     ("(fetch.done | fetch.stuck) & ~complete", "fetch.done & ~complete"),
@@ -66,6 +68,7 @@ def test_a_machine_at_a_standstill_reports_a_deadlock_two_cycles_later(claim, rt
     )
 
 
+@pytest.mark.slow
 @proved(
     accelerator,
     (
@@ -88,6 +91,7 @@ def test_no_deadlock_is_reported_while_a_unit_can_continue(claim, rtl):
     claim.always("and was not at its end", ~new | ~claim.before(claim.before(complete(found, units))))
 
 
+@pytest.mark.slow
 @proved(
     accelerator,
     (
@@ -117,6 +121,7 @@ def test_a_token_is_pushed_by_one_neighbour_and_popped_by_the_other_and_none_is_
         claim.always(f"{queue.arrow} is seen by its consumer", units[consumer].command.tokens[queue] == (inside != 0))
 
 
+@pytest.mark.slow
 @proved(
     accelerator,
     ("(self.fetch.unit == unit)", "(self.fetch.unit <= unit)"),
@@ -140,6 +145,7 @@ def test_an_instruction_goes_into_its_units_queue_and_into_no_other(claim, rtl):
         claim.always("full when it holds as many as its depth", found.fetch.full[number] == (inside == 2))
 
 
+@pytest.mark.slow
 @proved(
     accelerator,
     ("faults = [read_error, write_error,", "faults = [write_error,"),

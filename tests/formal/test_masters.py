@@ -1,5 +1,6 @@
 """Read masters: a request is stable until it is granted, which the proofs of the read arbiter assume."""
 
+import pytest
 from amaranth import Cat
 from claims import proved
 from cutting import Cut
@@ -12,6 +13,7 @@ from lathe.rtl.derived_widths import Geometry
 TINY = Geometry(load_config("tiny"))
 
 
+@pytest.mark.slow
 @proved(
     read_requests,
     ("with m.Elif(self.take):", "with m.Else():"),
@@ -37,6 +39,7 @@ def test_a_loads_address_and_request_stay_until_the_grant(claim, rtl):
     claim.always("a burst has a beat", ~unit.request | (unit.beats != 0))
 
 
+@pytest.mark.slow
 @proved(
     fetch,
     ("requests.take.eq(port.grant)", "requests.take.eq(port.request)"),

@@ -188,6 +188,7 @@ class Packed:
         always("nor are the beats in the FIFO", self.inside_fifo <= self.reserved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bits", [pytest.param(16, marks=pytest.mark.slow), 64])
 @proved(
     store,
@@ -224,6 +225,7 @@ def test_each_byte_of_a_chain_is_packed_once_at_its_position(claim, rtl, bus_bit
     always("from its first byte to its last", ~packs.begins | asked)
 
 
+@pytest.mark.slow
 @proved(
     store,
     (

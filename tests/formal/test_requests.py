@@ -55,6 +55,7 @@ class Requested:
 INPUTS = ("chains", "from_address", "chain_bytes", "stride_bytes")
 
 
+@pytest.mark.slow
 @sizes
 @proved(
     read_requests,
@@ -74,6 +75,7 @@ def test_no_burst_is_requested_without_space_in_the_fifo(claim, rtl, bus, limit,
     found.check_credits()
 
 
+@pytest.mark.slow
 @sizes
 @proved(
     read_requests,

@@ -18,6 +18,7 @@ def ago(claim, value, cycles):
     return value
 
 
+@pytest.mark.slow
 @proved(
     scaling,
     ("Cat(products.low, products.high).as_signed() + before", "Cat(products.low, products.high) + before"),
@@ -43,6 +44,7 @@ def test_partial_products_of_halves_are_summed_to_the_product(claim, rtl):
     follows("their sum", total, (product + Mux(unit.adds, total, 0))[: len(total)].as_signed())
 
 
+@pytest.mark.slow
 @proved(
     rounding,
     ("up.eq(shifted[0] & (under | shifted[1]))", "up.eq(shifted[0])"),
@@ -82,7 +84,7 @@ class Steps(Elaboratable):
             Signal(2, name=f"place{number}", reset_less=True) if number >= rtl.CHECK else Const(0)
             for number in range(stages)
         ]
-        self.meets, self.lands = Signal(), Signal()
+        self.hazard, self.lands = Signal(), Signal()
         self.writes, self.index = Signal(3), [Signal(2, name=f"index{number}") for number in range(3)]
 
     def elaborate(self, _platform):
@@ -94,12 +96,14 @@ class Steps(Elaboratable):
         for before, after in pairwise(self.targets[check:]):
             m.d.sync += after.eq(before)
         late = self.rtl.LateWrites(m, Opcode.RESCALE, self.steps, self.stages, self.targets, Const(1))
-        m.d.comb += [self.meets.eq(late.meets(m, self.stages, self.targets, self.following)), self.lands.eq(late.lands)]
+        hazard = late.hazard(m, self.stages, self.targets, self.following)
+        m.d.comb += [self.hazard.eq(hazard), self.lands.eq(late.lands)]
         for number, (writes, index) in enumerate(late.coming):
             m.d.comb += [self.writes[number].eq(writes), self.index[number].eq(index)]
         return m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stages", "steps"), [(7, 2), (7, 5), (9, 2), (9, 6)])
 @proved(
     write_hazards,
@@ -122,7 +126,7 @@ def test_late_writes_are_delayed_and_a_step_that_reads_too_soon_is_detected(clai
     begun = ago(claim, claim.begun, 15)
     reads = step.valid & step.rescale
     recent = [ago(claim, late, back) & (ago(claim, place, back) == place) for back in range(1, steps + 1)]
-    claim.always("a step reads what is not written yet", ~begun | (unit.meets == (reads & Cat(*recent).any())))
+    claim.always("a step reads what is not written yet", ~begun | (unit.hazard == (reads & Cat(*recent).any())))
     for number in range(3):  # held, combined, written
         back = stages - 3 + number - rtl.CHECK
         now, then = ago(claim, own, back), ago(claim, late, back + steps)

@@ -12,11 +12,11 @@ class Counted(Elaboratable):
 
     def __init__(self, rtl, most):
         self.enter, self.leave = Signal(), Signal()
-        self.tally = rtl.UpDownCounter(most, "found")
+        self.counter = rtl.UpDownCounter(most, "found")
 
     def elaborate(self, _platform):
         m = Module()
-        self.tally.counts(m, self.enter, self.leave)
+        self.counter.drive(m, self.enter, self.leave)
         return m
 
 
@@ -35,6 +35,6 @@ def test_a_counter_has_the_number_of_items_and_whether_it_is_full(claim, rtl, mo
     claim.m.d.sync += inside.eq(inside + unit.enter - unit.leave)
     claim.assume(~unit.leave | (inside != 0))
     claim.assume(~unit.enter | unit.leave | (inside != most))
-    claim.always("the count is the number of items", unit.tally.count == inside)
-    claim.always("full means that the maximum is reached", unit.tally.full == (inside == most))
+    claim.always("the count is the number of items", unit.counter.count == inside)
+    claim.always("full means that the maximum is reached", unit.counter.full == (inside == most))
     claim.always("and never more", inside <= most)

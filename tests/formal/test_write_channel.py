@@ -34,11 +34,11 @@ class Sent:
         self.data = Words(claim, claim.part(self.unit, "data"), "data")
         self.addresses = Words(claim, claim.part(self.unit, "addresses"), "addresses")
         self.inside = claim.inside(self.unit)
-        self.number, self.position = claim.constant(NUMBER, "number"), claim.constant(4, "position")
+        self.number, self.its_position = claim.constant(NUMBER, "number"), claim.constant(4, "its_position")
         self.its_beats = claim.constant(4, "its_beats")
         self.its_address = claim.constant(len(self.unit.address), "its_address")
         self.its_data = claim.constant(bus_bits + geometry.bus_bytes, "its_data")
-        claim.assume((self.its_beats != 0) & (self.its_beats <= self.most) & (self.position < self.its_beats))
+        claim.assume((self.its_beats != 0) & (self.its_beats <= self.most) & (self.its_position < self.its_beats))
         self._pack()
         self._leave()
 
@@ -80,7 +80,7 @@ class Sent:
         claim.assume(unit.complete == self.whole)
         claim.assume(~self.whole | (unit.beats == beats))
         claim.assume(~self.whole | (number != self.number) | (unit.address == self.its_address))
-        its = enters & (number == self.number) & (position == self.position)
+        its = enters & (number == self.number) & (position == self.its_position)
         claim.assume(~its | (Cat(unit.w_data, unit.w_strb) == self.its_data))
         # There is space for a beat when it comes, as `test_packing.py` proves.
         claim.assume(~unit.w_en | (self.data.count != self.beats))
@@ -125,7 +125,7 @@ class Sent:
             word, there = self.data.words[at], self.data.there(at)
             last = word[-1]
             self._is_its(f"beat {at} in the FIFO", there, number, position, last)
-            its = there & (number == self.number) & (position == self.position)
+            its = there & (number == self.number) & (position == self.its_position)
             always(f"beat {at} in the FIFO is as it came", ~its | (word[:-1] == self.its_data))
             number, position = self._next(there, number, position, last, f"in{at}")
         following = (number, position)
@@ -150,10 +150,10 @@ class Sent:
             its = self.addresses.there(at) & ((self.accepted + at)[:NUMBER] == self.number)
             always(f"address {at} is as it came", ~its | (word == self.its_word()))
         always("every burst that came is complete, unless one was dropped", self.dropped | (self.completed == now))
-        inside = Signal(NUMBER)
-        self.claim.m.d.comb += inside.eq(now - self.sent)
-        always("and none that did not come", (self.completed - self.sent)[:NUMBER] <= inside)
-        always("of bursts that came a beat is left", inside <= self.data.count)
+        begun = Signal(NUMBER)
+        self.claim.m.d.comb += begun.eq(now - self.sent)
+        always("and none that did not come", (self.completed - self.sent)[:NUMBER] <= begun)
+        always("of bursts that came a beat is left", begun <= self.data.count)
         always("none is open that is not complete", self.open <= (self.completed - self.sent)[:NUMBER])
         always("bursts that are open", inside["open_bursts"] == self.open)
         always("bursts without response", inside["unanswered"] == self.unanswered)
@@ -201,7 +201,7 @@ def sent_in_order(claim, rtl, bus_bits, beats, latency):
         "the last beat is the last of as many as its address says",
         ~its | (unit.bus_w_last == (found.position + 1 == found.its_beats)),
     )
-    its = its & (found.position == found.position)
+    its = its & (found.position == found.its_position)
     always("a beat is what was packed", ~its | (Cat(unit.bus_w_data, unit.bus_w_strb) == found.its_data))
     always("sent marks each beat that leaves", unit.sent == found.sends)
     whole = (found.completed != found.answered) | unit.complete | unit.coming

@@ -1,6 +1,7 @@
-"""Sweep files of tests: written, read, and refused with their line and key."""
+"""Sweep files of tests: written, parsed, and refused with their line and key."""
 
 import pytest
+from error_checks import check_mentions
 
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.parse_sweep import read_sweep
@@ -15,18 +16,14 @@ def written(folder, text):
 
 
 def read(folder, text, **options):
-    """The sweep of a text, with all workloads that there are."""
+    """Parse a sweep file, with all workloads."""
     return read_sweep(written(folder, text), known_workloads(), make, **options)
 
 
-def check_mistake(folder, text, line, key, message):
-    """Hold that a text is refused with this message, if one is given, and this line and key.
-
-    "{file}" and "{folder}" in a message are those of the sweep.
-    """
+def check_mistake(folder, text, line, key, *mentions):
+    """Check that a text is refused, with this line, key and mentions; "{folder}" in these is the file's folder."""
     with pytest.raises(SweepError) as caught:
         read(folder, text)
-    if message is not None:
-        assert str(caught.value) == message.format(file=folder / "sweep.yaml", folder=folder)
-    assert f"{folder / 'sweep.yaml'}, line {line}, must be " in str(caught.value)
+    check_mentions(caught.value, f"{folder / 'sweep.yaml'}, line {line}")
+    check_mentions(caught.value, *(each.replace("{folder}", str(folder)) for each in mentions))
     assert (caught.value.line, caught.value.key) == (line, key)

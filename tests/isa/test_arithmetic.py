@@ -107,6 +107,7 @@ def test_every_case_of_rounding_to_even(shift: int) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(INT32, INT32, INT32), min_size=1, max_size=20))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_a_factor_scales_a_sum_that_wraps_around(rows: list[tuple[int, int, int]]) -> None:

@@ -102,6 +102,7 @@ def test_text_of_a_look_up_on_a_machine_with_one_table() -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", shipped_configs())
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=25, deadline=None, derandomize=True)

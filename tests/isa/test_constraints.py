@@ -36,6 +36,7 @@ def any_instruction(rng: random.Random) -> Instruction:
     return decode(TINY, encode(TINY, [CLASS_OF[opcode](**given)]))[0]
 
 
+@pytest.mark.slow
 def test_rules_mean_the_same_for_an_instruction_and_for_a_stream() -> None:
     rng = random.Random(1)
     stream = [any_instruction(rng) for _ in range(4000)]
@@ -47,6 +48,7 @@ def test_rules_mean_the_same_for_an_instruction_and_for_a_stream() -> None:
         assert [rule.breaks(TINY, each) for each in stream] == broken.tolist()
 
 
+@pytest.mark.slow
 def test_the_first_of_several_broken_rules_is_reported() -> None:
     rng = random.Random(2)
     reported = set()

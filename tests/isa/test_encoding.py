@@ -119,6 +119,7 @@ def instructions(draw: st.DrawFn, config: HardwareConfig) -> Instruction:
     return CLASS_OF[opcode](**values)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", shipped_configs())
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -117,6 +117,7 @@ def random_instruction(config: HardwareConfig, opcode: Opcode, random: np.random
     return CLASS_OF[opcode](**values)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_bytes_are_those_of_c_bit_fields(name: str, tmp_path: Path) -> None:
     config = MACHINES[name]

@@ -62,6 +62,7 @@ def source_tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_instruction_is_a_row_semantics_and_a_unit(source_tree: Path) -> None:
     ran = subprocess.run(
         [sys.executable, GIVEN / "uses.py"],

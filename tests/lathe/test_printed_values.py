@@ -1,4 +1,4 @@
-"""What `print` shows of programs and results: a line that tells what they are, and none of their arrays."""
+"""Programs and results print as one line, without their arrays."""
 
 import numpy as np
 

@@ -45,6 +45,7 @@ def attention(graph: QdqModel, data: str, batch: int, rows: int, heads: int, dep
     return graph.product(joined, heads * depth)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("batch", "rows", "heads", "depth"),
@@ -65,6 +66,7 @@ def test_sums_of_rows_fill_lanes_where_columns_do_not():
     assert result.cycles < 50_000  # 395,312 where rows are summed for 16 of 33 columns
 
 
+@pytest.mark.slow
 def test_a_block_of_a_transformer_and_its_attention_alone():
     for options in ({}, {"chain": True}, {"normalised": False}):
         model = transformer_block(24, 64, 2, **options)
@@ -121,6 +123,7 @@ def test_outputs_that_are_views(tmp_path):
         assert np.array_equal(again[name], expected)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(6, 1, 1), (1, 1, 6), (2, 1, 3), (1, 6, 1)])
 @pytest.mark.parametrize("filters", [1, 6])
 def test_matmuls_of_one_row_one_column_and_one_value(shape, filters):

@@ -274,6 +274,7 @@ def doubled(times, more=0, inside=False):
     return model
 
 
+@pytest.mark.slow
 def test_lists_that_have_more_values_than_memory_holds(monkeypatch):
     """Each list is short enough to be tracked, but all together exceed the memory limit."""
     monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "0.25")
@@ -282,6 +283,7 @@ def test_lists_that_have_more_values_than_memory_holds(monkeypatch):
     refused(model, "shape inference", "'relu'", "0.25 GiB", "LATHE_HOST_GIBIBYTES")
 
 
+@pytest.mark.slow
 def test_lists_that_take_too_long_to_follow(monkeypatch):
     monkeypatch.setenv("LATHE_HOST_SECONDS", "1")
     refused(doubled(20, more=1000), "shape inference", "'relu'", "1 seconds", "LATHE_HOST_SECONDS")

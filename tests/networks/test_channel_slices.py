@@ -28,6 +28,7 @@ def cycles_of_parts(first: int, end: int) -> int:
     return run(graph, graph.conv(part(graph, wide, first, end), 32, pads=[1, 1, 1, 1])).cycles
 
 
+@pytest.mark.slow
 def test_a_slice_without_other_consumers():
     """Only two blocks of the 64 output channels are computed, whatever the alignment of the slice."""
     lower = cycles_of_parts(0, 32)
@@ -36,6 +37,7 @@ def test_a_slice_without_other_consumers():
         assert cycles_of_parts(first, end) == lower
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "most"), [((32, 32), 50_000), ((24, 24), 42_000), ((10, 20, 30), 60_000)])
 def test_slices_with_a_convolution_each(sizes, most):
     graph = QdqModel(seed=2)
@@ -45,6 +47,7 @@ def test_slices_with_a_convolution_each(sizes, most):
     assert run(graph, *(graph.conv(each, 32, pads=[1, 1, 1, 1]) for each in parts)).cycles < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("step", [1, 3])
 def test_consumers_of_slices(step, dtype):

@@ -115,6 +115,7 @@ def check(tmp_path, name, seeds):
     assert 0 < taken < len(seeds)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_changed_bytes(tmp_path, name):
     check(tmp_path, name, range(60))

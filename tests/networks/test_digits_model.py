@@ -30,6 +30,7 @@ def test_the_file_is_up_to_date():
     assert shipped == digits_model()
 
 
+@pytest.mark.slow
 def test_model_and_tensor_program_give_the_same_classes(made):
     logits, result = made
     job = run_digits(LATHE16)

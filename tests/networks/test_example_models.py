@@ -68,6 +68,7 @@ def models(tmp_path_factory) -> Callable[[str, Case], lt.Network]:
     return made
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_layer_agrees_with_onnxruntime(models, name):
     case = small(name)
@@ -79,6 +80,7 @@ def test_each_layer_agrees_with_onnxruntime(models, name):
         assert each.equal + each.halves > 0.999 or each.values * (1 - each.equal) < 1.5, each
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_small_models(models, name):
     check(models(name, small(name)), small(name), name)
@@ -126,6 +128,7 @@ def _margins(values: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(largest - next_one)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("module", "options", "output"),
     [
@@ -143,6 +146,7 @@ def test_each_writes_a_file(tmp_path, monkeypatch, module, options, output):
     onnx.checker.check_model(onnx.load(output), full_check=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["ResNet-18", "ResNet-50", "MobileNetV2", "U-Net", "LSTM", "Transformer"])
 def test_activations_neither_vanish_nor_explode_nor_are_all_equal(name):
     """At every node, for two inputs; otherwise agreement of outputs would mean little."""

@@ -82,6 +82,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_sums_are_computed_on_the_npu(case):
     nodes, shape, held, macs = CASES[case]

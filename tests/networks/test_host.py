@@ -67,6 +67,7 @@ def test_more_memory_than_the_limit(count, used):
     refused(proto, "node 'big'", "host CPU", "4 GiB", "LATHE_HOST_GIBIBYTES")
 
 
+@pytest.mark.slow
 def test_limits_of_the_environment(monkeypatch):
     small = model(helper.make_node("ConstantOfShape", ["sizes"], ["y"], "big"), held=[("sizes", np.array([1 << 28]))])
     assert run_on_host(small, {}, ("y",))["y"].nbytes == 1 << 30
@@ -79,6 +80,7 @@ def test_limits_of_the_environment(monkeypatch):
                 refused(small, "environment variable", name, "positive", repr(wrong))
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_killed(monkeypatch):
     monkeypatch.setenv("LATHE_HOST_SECONDS", "2")
     mentions = ("node 'for_ever'", "host CPU", "2 seconds", "LATHE_HOST_SECONDS")
@@ -123,6 +125,7 @@ def test_models_that_are_cached(monkeypatch):
         assert len(PROCESS.known) <= 2
 
 
+@pytest.mark.slow
 def test_memory_of_cached_models_is_freed(monkeypatch):
     monkeypatch.setenv("LATHE_HOST_GIBIBYTES", "0.4")
     monkeypatch.setattr(host_process, "MOST_BYTES", 1 << 40)
@@ -216,6 +219,7 @@ print(PROCESS.process.pid, flush=True)
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ends", ["", "os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_a_script_without_a_guard_and_nothing_left_running(tmp_path, ends):
     script = tmp_path / "script.py"

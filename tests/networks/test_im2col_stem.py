@@ -20,6 +20,7 @@ def port(given, config=LATHE16):
     return step.inputs[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     "attributes",
@@ -42,6 +43,7 @@ def test_windows_in_the_channels(channels, attributes, dtype):
 SLOW = LATHE16.with_(**{"memory.bus_bits": 16, "memory.cycles_per_beat": 8})
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("config", "stride", "kernel"), [(LATHE16, 2, (7, 7)), (SLOW, 2, None), (LATHE16, 1, (7, 7)), (SLOW, 1, (1, 7))]
 )

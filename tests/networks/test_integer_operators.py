@@ -44,6 +44,7 @@ def values(generator, shape, dtype):
     return generator.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("point", ["none", "constant", "computed"])
 @pytest.mark.parametrize("shape", [(5, 20), (2, 3, 20), (3, 600)])
@@ -60,6 +61,7 @@ def test_matmuls(dtype, point, shape):
     assert where(exact(model_of([node], held, inputs), given)) == {"layer": "npu"}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("constant", ["none", "first", "second"])
 @pytest.mark.parametrize(
@@ -98,6 +100,7 @@ def test_weights_with_zero_points(dtype, zero):
     assert where(exact(model_of([node], held, inputs), given)) == {"layer": "npu"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("point", ["none", "constant", "computed"])
 @pytest.mark.parametrize(
     ("shape", "weights", "attributes"),
@@ -123,6 +126,7 @@ def test_convolutions(point, shape, weights, attributes):
     assert where(exact(model_of([node], held, inputs), given)) == {"layer": "npu"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("groups", [3, 12])
 @pytest.mark.parametrize("point", ["none", "constant", "computed"])
 def test_groups(groups, point):
@@ -217,6 +221,7 @@ def test_data_of_layers():
     assert len(result.results) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("moves", "weights"),
     [

@@ -38,6 +38,7 @@ def idle(result: lt.NetworkResult, operator: str) -> bool:
     return not any(row.bytes for row in own)
 
 
+@pytest.mark.slow
 def test_convolutions_store_into_the_concatenation():
     graph = QdqModel(seed=1)
     data = graph.input(1, 32, 6, 6)
@@ -78,6 +79,7 @@ def test_nested_concatenations_with_other_consumers():
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", ["twice", "of an input", "an output", "within a block", "a part of a part", "pooled"])
 def test_other_concatenations_are_copied(case):
     graph = QdqModel(seed=5)
@@ -100,6 +102,7 @@ def test_other_concatenations_are_copied(case):
         run(graph, graph.layer("MaxPool", join(graph, one, other), same=True, kernel_shape=[2, 2], strides=[2, 2]))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_slices_and_concatenations(seed):
     rng, graph = random.Random(seed), QdqModel(seed=seed)
@@ -121,6 +124,7 @@ def test_random_slices_and_concatenations(seed):
     run(graph, graph.conv(made[-1], 16, 1), graph.conv(made[-2], 16, 1))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("side", [8, 16])
 def test_a_slice_with_the_shape_of_another_tensor_is_in_the_layout_of_the_whole(side):
     """A following matmul has 64 rows, viewed as 8 by 8, like the slice but unlike the whole tensor."""

@@ -15,6 +15,7 @@ def alone(graph: QdqModel, made: str, name: str):
     return result
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("options", "attributes"),

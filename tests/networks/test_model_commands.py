@@ -115,6 +115,7 @@ def test_counters_of_several_launches(saved):
         assert each.instructions == first.units[unit].instructions + second.units[unit].instructions
 
 
+@pytest.mark.slow
 def test_engines_are_compared(saved):
     text = good("simulate", saved, "--timing-only", "--engine", "sim,pysim")
     assert "sim and pysim agree in 2 streams: start and end of " in text

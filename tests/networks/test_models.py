@@ -9,6 +9,7 @@ from qdq_models import QdqModel
 import lathe as lt
 
 
+@pytest.mark.slow
 def test_residual_blocks():
     graph = QdqModel(seed=1)
     data = graph.conv(graph.input(1, 3, 16, 16), 20, 3, relu=True, strides=[2, 2], pads=[1, 1, 1, 1])
@@ -25,6 +26,7 @@ def test_residual_blocks():
     assert len(result.results) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("channels", [24, 16, 3])
 def test_downsampling_and_upsampling(channels):
     """An encoder and decoder with a skip connection, with channels that fill blocks and that do not."""
@@ -41,6 +43,7 @@ def test_downsampling_and_upsampling(channels):
     assert {row.where for row in result.layers if "Linear" not in row.name} == {"npu"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("zero_point", [0, -128])
 @pytest.mark.parametrize(
     "attributes",
@@ -178,6 +181,7 @@ def test_data_of_other_scales_on_a_machine_without_tables():
         assert (row.where, row.why) == ("host", f"machine {config.name!r} has no {missing}")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(2, 8, 16), (1, 16, 8), (1, 8, 32)])
 def test_other_machines(shape):
     batch, block_in, block_out = shape

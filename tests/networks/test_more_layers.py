@@ -23,6 +23,7 @@ def convolution(graph, kind, data, shape, *, axis=0, filters, scale=0.1, per_cha
     return graph.quantised(graph.node(kind, data, weights, bias, name="layer", **attributes), scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("shape", "attributes"),
@@ -53,6 +54,7 @@ def test_a_chain_of_one_dimension_is_one_stream():
     assert len(checked(graph.model(made), units={made: 3 * graph.scales[made]}).results) == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("data", "shape", "attributes"),
@@ -88,6 +90,7 @@ def test_greatest_values(shape, attributes):
     alone(graph, graph.layer("MaxPool", graph.input(*shape), same=True, name="layer", **attributes))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("shape", "attributes"),
@@ -106,6 +109,7 @@ def test_averages_of_windows_with_padding(dtype, shape, attributes):
     alone(graph, graph.layer("AveragePool", graph.input(*shape), scale=0.01, name="layer", **attributes))
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("shape", "axes", "keepdims"),
     [
@@ -132,6 +136,7 @@ def test_averages_along_dimensions(shape, axes, keepdims):
     alone(graph, graph.layer("ReduceMean", graph.input(*shape), scale=0.01, keepdims=keepdims, name="layer", **along))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
 def test_consumers_of_a_pad(mode):
     """A convolution, a Concat and an average of channels read a Pad, whose 12 channels have 4 padding channels."""
@@ -165,6 +170,7 @@ def test_an_average_along_no_dimension():
     alone(graph, graph.layer("ReduceMean", graph.input(3, 20), scale=0.01, noop_with_empty_axes=1, name="layer"))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Max", "Min"])
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1)])
@@ -203,6 +209,7 @@ def test_gemms(shape, attributes):
     alone(graph, graph.quantised(graph.node("Gemm", data, weights, bias, name="layer", **attributes), 0.1))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("points", [(0, 0), (7, 0), (0, -9), (7, -9), (-128, -128)])
 @pytest.mark.parametrize(
@@ -235,6 +242,7 @@ def test_matmuls_with_a_constant_operand(first):
     alone(graph, graph.quantised(graph.node("MatMul", *operands, name="layer"), 0.05))
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Max", "Min"])
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -259,6 +267,7 @@ def test_two_tensors_of_any_shapes(kind, first, second):
     alone(graph, graph.quantised(graph.node(kind, left, right, name="layer"), 0.03))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["Add", "Sub", "Mul"])
 @pytest.mark.parametrize("shape", [(2, 12, 5, 6), (12, 5, 6), (2, 9, 20), (9, 20)])
 @pytest.mark.parametrize("turned", [False, True])
@@ -269,6 +278,7 @@ def test_a_tensor_and_a_constant(kind, shape, turned):
     alone(graph, graph.quantised(graph.node(kind, *(operands[::-1] if turned else operands), name="layer"), 0.03))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", ["Conv", "MaxPool", "Add", "MatMul"])
 @pytest.mark.parametrize("limits", [(0.0, 0.7), (-0.3, 0.5), (0.0, 1e3), (0.2, 0.4)])
 def test_clips_before_8_bits(kind, limits):
@@ -312,6 +322,7 @@ def sizes(graph, *numbers):
     return graph.constant(np.array(numbers, np.int64))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("shape", [(6, 20), (2, 6, 20), (2, 6, 3, 20), (2, 6, 3, 4, 10)])
 @pytest.mark.parametrize("kind", ["Transpose", "Reshape", "Concat", "Slice", "Split", "Pad", "Unsqueeze"])
 def test_moves_of_any_rank(kind, shape):
@@ -345,6 +356,7 @@ def onnx_split(graph, data, axis, first, total):
     return helper.make_node("Split", [data, held], [f"{name}a", f"{name}b"], "layer", axis=axis)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "MatMul"])
 @pytest.mark.parametrize("point", [0, 100, 255])
@@ -389,6 +401,7 @@ def test_a_partial_window_and_counted_padding(size, told):
     alone(graph, made)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("shape", "told"),

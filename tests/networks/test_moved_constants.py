@@ -48,6 +48,7 @@ ALONE = {"with another dimension"}
 """Of which only a single scale can be followed."""
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("case", OF_PRODUCTS)
 def test_matmuls(case, per_channel):

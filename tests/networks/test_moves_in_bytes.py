@@ -72,6 +72,7 @@ def all_on_the_npu(graph, *outputs):
     return result
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("case", BEFORE_PRODUCTS)
 def test_data_movement_before_matmuls(case, dtype):
@@ -80,6 +81,7 @@ def test_data_movement_before_matmuls(case, dtype):
     all_on_the_npu(graph, graph.quantised(product(graph, move(graph, graph.input(*shape)), 8, 5), 0.1))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("case", BEHIND_PRODUCTS)
 def test_data_movement_after_matmuls(case, dtype):
@@ -214,6 +216,7 @@ def test_slices_of_a_matmul_with_different_scales(scales):
     assert sum(row.macs for row in result.layers) == 6 * 8 * 12
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", ["rows", "groups", "two tensors", "reshaped"])
 def test_slices_with_different_scales_that_are_not_output_channels(case):
     """The matmul is computed once with a float result, which the host CPU splits."""
@@ -283,6 +286,7 @@ def check_model(seed: int) -> None:
     event("all products on the NPU" if not hosts & products else "products on the host")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(5, slow=219)
 def test_random_models(seeds):
     happened = check_each(seeds, check_model)

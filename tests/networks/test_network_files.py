@@ -74,6 +74,7 @@ def test_inputs_that_do_not_fit(program):
         raises(lt.InputError, lt.simulate, program, inputs, mentions=mentions)
 
 
+@pytest.mark.slow
 def test_bits_and_cycles_on_the_rtl(program):
     inputs = random_inputs(model())
     on_rtl, simulated = (lt.simulate(program, inputs, engine=engine) for engine in ("verilator", "sim"))

@@ -70,6 +70,7 @@ def places(model: onnx.ModelProto, scale: float) -> dict[str, str]:
     return {name: place for name, place in found.items() if not name.startswith("t") and name != "y"}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("axis", "bias", "attributes"),
@@ -222,6 +223,7 @@ def exactly(model, seed=0):
     return row.name, row.where, row.why
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(
     ("kind", "held", "others", "attributes"),
@@ -243,6 +245,7 @@ def test_unquantised_bytes(dtype, kind, held, others, attributes):
     assert exactly(of_bytes(dtype, kind, held, others, **attributes)) == ("layer", "npu", "")
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
 @pytest.mark.parametrize(
@@ -259,6 +262,7 @@ def test_slices_that_run_backwards(dtype, shape, starts, ends, axes, steps):
     assert exactly(of_bytes(dtype, "Slice", held, shape=shape)) == ("layer", "npu", "")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 @pytest.mark.parametrize("shape", [(1, 12, 7, 9), (1, 16, 8, 8), (2, 9, 20), (5, 20)])
 @pytest.mark.parametrize("widths", [(1, 2, 2, 3), (-1, 2, 2, -3), (0, -2, 4, -1)])
@@ -325,6 +329,7 @@ def test_reasons_why_bytes_stay_on_the_host(kind, others, why):
     check_mentions(reason, *why)
 
 
+@pytest.mark.slow
 def test_a_network_in_onnxruntimes_operators_runs_as_one_stream(tmp_path):
     """A float network that onnxruntime quantises to operators of its own domain and ONNX's."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static

@@ -18,10 +18,12 @@ def passed(found):
     assert {each.met for each in figures(found)} == {None, True}
 
 
+@pytest.mark.slow
 def test_types_other_than_tensors():
     passed([verdict(case) for case in cases(QUICK)])
 
 
+@pytest.mark.slow
 def test_matmuls_run_on_the_npu_if_weights_and_scales_are_constants():
     found = [verdict(case) for case in cases(("qlinear", "convinteger", "matmulinteger"))]
     assert len(found) == 12

@@ -12,6 +12,7 @@ def on_npu(graph: QdqModel, made: str) -> None:
     assert {row.why for row in result.layers if row.where == "host"} <= {"it converts between float and 8 bits"}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("quantised", [True, False])
 @pytest.mark.parametrize("constant", [True, False])
@@ -27,6 +28,7 @@ def test_matmuls_with_vectors(dtype, quantised, constant, first, second):
     on_npu(graph, graph.quantised(made, 0.02) if quantised else made)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("quantised", [True, False])
 @pytest.mark.parametrize(

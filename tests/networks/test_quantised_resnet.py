@@ -47,6 +47,7 @@ def models(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_all_layers_are_one_stream(models, symmetric):
     network = lt.from_onnx(models[symmetric])

@@ -91,6 +91,7 @@ def test_the_ranges_are_those_of_all_samples():
     assert held(made, first.input[1]) == pytest.approx((100.0 - low) / 255, rel=1e-5)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_matmuls_run_on_the_npu(kind):
     graph = RecurrentModel()
@@ -152,6 +153,7 @@ def test_a_failed_preparation_is_reported(tmp_path, monkeypatch):
     assert "QuantizeLinear" in kinds(made.proto)
 
 
+@pytest.mark.slow
 def test_a_quantiser_that_crashes_its_process(tmp_path, monkeypatch):
     model = two_products()
     with monkeypatch.context() as patch:
@@ -172,6 +174,7 @@ def bomb(*nodes, held=()) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_input", [False, True])
 def test_more_memory_than_the_limit(monkeypatch, of_input):
     """In constant folding, and in calibration."""
@@ -188,6 +191,7 @@ def test_more_memory_than_the_limit(monkeypatch, of_input):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 19  # KiB
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_killed(monkeypatch):
     monkeypatch.setenv("LATHE_HOST_SECONDS", "5")
     body = helper.make_graph(

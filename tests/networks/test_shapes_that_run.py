@@ -48,6 +48,7 @@ def check(model: onnx.ModelProto, shape: tuple[int, ...]) -> lt.NetworkResult:
     return result
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(
     ("size", "told"),

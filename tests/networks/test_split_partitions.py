@@ -22,6 +22,7 @@ def chain():
     return model, {name: graph.scales[each] for name, each in zip(names, (made[2], made[-1]), strict=True)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("most", "streams"), [(1, 8), (3, 3), (4, 2), (8, 1), (128, 1)])
 def test_the_bits_are_those_of_one_stream(most, streams, monkeypatch):
     model, units = chain()

@@ -40,6 +40,7 @@ def test_partitions_that_must_be_split_become_several_streams(monkeypatch):
     assert len(result.results) == 2
 
 
+@pytest.mark.slow
 def test_a_layer_that_cannot_be_mapped_runs_on_the_host(monkeypatch):
     graph, made = chain(3)
     refused_with(monkeypatch, lambda names: "conv1." in names)
@@ -55,6 +56,7 @@ def test_a_layer_that_cannot_be_mapped_runs_on_the_host(monkeypatch):
     assert np.abs(next(iter(result.outputs.values())) - expected).max() <= 9.1 * graph.scales[made]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [(1, 5, 6, 3), (1, 25, 6, 7), (1, 5, 3, 3), (1, 14, 8, 3)])
 def test_matmuls_of_a_tensor_with_its_transpose(shape):
     """The scheduler cannot use every computed tensor as weights in the same stream."""

@@ -37,6 +37,7 @@ def check_alike(model, run=with_onnxruntime, **inputs):
     return found.proto
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", GATES)
 def test_all_outputs_are_the_nodes(kind, direction):

@@ -69,6 +69,7 @@ def test_a_size_beyond_int64():
     raises(lt.ModelError, lt.from_onnx, model, {"x": shape}, mentions=("input 'x'", "'model'", "[n, 3, 6, 6]", shape))
 
 
+@pytest.mark.slow
 def test_a_pad_of_a_matmul_whose_rows_are_an_image():
     """The matmul computes rows and columns, and its consumer with windows reads four dimensions of an image."""
     graph = QdqModel(seed=3)

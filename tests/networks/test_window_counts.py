@@ -53,6 +53,7 @@ def attributes_of(kind: str, draw: random.Random) -> str:
     return ", ".join([*(f"{name} = {value}" for name, value in told.items()), f'auto_pad = "{automatic}"'])
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("seed", range(40))
 def test_readers_of_a_pool_have_the_windows_that_there_are(seed):
     draw = random.Random(seed)

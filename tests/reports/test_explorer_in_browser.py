@@ -8,6 +8,8 @@ from drawn_runs import DRAWN, PHONE, SCRIPT
 
 from lathe.command_line import main
 
+pytestmark = pytest.mark.slow  # a browser starts
+
 LEVELS = ["algorithm", "order", "data", "communication", "loops", "chunks", "instructions"]
 
 

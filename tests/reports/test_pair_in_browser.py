@@ -13,6 +13,8 @@ from lathe.networks.digits.network import digits_network
 from lathe.reports.comparison_page import pair_page
 from lathe.reports.run_model import Layer, Run, run_of_results
 
+pytestmark = pytest.mark.slow  # a browser starts
+
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 

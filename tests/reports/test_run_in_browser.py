@@ -14,6 +14,8 @@ from lathe.networks.digits.network import digits_network
 from lathe.reports.run_model import Layer, Run, run_of_results
 from lathe.reports.run_page import run_page
 
+pytestmark = pytest.mark.slow  # a browser starts
+
 HOSTILE = (
     "</script><script>alert(1)</script>",
     '<img src=x onerror="alert(2)">',

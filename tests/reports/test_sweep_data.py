@@ -86,6 +86,7 @@ def test_missing_layers_and_empty_columns():
     assert unpacked(made["layers"]["columns"]["bound"]).tolist() == [-1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("points", [500, 4000])
 def test_machines_are_loaded_once_per_base_and_points_are_compact(points, monkeypatch):
     asked = []

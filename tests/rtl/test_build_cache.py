@@ -58,6 +58,7 @@ def begun(log):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_concurrent_processes_build_a_library_once(cache, tmp_path):
     log = tmp_path / "log"
     outputs = [each.communicate()[0].split() for each in [process(log, 0.5) for _ in range(3)]]
@@ -68,6 +69,7 @@ def test_concurrent_processes_build_a_library_once(cache, tmp_path):
     assert list(cache.glob("build-*")) == []
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_is_repeated(cache, tmp_path):
     log = tmp_path / "log"
     first = process(log, 60)

@@ -59,6 +59,7 @@ def run_both(module, inputs, outputs, cycles, seed):
     simulator.run()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "operator",
     [each if n % 3 == 0 else pytest.param(each, marks=pytest.mark.slow) for n, each in enumerate(OPERATORS)],

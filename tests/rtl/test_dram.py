@@ -248,6 +248,7 @@ def random_memory(rng, stalls):
     return config, rng.randrange(4), beyond
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=648)
 @pytest.mark.parametrize("stalls", [False, True])
 def test_the_memories_of_simulator_python_and_cpp_agree(compiled, seeds, stalls):

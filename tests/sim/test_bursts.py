@@ -18,6 +18,7 @@ def transfers(random, count):
         yield random.randrange(1 << 16), chains, nbytes, random.choice([nbytes, nbytes + 16, 4096]), gap, tail
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("shift", "limit"), [(0, 1), (2, 16), (3, 256), (4, 3), (6, 512)])
 def test_runs_are_the_bursts_of_the_chains(shift, limit):
     rows = list(transfers(Random(shift), 60))

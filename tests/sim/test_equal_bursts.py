@@ -34,6 +34,7 @@ def timeline_of(cfg, columns, faults):
     return cycles, line.stalls, line.busy, engine.port.bursts, engine.port.beats
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("seed", range(60))
 def test_bursts_of_many_rows_take_the_same_cycles(seed):
     rng = random.Random(seed)

@@ -36,6 +36,7 @@ def compare(cfg, instructions, addresses, pages):
         np.testing.assert_array_equal(dram.pages[address], page, err_msg=hex(address))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_random_streams_equal_the_semantics(rng):
@@ -83,6 +84,7 @@ ROLES = {
 }
 
 
+@pytest.mark.sample(46)
 @pytest.mark.parametrize("machine", ["tiny", "batch4"])
 @pytest.mark.parametrize("outer", ROLES)
 @pytest.mark.parametrize("inner", ROLES)
@@ -109,6 +111,7 @@ def test_accumulators_wrap_around():
     compare(cfg, [*loads, gemm(1, 1, 2)], addresses, pages)
 
 
+@pytest.mark.sample(49)
 @pytest.mark.parametrize("operation", list(AluOp))
 @pytest.mark.parametrize(
     ("dst", "src"),

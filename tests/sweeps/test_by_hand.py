@@ -1,4 +1,4 @@
-"""Points of a sweep that are run by hand, by the commands that a user would take, have the row's numbers."""
+"""Points of a sweep that are run with the other commands have the same metrics as the sweep's rows."""
 
 import json
 
@@ -41,7 +41,7 @@ def build(cfg):
 COUNTED = ("gemm_operations", "alu_operations", "bytes_read", "bytes_written")
 
 
-def told(*words):
+def output_of(*words):
     result = CliRunner().invoke(main, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout) if "--json" in words else None
@@ -54,12 +54,12 @@ def count(value):
 
 @pytest.fixture
 def rows(tmp_path):
-    """Twelve points: all of tiny's with operators, and a model's on the machine that has its extensions."""
+    """Twelve points: operators on tiny, and a model on the machine that has its extensions."""
     graph = QdqModel()
     model = graph.model(graph.conv(graph.conv(graph.input(1, 16, 8, 8), 16, relu=True), 16))
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    found = told("sweep", tmp_path / "sweep.yaml", "--jobs", 2, "--json")
+    found = output_of("sweep", tmp_path / "sweep.yaml", "--jobs", 2, "--json")
     return [row for row in found if (row["base"] == "lathe16") == (row["workload"] == "onnx")]
 
 
@@ -72,18 +72,18 @@ def machine_of(row, folder):
 
 
 @pytest.mark.slow
-def test_points_have_the_numbers_that_they_have_by_hand(rows, tmp_path):
+def test_rows_have_the_metrics_of_the_other_commands(rows, tmp_path):
     assert len(rows) == 12
     on_hardware = 0
     for row in rows:
         assert row["status"] == "ok"
         machine, program = machine_of(row, tmp_path), tmp_path / "program.npz"
         if row["workload"] == "onnx":
-            alone = told("simulate", tmp_path / "model.onnx", "-c", machine, "--timing-only", "--json")
+            alone = output_of("simulate", tmp_path / "model.onnx", "-c", machine, "--timing-only", "--json")
         else:
             (tmp_path / "mine.py").write_text(BY_HAND[row["workload"]])
-            told("compile", tmp_path / "mine.py", "-c", machine, "-o", program)
-            alone = told("simulate", program, "--timing-only", "--json")
+            output_of("compile", tmp_path / "mine.py", "-c", machine, "-o", program)
+            alone = output_of("simulate", program, "--timing-only", "--json")
         assert alone["cycles"] == row["cycles"]
         for name in COUNTED:
             assert sum(count(stream[name]) for stream in alone.get("streams", [alone])) == row[name], (row, name)
@@ -91,7 +91,7 @@ def test_points_have_the_numbers_that_they_have_by_hand(rows, tmp_path):
             assert alone["utilisation"] == pytest.approx(row["utilisation"], abs=1e-6)
             assert alone["efficiency"] == pytest.approx(row["efficiency"], abs=1e-6)
         if row["workload"] != "onnx" and row["memory.latency"] and on_hardware < 3:
-            ran = told("simulate", program, "--random", 1, "--engine", "pysim", "--json")
+            ran = output_of("simulate", program, "--random", 1, "--engine", "pysim", "--json")
             assert ran["cycles"] == row["cycles"]
             on_hardware += 1
     assert on_hardware == 3

@@ -1,4 +1,4 @@
-"""Numbers of the RTL in a sweep: made once for equal hardware, and kept; what is missing is told before all else."""
+"""Hardware metrics of a sweep: synthesised once for equal hardware, and cached; missing tools are reported first."""
 
 import json
 
@@ -30,7 +30,7 @@ GRID = "base: tiny\nmachine:\n  memory.latency: [0, 8]\n  memory.bus_bits: [32, 
 
 @pytest.fixture
 def without_tools(monkeypatch, tmp_path):
-    """No tools are waited for, and what they would look at is written down; and a cache of one's own."""
+    """Replace the tools by functions that record each machine, and use an empty cache."""
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv(sweep_measuring.LOOKED_AT, str(tmp_path / "looked_at"))
     monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.without_tools)
@@ -46,7 +46,7 @@ def sweep(tmp_path, text, **options):
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_equal_hardware_is_looked_at_once(tmp_path):
+def test_equal_hardware_is_synthesised_once(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: counts\n")
     assert len(rows) == 8
     assert looked_at() == [(32, None), (64, None)]
@@ -56,12 +56,12 @@ def test_equal_hardware_is_looked_at_once(tmp_path):
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_what_is_kept_damaged_is_made_again(tmp_path):
+def test_damaged_cache_entries_are_replaced(tmp_path):
     assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
     assert is_known(TINY.with_(**{"memory.latency": 99}), Hardware())
-    (kept,) = (tmp_path / "cache").glob("hardware-*.json")
-    for text in ("", "[]", '{"rtl_cells": 1}', kept.read_text().replace("10", '"10"')):
-        kept.write_text(text)
+    (entry,) = (tmp_path / "cache").glob("hardware-*.json")
+    for text in ("", "[]", '{"rtl_cells": 1}', entry.read_text().replace("10", '"10"')):
+        entry.write_text(text)
         assert not is_known(TINY, Hardware())
         hardware_module._known.cache_clear()
         assert hardware_numbers(TINY, Hardware())["rtl_cells"] == 10
@@ -69,7 +69,7 @@ def test_what_is_kept_damaged_is_made_again(tmp_path):
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_time_is_that_at_the_clock_of_the_fit_unless_another_is_given(tmp_path):
+def test_time_is_at_the_clock_of_the_fit_unless_another_clock_is_given(tmp_path):
     text = GRID.replace("[32, 64]", "32") + "hardware: {device: ecp5-25k, speed: 7, seed: 3}\n"
     for row in sweep(tmp_path, text):
         assert (row["fit_mhz"], row["time_us"]) == (50.0, row["cycles"] / 50)
@@ -78,41 +78,39 @@ def test_time_is_that_at_the_clock_of_the_fit_unless_another_is_given(tmp_path):
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_hardware_that_has_no_room_is_a_row_with_all_other_numbers(tmp_path):
+def test_hardware_that_does_not_fit_is_a_row_with_all_other_metrics(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db")
     refused = [row for row in rows if row["memory.bus_bits"] == 64]
     assert {row["status"] for row in refused} == {"no hardware"}
     assert {row["reason"] for row in refused} == {"device of the fit must have what machine 'tiny' takes, and has not."}
     assert all(row["cycles"] > 0 and row.get("fit_mhz") is None for row in refused)
-    assert len(looked_at()) == 2  # also what is refused, once
+    assert len(looked_at()) == 2  # machines that do not fit are also tried only once
     assert sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db") == rows
     assert len(looked_at()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_tools")
 def test_a_machine_that_cannot_be_built_says_so(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "cache"))
     text = "base: tiny\nmachine:\n  timing.gemm_pipeline: 1\n  timing.alu_pipeline: 1\n" + MATMUL + "hardware: counts\n"
     row, _ = sweep(tmp_path, text)
-    assert (row["status"], row["reason"]) == (
-        "no hardware",
-        "The greater of timing.gemm_pipeline and timing.alu_pipeline of machine 'tiny' must be at least 3 to be built, "
-        "not 1. Micro-op read, operand read and multiplication are a stage each; make one of them greater.",
-    )
+    assert row["status"] == "no hardware"
+    check_mentions(row["reason"], "timing.gemm_pipeline", "timing.alu_pipeline", "'tiny'", "at least 3", "not 1")
 
 
 @pytest.mark.usefixtures("without_tools")
-def test_a_dry_run_looks_at_no_hardware_and_counts_it(tmp_path):
+def test_a_dry_run_counts_hardware_without_synthesis(tmp_path):
     (tmp_path / "sweep.yaml").write_text(GRID + "hardware: {device: ecp5-25k}\n")
     words = ["sweep", str(tmp_path / "sweep.yaml"), "--dry-run", "--jobs", "1"]
     said = CliRunner().invoke(main, words)
-    assert "Beside that the hardware of 2 machines takes minutes, to be placed and routed, each." in said.stdout
+    check_mentions(said.stdout, "hardware", "2 machines", "minutes")
     assert json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["machines_to_build"] == 2
     assert looked_at() == []
 
 
-def test_without_the_extra_nothing_is_begun(tmp_path, monkeypatch):
+def test_without_the_extra_the_sweep_does_not_start(tmp_path, monkeypatch):
     monkeypatch.setattr(tools_module, "PACKAGES", {"yowasp-nothing": ("nothing", "nothing")})
     (tmp_path / "sweep.yaml").write_text(GRID + "hardware: {device: ecp5-25k}\n")
     words = ["sweep", str(tmp_path / "sweep.yaml"), "-o", str(tmp_path / "r.db")]
@@ -122,7 +120,7 @@ def test_without_the_extra_nothing_is_begun(tmp_path, monkeypatch):
     assert not (tmp_path / "r.db").exists()
 
 
-def test_a_cache_that_is_none_is_told_before_anything_is_begun(tmp_path, monkeypatch):
+def test_an_invalid_cache_is_reported_before_the_sweep_starts(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LATHE_CACHE", str(tmp_path / "file" / "cache"))
     mentions = (repr(str(tmp_path / "file" / "cache")), "Not a directory", "LATHE_CACHE")
@@ -131,43 +129,35 @@ def test_a_cache_that_is_none_is_told_before_anything_is_begun(tmp_path, monkeyp
 
 
 MISTAKES = {
-    "another word": ("hardware: count\n", 8, "count",
-        "A word of hardware of {file}, line 8, must be one of counts, not 'count'. Did you mean 'counts'?"),
+    "another word": ("hardware: count\n", 8, "count", "word of hardware", "counts", "not 'count'", "'counts'?"),
     "no device": ("hardware: {speed: 6}\n", 8, "device",
-        "hardware of {file}, line 8, must be complete, not without device. Name ecp5-25k, ecp5-45k, ecp5-85k, or write "
-        "'hardware: counts'."),
+        "hardware", "not without device", "ecp5-25k, ecp5-45k, ecp5-85k"),
     "an unknown device": ("hardware: {device: ecp5-12k}\n", 8, "ecp5-12k",
-        "A word of device of {file}, line 8, must be one of ecp5-25k, ecp5-45k, ecp5-85k, not 'ecp5-12k'. Did you mean "
-        "'ecp5-25k'?"),
-    "an unknown speed": ("hardware: {device: ecp5-25k, speed: 9}\n", 8, "9",
-        "A word of speed of {file}, line 8, must be one of 6, 7, 8, not '9'. Remove it."),
-    "a seed below": ("hardware: {device: ecp5-25k, seed: -1}\n", 8, "seed",
-        "seed of hardware of {file}, line 8, must be a whole number of at least 0, not -1. Correct it."),
+        "word of device", "ecp5-25k, ecp5-45k, ecp5-85k", "not 'ecp5-12k'"),
+    "an unknown speed": ("hardware: {device: ecp5-25k, speed: 9}\n", 8, "9", "word of speed", "6, 7, 8", "not '9'"),
+    "a negative seed": ("hardware: {device: ecp5-25k, seed: -1}\n", 8, "seed",
+        "seed of hardware", "at least 0", "not -1"),
     "another key": ("hardware: {devise: ecp5-25k}\n", 8, "devise",
-        "A key of hardware of {file}, line 8, must be one of device, speed, seed, not 'devise'. Did you mean "
-        "'device'?"),
-    "counts that nobody asks for": ("metrics: [cycles, rtl_cells]\n", 8, "rtl_cells",
-        "rtl_cells of metrics of {file}, line 8, must be asked for with the hardware's counts, and is not. Add "
-        "'hardware: counts'."),
-    "a clock that nobody asks for": ("hardware: counts\nsearch: {objectives: [-fit_mhz], points: 3}\n", 9, "fit_mhz",
-        "fit_mhz of search of {file}, line 9, must be asked for with a device, and is not. Add 'hardware: {{device: "
-        "ecp5-45k}}'."),
+        "key of hardware", "device, speed, seed", "not 'devise'", "'device'?"),
+    "counts that are not requested": ("metrics: [cycles, rtl_cells]\n", 8, "rtl_cells",
+        "rtl_cells of metrics", "'hardware: counts'"),
+    "a fit that is not requested": ("hardware: counts\nsearch: {objectives: [-fit_mhz], points: 3}\n", 9, "fit_mhz",
+        "fit_mhz of search", "device", "'hardware: {device: ecp5-45k}'"),
     "time without a clock": ("search: {objectives: [time_us], points: 3}\n", 8, "time_us",
-        "time_us of search of {file}, line 8, must be asked for with a clock, and is not. Add clock_mhz to machine, or "
-        "'hardware: {{device: ecp5-45k}}'."),
+        "time_us of search", "clock_mhz", "'hardware: {device: ecp5-45k}'"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_with_line_and_key(tmp_path, mistake):
-    text, *told = MISTAKES[mistake]
-    check_mistake(tmp_path, GRID + "schedules: each\n" + text, *told)
+def test_a_mistake_is_reported_with_line_and_key(tmp_path, mistake):
+    text, *expected = MISTAKES[mistake]
+    check_mistake(tmp_path, GRID + "schedules: each\n" + text, *expected)
 
 
-def test_a_row_is_known_by_what_is_asked_of_the_hardware_and_by_the_sources_of_the_rtl():
+def test_the_key_of_a_row_includes_the_hardware_metrics_and_the_sources_of_the_rtl():
     point = Point("tiny", {}, "matmul", {"m": 4, "n": 4, "k": 4})
-    asked = (None, Hardware(), Hardware("ecp5-25k"), Hardware("ecp5-25k", seed=2))
-    assert len({point_key(point, Options(hardware=each)) for each in asked}) == 4
+    requested = (None, Hardware(), Hardware("ecp5-25k"), Hardware("ecp5-25k", seed=2))
+    assert len({point_key(point, Options(hardware=each)) for each in requested}) == 4
     assert measuring_sources() != measuring_sources(Hardware())
     assert {*COUNTS, *FITS} < set(NUMBERS)
 

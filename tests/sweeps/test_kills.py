@@ -1,4 +1,4 @@
-"""Sweeps that are killed and stopped, as commands of their own: nothing is lost, nothing is twice, nobody is left."""
+"""Sweeps that are killed or stopped: no row is lost or repeated, and no process remains."""
 
 import os
 import random
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from error_checks import check_mentions
 
 from lathe.command_line import main
 from lathe.sweeps.errors import SweepError
@@ -25,7 +26,7 @@ workloads:
   - conv2d: {height: [14, 15], width: 14, channels: 32, filters: 32, padding: 1}
 """
 MANY = GRID.replace("[14, 15]", str([*range(10, 22)]))
-"""Enough of them not to be done before somebody stops them."""
+"""A grid that is large enough to be stopped before it is done."""
 SAMPLE = GRID + "sample: {points: 17, seed: 5}\n"
 COMMAND = [sys.executable, "-c", "from lathe.command_line import main; main()", "sweep"]
 MARK = "LATHE_TEST_OF_KILLS"
@@ -41,7 +42,7 @@ def started(folder, text, *words, **options):
 
 
 def processes(folder):
-    """The processes of a sweep, whoever is their parent."""
+    """The processes of a sweep, whatever their parent."""
     sign = f"{MARK}={folder}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -55,7 +56,7 @@ def processes(folder):
 
 
 def rows_of(folder):
-    """The rows so far, without what depends on the run."""
+    """The rows so far, without values that differ from run to run."""
     try:
         with reading_store(folder / "r.db") as store:
             rows = flat_rows(store.rows())
@@ -81,7 +82,7 @@ def undisturbed(folder, text):
 
 
 def killed_and_resumed(folder, text, kills, seed):
-    """Kill the driver so often after a random number of rows and a random while; then let it end."""
+    """Kill the driver ``kills`` times, after a random number of rows and a random delay; then let it finish."""
     chance = random.Random(seed)
     killed = 0
     for _ in range(kills):
@@ -101,6 +102,7 @@ def killed_and_resumed(folder, text, kills, seed):
     return rows_of(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [GRID, pytest.param(SAMPLE, marks=pytest.mark.slow)], ids=["grid", "sample"])
 def test_a_driver_that_is_killed_loses_nothing(text, tmp_path):
     (tmp_path / "killed").mkdir()
@@ -121,7 +123,7 @@ SEARCH = MANY + "search: {objectives: [cycles, energy_pj], points: 24, seed: 3}\
 
 
 def searched_and_killed(folder, kills, seed):
-    """Kill a search so often, then let it end: its rows, and those that were there when it was killed."""
+    """Kill a search ``kills`` times, then let it finish: its rows, and the rows after each kill."""
     chance = random.Random(seed)
     seen = []
     for _ in range(kills):
@@ -148,7 +150,7 @@ def searched_and_killed(folder, kills, seed):
         pytest.param(10, 6, marks=pytest.mark.nightly),
     ],
 )
-def test_a_search_that_is_killed_goes_on_without_repeating(kills, seed, tmp_path):
+def test_a_search_that_is_killed_resumes_without_repetition(kills, seed, tmp_path):
     rows, seen = searched_and_killed(tmp_path, kills, seed)
     assert len(rows) == 24
     assert len({(row["height"], row["memory.latency"], row["memory.bus_bits"]) for row in rows}) == 24
@@ -156,6 +158,7 @@ def test_a_search_that_is_killed_goes_on_without_repeating(kills, seed, tmp_path
         assert all(row in rows for row in before)  # nothing is lost
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_lose_nothing(tmp_path):
     (tmp_path / "killed").mkdir()
     folder = tmp_path / "killed"
@@ -179,6 +182,7 @@ def build(machine, n=1):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
 def test_tools_that_points_run_end_with_the_sweep(sign, jobs, tmp_path):
@@ -192,29 +196,35 @@ def test_tools_that_points_run_end_with_the_sweep(sign, jobs, tmp_path):
     wait_for(lambda: not processes(tmp_path), 10)
 
 
-def test_ctrl_c_while_processes_begin_says_nothing_else(tmp_path):
+def check_stopped(said, store):
+    """Check that a stopped sweep prints one line that names its store."""
+    (line,) = said.decode().splitlines()
+    check_mentions(line, "Stopped", store, "same command")
+
+
+def test_ctrl_c_while_processes_start_prints_nothing_else(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
-    wait_for(lambda: len(processes(tmp_path)) >= 3)  # they have just been started, and import what they need
+    wait_for(lambda: len(processes(tmp_path)) >= 3)  # they have just started, and import modules
     os.killpg(driver.pid, signal.SIGINT)
     _, said = driver.communicate(timeout=60)
-    assert said.decode() == f"Stopped. What was measured is kept in {tmp_path / 'r.db'}. The same command goes on.\n"
+    check_stopped(said, tmp_path / "r.db")
     wait_for(lambda: not processes(tmp_path), 10)
 
 
-def test_ctrl_c_ends_all_processes_and_keeps_what_is_there(tmp_path):
+def test_ctrl_c_ends_all_processes_and_loses_no_row(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
     wait_for(lambda: driver.poll() is not None or len(rows_of(tmp_path)) >= 2)
     assert driver.poll() is None
     assert len(processes(tmp_path)) >= 3
-    os.killpg(driver.pid, signal.SIGINT)  # as a terminal says it: to all
+    os.killpg(driver.pid, signal.SIGINT)  # to the whole group, as from a terminal
     _, said = driver.communicate(timeout=60)
     assert driver.returncode == 130
-    assert said.decode() == f"Stopped. What was measured is kept in {tmp_path / 'r.db'}. The same command goes on.\n"
+    check_stopped(said, tmp_path / "r.db")
     wait_for(lambda: not processes(tmp_path), 10)
-    kept = rows_of(tmp_path)
-    assert 2 <= len(kept) < 144
+    stored = rows_of(tmp_path)
+    assert 2 <= len(stored) < 144
     assert started(tmp_path, MANY, "--jobs", "2").wait(timeout=300) == 0
-    assert {str(row) for row in kept} <= {str(row) for row in rows_of(tmp_path)}
+    assert {str(row) for row in stored} <= {str(row) for row in rows_of(tmp_path)}
     assert len(rows_of(tmp_path)) == 144
 
 
@@ -222,8 +232,10 @@ def test_ctrl_c_ends_a_dry_run(tmp_path):
     (tmp_path / "tools.py").write_text(TOOLS)
     text = "workloads:\n  - python: {path: tools.py}\n"
     driver = started(tmp_path, text, "--dry-run", start_new_session=True)
-    wait_for(lambda: len(processes(tmp_path)) >= 3)  # the driver, its process and that one's tool
+    wait_for(lambda: len(processes(tmp_path)) >= 3)  # the driver, its process and the tool of that process
     driver.send_signal(signal.SIGINT)
     _, said = driver.communicate(timeout=60)
-    assert (driver.returncode, said.decode()) == (130, "Stopped. A dry run keeps nothing.\n")
+    assert driver.returncode == 130
+    (line,) = said.decode().splitlines()
+    check_mentions(line, "Stopped", "dry run")
     wait_for(lambda: not processes(tmp_path), 10)

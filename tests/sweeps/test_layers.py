@@ -1,4 +1,4 @@
-"""What a row keeps of its layers: they add up to the point, and a store that goes on has them, too."""
+"""Per-layer results of rows: they add up to the point's, and are stored."""
 
 from dataclasses import replace
 
@@ -43,11 +43,11 @@ def test_the_layers_of_a_program_are_its_labels():
     assert sum(row.layers["bytes"]) == moved
 
 
-def test_what_cannot_be_measured_has_no_layers():
+def test_a_point_without_metrics_has_no_layers():
     assert measure(Point("vta", {"batch": 3}, "matmul", MATMUL["matmul"])).layers == {}
 
 
-def test_a_store_keeps_layers_and_one_that_goes_on_does_not_lose_them(tmp_path):
+def test_layers_are_stored_and_not_lost_when_a_sweep_is_resumed(tmp_path):
     source = {"machine": {"memory.latency": [0, 32]}, "workloads": [MATMUL]}
     lt.sweep(source, output=tmp_path / "r.db", jobs=1)
     with reading_store(tmp_path / "r.db") as store:

@@ -1,4 +1,4 @@
-"""The store of a sweep: rows as they come, other files left alone, earlier versions brought to this one."""
+"""The store of a sweep: rows are written one by one, other files are left unchanged, earlier versions are migrated."""
 
 import contextlib
 import json
@@ -10,14 +10,15 @@ import sys
 from dataclasses import replace
 
 import pytest
+from error_checks import check_mentions, raises
 
 import lathe.sweeps.store as store_module
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.store import APPLICATION, MIGRATIONS, VERSION, StoredRow, reading_store, writing_store
 
 
-def row(point="p", place=0, sources="s", status="ok", **columns):
-    return StoredRow(point, place, sources, status, 0.5, {"cycles": 3, **columns})
+def row(point="p", index=0, sources="s", status="ok", **columns):
+    return StoredRow(point, index, sources, status, 0.5, {"cycles": 3, **columns})
 
 
 def rows_of(path):
@@ -29,16 +30,16 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_rows_are_kept_in_the_order_of_their_places(tmp_path):
+def test_rows_are_read_in_grid_order(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
-        for place in (2, 0, 1):
-            store.write(row(f"point {place}", place))
+        for index in (2, 0, 1):
+            store.write(row(f"point {index}", index))
     assert [each.place for each in rows_of(path)] == [0, 1, 2]
     assert [each.name for each in tmp_path.iterdir()] == ["r.db"]
 
 
-def test_a_row_is_there_for_others_as_soon_as_it_is_written(tmp_path):
+def test_a_row_can_be_read_as_soon_as_it_is_written(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
         assert rows_of(path) == []
@@ -46,7 +47,7 @@ def test_a_row_is_there_for_others_as_soon_as_it_is_written(tmp_path):
         assert rows_of(path) == [row()]
 
 
-def test_a_row_keeps_what_its_layers_cost(tmp_path):
+def test_a_row_is_stored_with_its_layers(tmp_path):
     layers = {"layer": ["one", "two"], "cycles": [2, 1], "bytes": [7, 9]}
     with writing_store(tmp_path / "r.db") as store:
         store.write(replace(row(), layers=layers))
@@ -64,10 +65,10 @@ def test_a_point_has_one_row_the_last_one(tmp_path):
     assert rows_of(path) == [row(sources="new", cycles=4)]
 
 
-def test_the_file_says_whose_it_is_and_of_which_version(tmp_path):
+def test_the_header_has_the_application_and_the_version(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
-        head = path.read_bytes()[:100]  # also before the log is brought into the file
+        head = path.read_bytes()[:100]  # also before the log is merged into the file
         store.write(row())
     assert int.from_bytes(head[68:72], "big") == APPLICATION
     assert int.from_bytes(head[60:64], "big") == VERSION == len(MIGRATIONS)
@@ -76,7 +77,7 @@ def test_the_file_says_whose_it_is_and_of_which_version(tmp_path):
 
 
 def earlier(path, version):
-    """A store as an earlier version has made it, with one row."""
+    """A store of an earlier version, with one row."""
     with sqlite3.connect(path) as connection:
         for step in MIGRATIONS[:version]:
             connection.execute(step)
@@ -91,7 +92,7 @@ def earlier(path, version):
 
 
 @pytest.mark.parametrize("version", range(1, VERSION))
-def test_an_earlier_version_is_brought_to_this_one_with_its_rows(version, tmp_path):
+def test_an_earlier_version_is_migrated_with_its_rows(version, tmp_path):
     earlier(tmp_path / "r.db", version)
     with writing_store(tmp_path / "r.db") as store:
         assert store.rows() == [row()]
@@ -125,7 +126,7 @@ def newer(path):
 
 
 def newer_in_its_log(path):
-    """As a writer leaves it that is killed: the file itself is of this version."""
+    """As after a killed writer: the later version is only in the log."""
     with writing_store(path) as store:
         store.write(row())
     script = (
@@ -138,8 +139,8 @@ def newer_in_its_log(path):
 
 def large(path):
     with writing_store(path) as store:
-        for place in range(200):
-            store.write(row(f"point {place}", place, text="x" * 200))
+        for index in range(200):
+            store.write(row(f"point {index}", index, text="x" * 200))
 
 
 def damaged(path):
@@ -189,40 +190,46 @@ def short(path):
 
 
 WRONG = {
-    foreign: "must be a store of a sweep, and is another program's database (application 0x7)",
-    newer: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
-    newer_in_its_log: f"must be of version {VERSION} or below, and is of version 99, which a later Lathe has written",
-    damaged: "must be whole, and is damaged: ",
-    cut: "must be whole, and is damaged: ",
-    versionless: "must be whole, and is damaged: it is of version 0, which there has never been",
+    foreign: ("another application (0x7)",),
+    newer: ("version is 99", "later", f"up to {VERSION}"),
+    newer_in_its_log: ("version is 99", "later", f"up to {VERSION}"),
+    damaged: ("damaged",),
+    cut: ("damaged",),
+    versionless: ("damaged", "version is 0"),
     older_than_it_is: (
-        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, layers, run, "
-        "not point, place, sources, status, seconds, content"
+        "damaged",
+        "columns are point, place, sources, status, seconds, content, layers, run",
+        "not point, place, sources, status, seconds, content.",
     ),
     without_a_column: (
-        "must be whole, and is damaged: its columns are point, place, sources, status, seconds, content, run, not "
-        "point, place, sources, status, seconds, content, layers, run"
+        "damaged",
+        "columns are point, place, sources, status, seconds, content, run",
+        "not point, place, sources, status, seconds, content, layers, run",
     ),
-    with_a_damaged_name: "must be whole, and is damaged: ",
-    text: "must be a store of a sweep, and is no database of SQLite",
-    short: "must be a store of a sweep, and is no database of SQLite",
+    with_a_damaged_name: ("damaged",),
+    text: ("not an SQLite database",),
+    short: ("not an SQLite database",),
 }
+
+
+def check_refused(error, path, *mentions):
+    """Check that an error names a store that is refused and left unchanged."""
+    check_mentions(error, f"store {str(path)!r}", *mentions, "unchanged", "another file")
 
 
 @pytest.mark.parametrize("opened", [writing_store, reading_store])
 @pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
-def test_another_file_is_refused_in_words_and_left_as_it_is(make, opened, tmp_path):
+def test_another_file_is_refused_and_left_unchanged(make, opened, tmp_path):
     path = tmp_path / "r.db"
     make(path)
     before = files(tmp_path)
     with pytest.raises(SweepError) as caught, opened(path):
         pass
-    assert str(caught.value).startswith(f"The store {str(path)!r} {WRONG[make]}")
-    assert str(caught.value).endswith(". It was left as it is; name another file.")
+    check_refused(caught.value, path, *WRONG[make])
     assert files(tmp_path) == before
 
 
-def test_a_damaged_store_with_a_log_is_left_as_it_is(tmp_path):
+def test_a_damaged_store_with_a_log_is_left_unchanged(tmp_path):
     damaged(tmp_path / "r.db")
     (tmp_path / "r.db-wal").write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
     before = files(tmp_path)
@@ -232,7 +239,7 @@ def test_a_damaged_store_with_a_log_is_left_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", None, b"\xff"])
-def test_a_row_that_says_nothing_is_damage(text, tmp_path):
+def test_a_row_with_invalid_content_is_damage(text, tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
         store.write(row())
@@ -240,31 +247,25 @@ def test_a_row_that_says_nothing_is_damage(text, tmp_path):
         connection.execute("update rows set content = ?", ("" if text is None else text,))
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(SweepError) as caught:
-        rows_of(path)
-    assert str(caught.value) == (
-        f"The store {str(path)!r} must be whole, and is damaged: a row says {('' if text is None else text)!r}. It was "
-        "left as it is; name another file."
+    check_refused(
+        raises(SweepError, rows_of, path), path, "damaged", f"row contains {('' if text is None else text)!r}"
     )
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("column", ["content", "point", "status"])
-def test_text_that_is_none_is_damage(column, tmp_path):
+def test_invalid_text_is_damage(column, tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
         store.write(row())
     with sqlite3.connect(path) as connection:
         connection.execute(f"update rows set {column} = cast(x'ff41' as text)")
     connection.close()
-    with pytest.raises(SweepError) as caught:
-        rows_of(path)
-    assert str(caught.value).startswith(f"The store {str(path)!r} must be whole, and is damaged: Could not decode")
-    assert str(caught.value).endswith("It was left as it is; name another file.")
+    check_refused(raises(SweepError, rows_of, path), path, "damaged", "Could not decode")
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_bytes_that_are_damaged_anywhere_are_told_in_words(seed, tmp_path):
+def test_damaged_bytes_are_reported_wherever_they_are(seed, tmp_path):
     path = tmp_path / "r.db"
     large(path)
     chance, content = random.Random(seed), bytearray(path.read_bytes())
@@ -275,13 +276,11 @@ def test_bytes_that_are_damaged_anywhere_are_told_in_words(seed, tmp_path):
     with contextlib.suppress(SweepError):
         rows_of(path)
     assert files(tmp_path) == before
-    said = []
     try:
         with writing_store(path) as store:
             store.rows()
     except SweepError as error:
-        said.append(str(error))
-    assert all(each.endswith("It was left as it is; name another file.") for each in said)
+        check_refused(error, path)
 
 
 @pytest.mark.parametrize(
@@ -294,20 +293,17 @@ def test_a_row_of_other_kinds_of_values_is_damage(column, value, tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute(f"update rows set {column} = ?", (value,))
     connection.close()
-    with pytest.raises(SweepError, match="must be whole, and is damaged: a row says "):
-        rows_of(path)
+    check_refused(raises(SweepError, rows_of, path), path, "damaged", "row contains")
 
 
-def test_a_folder_and_a_missing_file_are_refused(tmp_path):
-    with pytest.raises(SweepError, match="must be one that there is, and is not"), reading_store(tmp_path / "no.db"):
-        pass
+def test_a_missing_and_an_empty_file_are_refused(tmp_path):
+    check_refused(raises(SweepError, rows_of, tmp_path / "no.db"), tmp_path / "no.db", "no such file")
     (tmp_path / "empty.db").write_bytes(b"")
-    with pytest.raises(SweepError, match="and is empty"), reading_store(tmp_path / "empty.db"):
-        pass
+    check_refused(raises(SweepError, rows_of, tmp_path / "empty.db"), tmp_path / "empty.db", "empty")
     assert sorted(os.listdir(tmp_path)) == ["empty.db"]
 
 
-def test_an_empty_file_is_what_is_left_of_a_store_that_was_never_begun(tmp_path):
+def test_an_empty_file_can_become_a_store(tmp_path):
     (tmp_path / "r.db").write_bytes(b"")
     with writing_store(tmp_path / "r.db") as store:
         store.write(row())
@@ -315,29 +311,26 @@ def test_an_empty_file_is_what_is_left_of_a_store_that_was_never_begun(tmp_path)
 
 
 def filled(store):
-    """How many rows went into a store before it refused one, and how it did."""
-    for place in range(10_000):
+    """The number of rows that are written to a store before it is full, and the error then."""
+    for index in range(10_000):
         try:
-            store.write(row(f"point {place}", place, text="x" * 300))
+            store.write(row(f"point {index}", index, text="x" * 300))
         except SweepError as error:
-            return place, error
+            return index, error
     raise AssertionError("it is never full")
 
 
 def test_a_full_disk_is_an_error_and_the_store_opens(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
-        store.connection.execute("pragma max_page_count = 12")  # SQLite's answer is that of a full disk
-        kept, error = filled(store)
-    assert str(error) == (
-        f"The store {str(path)!r} must be one that can be read and written, and is not: database or disk is full. What "
-        "was measured before is kept in it; make room, and the same command goes on."
-    )
-    assert kept > 0
-    assert len(rows_of(path)) == kept
+        store.connection.execute("pragma max_page_count = 12")  # SQLite answers as for a full disk
+        count, error = filled(store)
+    check_mentions(error, f"store {str(path)!r}", "database or disk is full", "free some space", "same command")
+    assert count > 0
+    assert len(rows_of(path)) == count
     with writing_store(path) as store:
-        store.write(row("more", kept))
-    assert len(rows_of(path)) == kept + 1
+        store.write(row("more", count))
+    assert len(rows_of(path)) == count + 1
 
 
 def test_a_store_that_is_locked_for_long_is_an_error(tmp_path, monkeypatch):
@@ -345,9 +338,5 @@ def test_a_store_that_is_locked_for_long_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "r.db"
     with writing_store(path) as store, writing_store(path) as other:
         other.connection.execute("begin immediate")
-        with pytest.raises(SweepError) as caught:
-            store.write(row())
-    assert str(caught.value) == (
-        f"The store {str(path)!r} must be one that can be read and written, and is not: database is locked. What was "
-        "measured before is kept in it; let the other writer end, and the same command goes on."
-    )
+        mentions = (f"store {str(path)!r}", "database is locked", "other writer", "same command")
+        raises(SweepError, store.write, row(), mentions=mentions)

@@ -1,4 +1,4 @@
-"""Processes of a sweep: none is missed when it dies, and none is left."""
+"""The process pool of a sweep: tasks of processes that die are retried, and no process remains."""
 
 import os
 import subprocess
@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 import sweep_tasks
+from error_checks import check_mentions, raises
 
 import lathe.sweeps.workers as workers_module
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.task_queue import TaskQueue
 from lathe.sweeps.workers import Lost, Task, WorkerPool
 
 
-def results(crew, contents, families=None):
+def results(pool, contents, families=None):
     tasks = (Task(number, content, families and families[number]) for number, content in enumerate(contents))
-    with closing(crew.run(Backlog(tasks))) as found:
+    with closing(pool.run(TaskQueue(tasks))) as found:
         return {task.number: result for task, result in found}
 
 
@@ -28,41 +29,49 @@ def test_every_task_has_its_result():
     assert os.getpid() not in {process for _, process in found.values()}
 
 
-def test_a_task_whose_process_is_killed_is_begun_anew(tmp_path):
+def test_a_task_whose_process_is_killed_is_retried(tmp_path):
     paths = [str(tmp_path / f"{number}") for number in range(4)]
     assert results(WorkerPool(sweep_tasks.ends_once, 2), paths) == dict(enumerate(paths))
 
 
-def test_a_task_that_ends_every_process_is_lost_and_the_others_are_not():
+def check_lost(result, late, *mentions):
+    """Check that a task was lost, and its reason."""
+    assert isinstance(result, Lost)
+    assert result.late is late
+    check_mentions(result.reason, *mentions)
+
+
+def test_only_the_task_that_kills_every_process_is_lost():
     found = results(WorkerPool(sweep_tasks.ends_always, 2, retries=1), ["a", "end", "b", "c"])
-    assert found.pop(1) == Lost(False, "The point's process ended 2 times, at last with status 3")
+    check_lost(found.pop(1), False, "2 times", "status 3")
     assert found == {0: "a", 2: "b", 3: "c"}
 
 
-def test_a_task_that_takes_too_long_is_ended_and_the_others_are_not():
+def test_only_the_task_that_takes_too_long_is_killed():
     start = time.monotonic()
     found = results(WorkerPool(sweep_tasks.sleeps, 2, timeout=0.5), [0, 600, 0, 0.1])
-    assert found == {0: 0, 1: Lost(True, "The point took more than 0.5 seconds"), 2: 0, 3: 0.1}
+    check_lost(found.pop(1), True, "0.5 seconds")
+    assert found == {0: 0, 2: 0, 3: 0.1}
     assert time.monotonic() - start < 300
 
 
-def test_a_result_that_cannot_be_sent_is_a_lost_task():
+def test_a_task_whose_result_cannot_be_sent_is_lost():
     found = results(WorkerPool(sweep_tasks.cannot_be_sent, 1, retries=0), [0])
-    assert found[0] == Lost(False, "The point's process ended 1 times, at last with status 1")
+    check_lost(found[0], False, "1 times", "status 1")
 
 
-def test_no_process_is_left_when_the_results_are_no_longer_wanted():
-    crew = WorkerPool(sweep_tasks.sleeps, 2)
-    running = crew.run(Backlog(Task(number, 600 * number) for number in range(3)))
+def test_no_process_remains_when_the_results_are_closed():
+    pool = WorkerPool(sweep_tasks.sleeps, 2)
+    running = pool.run(TaskQueue(Task(number, 600 * number) for number in range(3)))
     assert next(running)[1] == 0
-    processes = [worker.process for worker in crew.workers]
+    processes = [worker.process for worker in pool.workers]
     assert len(processes) == 2
     running.close()
     assert not any(process.is_alive() for process in processes)
 
 
 def is_running(number):
-    """Whether a process is there; one that has ended and that nobody has asked about is not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -84,30 +93,30 @@ def test_tools_end_with_the_process_that_runs_them(then, options, tmp_path):
 
 
 def test_nothing_to_do_starts_no_process():
-    crew = WorkerPool(sweep_tasks.told, 2)
-    assert results(crew, []) == {}
-    assert crew.workers == []
+    pool = WorkerPool(sweep_tasks.told, 2)
+    assert results(pool, []) == {}
+    assert pool.workers == []
 
 
 def test_a_family_stays_with_its_process():
     families = [number % 2 for number in range(12)]
     found = results(WorkerPool(sweep_tasks.told, 2), range(12), families)
     first, second = ({found[number][1] for number in range(which, 12, 2)} for which in (0, 1))
-    # The first process that is ready may be done with its family, and help, before the other one is there.
+    # The first process may finish its family, and take tasks of the other, before the second one has started.
     assert min(len(first), len(second)) == 1
 
 
-def test_a_backlog_begins_families_one_by_one_and_helps_with_the_largest():
+def test_a_queue_starts_families_in_order_and_then_takes_from_the_largest():
     tasks = [Task(number, None, family) for number, family in enumerate("aabbbb")]
-    backlog = Backlog(iter(tasks))
-    assert backlog.take(None).family == "a"
-    assert backlog.take(None).family == "b"
-    assert backlog.take("a").number == 1
-    assert [backlog.take("a").number for _ in range(3)] == [3, 4, 5]
-    assert backlog.take("a") is None
+    queue = TaskQueue(iter(tasks))
+    assert queue.take(None).family == "a"
+    assert queue.take(None).family == "b"
+    assert queue.take("a").number == 1
+    assert [queue.take("a").number for _ in range(3)] == [3, 4, 5]
+    assert queue.take("a") is None
 
 
-def test_a_backlog_looks_ahead_no_further_than_it_may():
+def test_a_queue_fetches_no_more_tasks_in_advance_than_allowed():
     seen = []
 
     def tasks():
@@ -115,28 +124,23 @@ def test_a_backlog_looks_ahead_no_further_than_it_may():
             seen.append(number)
             yield Task(number, None)
 
-    backlog = Backlog(tasks(), ahead=3)
-    backlog.take(None)
+    queue = TaskQueue(tasks(), ahead=3)
+    queue.take(None)
     assert seen == [0, 1, 2]
 
 
 def test_processes_that_do_not_start_are_an_error(monkeypatch):
     monkeypatch.setattr(workers_module, "_work", None)  # a process that does nothing
-    with pytest.raises(SweepError) as caught:
-        results(WorkerPool(sweep_tasks.told, 1), [0])
-    assert str(caught.value) == (
-        "The processes of a sweep must start, and 3 in a row ended at once (status 0). What they said stands above. "
-        "Use fewer of them with --jobs where memory is short."
-    )
+    raises(SweepError, results, WorkerPool(sweep_tasks.told, 1), [0], mentions=("start", 3, "status 0", "--jobs"))
 
 
-def test_processes_that_are_killed_while_they_begin_are_begun_anew(monkeypatch, tmp_path):
+def test_processes_that_are_killed_during_their_start_are_replaced(monkeypatch, tmp_path):
     monkeypatch.setattr(workers_module, "_work", sweep_tasks.begins_at_the_sixth_time)
     assert results(WorkerPool(str(tmp_path / "starts"), 1), [0]) == {0: "done"}
 
 
 def scripted(folder, text):
-    """What a script of the text says, in a process of its own that may import this folder."""
+    """Run a text as a script, in a process that can import ``sweep_tasks``."""
     (folder / "sweeps.py").write_text(text)
     folders = os.pathsep.join([str(Path(sweep_tasks.__file__).parent), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
@@ -151,17 +155,17 @@ def scripted(folder, text):
 DEAF = """
 from contextlib import closing
 import sweep_tasks
-from lathe.sweeps.task_queue import Backlog
+from lathe.sweeps.task_queue import TaskQueue
 from lathe.sweeps.workers import WorkerPool, Task
 if __name__ == "__main__":
-    with closing(WorkerPool(sweep_tasks.began_deaf, 2).run(Backlog(Task(number, number) for number in range(8)))) as
-    found:
+    queue = TaskQueue(Task(number, number) for number in range(8))
+    with closing(WorkerPool(sweep_tasks.began_deaf, 2).run(queue)) as found:
         print({result for _, result in found})
 """
 
 
-def test_the_first_process_of_all_hears_no_ctrl_c_while_it_begins(tmp_path):
-    run = scripted(tmp_path, DEAF)  # a driver of its own: the first process that it starts is another's, too
+def test_the_very_first_process_ignores_ctrl_c_while_it_starts(tmp_path):
+    run = scripted(tmp_path, DEAF)  # a new driver, since the first start also starts multiprocessing's own process
     assert run.stdout == "{True}\n", run.stderr
 
 
@@ -172,25 +176,25 @@ from multiprocessing import popen_spawn_posix
 import sweep_tasks
 
 def interrupted(*arguments):
-    signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread that has not blocked it had taken Ctrl-C
+    signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if another thread, with Ctrl-C unblocked, received it
     launched(*arguments)
     print("launched")
 
 launched = popen_spawn_posix.Popen._launch
 popen_spawn_posix.Popen._launch = interrupted
 try:
-    list(workers.Crew(sweep_tasks.told, 1).run(workers_source))
+    list(workers.WorkerPool(sweep_tasks.told, 1).run(workers_source))
 except KeyboardInterrupt:
-    print("heard")
+    print("interrupted")
 """
 
 
-def test_ctrl_c_in_the_midst_of_a_start_is_heard_after_it(tmp_path):
-    source = "Backlog(iter([workers.Task(0, None)]))"
+def test_ctrl_c_during_a_start_is_handled_after_it(tmp_path):
+    source = "TaskQueue(iter([workers.Task(0, None)]))"
     run = scripted(
-        tmp_path, "from lathe.sweeps.task_queue import Backlog\n" + SIGNALS_ITSELF.replace("workers_source", source)
+        tmp_path, "from lathe.sweeps.task_queue import TaskQueue\n" + SIGNALS_ITSELF.replace("workers_source", source)
     )
-    assert (run.stdout, run.stderr) == ("launched\nheard\n", "")
+    assert (run.stdout, run.stderr) == ("launched\ninterrupted\n", "")
 
 
 ONE_JOB = """
@@ -213,7 +217,7 @@ def build(machine):
 """
 
 
-def test_a_script_sweeps_at_its_top_level_and_measures_nothing_itself(tmp_path, monkeypatch):
+def test_a_script_may_sweep_at_its_top_level_and_measures_in_other_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "where.py").write_text(WHERE)
     run = scripted(tmp_path, ONE_JOB)

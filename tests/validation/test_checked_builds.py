@@ -126,6 +126,7 @@ def test_the_command_line_checks_what_scripts_build(tmp_path, monkeypatch):
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_a_chunk_whose_first_loads_are_overwritten_before_its_last_load_is_valid():
     """Loads are reordered by use: the first half of a chunk's operands is consumed before the second half is loaded."""
     shape = {"batch": 4, "block_in": 32, "block_out": 8}

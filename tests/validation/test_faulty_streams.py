@@ -64,6 +64,7 @@ def changed(instruction: Instruction, chosen: random.Random) -> Instruction | No
     return None if new < 0 and name != "imm" else replace(instruction, **{name: new})
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("machine", ["vta", "tiny", "batch4"])
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_a_field_that_changes_an_output_is_found(name, machine):

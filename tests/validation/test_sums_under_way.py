@@ -62,6 +62,7 @@ REDUCTIONS = {
 }
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("which", range(-4, 0))
 @pytest.mark.parametrize("fields", [{"iter_in": -1}, {"src_factor_in": 1}, {"dst_factor_out": -1}], ids=str)

@@ -19,7 +19,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul"}
 SHIFTS = {"<<": "shl", "u>>": "shr", "s>>": "sar"}
 
 
-class Maker:
+class CellBuilder:
     """Creates cells; `order` has them such that operands come before their users."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from lathe.rtl.amaranth_netlist import (
     netlist_of,
 )
 from lathe.rtl.engines.compiled.bits import Bits, Source, constant, joined, sliced
-from lathe.rtl.engines.compiled.cells import Maker
+from lathe.rtl.engines.compiled.cells import CellBuilder
 from lathe.rtl.engines.compiled.sources import Case, Choice, Input, Memory, Path, Register, Word, Write, extended
 
 # A group of output bits of a cell that are handled together: the cell, and the lowest bit.
@@ -62,8 +62,8 @@ class Netlist:
 class _Reader:
     def __init__(self, netlist: Any) -> None:
         self.cells = netlist.cells
-        self.maker = Maker()
-        self.order: list[Source] = self.maker.order  # type: ignore[assignment]
+        self.builder = CellBuilder()
+        self.order: list[Source] = self.builder.order  # type: ignore[assignment]
         self.clock: Any = None
         self.found: dict[Key, Bits] = {}
         self.paths: dict[Key, Path | None] = {}
@@ -217,16 +217,16 @@ class _Reader:
         """Read one key, whose needs have been read."""
         cell = self.cells[key[0]]
         if isinstance(cell, Operator):
-            self.found[key] = self.maker.operator(cell.operator, tuple(self.bits(value) for value in cell.inputs))
+            self.found[key] = self.builder.operator(cell.operator, tuple(self.bits(value) for value in cell.inputs))
         elif isinstance(cell, AssignmentList):
             self.found[key] = self._choice(cell, key)
         elif isinstance(cell, PriorityMatch):
             self.paths[key] = self._branch(cell, key[1])
         elif isinstance(cell, Matches):
-            self.found[key] = self.maker.matches(self.bits(cell.value), cell.patterns)
+            self.found[key] = self.builder.matches(self.bits(cell.value), cell.patterns)
         elif isinstance(cell, Part):
             value, offset = self.bits(cell.value), self.bits(cell.offset)
-            self.found[key] = self.maker.part(value, cell.value_signed, offset, cell.width, cell.stride)
+            self.found[key] = self.builder.part(value, cell.value_signed, offset, cell.width, cell.stride)
         elif isinstance(cell, FlipFlop):
             width = self.width_at(key, len(cell.data))
             assert cell.arst == 0, "registers must not have an asynchronous reset"
@@ -255,7 +255,7 @@ class _Reader:
         return self._and((), self.bits((net,)), True)
 
     def _and(self, path: Path, bit: Bits, value: bool) -> Path | None:
-        literal = self.maker.literal(bit)
+        literal = self.builder.literal(bit)
         if isinstance(literal, bool):
             return path if literal == value else None
         return extended(path, ((literal[0], literal[1] == value),))
@@ -263,12 +263,12 @@ class _Reader:
     def _branch(self, cell: Any, bit: int) -> Path | None:
         """The condition under which an input of a priority match is the first one set."""
         path = self.path(cell.en)
-        own = self.maker.literal(self.bits((cell.inputs[bit],)))
+        own = self.builder.literal(self.bits((cell.inputs[bit],)))
         for net in cell.inputs[:bit]:
             if path is None:
                 return None
             before = self.bits((net,))
-            literal = self.maker.literal(before)
+            literal = self.builder.literal(before)
             # Inputs that this one excludes anyway need not be negated.
             if isinstance(own, bool) or isinstance(literal, bool) or extended((own,), (literal,)) is not None:
                 path = self._and(path, before, False)
@@ -295,7 +295,7 @@ class _Reader:
             return default
         if len(cases) == 1 and width == 1:
             ((path, value),) = cases
-            return self.maker.mux(self.maker.holds(path), value, default)
+            return self.builder.mux(self.builder.holds(path), value, default)
         choice = Choice(default, cases, width)
         self.order.append(choice)
         return choice.bits

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from lathe.frontend import (
@@ -137,6 +138,7 @@ def programs(draw):
     return body, (y, x), arrays
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(programs())
 def test_vectorised_values_equal_the_definition_at_every_point(program):

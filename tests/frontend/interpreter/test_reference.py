@@ -83,6 +83,7 @@ def sums_of_products(draw):
     return compute(shape, body, "C"), {t.name: random_array(generator, t.shape, narrow, kind) for t in tensors}
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(sums_of_products())
 def test_sums_of_products_are_exact_for_every_assignment_of_axes(program):

@@ -129,6 +129,7 @@ def built(condition, values):
             "==": value == limit, "!=": value != limit}[op]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, derandomize=True)
 @given(st.sampled_from(KEYS), st.integers(-3, 3), st.integers(4, 14), conditions(), st.booleans())
 def test_the_verdict_and_the_point_agree_with_visiting_every_point(key, offset, extent, condition, taken):

@@ -46,6 +46,7 @@ def check_alike(schedule: Schedule, config: lt.HardwareConfig, monkeypatch: pyte
     assert [told(chunk) for chunk in found.chunks] == [told(chunk) for chunk in alone.chunks]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_operators(seed, monkeypatch):
     choice = Choice(seed)
@@ -54,6 +55,7 @@ def test_random_operators(seed, monkeypatch):
     check_alike(create_schedule(OperatorProgram(choice, choice.number(1, 5)).outputs), config, monkeypatch)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_schedules(seed, monkeypatch):
     choice = Choice(seed)

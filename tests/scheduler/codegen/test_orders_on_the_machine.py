@@ -23,6 +23,7 @@ def chain():
     return A, B, C
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("upper", "lower"), list(product("ijk", "ijk")))
 def test_a_stage_in_dram_is_fused_like_its_enclosing_stage_in_a_scratchpad(upper, lower):
     """Lowering computes B in place, in loops of C; A stayed in loops of B that no longer existed."""
@@ -89,6 +90,7 @@ def test_a_given_order_of_a_sum_with_a_domain_goes_to_the_sum_and_to_its_zeros(t
     run(s, TINY, random_inputs([Q], seed=1))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", [sum, max])
 @pytest.mark.parametrize("command", ["box", "exact", "missing", "after"])
 def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):

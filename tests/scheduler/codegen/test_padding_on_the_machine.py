@@ -53,6 +53,7 @@ def product(rows=12, columns=14, inner=8):
     return X, W, M, lt.requantise(M, 4, name="D")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("machine", ["vta", "tiny"])
 @pytest.mark.parametrize("of_b", [None, undef, 0, 14], ids=str)
 @pytest.mark.parametrize("of_a", [None, undef, 0, 7], ids=str)
@@ -106,6 +107,7 @@ def test_eight_input_channels_on_a_wider_block(machine):
         assert simulate_program(program, inputs).cycles == simulate_program(plain, inputs).cycles
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("channels", [(14, 14), (8, 24), (28, 20)])
 def test_a_convolution_in_blocks_of_sixteen(channels):
     """Inputs, weights, border and results in whole blocks: no slower than without layouts."""
@@ -160,6 +162,7 @@ def test_a_product_reduces_on_the_alu():
     run_poisoned(s, lt.load_config("vta"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overcompute", [False, True])
 def test_simulator_and_rtl_agree(overcompute):
     X, W, M, D = product(5, 6, 6)

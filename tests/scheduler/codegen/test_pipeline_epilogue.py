@@ -55,6 +55,7 @@ def moved(program: lt.Program) -> dict[str, int]:
     return dict(lt.simulate(program, timing_only=True).counters.bytes_written)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("output", "config"),
     [

@@ -32,6 +32,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("order", ORDERS)
 def test_two_layers(machine, order):
@@ -97,6 +98,7 @@ def program_of(kind):
 KINDS = ("elementwise", "along the lanes", "both", "far", "reduction")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("machine", ["vta", "batch4"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tensor_that_reads_itself(kind, machine):
@@ -180,6 +182,7 @@ def test_stores_and_loads_of_a_state_wait_for_each_other():
     assert verify(replace(program, instructions=bare)) != []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("latency", "shared"), [(0, True), (1, False), (300, True), (300, False)])
 def test_tokens_order_states_whatever_the_memory_takes(latency, shared):
     network = TwoLayers(steps=3)
@@ -205,6 +208,7 @@ def test_a_stage_outside_a_loop_loads_there_what_a_stage_in_the_loop_has_stored(
     run(schedule, load_config(machine), random_inputs([s, last], seed=2))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_part_computed_outside_a_loop_loads_there_what_a_stage_in_the_loop_has_stored(machine):
     V = placeholder((6, 6), "int32", "V")

@@ -97,16 +97,19 @@ def machine(request: pytest.FixtureRequest) -> lt.HardwareConfig:
     return MACHINES[request.param]
 
 
+@pytest.mark.sample(1)
 def test_a_convolution_with_bias_factors_and_relu_takes_one_pass(layer, machine):
     program = check(layer.quantised(zero_point=-5, relu=True), machine, layer.inputs)
     assert once(program)
     assert count(program, lt.Alu) == 0
 
 
+@pytest.mark.sample(1)
 def test_results_of_8_bits_without_a_sign(layer, machine):
     check(layer.quantised(zero_point=99, dtype="uint8"), machine, layer.inputs)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_a_look_up_of_a_rescaled_value_is_part_of_its_pass(layer, machine, per_channel):
     table = layer.int8("table", 256, *([40] if per_channel else []))
@@ -117,6 +120,7 @@ def test_a_look_up_of_a_rescaled_value_is_part_of_its_pass(layer, machine, per_c
     assert count(program, lt.Alu) == 0
 
 
+@pytest.mark.sample(1)
 def test_a_value_that_others_read_is_looked_up_by_itself(layer, machine):
     quantised = layer.quantised()
     output = lt.lookup(quantised, layer.int8("table", 256), name="output")
@@ -124,6 +128,7 @@ def test_a_value_that_others_read_is_looked_up_by_itself(layer, machine):
     assert {each.lookup for each in program.instructions if isinstance(each, lt.Rescale)} == {False, True}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_an_input_is_looked_up(machine, dtype):
     data, table = lt.placeholder((9, 40), dtype, name="data"), lt.placeholder((256, 40), "uint8", name="table")
@@ -132,6 +137,7 @@ def test_an_input_is_looked_up(machine, dtype):
     check(lt.lookup(data, table, name="output"), machine, inputs)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_residual_is_added_in_the_pass(layer, machine, swapped):
     program = check(layer.added(zero_point=3, relu=True, swapped=swapped), machine, layer.inputs)
@@ -139,6 +145,7 @@ def test_a_residual_is_added_in_the_pass(layer, machine, swapped):
     assert once(program)
 
 
+@pytest.mark.sample(1)
 def test_a_sum_is_added_to_itself_where_it_is(layer, machine):
     """Both factors are of the same accumulators: nothing is copied."""
     pair = lt.placeholder((40, 2, 2), "int32", name="pair")
@@ -149,6 +156,7 @@ def test_a_sum_is_added_to_itself_where_it_is(layer, machine):
     assert not any(isinstance(each, lt.Alu) for each in program.instructions)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "memory"), [("lathe16", lt.MemoryType.INP), ("tiny", lt.MemoryType.ACC8)])
 def test_a_residual_comes_through_the_matrix_core_where_that_is_shorter(layer, name, memory):
     """Two cycles of the bus for each vector on one machine, half a cycle on the other."""
@@ -232,6 +240,7 @@ def test_parameters_that_the_program_computes_are_refused(layer):
     raises(lt.BuildError, lt.build, output, tensors, MACHINES["lathe16"], kind="machine", mentions=mentions)
 
 
+@pytest.mark.sample(1)
 def test_an_operand_that_is_read_again_is_left_as_it_is(layer, machine):
     twice = lt.compute(layer.conv.shape, lambda *i: layer.conv[i] >> 3, "twice")
     check([layer.quantised(), twice], machine, layer.inputs)
@@ -250,6 +259,7 @@ def test_the_same_meaning_by_other_words_is_taken_too(layer):
     assert [each.relu for each in program.instructions if isinstance(each, lt.Rescale)].count(False) == 0
 
 
+@pytest.mark.sample(1)
 def test_one_factor_for_all_channels(layer, machine):
     one = lt.placeholder((2,), "int32", name="one")
     inputs = {**layer.inputs, "one": lt.rescale_parameters(0.003, 100)[0]}
@@ -283,6 +293,7 @@ def test_parameters_and_tables_are_placed_by_commands(layer):
     assert loads.count(lt.MemoryType.LUT) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.seeds(8, slow=432)
 def test_random_layers(seed):
     """Any machine with RESCALE, any layer; where channels are not along lanes, parameters may not fit."""
@@ -297,6 +308,7 @@ def test_random_layers(seed):
     assert fits or config.par_depth < 64 or config.lut_depth < 1024, f"seed {seed}: nothing fits {config}"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.seeds(4, slow=60)
 def test_random_layers_on_the_gates(seed):
     choice = Choice(seed)

@@ -48,6 +48,7 @@ def built(output: lt.Tensor, tensors: list[lt.Tensor], inputs: dict[str, np.ndar
     return program
 
 
+@pytest.mark.slow
 def test_two_addresses_are_enough_for_a_chain(tmp_path):
     output, tensors, inputs = chain(6)
     program = built(output, tensors, inputs)
@@ -108,6 +109,7 @@ def test_outputs_share_no_memory():
     assert shared(used(1) + used(2) + used(3), kept) == ([2, 1, 2], [2, 2, 1, 1, 2, 2])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("role", ["input", "output"])
 def test_only_temporaries_may_overlap(role):
     output, tensors, inputs = chain(4)

@@ -74,6 +74,7 @@ def test_each_row_of_a_convolution_is_loaded_once(prologue):
     assert convolution.bytes_read() == 56 * 56 * 16
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize(
     ("size", "tile", "kernel", "stride", "padding"),

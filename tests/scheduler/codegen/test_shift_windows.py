@@ -48,6 +48,7 @@ def loaded_and_moves(s: Schedule) -> tuple[int, int]:
     return loaded, total(isinstance(each, Alu) for each in program.instructions)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("window", [False, True])

@@ -44,6 +44,7 @@ def test_several_stages_that_later_ones_read_are_stored():
     simulate_and_check(s)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("factor", [None, 5])
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
 @pytest.mark.parametrize("name", ["vta", "tiny"])

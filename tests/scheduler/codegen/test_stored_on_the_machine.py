@@ -23,6 +23,7 @@ def in_shared_loops(width: int = 16) -> tuple[Schedule, Tensor, Tensor]:
     return s, B, made
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("given", "cells"),
     [
@@ -230,6 +231,7 @@ def one_at_a_time(kind: str, block: int) -> tuple[Schedule, Tensor, int]:
     return s, T, 1
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["sum", "value", "row"])
 @pytest.mark.parametrize("config", [VTA, TINY, load_config("batch4")], ids=lambda config: config.name)
 def test_one_vector_holds_all_values(kind, config):

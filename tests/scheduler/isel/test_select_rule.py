@@ -27,6 +27,7 @@ def takers(statement: Statement) -> list[str]:
     return [name for name, takes in asked.items() if takes is not None and takes(statement)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(20))
 def test_one_built_in_rule_takes_each_statement(seed):
     choice = Choice(seed)

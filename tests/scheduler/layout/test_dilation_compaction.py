@@ -88,6 +88,7 @@ def test_rows_that_meet_fewer_pixels_than_they_have_room_for_are_one_load(column
     assert len(of_data) <= 2 * -(-19 // columns)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("steps", "at", "kernel"),
     [((2, 2), (0, 0), 3), ((3, 2), (2, 1), 3), ((2, 1), (1, 0), 2), ((3, 3), (1, 1), 1), ((4, 4), (3, 0), 5)],
@@ -127,6 +128,7 @@ def test_a_reuse_buffer_is_not_compacted():
     run(s, VTA, random_inputs([output], seed=4))
 
 
+@pytest.mark.slow
 def test_an_autotuned_schedule_compacts_buffers_too():
     output = transposed((16, 16), channels=32)
     config = VTA.with_(inp_buffer_bytes=4096)
@@ -172,6 +174,7 @@ def check_random(seed: int) -> None:
     event("gaps" if max(steps) > 1 else "no gaps")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=116)
 def test_random_transposed_convolutions(seeds):
     events = check_each(seeds, check_random)

@@ -63,6 +63,7 @@ def checked(monkeypatch):
         monkeypatch.setattr(module, "MANY", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("checked")
 @pytest.mark.seeds(6, slow=624)
 def test_while_schedules_are_completed(seeds):

@@ -47,6 +47,7 @@ def test_all_turns_convert_stored_vectors_to_loadable_ones(batch, block_in, bloc
     assert stored.tolist() == vectors(values, config, block_in).tolist()
 
 
+@pytest.mark.sample(94)
 @pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_vectors_without_rows_of_the_tensor_are_left_out(batch, block_in, block_out, rows):

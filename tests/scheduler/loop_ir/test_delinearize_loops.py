@@ -88,6 +88,7 @@ def test_chunks_name_quotients():
     assert "dma(y//2 in 0..5, x//2 in 0..6, c in 0..16)" in text
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     height=st.integers(1, 5),

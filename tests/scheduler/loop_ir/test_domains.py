@@ -94,6 +94,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_every_command_keeps_the_meaning_and_each_instance_is_there_once(name, command):

@@ -143,6 +143,7 @@ def only(schedule: Schedule) -> Stage:
 sizes = st.integers(1, 14)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(extent=st.integers(1, 40), outer=sizes, inner=sizes, ways=st.tuples(st.booleans(), st.booleans()))
 def test_a_split_of_a_split(extent, outer, inner, ways):

@@ -152,6 +152,7 @@ def test_tiles_of_a_convolution_over_fused_pixels_compute_each_row_once():
     assert check_smallest(s, P) == 7 * 3 * 15
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("factor", [4, 10, 16, 35])
 @pytest.mark.parametrize("inner_first", [False, True])
 def test_the_box_is_the_smallest_in_three_fused_loops(factor, inner_first):

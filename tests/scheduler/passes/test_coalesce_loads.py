@@ -38,6 +38,7 @@ def test_a_row_of_pixels_is_one_load_row(kernel):
     assert found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("channels", [8, 20, 24, 40, 64, 100])
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_channels_that_fill_no_stored_vector(channels, kernel):

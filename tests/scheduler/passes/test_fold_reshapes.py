@@ -40,7 +40,7 @@ def source(computed):
     return source_of_reshape(lt.create_schedule(computed)[computed])
 
 
-@pytest.mark.seeds(12, slow=648, block=60)
+@pytest.mark.seeds(60, slow=600, block=60)
 def test_only_reshapes_are_recognised(seeds):
     def check(seed):
         rng = random.Random(seed)

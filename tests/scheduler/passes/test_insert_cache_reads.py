@@ -37,6 +37,7 @@ def padded(program: Program, memory: MemoryType) -> bool:
     return any(each.y_pad_0 or each.x_pad_0 for each in loads)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("config", [VTA, BATCH4, TINY], ids=lambda each: each.name)
 def test_an_unscheduled_padding_is_loaded_for_a_placed_gemm(config):
     """It was computed completely, and stored before the first GEMM."""
@@ -51,6 +52,7 @@ def test_an_unscheduled_padding_is_loaded_for_a_placed_gemm(config):
     assert padded(program, MemoryType.INP)
 
 
+@pytest.mark.slow
 def test_a_padding_of_images_that_are_weights_is_loaded_to_wgt():
     """Filters are in four rows, since loops split their blocks: the images are the weights, which no STORE writes."""
     s, conv, narrow, output = convolution()

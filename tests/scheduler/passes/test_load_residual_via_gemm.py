@@ -31,6 +31,7 @@ def vectors_of_sum(program: Program, memory: MemoryType) -> int:
     return sum(each.y_size * each.x_size for each in loads)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_a_residual_is_read_where_the_convolution_has_loaded_it(kernel):
     program = built(shortcut(kernel))
@@ -85,6 +86,7 @@ def test_a_padding_without_some_pixels_is_not_the_residual():
     assert vectors_of_sum(program, MemoryType.INP) >= 9 * 9 + 9 * 8
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_unequal_blocks(kernel):
     for block_in, block_out in ((8, 16), (32, 16), (16, 8)):

@@ -57,6 +57,7 @@ PROGRAMS: dict[str, Callable[[], lt.Schedule]] = {
 }
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_lookup_nested_in_an_expression(program, machine):

@@ -57,12 +57,14 @@ def built(program, cfg, **options):
     return lt.build(outputs, tensors, cfg, **options), inputs, lt.reference(outputs, inputs)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["tiny", "vta", "wide", "batch4", "lathe16"])
 @pytest.mark.parametrize("program", [concatenated, sliced])
 def test_programs_compute_the_reference(program, name):
     check(program, load_config(name))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("blocks", [(8, 4), (4, 8)])
 @pytest.mark.parametrize("program", [concatenated, sliced])
 def test_programs_with_unequal_blocks(program, blocks):
@@ -77,6 +79,7 @@ def check(program, cfg):
     assert all(np.array_equal(result.outputs[each], expected[each]) for each in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [concatenated, sliced])
 def test_the_hardware_takes_the_same_cycles(program):
     made, inputs, expected = built(program, load_config("tiny"))

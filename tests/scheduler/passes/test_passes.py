@@ -53,6 +53,7 @@ def check_programs_of_operators(seed: int) -> None:
     check_after_each(create_schedule(outputs), config)
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=216)
 def test_of_default_schedules(seeds):
     assert check_each(seeds, check_programs_of_operators)["refused"] == 0

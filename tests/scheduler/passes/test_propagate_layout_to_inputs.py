@@ -38,6 +38,7 @@ def turned(output: lt.Tensor, config: lt.HardwareConfig) -> list[str]:
     return [each.name for each in stages if each.name.endswith(".turned")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("images", [1, 3])
 @pytest.mark.parametrize("padding", [0, 1])
@@ -45,6 +46,7 @@ def test_a_difference_before_a_convolution(shape, images, padding):
     assert turned(conv(difference((images, 6, 7, 32)), padding=padding), machine(*shape)) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_maxima_over_windows(shape):
     assert turned(conv(lt.max_pool2d(image((1, 9, 9, 32)), 3, stride=2, name="pool")), machine(*shape)) == []
@@ -74,6 +76,7 @@ def test_few_channels_of_a_long_reduction_are_converted():
     assert turned(conv(pool), machine(2, 32, 4)) == ["pool.turned"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("filters", [3, 4])
@@ -115,6 +118,7 @@ def test_on_the_rtl():
     simulate_and_check(lt.create_schedule(conv(pool)), machine(2, 4, 8))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tensor_stored_between_two_stages_is_loaded_in_the_same_layout(shape):
     """The first is an output, too, so that the second loads it from DRAM."""

@@ -53,6 +53,7 @@ def cycles(*outputs: lt.Tensor) -> int:
     return result.cycles
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("first", "end"), [(32, 64), (16, 48), (40, 64), (5, 30)])
 def test_a_slice_of_an_otherwise_dead_tensor(first, end):
     """Filters of dead channels are left out of the weights; a slice that ends within a vector is stored whole."""
@@ -65,6 +66,7 @@ def test_every_other_channel():
     assert cycles(part(conv(image(32), 64, "first"), 1, 64, 2)) < cycles(conv(image(32), 64, "first")) * 0.65
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ends", [(32, 64), (16, 32, 48, 64), (24, 64), (10, 20, 30)])
 def test_slices_for_a_convolution_each(ends):
     """Unaligned slices are selected by a GEMM, in less than a tenth of the cycles of the convolutions."""
@@ -74,6 +76,7 @@ def test_slices_for_a_convolution_each(ends):
     assert cycles(*parts) < 1.25 * (cycles(whole) + sum(map(cycles, alone)))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ends", [(32, 64), (24, 64), (10, 20, 30)])
 def test_slices_of_an_input(ends):
     data = image(ends[-1])
@@ -82,6 +85,7 @@ def test_slices_of_an_input(ends):
     assert cycles(*parts) < 1.25 * sum(map(cycles, alone)) + 600
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sizes", [(32, 32), (16, 16, 16), (24, 40), (10, 10, 10)])
 def test_concatenated_results(sizes):
     data = image(32)
@@ -96,6 +100,7 @@ def test_slices_that_are_outputs():
     assert cycles(part(whole, 0, 10), part(whole, 10, 20), part(whole, 20, 30)) < 1.6 * cycles(whole)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("config", [VTA, TINY, BATCH, WIDE], ids=lambda config: config.name)
 @pytest.mark.parametrize(("first", "end", "step"), [(4, 12, 1), (16, 32, 1), (7, 20, 1), (3, 30, 3)])
 def test_slices_on_other_machines(config, first, end, step):
@@ -135,6 +140,7 @@ def test_an_input_with_a_user_layout():
     run(schedule, VTA, random_inputs([output], seed=5))
 
 
+@pytest.mark.slow
 def test_channels_chosen_by_a_condition_on_both_sides():
     """Operands with zeros between them, one of them twice."""
     data = image(16)

@@ -29,6 +29,7 @@ def made(output: lt.Tensor) -> dict[str, tuple[int, ...]]:
     return {stage.name: stage.tensor.shape[1:] for stage in run_until(schedule, VTA, "eliminate-dead-elements").stages}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("border", [0, 1])
 def test_a_convolution_before_windows(border):
     """With padding the first window starts before the first row, for which it reads padding of the data."""
@@ -48,6 +49,7 @@ def test_an_existing_padding_is_widened():
     assert "first.pad.border" not in found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_padding_of_a_dilated_image_reads_nothing_out_of_bounds(first):
     """Every other pixel exists: also of a row before the first, unless a condition excludes that."""
@@ -91,6 +93,7 @@ def test_windows_through_two_layers():
     assert found["first"] == (3, 5, 3, 5, 8)
 
 
+@pytest.mark.slow
 def test_windows_of_different_consumers():
     before = conv(image((1, 24, 24, 16)), 1, name="first")
     one = conv(conv(before, 2, stride=3, name="one"), 1, stride=2, name="one.last")
@@ -99,6 +102,7 @@ def test_windows_of_different_consumers():
     assert found["first"] == (4, 3, 4, 3, 16)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("kernel", "stride", "dimensions"), [(3, 3, 3), (3, 4, 5), (7, 8, 3), (2, 3, 5)])
 def test_windows_with_few_dead_elements_between_them(kernel, stride, dimensions):
     first = conv(image((1, 42, 42, 16)), 1, name="first")

@@ -220,6 +220,7 @@ def check_outputs(seed: int) -> None:
     run(lt.create_schedule(outputs), config, random_inputs(outputs, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=448)
 def test_random_consumers(seeds):
     check_each(seeds, check_outputs)

@@ -83,6 +83,7 @@ def loaded(schedule: Schedule) -> tuple[int, int]:
     return result.counters.bytes_read["acc8"] // 16, result.cycles
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("form", ["ring", "shift"])
 def test_a_reuse_buffer_for_each_output(form, prologue):
@@ -92,6 +93,7 @@ def test_a_reuse_buffer_for_each_output(form, prologue):
     assert loaded(s)[0] == 2 * 10 * 10  # each value once for each output
 
 
+@pytest.mark.slow
 def test_nested_reuse_buffers_for_each_output():
     image, first, second = two_stencils()
     s = create_schedule([first, second])

@@ -89,6 +89,7 @@ def test_hoisted_loads_leave_space_for_later_ones():
     assert not stored(program)
 
 
+@pytest.mark.slow
 def test_gemms_have_separate_tiles_if_scratchpads_are_small():
     """A tile of both GEMMs fits, but is so small that storing one result and loading it again is faster."""
     machine = lt.load_config("lathe16").with_(
@@ -111,6 +112,7 @@ def sum_of_products(number: int) -> lt.Tensor:
     return made[0]
 
 
+@pytest.mark.slow
 def test_sums_of_many_gemms_are_cut_once_and_then_their_parts(monkeypatch):
     """All cuts with all cuts of their parts would be as many groups as a tree has subtrees, in all orders."""
     visited: list[str] = []

@@ -30,6 +30,7 @@ def moved(program: lt.Program) -> tuple[int, int]:
     return sum(each.x_size * each.y_size for each in stores), sum(each.x_size * each.y_size for each in loads)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("blocks", "elements"),
     [

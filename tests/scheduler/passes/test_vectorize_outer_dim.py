@@ -50,6 +50,7 @@ def layouts(outputs: lt.Tensor | Sequence[lt.Tensor], config: lt.HardwareConfig 
     return {stage.state.lanes for stage in run_until(lt.create_schedule(outputs), config, "vectorize-outer-dim").stages}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("config", [VTA, LATHE16, NARROW, WIDE], ids=lambda each: each.name)
 def test_few_channels_of_many_images(config):
     """Eight images take one cycle of the matrix core per tap, channel and filter, and fill the vectors."""

@@ -84,6 +84,7 @@ def two_products(size: int) -> tuple[list[Tensor], Tensor]:
     return [W, V, first, middle, second], requantise(second, 6, name="out")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("config", [VTA, TINY], ids=lambda config: config.name)
 def test_weights_of_two_products_take_turns(config):
     (W, V, first, middle, second), out = two_products(2 * config.block_in)

@@ -35,6 +35,7 @@ def share_last(s: Schedule, A: Tensor, B: Tensor, C: Tensor, _: Tensor, prologue
 ORDERS: list[Callable[..., None]] = [share_first, share_last]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("named", [0, 1])
 @pytest.mark.parametrize("order", ORDERS)

@@ -59,6 +59,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sample(35)
 @pytest.mark.parametrize("given", MAPS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_behind_a_map(name, given):

@@ -352,6 +352,7 @@ def test_a_sum_is_read_when_it_is_whole():
     raises(ScheduleError, s[Y].after, s[R], "k", kind="legality", mentions=("R", "dram", "Y", "acc", "after"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("machine", ["vta", "tiny"])
 @pytest.mark.parametrize(
     "command",

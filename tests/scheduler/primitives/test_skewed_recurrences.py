@@ -34,6 +34,7 @@ def is_possible(a: int, b: int, distances: list[tuple[int, int]]) -> bool:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", DISTANCES)
 def test_skew_is_refused_only_where_each_outer_loop_would_read_too_early(name):
     distances = DISTANCES[name]

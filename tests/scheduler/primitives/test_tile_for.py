@@ -39,6 +39,7 @@ def test_tiles_are_those_of_half_the_scratchpads():
     assert lt.build(s, tensors, MACHINE, check=True).config == MACHINE
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("memory", "sizes"), [("slow", (32, 128, 1)), ("quick", (256, 8, 8))])
 def test_tiles_are_those_behind_a_memory(memory, sizes):
     keys = ("memory.bus_bits", "memory.latency", "memory.outstanding_reads")

@@ -345,6 +345,7 @@ REVERSED = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("config", ["vta", "tiny"])
 @pytest.mark.parametrize("form", REVERSED)
 def test_axes_may_be_counted_from_their_ends(form, config):

@@ -95,6 +95,7 @@ def check_layer(seed: int) -> None:
     event("on the matrix core" if result.counters.gemm_operations else "on the ALU")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(8, slow=832)
 def test_layers(seeds):
     happened = check_each(seeds, check_layer)

@@ -46,6 +46,7 @@ def check_operators(seed: int) -> None:
     check_explanation(schedule, config)
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=116, block=10)
 def test_of_operators(seeds):
     happened = check_each(seeds, check_operators)

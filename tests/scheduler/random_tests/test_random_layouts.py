@@ -53,6 +53,7 @@ def test_layouts_among_other_commands_keep_the_meaning(seeds):
     check_shares(happened, COMMAND, Shares(0.65, {"argument": 0.27, "legality": 0.05, "machine": 0.03, "limit": 0.06}))
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=146, block=10)
 def test_layouts_reach_machines(seeds):
     happened = check_each(seeds, check_random_build, 2)
@@ -65,6 +66,7 @@ def test_sums_begin_once_where_two_loops_move_results_along_one_dimension():
     check_each(range(130, 131), check_random_build, 2)
 
 
+@pytest.mark.slow
 def test_lanes_come_to_an_end_where_a_product_is_left_without():
     """Given lanes again for its reader's sake, a convolution disagreed with its padding again, and so for ever."""
     check_each(range(38, 39), check_random_build, 2)

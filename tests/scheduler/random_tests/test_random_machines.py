@@ -39,6 +39,7 @@ def check_hand_schedule(seed: int) -> None:
     check_machine(schedule, config)
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=788)
 def test_numpy_the_nest_and_the_machine_agree(seeds):
     happened = check_each(seeds, check_random_build, 2, 4)

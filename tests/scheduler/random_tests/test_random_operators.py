@@ -123,6 +123,7 @@ def small_machine(
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", lt.shipped_configs())
 def test_stages_without_lanes_before_products_of_products(name):
     """What is left without lanes may still have to be given to the ALU."""

@@ -81,6 +81,7 @@ def check_order(seed: int) -> None:
         event("mapped")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=1248)
 def test_every_order_maps(seeds):
     assert check_each(seeds, check_order)["too large"] <= len(seeds) // 10

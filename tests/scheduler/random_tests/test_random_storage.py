@@ -160,7 +160,8 @@ def check(seed: int) -> None:
         event("lost")
 
 
-@pytest.mark.seeds(24, slow=2136, block=120)  # folds are rare in smaller blocks
+@pytest.mark.slow
+@pytest.mark.seeds(120, slow=2040, block=120)  # folds are rare in smaller blocks
 def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
     happened = check_each(seeds, check)
     assert happened["folded"] >= 5
@@ -189,7 +190,8 @@ def check_on_machine(seed: int) -> None:
         event("folded")
 
 
-@pytest.mark.seeds(4, slow=496)
+@pytest.mark.slow
+@pytest.mark.seeds(20, slow=480)
 def test_what_the_machine_takes_is_right(seeds):
     happened = check_each(seeds, check_on_machine)
     assert happened["folded"] >= 1
@@ -206,6 +208,7 @@ def outcomes(seed: int) -> list[str]:
     return [attempt(step(random, s, buffers, 0.5)) for _ in range(8)]
 
 
+@pytest.mark.slow
 def test_one_slice_tells_for_all_that_live_alike():
     with patch("lathe.scheduler.legality.storage_folding.symmetric_dimensions", lambda *_: []):
         expected = [outcomes(seed) for seed in range(3000, 3100)]

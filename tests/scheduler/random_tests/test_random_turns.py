@@ -52,6 +52,7 @@ def check_chain(seed: int) -> None:
     event("turned" if any(".turned" in label for label in program.labels) else "not turned")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=416)
 def test_chains(seeds):
     happened = check_each(seeds, check_chain)

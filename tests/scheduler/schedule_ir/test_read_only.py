@@ -145,6 +145,7 @@ BUILDERS = {
 """The dataclasses that change after they have been made, by file: filled while something is gone through."""
 
 
+@pytest.mark.slow
 def test_all_other_dataclasses_of_the_scheduler_are_frozen():
     root = Path(lathe.scheduler.__file__).parent
     found: dict[str, set[str]] = {}

@@ -45,6 +45,7 @@ def ran(schedule, config=BEGINS):
     return run(s, config, random_inputs(list(s.program), seed=1))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "output",
     [

@@ -6,6 +6,7 @@ import lathe as lt
 from lathe.frontend import placeholder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uop_buffer_bytes", [32, 64, 128, 32768])
 @pytest.mark.parametrize(("size", "factor", "channels"), [(6, 8, 32), (3, 4, 16)])
 def test_the_reset_before_a_copy_runs_micro_ops_that_are_there(size, factor, channels, uop_buffer_bytes):

@@ -31,6 +31,7 @@ def joined(*channels: int, order: str = "lt") -> tuple[lt.Tensor, list[lt.Tensor
     return lt.compute((1, 4, 6, sum(channels)), element, name="joined"), data
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", ["lt", "ge"])
 @pytest.mark.parametrize("channels", [(16, 16), (16, 48), (32, 16, 20)])
 def test_channels_stay_in_the_lanes(channels, order):
@@ -45,6 +46,7 @@ def test_channels_stay_in_the_lanes(channels, order):
     assert not any("turned" in label for label in program.labels)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("channels", [(24, 40), (5, 11), (8, 8), (15, 17)])
 def test_others_are_right_as_well(channels):
     output, _ = joined(*channels)

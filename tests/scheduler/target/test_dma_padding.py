@@ -81,6 +81,7 @@ def test_without_the_extension_zeros_are_loaded_and_the_alu_fills_in_the_minimum
     assert [each.iter_out * each.iter_in for each in fills] == [11, 8, 8, 20]  # row, two columns, the maxima's start
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("dtype", "value"),
@@ -169,6 +170,7 @@ def convolution(
     return [A, W], C, requantise(C, 7, name="D")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("value", [-128, -7, 127])
 @pytest.mark.parametrize("channels", [16, 8, 5])

@@ -32,6 +32,7 @@ def test_chains_of_groups_that_overlap(second):
     run(s, VTA, random_inputs(list(s.program), seed=2))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("machine", ["vta", "lathe16", "batch4"])
 def test_an_addend_of_a_grouped_convolution_has_the_same_order(machine):
     """Stages that alias each other's buffers have the same address order, including those that passes insert."""

@@ -13,6 +13,7 @@ def halved(tensor, name):
     return lt.compute(tensor.shape, lambda *i: (tensor[i] >> 1).astype("int8"), name=name)
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("computed", ["", "A", "W", "AW"])
@@ -48,6 +49,7 @@ def product_of(data, weight, count, name):
     )
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.name)
 @pytest.mark.parametrize("wide", ["A", "W", "AW"])
 @pytest.mark.parametrize("start", [0, 4, 16])

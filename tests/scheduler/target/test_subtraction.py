@@ -26,6 +26,7 @@ def operations(body: Callable[[Expr, Expr], Expr], *extensions: str) -> list[str
     return [AluOp(each.alu_opcode).name.lower() for each in program.instructions if isinstance(each, Alu)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("body", "without", "with_it"),
     [

@@ -35,6 +35,7 @@ def pairs(extent: int, taps: int, stride: int = 1, dilation: int = 1, before: in
     return sum(0 <= r * stride + t * dilation - before < extent for r in range(results) for t in range(taps))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("pixels", "taps", "arguments"),
     [
@@ -80,6 +81,7 @@ def transposed(stride: int, taps: int, before: int) -> lt.Tensor:
     return lt.conv2d(spread, kernel, name="conv")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("stride", "taps", "before"), [(2, 3, 2), (2, 4, 2), (3, 3, 2), (2, 2, 1)])
 def test_gaps_between_pixels_are_not_multiplied(stride, taps, before):
     """Rows and columns without pixels are skipped by strided loops, one part for each residue of the stride."""
@@ -147,6 +149,7 @@ def test_parts_on_the_rtl(config):
         simulate_and_check(lt.create_schedule(output), config)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["ring", "shift"])
 @pytest.mark.parametrize("prologue", ["loop", "first"])
 @pytest.mark.parametrize("loop", [1, 2])
@@ -164,6 +167,7 @@ def test_windows_that_move_over_a_border(form, prologue, loop):
     measured(s, TINY)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_convolution_equals_numpy(seed):
     generator = np.random.default_rng(seed)

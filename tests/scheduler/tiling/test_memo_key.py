@@ -46,6 +46,7 @@ def test_equal_layers_are_searched_once(searches):
     assert "layer2" not in searches
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("config", ["vta", "lathe16", "batch4"])
 @pytest.mark.parametrize("layers", [((16, 3), (16, 3), (24, 1), (16, 3)), ((16, 1), (16, 1), (40, 3), (40, 3))])
 def test_cached_tilings_give_the_same_program(searches, config, layers):
