@@ -13,7 +13,6 @@ import numpy as np
 
 import lathe as lt
 from lathe.isa import Alu, AluOp, Gemm
-from lathe.scheduler.isel.chunk import vectors
 
 
 @lt.emit_rule("leaky_relu")
@@ -24,7 +23,7 @@ def leaky_relu(chunk: lt.Chunk) -> list[lt.Instruction] | lt.RuleMismatch:
         return lt.RuleMismatch("the statement must be an element-wise function of one tensor")
     if {chunk.write.scope, chunk.reads[0].scope} != {"acc"}:
         return lt.RuleMismatch("operands must be in acc")
-    view = vectors(chunk)
+    view = lt.vectors(chunk)
     target, source = view.write, view.reads[0]
     count = 1
     for loop in view.loops:

@@ -11,7 +11,7 @@
 3072
 """
 
-from lathe.autotune import FoundSchedule, ScheduleCache, ScheduleCacheError, Tried, autoschedule, explain
+from lathe.autotune import Candidate, ScheduleCache, ScheduleCacheError, TunedSchedule, autoschedule, explain
 from lathe.builder import build
 from lathe.configs import (
     ConfigError,
@@ -112,7 +112,6 @@ from lathe.reports import notebooks as _notebooks  # noqa: F401 - registers how 
 from lathe.rtl.derived_widths import RtlError
 from lathe.scheduler import (
     AXIS_SEPARATOR,
-    Answer,
     Bound,
     BufferUse,
     BuildError,
@@ -129,6 +128,7 @@ from lathe.scheduler import (
     PaddingNeeded,
     PaddingWitness,
     ParallelismError,
+    QueryResult,
     Refusal,
     RuleMismatch,
     Schedule,
@@ -148,6 +148,7 @@ from lathe.scheduler import (
     interpret,
     lower,
     undef,
+    vectors,
 )
 from lathe.scripts import ScriptError
 from lathe.sim import InputError, OutputError, ReplayResult, Result, StreamError, TraceError
@@ -156,17 +157,20 @@ from lathe.sweeps.errors import SweepError
 
 __version__ = "0.1.0"
 
+# Spellings of earlier versions, which go on working.
+Answer, FoundSchedule, Tried = QueryResult, TunedSchedule, Candidate
+
 __all__ = [
     "AXIS_SEPARATOR",
     "Alu",
     "AluOp",
-    "Answer",
     "AssemblyError",
     "Axis",
     "Bound",
     "BufferUse",
     "BuildError",
     "BusError",
+    "Candidate",
     "CapacityError",
     "CausalityError",
     "Chunk",
@@ -186,7 +190,6 @@ __all__ = [
     "FileError",
     "Finding",
     "Finish",
-    "FoundSchedule",
     "Gemm",
     "HardwareConfig",
     "HostCopy",
@@ -217,6 +220,7 @@ __all__ = [
     "PhysicalAxis",
     "Program",
     "ProgramError",
+    "QueryResult",
     "Refusal",
     "RefusalKind",
     "Reordering",
@@ -245,7 +249,7 @@ __all__ = [
     "TensorLayout",
     "TimingConfig",
     "TraceError",
-    "Tried",
+    "TunedSchedule",
     "ValidationError",
     "VerificationError",
     "Witness",
@@ -305,5 +309,6 @@ __all__ = [
     "sum",
     "sweep",
     "undef",
+    "vectors",
     "verify",
 ]

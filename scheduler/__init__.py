@@ -19,7 +19,7 @@ from lathe.scheduler.inspect.counts import Counts
 from lathe.scheduler.inspect.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.inspect.redundant_compute import StageCount
 from lathe.scheduler.isel import rules as _rules  # noqa: F401 - registers the built-in emission rules
-from lathe.scheduler.isel.chunk import BufferView, Chunk, ChunkLoop, Index, Operand
+from lathe.scheduler.isel.chunk import BufferView, Chunk, ChunkLoop, Index, Operand, vectors
 from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.isel.statement import Statement
@@ -27,7 +27,7 @@ from lathe.scheduler.legality.dependences import Dependence
 from lathe.scheduler.legality.required_pad_values import PaddingNeeded
 from lathe.scheduler.lower_bound.bound import Bound, StageBound
 from lathe.scheduler.primitives.transform_layout import AXIS_SEPARATOR
-from lathe.scheduler.query_results import Answer
+from lathe.scheduler.query_results import QueryResult
 from lathe.scheduler.rewriting.padding import undef
 from lathe.scheduler.schedule import Schedule, Stage, create_schedule
 from lathe.scheduler.schedule_ir.layout import TensorLayout
@@ -36,7 +36,6 @@ from lathe.scheduler.schedule_trace import bind
 
 __all__ = [
     "AXIS_SEPARATOR",
-    "Answer",
     "Bound",
     "BufferUse",
     "BufferView",
@@ -57,6 +56,7 @@ __all__ = [
     "PaddingNeeded",
     "PaddingWitness",
     "ParallelismError",
+    "QueryResult",
     "Refusal",
     "RuleMismatch",
     "Schedule",
@@ -79,4 +79,5 @@ __all__ = [
     "interpret",
     "lower",
     "undef",
+    "vectors",
 ]

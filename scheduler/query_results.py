@@ -10,7 +10,7 @@ from lathe.scheduler.errors import PaddingWitness, ScheduleError, Witness
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """Yes or no, with the reason; true in a condition iff it is yes. A ``witness`` may show why it is no."""
 
     holds: bool

@@ -57,7 +57,10 @@ def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 2
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what ``@pytest.mark.sample(n)`` leaves out: of a test's parameter sets, n stay, evenly spread."""
+    """Mark what ``@pytest.mark.sample(n)`` leaves out: of a test's parameter sets, n stay, evenly spread.
+
+    Of the others every fourth is slow, and the rest are nightly.
+    """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample") and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:
@@ -65,9 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for each in tests.values():
         (count,) = (mark.args[0] for mark in [each[0].get_closest_marker("sample")] if mark is not None)
         chosen = {n * len(each) // count for n in range(min(count, len(each)))}
-        for position, item in enumerate(each):
-            if position not in chosen:
-                item.add_marker(pytest.mark.slow)
+        others = [item for position, item in enumerate(each) if position not in chosen]
+        for position, item in enumerate(others):
+            item.add_marker(pytest.mark.nightly if position % 4 else pytest.mark.slow)
 
 
 def recorded_streams() -> list[Any]:

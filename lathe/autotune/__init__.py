@@ -2,7 +2,7 @@
 
 from lathe.autotune.autoschedule import autoschedule
 from lathe.autotune.schedule_cache import ScheduleCache, ScheduleCacheError
-from lathe.autotune.tuned_schedule import FoundSchedule, Tried
+from lathe.autotune.tuned_schedule import Candidate, TunedSchedule
 from lathe.autotune.what_if import explain
 
-__all__ = ["FoundSchedule", "ScheduleCache", "ScheduleCacheError", "Tried", "autoschedule", "explain"]
+__all__ = ["Candidate", "ScheduleCache", "ScheduleCacheError", "TunedSchedule", "autoschedule", "explain"]

@@ -16,7 +16,7 @@ from lathe.autotune.primitive_trace import Step, TraceReplayer
 from lathe.autotune.schedule_cache import ScheduleCache, key_of
 from lathe.autotune.schedule_fingerprint import fingerprint
 from lathe.autotune.search_space import TiledGroup, tiled_groups
-from lathe.autotune.tuned_schedule import FoundSchedule, Tried
+from lathe.autotune.tuned_schedule import Candidate, TunedSchedule
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
@@ -52,7 +52,7 @@ def autoschedule(
     *,
     budget: int = DEFAULT_BUDGET,
     cache: ScheduleCache | bool = True,
-) -> FoundSchedule:
+) -> TunedSchedule:
     """Search for the fastest schedule of a program on a machine; the result is passed to ``lt.build``.
 
     ``budget``: the number of candidates that are built and simulated, at least 1; the first is the default schedule, so
@@ -87,11 +87,11 @@ def autoschedule(
 
 
 def build_or_retune(
-    tuned: FoundSchedule,
+    tuned: TunedSchedule,
     config: HardwareConfig,
     budget: int,
     cache: ScheduleCache | None,
-    make: Callable[[FoundSchedule], Built],
+    make: Callable[[TunedSchedule], Built],
 ) -> Built:
     """Apply ``make``, which builds, to a schedule from ``autoschedule``; if that fails for a cached one, search again.
 
@@ -105,7 +105,7 @@ def build_or_retune(
     return make(_search(create_schedule(tuned.program), config, budget, cache))
 
 
-def _search(given: Schedule, config: HardwareConfig, budget: int, cache: ScheduleCache | None) -> FoundSchedule:
+def _search(given: Schedule, config: HardwareConfig, budget: int, cache: ScheduleCache | None) -> TunedSchedule:
     """Run the search; its result overwrites the cached one."""
     search = _Search(given, config, budget)
     search.run()
@@ -140,7 +140,7 @@ def cache_for(program: object, cache: ScheduleCache | bool, where: str) -> Sched
     return cache
 
 
-def _from_cache(given: Schedule, config: HardwareConfig, cached: CachedSchedule) -> FoundSchedule | None:
+def _from_cache(given: Schedule, config: HardwareConfig, cached: CachedSchedule) -> TunedSchedule | None:
     """The schedule of a cached result; None if its primitives are refused.
 
     None also if its cycles are not those of its fastest candidate, which no search writes.
@@ -156,9 +156,9 @@ def _from_cache(given: Schedule, config: HardwareConfig, cached: CachedSchedule)
 
 
 def _tuned(
-    given: Schedule, config: HardwareConfig, steps: Sequence[Step], cycles: int, tried: Sequence[Tried]
-) -> FoundSchedule:
-    tuned = FoundSchedule(given.program)
+    given: Schedule, config: HardwareConfig, steps: Sequence[Step], cycles: int, tried: Sequence[Candidate]
+) -> TunedSchedule:
+    tuned = TunedSchedule(given.program)
     Edit.reset_to(tuned, given.state)  # the steps continue from the given schedule
     tuned.given = None if given.given is None else list(given.given)
     tuned.begun = None if given.given is None else tuple(given.given)
@@ -181,7 +181,7 @@ class _Search:
         self.given = given
         self.config = config
         self.remaining = budget
-        self.tried: list[Tried] = []
+        self.tried: list[Candidate] = []
         self.chosen: dict[str, tuple[Step, ...]] = {}
         self.best = 0
         self.groups: list[TiledGroup] = []
@@ -249,7 +249,7 @@ class _Search:
         except LatheError:
             if not may_fail:
                 raise
-            self.tried.append(Tried(what, None))
+            self.tried.append(Candidate(what, None))
             return None
-        self.tried.append(Tried(what, self.timed[key]))
+        self.tried.append(Candidate(what, self.timed[key]))
         return self.timed[key]

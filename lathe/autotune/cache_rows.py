@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lathe.autotune.primitive_trace import Step, step_from_json
-from lathe.autotune.tuned_schedule import Tried
+from lathe.autotune.tuned_schedule import Candidate
 from lathe.configs import LatheError
 
 ScheduleRow: TypeAlias = tuple[str, str, int, str, str]
@@ -32,7 +32,7 @@ class CachedSchedule:
 
     steps: tuple[Step, ...]
     cycles: int
-    tried: tuple[Tried, ...]
+    tried: tuple[Candidate, ...]
 
 
 def schedule_row(key: str, result: CachedSchedule) -> ScheduleRow:
@@ -50,7 +50,7 @@ def parse_schedule_row(
         return None
     try:
         best = tuple(step_from_json(each) for each in json.loads(str(steps)))
-        candidates = tuple(Tried(str(what), _cycles(n)) for what, n in json.loads(str(tried)))
+        candidates = tuple(Candidate(str(what), _cycles(n)) for what, n in json.loads(str(tried)))
     except (LatheError, ValueError, TypeError, RecursionError):  # the last for lists that are nested too deeply
         return None
     return CachedSchedule(best, cycles, candidates)

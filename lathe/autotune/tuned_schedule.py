@@ -9,14 +9,14 @@ from lathe.scheduler.schedule_trace import TraceEntry
 
 
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """A candidate: its description, and its cycles, or None if it does not fit the machine."""
 
     what: str
     cycles: int | None
 
 
-class FoundSchedule(Schedule):
+class TunedSchedule(Schedule):
     """The fastest schedule of those tried; printed, it is a script of public primitives.
 
     ``steps``: the autotuner's primitives; ``cycles``: its simulated cycles; ``tried``: all candidates in order;
@@ -28,7 +28,7 @@ class FoundSchedule(Schedule):
     """The user's primitives, which come before ``steps``; None if unknown."""
     steps: tuple[Step, ...]
     cycles: int
-    tried: tuple[Tried, ...]
+    tried: tuple[Candidate, ...]
     machine: str
     bound: int
     limit: str

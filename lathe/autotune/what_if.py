@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from lathe.autotune.autoschedule import autoschedule, build_or_retune, cache_for, checked_budget
 from lathe.autotune.cache_lock import wait_for_lock_once
-from lathe.autotune.tuned_schedule import FoundSchedule
+from lathe.autotune.tuned_schedule import TunedSchedule
 from lathe.configs import ConfigError, HardwareConfig, LatheError, load_config
 from lathe.engines import simulate
 from lathe.frontend import Tensor, placeholders
@@ -63,7 +63,7 @@ def explain(
     )
 
 
-def _outlook(tuned: FoundSchedule, scheduled: bool, config: HardwareConfig) -> WhatIfReport:
+def _outlook(tuned: TunedSchedule, scheduled: bool, config: HardwareConfig) -> WhatIfReport:
     """The report on a schedule; ``scheduled``: it completes a schedule of the user."""
     counters = _counters(tuned, config)
     ran = [each for each in tuned.tried if each.cycles is not None]
@@ -93,7 +93,7 @@ def _limit(cycles: int, busy: Shares, more: "Sequence[tuple[_Resource, int | Non
 
 
 def _with_more(
-    tuned: FoundSchedule, scheduled: bool, config: HardwareConfig, resource: "_Resource"
+    tuned: TunedSchedule, scheduled: bool, config: HardwareConfig, resource: "_Resource"
 ) -> tuple[int | None, str]:
     """The cycles on a machine with more of a resource, or None and the reason why there are none."""
     try:

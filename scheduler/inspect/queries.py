@@ -13,14 +13,16 @@ from lathe.scheduler.primitives.after import after
 from lathe.scheduler.primitives.reorder import reorder
 from lathe.scheduler.primitives.shift import shift
 from lathe.scheduler.primitives.skew import skew
-from lathe.scheduler.query_results import Answer
+from lathe.scheduler.query_results import QueryResult
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_trace import commands_of
 
 
-def is_parallel(schedule: ScheduleView, axis: "LoopAxis | Axis", stage: Tensor | StageView | None = None) -> Answer:
+def is_parallel(
+    schedule: ScheduleView, axis: "LoopAxis | Axis", stage: Tensor | StageView | None = None
+) -> QueryResult:
     """Whether the iterations of a loop, with all stages inside it, may run in any order or in parallel.
 
     ``axis`` is a current loop of the schedule, or its name, with its ``stage``. The answer converts to bool and has a
@@ -54,7 +56,7 @@ def _source_of(stage: StageView, axis: object) -> bool:
     return any(leaf.source is not None and leaf.source is axis for leaf in stage.state.leaves)
 
 
-def is_legal(schedule: Edit, command: str | Callable[[Edit], object], *arguments: Any) -> Answer:
+def is_legal(schedule: Edit, command: str | Callable[[Edit], object], *arguments: Any) -> QueryResult:
     """Whether a primitive is legal, without applying it.
 
     ``s.is_legal("compute_at", B, C, "i")`` checks a primitive of a stage: its name, the stage (or its tensor), and the
@@ -75,12 +77,12 @@ def is_legal(schedule: Edit, command: str | Callable[[Edit], object], *arguments
         else:
             _apply(copy, command, [in_copy(each) for each in arguments])
     except (LegalityError, PaddingError) as error:
-        return Answer(False, str(error), error.witness)
+        return QueryResult(False, str(error), error.witness)
     except _NoCommandError as error:
         raise ScheduleError(str(error), kind=error.kind) from None
     except ScheduleError as error:
-        return Answer(False, str(error), None)
-    return Answer(True, "every read comes after the write of its value", None)
+        return QueryResult(False, str(error), None)
+    return QueryResult(True, "every read comes after the write of its value", None)
 
 
 class _NoCommandError(ScheduleError):

@@ -14,7 +14,7 @@ from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.timestamps import occurrences_of
-from lathe.scheduler.query_results import Answer, answerable
+from lathe.scheduler.query_results import QueryResult, answerable
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, storages_of
@@ -37,7 +37,7 @@ def check_annotated_loops(schedule: ScheduleView, command: str) -> None:
             raise not_parallel(subject, answer)
 
 
-def not_parallel(subject: str, answer: Answer) -> ScheduleError:
+def not_parallel(subject: str, answer: QueryResult) -> ScheduleError:
     """The error for a request that needs a parallel loop."""
     message = f"{subject}, but {answer.reason}."
     if isinstance(answer.witness, Witness):
@@ -52,7 +52,7 @@ def parallel_loop(
     placed: dict[StageView, StageRegion],
     *,
     updates_commute: bool = False,
-) -> Answer:
+) -> QueryResult:
     """Whether a loop of a stage, with all that is computed inside it, is parallel; if not, why, with a witness.
 
     ``updates_commute``: iterations may update the same elements, as in a reduction, one update at a time, and may each
@@ -68,10 +68,10 @@ def parallel_loop(
         shared = each.state.attachment.loops if each.state.attachment else ()
         variables = {v for leaf in shared if leaf.kind == "reduce" for v in placed[each].loops.of_leaf[leaf]}
         if variables & set(order.free):
-            return Answer(False, f"its iterations update the same elements of {each.tensor.name}", None)
+            return QueryResult(False, f"its iterations update the same elements of {each.tensor.name}", None)
     for each in inside:
         if each.state.reuse and len(placed[each].prefix) == depth:
-            return Answer(False, f"reuse buffer {each.name} keeps values from one iteration to the next", None)
+            return QueryResult(False, f"reuse buffer {each.name} keeps values from one iteration to the next", None)
     question = f"whether loop {loop.name} of stage {stage.name} is parallel"
     for consumer in inside:
         for read in consumer.state.computation.reads:
@@ -84,11 +84,11 @@ def parallel_loop(
                 )
             if verdict is not None:
                 witness = verdict.found
-                return Answer(False, f"one iteration reads what another writes: {witness}", witness)
+                return QueryResult(False, f"one iteration reads what another writes: {witness}", witness)
     reason = "" if updates_commute else _shared_cell(schedule, order, placed, question)
     if reason:
-        return Answer(False, reason)
-    return Answer(True, "no iteration reads what another writes", None)
+        return QueryResult(False, reason)
+    return QueryResult(True, "no iteration reads what another writes", None)
 
 
 def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView, StageRegion], question: str) -> str:
@@ -115,8 +115,8 @@ def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView
     return ""
 
 
-def _reduction(stage: StageView, loop: LoopAxis, placement: StageRegion) -> Answer:
+def _reduction(stage: StageView, loop: LoopAxis, placement: StageRegion) -> QueryResult:
     variables = placement.loops.of_leaf[loop]
     if all(variable.extent == 1 for variable in variables):
-        return Answer(True, "it has one iteration", None)
-    return Answer(False, f"its iterations update the same elements of {stage.tensor.name}", None)
+        return QueryResult(True, "it has one iteration", None)
+    return QueryResult(False, f"its iterations update the same elements of {stage.tensor.name}", None)

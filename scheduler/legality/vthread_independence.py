@@ -14,7 +14,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.nodes import Alloc, Guard, Loop, Node, StatementBlock
 from lathe.scheduler.loop_ir.stage_region import StageRegion
-from lathe.scheduler.query_results import Answer, answerable
+from lathe.scheduler.query_results import QueryResult, answerable
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -41,7 +41,7 @@ def check_threads(schedule: ScheduleView, command: str) -> None:
 
 def _update_disjoint_cells(
     schedule: ScheduleView, stage: StageView, loop: LoopAxis, placed: dict[StageView, StageRegion]
-) -> Answer:
+) -> QueryResult:
     """Whether no two iterations of a loop compute the same sum in shared cells, where one would reset the other's.
 
     A buffer inside the loop exists once per thread.
@@ -61,12 +61,12 @@ def _update_disjoint_cells(
             continue
         cell = ", ".join(map(str, verdict.cell))
         first, second = (iteration[-1] for iteration in verdict.iterations)
-        return Answer(
+        return QueryResult(
             False,
             f"iterations {first} and {second} both initialise the sum {each.tensor.name}[{cell}], in "
             f"{'dram' if state.scope == DRAM else state.storage}, which threads share, unlike a buffer inside the loop",
         )
-    return Answer(True, "no two iterations update the same cells")
+    return QueryResult(True, "no two iterations update the same cells")
 
 
 def _check_storage(schedule: ScheduleView, after: str) -> None:

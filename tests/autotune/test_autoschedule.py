@@ -49,7 +49,7 @@ def test_the_default_tiling_as_primitives_gives_the_default_instructions(shape, 
 def test_the_result_is_the_fastest_candidate():
     output, inputs = convolution(14, 128, 128, 3, 2)
     found = lt.autoschedule(output, VTA, budget=20, cache=False)
-    assert found.tried[0] == lt.Tried("default schedule", cycles(output, [*inputs, output]))
+    assert found.tried[0] == lt.Candidate("default schedule", cycles(output, [*inputs, output]))
     assert len(found.tried) <= 20
     assert found.cycles == min(each.cycles for each in found.tried if each.cycles is not None) < found.tried[0].cycles
     assert cycles(found, [*inputs, output]) == found.cycles >= found.bound == lt.bound(output, VTA).cycles

@@ -31,5 +31,14 @@ def test_a_pass_that_never_existed_is_answered_with_the_nearest_names_only():
     assert "insert-writeback" not in str(error)
 
 
+@pytest.mark.parametrize(
+    "former, name", [("Answer", "QueryResult"), ("Tried", "Candidate"), ("FoundSchedule", "TunedSchedule")]
+)
+def test_public_classes_go_by_their_former_names_as_well(former, name):
+    assert getattr(lt, former) is getattr(lt, name)
+    assert name in lt.__all__
+    assert former not in lt.__all__
+
+
 def test_a_stage_unlike_any_name_is_answered_with_the_levels():
     raises(lt.BuildError, lt.lower, B, [A, B], CONFIG, "?", mentions=("algorithm", "chunks"))

@@ -2,13 +2,23 @@
 
 from itertools import chain
 
-from lathe.autotune import FoundSchedule
+from lathe.autotune import TunedSchedule
 from lathe.configs import LatheError, load_config
 from lathe.configs.html_repr import html_of
 from lathe.frontend import Computation, Tensor
 from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, folded, grouped, panel, percent, table, text_block
-from lathe.scheduler import Answer, Bound, Counts, Dependence, Explanation, PaddingNeeded, Schedule, Stage, TensorLayout
+from lathe.scheduler import (
+    Bound,
+    Counts,
+    Dependence,
+    Explanation,
+    PaddingNeeded,
+    QueryResult,
+    Schedule,
+    Stage,
+    TensorLayout,
+)
 from lathe.scheduler.inspect.print_levels import level
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 
@@ -38,7 +48,7 @@ def schedule(value: Schedule) -> str:
 
 
 @html_of.register
-def found_schedule(value: FoundSchedule) -> str:
+def found_schedule(value: TunedSchedule) -> str:
     """An autotuned schedule: its cycles, the other candidates, and the script that creates it."""
     head = facts([
         ("machine", value.machine),
@@ -111,7 +121,7 @@ def counts(value: Counts) -> str:
 
 
 @html_of.register
-def answer(value: Answer) -> str:
+def answer(value: QueryResult) -> str:
     """The answer, its reason, and its witness."""
     shown = [] if value.witness is None else [text_block(str(value.witness))]
     return panel("Yes" if value.holds else "No", element("div", value.reason), *shown)

@@ -28,7 +28,7 @@ from lathe.isa.manual import manual
 from lathe.isa.semantics import MachineState, execute
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.instruction import Decoder
-from lathe.scheduler.isel.chunk import vectors
+from lathe.scheduler import vectors
 from lathe.scheduler.stream.elide_accumulator_init import needless_resets
 from lathe.sim import executor
 from lathe.sim.dram import SparseMemory
