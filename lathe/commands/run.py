@@ -228,7 +228,7 @@ def compared_row(job: Job) -> list[tuple[str, str]]:
     """The row on the comparison of an engine with the cycle model, if there was one."""
     if job.differences is None:
         return []
-    what = f"{grouped(job.outputs.size)} outputs, {grouped(job.first.cycles)} cycles of a launch, each instruction"
+    what = f"{grouped(job.outputs.size)} outputs, {grouped(job.first.cycles)} cycles, each instruction"
     return [(f"compared with {CYCLE_MODEL}", f"{'DIFFERENT, see below' if job.differences else 'all equal'}  ({what})")]
 
 

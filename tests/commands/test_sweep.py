@@ -153,10 +153,7 @@ def test_a_dry_run_measures_where_it_can_be_ended(tmp_path):
     lost = sweep(tmp_path, both, "--dry-run", "--retries", 1, "--jobs", 1)
     assert lost.exit_code == 0
     assert "estimated from 1 points measured now.\n" in lost.stdout
-    assert lost.stdout.endswith(
-        "Not in the estimate: python: The point's process ended 2 times, at last with SIGKILL, mostly for want of "
-        "memory. Use fewer processes with --jobs.\n"
-    )
+    check_mentions(lost.stdout.splitlines()[-1], "Not in the estimate", "python", "2 times", "SIGKILL", "--jobs")
 
 
 def test_a_bad_file_is_an_error_and_writes_nothing(tmp_path):

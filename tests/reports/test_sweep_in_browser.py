@@ -243,7 +243,7 @@ def test_hostile_texts_are_texts(page):
 def test_pages_of_stores_without_metrics_or_rows(tmp_path, open_page):
     write(tmp_path / "lost.db", [LOST])
     write(tmp_path / "empty.db", [])
-    for name, told in (("lost", "1 points of a sweep, of which 0 have numbers"), ("empty", "0 points of a sweep")):
+    for name, told in (("lost", "1 points of a sweep, of which 0 have metrics"), ("empty", "0 points of a sweep")):
         sweep_page(tmp_path / f"{name}.db").write(tmp_path / f"{name}.html")
         page = open_page(tmp_path / f"{name}.html")
         assert page.inner_text(".top p").startswith(told)
