@@ -70,17 +70,17 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     yield from below(tree, "")
 
 
-def sites(function: ast.FunctionDef) -> list[ast.expr]:
-    """The expressions of a function that can be changed, in source order, except those of messages."""
-    found: list[ast.expr] = []
+def sites(function: ast.FunctionDef) -> list[tuple[ast.expr, ast.expr]]:
+    """The changes of a function, in source order: an expression and its replacement; messages are left out."""
+    found: list[tuple[ast.expr, ast.expr]] = []
 
     def walk(node: ast.AST) -> None:
         if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.FunctionDef | ast.ClassDef):
             return
         if isinstance(node, ast.If | ast.IfExp | ast.While):
-            found.append(node.test)
-        if isinstance(node, ast.expr) and replacement(node) is not None:
-            found.append(node)
+            found.append((node.test, ast.UnaryOp(ast.Not(), node.test)))
+        if isinstance(node, ast.expr) and (new := replacement(node)) is not None:
+            found.append((node, new))
         for name, child in ast.iter_fields(node):
             for each in child if isinstance(child, list) else [child]:
                 if isinstance(each, ast.AST) and name not in ("annotation", "returns"):
@@ -112,8 +112,7 @@ def replacement(node: ast.expr) -> ast.expr | None:
 def changed(root: Path, fault: Fault) -> tuple[str, str]:
     """The source of a file with a fault planted, and a description of the change."""
     source = (root / fault.file).read_bytes()
-    node = sites(dict(functions(ast.parse(source)))[fault.function])[fault.site]
-    new = replacement(node) or ast.UnaryOp(ast.Not(), node)
+    node, new = sites(dict(functions(ast.parse(source)))[fault.function])[fault.site]
     starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
