@@ -53,7 +53,7 @@ def check_chain(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.seeds(4, slow=416)
+@pytest.mark.seeds(20, slow=400)
 def test_chains(seeds):
     happened = check_each(seeds, check_chain)
     assert happened["turned"] > happened["too large"]
