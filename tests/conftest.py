@@ -59,8 +59,11 @@ def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 2
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what ``@pytest.mark.sample(n)`` leaves out: of a test's parameter sets, n stay, evenly spread.
 
-    Of the others every fourth is slow, and the rest are nightly.
+    Of the others every fourth is slow, and the rest are nightly. Nightly parameter sets of a slow test are not slow.
     """
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample") and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:

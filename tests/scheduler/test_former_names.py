@@ -32,7 +32,7 @@ def test_a_pass_that_never_existed_is_answered_with_the_nearest_names_only():
 
 
 @pytest.mark.parametrize(
-    "former, name", [("Answer", "QueryResult"), ("Tried", "Candidate"), ("FoundSchedule", "TunedSchedule")]
+    ("former", "name"), [("Answer", "QueryResult"), ("Tried", "Candidate"), ("FoundSchedule", "TunedSchedule")]
 )
 def test_public_classes_go_by_their_former_names_as_well(former, name):
     assert getattr(lt, former) is getattr(lt, name)

@@ -54,7 +54,7 @@ def check_programs_of_operators(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.seeds(4, slow=216)
+@pytest.mark.seeds(20, slow=200)
 def test_of_default_schedules(seeds):
     assert check_each(seeds, check_programs_of_operators)["refused"] == 0
 
