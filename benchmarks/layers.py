@@ -5,8 +5,8 @@ cycles with a memory latency of 0 and of 64 cycles, and the lower bound (docs/lo
 the sum of the bounds divided by the sum of the cycles. `data` is the DRAM traffic, without instructions and micro-ops,
 of the ten shapes with published TVM schedules for VTA. Every output is compared with NumPy.
 
-In addition: three shapes on `vta`, latency 0, with manual schedules (`by_hand.py`) and autotuned with 24 candidates;
-matmuls on `lathe16` (`products.py`); compile times on one core; and published figures, which have no target.
+In addition: three shapes on `vta`, latency 0, with schedules of `manual_schedules.py`, and autotuned (24 candidates);
+matmuls on `lathe16` (`matmuls.py`); compile times on one core; and published figures, which have no target.
 
     python benchmarks/layers.py [--json]
 """
@@ -20,10 +20,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import products
-from by_hand import BY_HAND, scheduled
+import matmuls
 from compile_time import sixteen_convolutions
 from figures import Figure, at_least, at_most, one_core, report, seconds
+from manual_schedules import BY_HAND, scheduled
 from quantised import CONVOLUTIONS, layer, name_of
 
 import lathe as lt
@@ -130,13 +130,13 @@ def manual_schedule_figures() -> list[Figure]:
 def matmul_figures() -> list[Figure]:
     """Square matmuls, and sixteen small ones."""
     figures = []
-    for size in products.SIZES:
-        taken, share = products.square(size)
+    for size in matmuls.SIZES:
+        taken, share = matmuls.square(size)
         figures.append(Figure(f"lathe16, latency 0: product of {size}", taken, "cycles"))
-        figures.append(at_least(f"lathe16, latency 0: product of {size}: peak", share, "of 1", products.LEAST_OF_PEAK))
+        figures.append(at_least(f"lathe16, latency 0: product of {size}: peak", share, "of 1", matmuls.LEAST_OF_PEAK))
     title = "lathe16, latency 0, bus 128: 16 products of 16"
-    figures.append(at_most(title, products.sixteen(), "cycles", products.MOST_CYCLES))
-    figures += [Figure(f"published: {title}", each, "cycles") for each in products.PUBLISHED]
+    figures.append(at_most(title, matmuls.sixteen(), "cycles", matmuls.MOST_CYCLES))
+    figures += [Figure(f"published: {title}", each, "cycles") for each in matmuls.PUBLISHED]
     return figures
 
 

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "examples" / "models"))
 from lstm import FEATURES, lstm
 from mobilenet import mobilenetv2
 from packaged import DETECTOR, DIRECTION, MAGIKA, bytes_read, packaged
-from quantised_products import PRODUCTS
+from quantised_macs import PRODUCTS
 from resnet import resnet18, resnet50
 from transformer import transformer
 from unet import unet

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from figures import Figure, at_least, at_most, one_core, seconds, show
 from network_models import CASES, MEASURED
-from quantised_products import left_to_the_host
+from quantised_macs import left_to_the_host
 
 import lathe as lt
 from lathe.frontend.onnx.run_host_nodes import run_on_host

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.store import StoredRow, writing_store
 
 LAYERS = 21
@@ -37,7 +37,7 @@ def rows_of(points: int, seed: int = 0) -> list[StoredRow]:
         shares = random.integers(1000, 100_000, LAYERS)
         cycles = int(shares.sum()) + changes["memory.latency"] * 500 // changes["batch"]
         shares[0] += cycles - shares.sum()
-        numbers = {name: int(random.integers(0, 10_000_000)) for name in NUMBERS}
+        numbers = {name: int(random.integers(0, 10_000_000)) for name in METRICS}
         numbers |= {
             "cycles": cycles,
             "utilisation": round(float(random.uniform(0.1, 0.9)), 6),

@@ -25,7 +25,7 @@ class OtherVersionError(Exception):
 
 
 @dataclass(frozen=True)
-class ArchiveForm:
+class ArchiveHeader:
     """The header of one kind of file: the array ``key`` holds its ``format`` and its ``version``.
 
     ``key`` identifies the kind of archive: no other kind has an array of this name.
@@ -40,7 +40,7 @@ class ArchiveForm:
         header = json.dumps({"format": self.format, "version": self.version, **values}).encode()
         return {**arrays, self.key: np.frombuffer(header, np.uint8)}
 
-    def is_form_of(self, path: str | os.PathLike[str]) -> bool:
+    def matches(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file is an archive with such a header; False for unreadable files."""
         try:
             return bool(read_arrays(path, (self.key,)))
@@ -61,7 +61,7 @@ class ArchiveForm:
         return dict(header)
 
 
-def bytes_of_file(save: Callable[[Path], object]) -> bytes:
+def save_to_bytes(save: Callable[[Path], object]) -> bytes:
     """The bytes of the file that ``save`` writes, for embedding in another file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "embedded.npz"
@@ -69,7 +69,7 @@ def bytes_of_file(save: Callable[[Path], object]) -> bytes:
         return path.read_bytes()
 
 
-def loaded_from_bytes(content: bytes, load: Callable[[Path], Loaded]) -> Loaded:
+def load_from_bytes(content: bytes, load: Callable[[Path], Loaded]) -> Loaded:
     """The result of ``load`` on a file with these bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "embedded.npz"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs.atomic import writing
+from lathe.configs.atomic import atomic_write
 
 _SUFFIX = ".npy"  # of an archive's members
 
@@ -73,7 +73,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, ArrayLike]) 
 
     Unlike numpy.savez, which takes arrays as keyword arguments, it accepts the name "file". Raises FileError.
     """
-    with writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
             with archive.open(name + _SUFFIX, "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -16,7 +16,7 @@ class FileError(LatheError):
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A context with a binary file to write to, which replaces `path` when the block ends.
 
     If the block raises, `path` is unchanged and no other file remains. The content is first written to a temporary file
@@ -74,7 +74,7 @@ def path_of(path: object) -> Path:
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of the file by `content`; raises :class:`FileError`."""
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 

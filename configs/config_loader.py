@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from lathe.configs.errors import ConfigError, Fault, shown
+from lathe.configs.errors import ConfigError, KeyViolation, shown
 from lathe.configs.hardware_config import HardwareConfig
 from lathe.configs.validate_config import REQUIRED_KEYS, SECTIONS, TOP_LEVEL_KEYS, nearest, unknown, unknown_key
 from lathe.configs.vta_json import from_vta_json, is_vta_json
-from lathe.configs.yaml_file import YamlFile, line_of, text_of
+from lathe.configs.yaml_file import YamlFile, line_of, read_text
 
 _FOLDER = Path(__file__).parent
 
@@ -55,7 +55,7 @@ def load_config(source: str | os.PathLike[str]) -> HardwareConfig:
 
 
 def _load_file(path: Path) -> HardwareConfig:
-    text = text_of(path, "configuration file", "Correct the path or its permissions.", ConfigError)
+    text = read_text(path, "configuration file", "Correct the path or its permissions.", ConfigError)
     return from_vta_json(text, path) if is_vta_json(text) else _from_yaml(text, path)
 
 
@@ -100,7 +100,7 @@ def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], s
             raise ConfigError(
                 f"Key {dotted} of {file.path}, line {line}, must occur once, not again after line {lines[dotted]}. "
                 "Remove one of the two.",
-                fault=Fault(dotted, dotted, "", ""),
+                fault=KeyViolation(dotted, dotted, "", ""),
                 file=file.path,
                 line=line,
             )
@@ -111,7 +111,7 @@ def _parameters(file: YamlFile, node: yaml.MappingNode, lines: dict[str, int], s
             values[key] = _parameters(file, value_node, lines, key)
         else:
             contract = f"keys with values, indented, not {file.shown(value_node)}"
-            file.refuse(line, Fault(key, key, contract, f"Write one parameter on each line under '{key}:'."))
+            file.refuse(line, KeyViolation(key, key, contract, f"Write one parameter on each line under '{key}:'."))
     return values
 
 

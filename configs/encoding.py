@@ -162,7 +162,7 @@ UOP_FORMAT = Format(
 )
 
 
-def place(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
+def pack_fields(fields: Sequence[Field], word_bits: int, machine: IndexWidths) -> tuple[Placement, ...]:
     """Pack fields as C bit-fields: one that does not fit into the rest of a word starts the next word.
 
     When the other fields are packed, a field that fills a gap gets the first gap that is wide enough, or the bits after

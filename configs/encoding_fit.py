@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lathe.configs.encoding import ACC, INP, PAR, UOP, UOP_END, WGT, Field, IndexWidths, place
+from lathe.configs.encoding import ACC, INP, PAR, UOP, UOP_END, WGT, Field, IndexWidths, pack_fields
 from lathe.configs.instructions import formats_of
 from lathe.configs.instructions.load import LOAD
 
@@ -25,7 +25,7 @@ def misfit(machine: IndexWidths) -> Misfit | None:
     """The first field that does not fit into the machine's instructions or micro-ops, or None when all fit."""
     for form in formats_of(machine.extensions):
         end_before = 0
-        for placement in place(form.fields, form.word_bits, machine):
+        for placement in pack_fields(form.fields, form.word_bits, machine):
             end = max(placement.lsb + placement.width, end_before)
             if end > form.total_bits:
                 # Counted from the end of the previous field: the bits to save, without the unused rest of its word.

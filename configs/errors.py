@@ -31,7 +31,7 @@ class LatheError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class KeyViolation:
     """What is wrong with one key of a file, without the key's file and line.
 
     ``key`` is the dotted key ("memory.latency"; empty when no key is at fault), ``thing`` the subject of the message
@@ -44,7 +44,7 @@ class Fault:
     remedy: str
 
 
-class PlacedError(LatheError):
+class LocatedError(LatheError):
     """A mistake that may have a location in a file.
 
     ``fault`` says what is wrong with which key, or is None when no key is at fault. ``file`` and ``line`` (counted from
@@ -52,7 +52,7 @@ class PlacedError(LatheError):
     """
 
     def __init__(
-        self, message: str, *, fault: Fault | None = None, file: Path | None = None, line: int | None = None
+        self, message: str, *, fault: KeyViolation | None = None, file: Path | None = None, line: int | None = None
     ) -> None:
         super().__init__(message)
         self.fault = fault
@@ -60,12 +60,12 @@ class PlacedError(LatheError):
         self.line = line
 
     @classmethod
-    def at(cls, where: str, fault: Fault, *, file: Path | None = None, line: int | None = None) -> Self:
+    def at(cls, where: str, fault: KeyViolation, *, file: Path | None = None, line: int | None = None) -> Self:
         """The error for ``fault`` in ``where``, the name of a machine or a file."""
         location = f"{where}, line {line}," if line is not None else where
         message = f"{fault.thing} of {location} must be {fault.contract}. {fault.remedy}"
         return cls(message, fault=fault if fault.key else None, file=file, line=line)
 
 
-class ConfigError(PlacedError):
+class ConfigError(LocatedError):
     """A hardware configuration that cannot be read, or whose parameters are not allowed."""

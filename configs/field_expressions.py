@@ -26,7 +26,7 @@ class FieldReader(Protocol):
 class Expression:
     """An integer or a truth value. Operators build larger expressions; comparisons give 0 or 1."""
 
-    def on(self, reader: FieldReader) -> Any:
+    def evaluate(self, reader: FieldReader) -> Any:
         """The value on what the reader reads."""
         raise NotImplementedError(type(self).__name__)
 
@@ -87,7 +87,7 @@ class Number(Expression):
 
     value: int
 
-    def on(self, reader: FieldReader) -> int:  # noqa: ARG002 - a constant is the same for every reader
+    def evaluate(self, reader: FieldReader) -> int:  # noqa: ARG002 - a constant is the same for every reader
         """The number."""
         return self.value
 
@@ -103,7 +103,7 @@ class MachineNumber(Expression):
     name: str
     of: Callable[[Any], int] = field(compare=False)
 
-    def on(self, reader: Any) -> int:
+    def evaluate(self, reader: Any) -> int:
         """The number on the reader's machine."""
         return self.of(reader.config)
 
@@ -118,7 +118,7 @@ class FieldValue(Expression):
 
     name: str
 
-    def on(self, reader: FieldReader) -> Any:
+    def evaluate(self, reader: FieldReader) -> Any:
         """What the reader reads."""
         return reader.field(self.name)
 
@@ -139,9 +139,9 @@ class Operation(Expression):
     left: Expression
     right: Expression
 
-    def on(self, reader: FieldReader) -> Any:
+    def evaluate(self, reader: FieldReader) -> Any:
         """The operator applied to both values."""
-        return _FUNCTIONS[self.sign](self.left.on(reader), self.right.on(reader))
+        return _FUNCTIONS[self.sign](self.left.evaluate(reader), self.right.evaluate(reader))
 
     def text(self) -> str:
         """Both operands around the operator, in parentheses where they bind more weakly."""
@@ -163,9 +163,9 @@ class Named(Expression):
     name: str
     meaning: Expression
 
-    def on(self, reader: FieldReader) -> Any:
+    def evaluate(self, reader: FieldReader) -> Any:
         """The value of the definition, under its name."""
-        return reader.named(self.name, lambda: self.meaning.on(reader))
+        return reader.named(self.name, lambda: self.meaning.evaluate(reader))
 
     def text(self) -> str:
         """The name."""

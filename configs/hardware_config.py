@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from lathe.configs.errors import ConfigError, shown
 from lathe.configs.html_repr import repr_html
-from lathe.configs.integers import hold_plain_integers
+from lathe.configs.integers import normalise_integers
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.parameters import MachineParameters
 from lathe.configs.validate_config import fault_in, unknown_key
@@ -29,7 +29,7 @@ class HardwareConfig(MachineParameters):
     _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
-        hold_plain_integers(self)
+        normalise_integers(self)
         if isinstance(self.extensions, list):  # as read from YAML
             object.__setattr__(self, "extensions", tuple(self.extensions))
         fault = fault_in(self)

@@ -13,7 +13,7 @@ class MemoryLimitError(InputError):
     kind = "limit"
 
 
-def check_room(nbytes: int, what: str) -> None:
+def check_fits_memory(nbytes: int, what: str) -> None:
     """Raise :class:`MemoryLimitError` for arrays larger than the whole physical memory.
 
     Checked before allocation: an operating system that overcommits memory kills the process later instead.

@@ -15,7 +15,7 @@ def integer(value: object) -> int | None:
         return None
 
 
-def hold_plain_integers(instance: Any) -> None:
+def normalise_integers(instance: Any) -> None:
     """Replace NumPy integers in the fields of a frozen dataclass by Python's, which JSON can write."""
     for field in dataclasses.fields(instance):
         number = integer(getattr(instance, field.name))

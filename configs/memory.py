@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lathe.configs.html_repr import repr_html
-from lathe.configs.integers import hold_plain_integers
+from lathe.configs.integers import normalise_integers
 
 PAGE_BYTES = 4096
 """AXI4's 4 KiB boundary, which no burst crosses; also the page size of sparse memory images."""
@@ -50,7 +50,7 @@ class MemoryConfig:
     _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
-        hold_plain_integers(self)
+        normalise_integers(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +78,4 @@ class TimingConfig:
     _repr_html_ = repr_html
 
     def __post_init__(self) -> None:
-        hold_plain_integers(self)
+        normalise_integers(self)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.configs.encoding_fit import misfit
-from lathe.configs.errors import Fault, shown
+from lathe.configs.errors import KeyViolation, shown
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.memory import MemoryConfig, TimingConfig
 from lathe.configs.parameters import MachineParameters
@@ -64,13 +64,13 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 def unknown(
     word: str, known: Sequence[str], thing: str = "A key", *, key: str = "", alike: Sequence[str] = ()
-) -> Fault:
+) -> KeyViolation:
     """The fault of a word that is not one of ``known``; the suggestion is the closest match in ``alike or known``."""
     guess = nearest(word, alike or known)
-    return Fault(key or word, thing, f"one of {', '.join(known)}, not {word!r}", guess or "Remove it.")
+    return KeyViolation(key or word, thing, f"one of {', '.join(known)}, not {word!r}", guess or "Remove it.")
 
 
-def unknown_key(key: str) -> Fault | None:
+def unknown_key(key: str) -> KeyViolation | None:
     """The fault of a dotted key that no machine has, or None for a known key."""
     known = all_keys()
     if key in known:
@@ -81,7 +81,7 @@ def unknown_key(key: str) -> Fault | None:
     return unknown(key, TOP_LEVEL_KEYS, alike=known)
 
 
-def fault_in(machine: MachineParameters) -> Fault | None:
+def fault_in(machine: MachineParameters) -> KeyViolation | None:
     """The first fault of a machine's parameters, or None when they are valid."""
     return next(_faults(machine), None)
 
@@ -94,9 +94,9 @@ def _is_power_of_two(value: Any) -> bool:
     return _is_int(value) and value > 0 and value & (value - 1) == 0
 
 
-def _faults(machine: MachineParameters) -> Iterator[Fault]:
+def _faults(machine: MachineParameters) -> Iterator[KeyViolation]:
     if not isinstance(machine.name, str) or not machine.name:
-        yield Fault("name", "name", f"a non-empty string, not {machine.name!r}", "Name the machine.")
+        yield KeyViolation("name", "name", f"a non-empty string, not {machine.name!r}", "Name the machine.")
     yield from _faults_of_core(machine)
     yield from _faults_of_section(machine)
     yield from _faults_of_extensions(machine)
@@ -104,42 +104,46 @@ def _faults(machine: MachineParameters) -> Iterator[Fault]:
     yield from _faults_of_encoding(machine)
 
 
-def _faults_of_core(machine: MachineParameters) -> Iterator[Fault]:
+def _faults_of_core(machine: MachineParameters) -> Iterator[KeyViolation]:
     for key in (*_SHAPE, *_BUFFERS):
         value = getattr(machine, key)
         if not _is_power_of_two(value):
             remedy = "Write an integer such as 1, 2, 4, 8 or 16."
             if key in _BUFFERS:
                 remedy = "Write a number of bytes such as 32768."
-            yield Fault(key, key, f"a power of two, not {shown(value)}", remedy)
+            yield KeyViolation(key, key, f"a power of two, not {shown(value)}", remedy)
     for key in _EXTENSION_OF:
         value = getattr(machine, key)
         if not ((_is_int(value) and value == 0) or _is_power_of_two(value)):
             remedy = "Write a number of bytes such as 32768."
-            yield Fault(key, key, f"a power of two, or 0 for none, not {shown(value)}", remedy)
+            yield KeyViolation(key, key, f"a power of two, or 0 for none, not {shown(value)}", remedy)
     for key, allowed in ELEMENT_BITS.items():
         value = getattr(machine, key)
         if not _is_int(value) or value != allowed:
-            yield Fault(key, key, f"{allowed}, not {shown(value)}", "Other element widths are not supported yet.")
+            yield KeyViolation(
+                key, key, f"{allowed}, not {shown(value)}", "Other element widths are not supported yet."
+            )
 
 
-def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
+def _faults_of_section(machine: MachineParameters) -> Iterator[KeyViolation]:
     for section, kind in SECTIONS.items():
         value = getattr(machine, section)
         if not isinstance(value, kind):
-            yield Fault(section, section, f"a {kind.__name__}, not {shown(value)}", "Give its parameters by name.")
+            yield KeyViolation(
+                section, section, f"a {kind.__name__}, not {shown(value)}", "Give its parameters by name."
+            )
             return
     memory, timing = machine.memory, machine.timing
     if not _is_int(memory.bus_bits) or memory.bus_bits not in _BUS_BITS:
         allowed = ", ".join(map(str, _BUS_BITS))
-        yield Fault(
+        yield KeyViolation(
             "memory.bus_bits",
             "memory.bus_bits",
             f"one of {allowed}, not {shown(memory.bus_bits)}",
             "AXI4 has no other widths.",
         )
     if not isinstance(memory.shared_bandwidth, bool):
-        yield Fault(
+        yield KeyViolation(
             "memory.shared_bandwidth",
             "memory.shared_bandwidth",
             f"true or false, not {memory.shared_bandwidth!r}",
@@ -149,11 +153,13 @@ def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
         section, _, parameter = key.partition(".")
         value = getattr(getattr(machine, section), parameter)
         if not _is_int(value) or not least <= value <= most:
-            yield Fault(key, key, f"an integer from {least} to {most}, not {shown(value)}", "Correct the number.")
+            yield KeyViolation(
+                key, key, f"an integer from {least} to {most}, not {shown(value)}", "Correct the number."
+            )
     for parameter in ("dma_fifo_beats", "fetch_fifo_beats"):
         beats = getattr(timing, parameter)
         if beats < memory.burst_beats:
-            yield Fault(
+            yield KeyViolation(
                 f"timing.{parameter}",
                 f"timing.{parameter}",
                 f"at least memory.burst_beats ({memory.burst_beats}), not {beats}",
@@ -161,38 +167,40 @@ def _faults_of_section(machine: MachineParameters) -> Iterator[Fault]:
             )
 
 
-def _faults_of_extensions(machine: MachineParameters) -> Iterator[Fault]:
+def _faults_of_extensions(machine: MachineParameters) -> Iterator[KeyViolation]:
     if not isinstance(machine.extensions, tuple):
         remedy = "Write it in brackets." if isinstance(machine.extensions, str) else "List the names."
-        yield Fault("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
+        yield KeyViolation("extensions", "extensions", f"a list of names, not {shown(machine.extensions)}", remedy)
         return
     for extension in machine.extensions:
         if not isinstance(extension, str) or extension not in EXTENSIONS:
             allowed = ", ".join(EXTENSIONS)
             guess = nearest(str(extension), tuple(EXTENSIONS)) or "Remove it."
-            yield Fault("extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess)
+            yield KeyViolation(
+                "extensions", "extensions", f"empty, or a list of {allowed}, not {shown(extension)}", guess
+            )
         elif machine.extensions.count(extension) > 1:
-            yield Fault("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
+            yield KeyViolation("extensions", "extensions", f"different names, not {extension!r} twice", "Name it once.")
     for extension in (RESCALE_ADD, LOOKUP):
         if extension in machine.extensions and RESCALE not in machine.extensions:
             contract = f"a list that includes {RESCALE!r} if it includes {extension!r}, not {extension!r} alone"
-            yield Fault("extensions", "extensions", contract, f"Add {RESCALE!r}.")
+            yield KeyViolation("extensions", "extensions", contract, f"Add {RESCALE!r}.")
     for key, extension in _EXTENSION_OF.items():
         size = getattr(machine, key)
         if extension in machine.extensions and not size:
             remedy = "Write a number of bytes such as 32768, or leave the extension out."
-            yield Fault(key, key, f"more than 0 with the extension {extension!r}, not 0", remedy)
+            yield KeyViolation(key, key, f"more than 0 with the extension {extension!r}, not 0", remedy)
         if extension not in machine.extensions and size:
             remedy = "Leave the key out, or add the extension."
-            yield Fault(key, key, f"0 without the extension {extension!r}, not {size}", remedy)
+            yield KeyViolation(key, key, f"0 without the extension {extension!r}, not {size}", remedy)
 
 
-def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
+def _faults_of_depths(machine: MachineParameters) -> Iterator[KeyViolation]:
     for memory in ("uop", "inp", "wgt", "acc"):
         key = f"{memory}_buffer_bytes"
         size, vector_bytes = getattr(machine, key), getattr(machine, f"{memory}_element_bytes")
         if size < vector_bytes:
-            yield Fault(
+            yield KeyViolation(
                 key,
                 key,
                 f"at least one vector ({vector_bytes} bytes), not {size}",
@@ -207,15 +215,15 @@ def _faults_of_depths(machine: MachineParameters) -> Iterator[Fault]:
         size = getattr(machine, key)
         if _EXTENSION_OF[key] in extensions and size < least:
             contract = f"at least {what} ({least} bytes), not {size}"
-            yield Fault(key, key, contract, "Enlarge the buffer or shrink block_out.")
+            yield KeyViolation(key, key, contract, "Enlarge the buffer or shrink block_out.")
     if machine.par_depth > machine.wgt_depth:
         most = machine.wgt_depth * machine.par_element_bytes
         contract = f"at most {most} for the {machine.wgt_depth} vectors of wgt, not {machine.par_buffer_bytes}"
         remedy = "Micro-ops index parameters by their field wgt: enlarge wgt_buffer_bytes or shrink the buffer."
-        yield Fault("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
+        yield KeyViolation("par_buffer_bytes", "par_buffer_bytes", contract, remedy)
 
 
-def _faults_of_encoding(machine: MachineParameters) -> Iterator[Fault]:
+def _faults_of_encoding(machine: MachineParameters) -> Iterator[KeyViolation]:
     overflow = misfit(machine)
     if overflow is None:
         return
@@ -224,7 +232,7 @@ def _faults_of_encoding(machine: MachineParameters) -> Iterator[Fault]:
     widths = ", ".join(f"{memory} {getattr(machine, f'{memory}_index_bits')}" for memory in memories)
     culprit = overflow.memory if overflow.memory is not None else "acc"
     plural = "bit" if overflow.over == 1 else "bits"
-    yield Fault(
+    yield KeyViolation(
         f"{culprit}_buffer_bytes",
         f"field {overflow.field} of the {overflow.format} encoding",
         f"within its {overflow.limit} bits, not {overflow.over} {plural} beyond",

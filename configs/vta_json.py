@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lathe.configs.errors import ConfigError, Fault
+from lathe.configs.errors import ConfigError, KeyViolation
 from lathe.configs.hardware_config import HardwareConfig
 from lathe.configs.memory import MemoryConfig
 from lathe.configs.validate_config import nearest
@@ -152,4 +152,4 @@ def _blocks(values: dict[str, Any], text: str, path: Path) -> tuple[int, int]:
 
 def _refusal(path: Path, text: str, key: str, thing: str, contract: str, remedy: str) -> ConfigError:
     line = next((n for n, row in enumerate(text.splitlines(), start=1) if f'"{key}"' in row), None)
-    return ConfigError.at(str(path), Fault(key, thing, contract, remedy), file=path, line=line)
+    return ConfigError.at(str(path), KeyViolation(key, thing, contract, remedy), file=path, line=line)

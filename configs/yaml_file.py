@@ -6,13 +6,13 @@ from typing import Any, NoReturn
 
 import yaml
 
-from lathe.configs.errors import Fault, PlacedError, shown
+from lathe.configs.errors import KeyViolation, LocatedError, shown
 
 DEEPEST = 100
 """Maximum nesting of lists and keys: more than any valid file has, and less than Python's stack allows."""
 
 
-def text_of(path: Path, what: str, remedy: str, error: type[PlacedError]) -> str:
+def read_text(path: Path, what: str, remedy: str, error: type[LocatedError]) -> str:
     """The text of a file. Raises ``error`` if it cannot be read, with ``what`` the file is and a ``remedy``."""
     try:
         return path.read_text(encoding="utf-8")
@@ -29,11 +29,11 @@ class YamlFile:
     Its nodes are PyYAML's, which have line numbers.
     """
 
-    def __init__(self, path: Path, text: str, error: type[PlacedError]) -> None:
+    def __init__(self, path: Path, text: str, error: type[LocatedError]) -> None:
         self.path = path
         self.error = error
         try:
-            self.root = composed(text)
+            self.root = compose_yaml(text)
         except NotYamlError as reason:
             self.refuse_text(reason)
 
@@ -53,13 +53,13 @@ class YamlFile:
         """A node's value, for messages."""
         return shown(self.value(node))
 
-    def refuse(self, line: int | None, fault: Fault) -> NoReturn:
+    def refuse(self, line: int | None, fault: KeyViolation) -> NoReturn:
         """Raise the error for a fault on a line."""
         raise self.error.at(str(self.path), fault, file=self.path, line=line)
 
     def refuse_text(self, reason: "NotYamlError") -> NoReturn:
         """Raise the error for invalid YAML."""
-        fault = Fault("", "The text", f"YAML, and is not: {reason}", "Correct the line.")
+        fault = KeyViolation("", "The text", f"YAML, and is not: {reason}", "Correct the line.")
         raise self.error.at(str(self.path), fault, file=self.path, line=reason.line) from None
 
 
@@ -83,7 +83,7 @@ class NotYamlError(Exception):
         return cls(reason, mark.line + 1 if mark is not None else line)
 
 
-def composed(text: str) -> yaml.Node | None:
+def compose_yaml(text: str) -> yaml.Node | None:
     """The document in a text as nodes with lines; None if it is empty. Raises :class:`NotYamlError`."""
     try:
         _check_depth(text)

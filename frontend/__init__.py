@@ -34,7 +34,7 @@ from lathe.frontend.interpreter.reference import checked_input, checked_inputs, 
 from lathe.frontend.tensor.compute import compute, placeholder, reduce_axis
 from lathe.frontend.tensor.programs import format_program, placeholders, topological
 from lathe.frontend.tensor.recurrence_state import State, define, recurrence, state
-from lathe.frontend.tensor.recurrences import Cycle, cycles
+from lathe.frontend.tensor.recurrences import Recurrence, find_recurrences
 from lathe.frontend.tensor.rescale_parameters import rescale_parameters, rescaled_add_parameters
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "Compare",
     "Computation",
     "Const",
-    "Cycle",
     "DomainError",
     "Expr",
     "Guard",
@@ -57,6 +56,7 @@ __all__ = [
     "ParameterError",
     "Read",
     "ReadAccess",
+    "Recurrence",
     "Reduce",
     "Select",
     "State",
@@ -69,11 +69,11 @@ __all__ = [
     "checked_inputs",
     "compute",
     "const",
-    "cycles",
     "define",
     "domain_of",
     "evaluate",
     "evaluate_computation",
+    "find_recurrences",
     "format_computation",
     "format_expr",
     "format_program",

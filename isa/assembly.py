@@ -16,7 +16,7 @@ from lathe.isa.disassembly import CHOICE_OF, REQUIRED
 from lathe.isa.encoding import decode, encode
 from lathe.isa.errors import AssemblyError
 from lathe.isa.expression_readers import InstructionReader
-from lathe.isa.instruction_diagnostics import beyond
+from lathe.isa.instruction_diagnostics import missing_extension
 from lathe.isa.instructions import CLASS_OF, CODES, FLAGS, Instruction
 from lathe.isa.table import Opcode, placements, uop_placements
 
@@ -148,7 +148,7 @@ class _Assembler:
 
     def refuse_beyond(self, instruction: Instruction) -> None:
         """Raise AssemblyError for an instruction that requires an extension which the machine lacks."""
-        rule = beyond(self.config, instruction)
+        rule = missing_extension(self.config, instruction)
         if rule is not None:
             where = f"{instruction.opcode.name} of {self.source}, line {self.line},"
             raise AssemblyError(rule.message(where, InstructionReader(self.config, instruction)), line=self.line)

@@ -78,7 +78,7 @@ class At:
         self.reader = reader
 
     def __getitem__(self, what: str | Expression) -> int:
-        return int(self.reader.field(what) if isinstance(what, str) else what.on(self.reader))
+        return int(self.reader.field(what) if isinstance(what, str) else what.evaluate(self.reader))
 
 
 Said = Callable[[At], str]
@@ -121,11 +121,11 @@ class Rule:
         """Whether an instruction breaks the rule."""
         if self.opcode is not None and instruction.opcode != self.opcode:
             return False
-        return bool(self.condition.on(InstructionReader(config, instruction)))
+        return bool(self.condition.evaluate(InstructionReader(config, instruction)))
 
     def broken_in(self, config: HardwareConfig, columns: Columns) -> NDArray[np.bool_]:
         """Which instructions of a stream break the rule, (N,)."""
-        broken: NDArray[np.bool_] = np.asarray(self.condition.on(ColumnsReader(config, columns)), np.bool_)
+        broken: NDArray[np.bool_] = np.asarray(self.condition.evaluate(ColumnsReader(config, columns)), np.bool_)
         return broken
 
     def message(self, where: str, reader: Reader) -> str:
@@ -374,7 +374,7 @@ def rules_of(*checks: Check) -> tuple[Rule, ...]:
 WORDS = rules_of(Check.WORD)
 DECODING = rules_of(Check.DECODE)
 STARTING = rules_of(Check.START)
-BEYOND = tuple(rule for rule in RULES if rule.extension is not None)
+EXTENSION_RULES = tuple(rule for rule in RULES if rule.extension is not None)
 """Rules that refuse what a machine lacks for want of an extension."""
 
 

@@ -14,13 +14,14 @@ class FindingKind(StrEnum):
     """The kinds of mistakes in a program."""
 
     FIELD = "value too wide"
-    UNUSED_BITS = "unused bits"
+    RESERVED_BITS = "unused bits"
     ILLEGAL = "illegal instruction"
     SHIFT_AMOUNT = "shift amount"
     SRAM_RANGE = "scratchpad out of range"
     DRAM_RANGE = "DRAM out of range"
     STREAM_WRITE = "store into the stream"
-    REUSE = "accumulator not there yet"
+    RAW_HAZARD = "accumulator not there yet"
+    REUSE = RAW_HAZARD  # its former name
     UNINITIALISED = "uninitialised scratchpad"
     UNINITIALISED_DRAM = "uninitialised DRAM"
     UOP_UNLOADED = "micro-op never loaded"

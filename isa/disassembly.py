@@ -15,7 +15,7 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.errors import shown
 from lathe.configs.hardware_config import check_machine
 from lathe.isa.columnar_stream import Columns
-from lathe.isa.constraints import BEYOND, WORDS
+from lathe.isa.constraints import EXTENSION_RULES, WORDS
 from lathe.isa.encoding import encode_columns, extract_columns
 from lathe.isa.errors import EncodingError
 from lathe.isa.instructions import CLASS_OF, CODES, FIELDS_OF, FLAGS, Instruction, unit_of
@@ -117,7 +117,7 @@ def _lines_of_bytes(config: HardwareConfig, encoded: NDArray[np.uint8]) -> list[
     legal = np.flatnonzero(~np.any([rule.broken_in(config, columns) for rule in WORDS], axis=0))
     chosen = Columns(columns.opcode[legal], {name: column[legal] for name, column in columns.fields.items()})
     plain = (encode_columns(config, chosen) == encoded[legal]).all(axis=1)
-    beyond = np.any([rule.broken_in(config, chosen) for rule in BEYOND], axis=0)
+    beyond = np.any([rule.broken_in(config, chosen) for rule in EXTENSION_RULES], axis=0)
     lines = [(_raw_text(row), f"{index} not an instruction") for index, row in enumerate(encoded)]
     decoded = zip(legal.tolist(), chosen.instructions(), plain.tolist(), beyond.tolist(), strict=True)
     for index, instruction, complete, refused in decoded:

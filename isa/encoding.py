@@ -9,9 +9,9 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES, WORD_BITS
 from lathe.isa.columnar_stream import Columns
 from lathe.isa.constraints import WORDS, first_broken
-from lathe.isa.errors import EncodingError, NoInstructionError
+from lathe.isa.errors import EncodingError, InvalidInstructionError
 from lathe.isa.expression_readers import ColumnsReader
-from lathe.isa.instruction_diagnostics import misfit
+from lathe.isa.instruction_diagnostics import misfit_message
 from lathe.isa.instructions import Instruction
 from lathe.isa.table import Opcode, placements
 
@@ -46,7 +46,7 @@ def encode_columns(config: HardwareConfig, columns: Columns) -> NDArray[np.uint8
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
                 where = f"instruction {int(rows[first])} ({opcode.name})"
-                raise EncodingError(misfit(config, placement, where, values[first]))
+                raise EncodingError(misfit_message(config, placement, where, values[first]))
             if placement.width:
                 word, shift = divmod(placement.lsb, WORD_BITS)
                 mask = np.uint64((1 << placement.width) - 1)
@@ -61,7 +61,7 @@ def decode_columns(config: HardwareConfig, encoded: ArrayLike) -> Columns:
     if broken is not None:
         index, rule = broken
         message = rule.message(f"instruction {index}", ColumnsReader(config, columns, index))
-        raise NoInstructionError(message, instruction=index, code=rule.code)
+        raise InvalidInstructionError(message, instruction=index, code=rule.code)
     return columns
 
 

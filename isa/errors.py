@@ -10,7 +10,7 @@ class EncodingError(LatheError):
     """An instruction or micro-op that the binary encoding cannot represent, or bytes that encode none."""
 
 
-class NoInstructionError(EncodingError):
+class InvalidInstructionError(EncodingError):
     """Bytes that encode no instruction; ``instruction`` is their index in the stream, ``code`` the machine's fault."""
 
     def __init__(self, message: str, *, instruction: int, code: FaultCode) -> None:

@@ -29,7 +29,7 @@ class FaultCode(IntEnum):
     ACC_REUSE = 18
 
 
-MEANINGS = {
+FAULT_DESCRIPTIONS = {
     FaultCode.NONE: "no fault",
     FaultCode.OPCODE: "the machine lacks an instruction's opcode, or an extension that one of its fields requires",
     FaultCode.MEMORY_TYPE: "a LOAD or STORE of a memory type that no unit transfers",

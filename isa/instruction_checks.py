@@ -10,7 +10,7 @@ from lathe.isa.diagnostics import FindingKind
 from lathe.isa.dram_rows import Ranges
 from lathe.isa.expression_readers import ColumnsReader
 from lathe.isa.fault import FaultCode
-from lathe.isa.reserved_bits import unused_bits
+from lathe.isa.reserved_bits import set_reserved_bits
 from lathe.isa.table import AluOp, MemoryType, Opcode, placements
 from lathe.isa.verification_context import VerificationContext
 
@@ -35,10 +35,10 @@ def check_fields(subject: VerificationContext) -> None:
                 subject.report(FindingKind.FIELD, int(rows[item]), name, "", contract)
 
 
-def check_unused_bits(subject: VerificationContext, encoded: NDArray[np.uint8]) -> None:
+def check_reserved_bits(subject: VerificationContext, encoded: NDArray[np.uint8]) -> None:
     """Reserved bits that are set in the encoded stream: it was probably made for another machine."""
-    for each in unused_bits(subject.config, encoded):
-        subject.report(FindingKind.UNUSED_BITS, each.instruction, each.field, "", each.contract)
+    for each in set_reserved_bits(subject.config, encoded):
+        subject.report(FindingKind.RESERVED_BITS, each.instruction, each.field, "", each.contract)
 
 
 def check_instructions(subject: VerificationContext) -> None:

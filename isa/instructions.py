@@ -10,7 +10,7 @@ from lathe.configs.instructions.finish import Finish
 from lathe.configs.instructions.gemm import Gemm
 from lathe.configs.instructions.load import Load
 from lathe.configs.instructions.rescale import Rescale
-from lathe.configs.instructions.row import MicroOpInstruction, RowsInstruction
+from lathe.configs.instructions.row import MicroOpInstruction, TransferInstruction
 from lathe.configs.instructions.store import Store
 from lathe.isa.table import MEMORIES, TABLE, Kind, MemoryType, Opcode, Unit
 
@@ -26,11 +26,11 @@ __all__ = [
     "Load",
     "MicroOpInstruction",
     "Rescale",
-    "RowsInstruction",
     "Store",
+    "TransferInstruction",
+    "describe_instruction",
+    "is_transfer",
     "loads_micro_ops",
-    "moves_rows",
-    "place",
     "runs_micro_ops",
     "unit_of",
 ]
@@ -51,7 +51,7 @@ FIELDS_OF: dict[Opcode, tuple[str, ...]] = {
 }
 
 
-def moves_rows(instruction: Instruction) -> TypeGuard[RowsInstruction]:
+def is_transfer(instruction: Instruction) -> TypeGuard[TransferInstruction]:
     """Whether an instruction transfers rows between DRAM and a scratchpad."""
     return TABLE[instruction.opcode].kind is Kind.TRANSFER
 
@@ -71,10 +71,10 @@ def unit_of(instruction: Instruction) -> Unit:
     unit = TABLE[instruction.opcode].unit
     if unit is not None:
         return unit
-    assert moves_rows(instruction), f"{instruction.opcode.name} has no unit"
+    assert is_transfer(instruction), f"{instruction.opcode.name} has no unit"
     return MEMORIES[instruction.memory_type].load_unit
 
 
-def place(index: int, instruction: Instruction) -> str:
+def describe_instruction(index: int, instruction: Instruction) -> str:
     """An instruction of a stream, for messages."""
     return f"instruction {index} ({instruction.opcode.name} in {unit_of(instruction).name.lower()})"

@@ -11,7 +11,7 @@ from lathe.configs.extensions import EXTENSIONS
 from lathe.isa.constraints import EXPLAINED, RULES, Rule
 from lathe.isa.fault import FaultCode
 from lathe.isa.launch_checks import LAUNCH_RULES
-from lathe.isa.operands import LATE, OPERANDS
+from lathe.isa.operands import EXTRA_LATENCIES, OPERANDS
 from lathe.isa.table import (
     MEMORIES,
     QUEUE_OF,
@@ -231,7 +231,7 @@ def _program(row: Row) -> str:
     if row.kind is not Kind.ISSUE:
         return row.meaning
     names = [field.name for field in UOP_FORMAT.fields if any(index.name == field.name for index in row.indices)]
-    moved_by = {index.name: index.moved_by or index.name for index in row.indices}
+    moved_by = {index.name: index.strides_of or index.name for index in row.indices}
     body = [f"{n} = uop[u].{n} + o * {moved_by[n]}_factor_out + i * {moved_by[n]}_factor_in" for n in names]
     return _LOOPS + indent("\n".join((*body, row.meaning)), " " * 12)
 
@@ -269,7 +269,7 @@ def _refusals() -> str:
         [
             each.code.name,
             each.opcode.name,
-            f"`{each.beyond.text()}`" + (f", where `{each.used.text()}`" if each.used is not None else ""),
+            f"`{each.out_of_range.text()}`" + (f", where `{each.used.text()}`" if each.used is not None else ""),
         ]
         for each in OPERANDS
     ]
@@ -279,7 +279,7 @@ def _refusals() -> str:
             opcode.name,
             f"a micro-op reads an accumulator that one of the `{stages}` preceding issue cycles writes",
         ]
-        for opcode, stages in LATE.items()
+        for opcode, stages in EXTRA_LATENCIES.items()
     ]
     launches = [[rule.code.name, rule.what] for rule in LAUNCH_RULES]
     return _REFUSALS.format(

@@ -62,7 +62,7 @@ class Operand:
     @cached_property
     def factor_fields(self) -> tuple[str, str]:
         """The fields with the index's strides in the outer and the inner loop."""
-        name = self.row.moved_by or self.index
+        name = self.row.strides_of or self.index
         return f"{name}_factor_out", f"{name}_factor_in"
 
     @cached_property
@@ -75,7 +75,7 @@ class Operand:
         return MEMORIES[self.memory].depth(config)
 
     @property
-    def beyond(self) -> Expression:
+    def out_of_range(self) -> Expression:
         """Whether the index is out of range."""
         return FieldValue(self.index) >= depth_of(self.memory)
 
@@ -83,7 +83,7 @@ class Operand:
         """The machine's message for an index out of range; ``where`` names the instruction."""
         return f"{self.name} of {where} must be below {self.depth(config)}, not {index}. The scratchpad ends there."
 
-    def reuse_message(self, stages: int, where: str, index: int) -> str:
+    def hazard_message(self, stages: int, where: str, index: int) -> str:
         """The message for a read of an accumulator that one of the ``stages`` previous issue cycles writes."""
         return (
             f"{self.name} of {where} must be one that none of the {stages} preceding issue cycles writes, not {index}. "
@@ -96,7 +96,9 @@ class Operand:
 OPERANDS: tuple[Operand, ...] = tuple(Operand(row.opcode, index) for row in TABLE.values() for index in row.indices)
 
 # The instructions whose results have extra latency, and how many cycles.
-LATE: dict[Opcode, str] = {opcode: row.trailing.text() for opcode, row in TABLE.items() if row.trailing != NEVER}
+EXTRA_LATENCIES: dict[Opcode, str] = {
+    opcode: row.extra_latency.text() for opcode, row in TABLE.items() if row.extra_latency != NEVER
+}
 
 
 def operands_of(opcode: Opcode) -> tuple[Operand, ...]:
@@ -121,7 +123,7 @@ class Usage:
     odd: tuple[Operand, ...]
     blocks: tuple[Block, ...]
     written: Operand
-    steps: int
+    issue_cycles: int
 
 
 def usage_of(instruction: MicroOpInstruction) -> Usage:
@@ -149,18 +151,18 @@ class _Fields:
 def _usage(instruction: MicroOpInstruction) -> Usage:
     reader = _Fields(instruction)
     operands = operands_of(instruction.opcode)
-    read = tuple(each for each in operands if each.row.read.on(reader))
+    read = tuple(each for each in operands if each.row.read.evaluate(reader))
     (written,) = (each for each in operands if each.row.written)
     used = tuple(each for each in operands if each in read or each is written)
     row = TABLE[instruction.opcode]
-    odd = tuple(each for each in read if each.row.odd.on(reader))
-    blocks = tuple(each for each in row.blocks if each.read.on(reader))
-    return Usage(used, read, odd, blocks, written, int(row.steps.on(reader)))
+    odd = tuple(each for each in read if each.row.odd.evaluate(reader))
+    blocks = tuple(each for each in row.blocks if each.read.evaluate(reader))
+    return Usage(used, read, odd, blocks, written, int(row.issue_cycles.evaluate(reader)))
 
 
-def in_steps(usage: Usage) -> list[tuple[Operand, ...]]:
+def operands_by_issue_cycle(usage: Usage) -> list[tuple[Operand, ...]]:
     """The operands that a micro-op accesses in each of its issue cycles."""
-    last = usage.steps - 1
+    last = usage.issue_cycles - 1
     return [*(usage.used[step : step + 1] for step in range(last)), usage.used[last:]]
 
 
@@ -171,9 +173,9 @@ def cells_of(block: Block, instruction: MicroOpInstruction) -> slice:
 
 
 @lru_cache(maxsize=256)
-def trailing_steps(config: HardwareConfig, opcode: Opcode) -> int:
+def extra_latency(config: HardwareConfig, opcode: Opcode) -> int:
     """Cycles by which the results of an instruction are later than those of others."""
-    return int(TABLE[opcode].trailing.on(_Machine(config)))
+    return int(TABLE[opcode].extra_latency.evaluate(_Machine(config)))
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def loops_of(instruction: MicroOpInstruction) -> tuple[object, ...]:
 def _deciding(opcode: Opcode) -> list[str]:
     """The fields that determine an instruction's accesses: a few flags, so that there are few usages."""
     row = TABLE[opcode]
-    expressions = [row.steps, *(index.read for index in row.indices), *(index.odd for index in row.indices)]
+    expressions = [row.issue_cycles, *(index.read for index in row.indices), *(index.odd for index in row.indices)]
     expressions += [block.read for block in row.blocks]
     return sorted(frozenset[str]().union(*(each.fields() for each in expressions)))
 

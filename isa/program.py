@@ -20,7 +20,7 @@ from lathe.isa.errors import ProgramError
 from lathe.isa.instructions import Instruction
 from lathe.isa.layout import Layout
 from lathe.isa.program_file import read_archive, write_archive
-from lathe.isa.reserved_bits import unused_bits
+from lathe.isa.reserved_bits import set_reserved_bits
 from lathe.isa.table import MOST_TOKENS
 
 UOPS = "uop"
@@ -174,7 +174,7 @@ class Program:
         """The program from its :meth:`header` and its arrays by name."""
         config = HardwareConfig.from_dict(header["config"])
         instructions = tuple(decode(config, arrays["insns"]))
-        for each in unused_bits(config, arrays["insns"]):
+        for each in set_reserved_bits(config, arrays["insns"]):
             raise ProgramError(f"{each.field} of instruction {each.instruction} must {each.contract}.")
         return cls(
             config=config,

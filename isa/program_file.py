@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lathe.configs import LatheError
-from lathe.configs.archive_headers import ArchiveForm, OtherVersionError
+from lathe.configs.archive_headers import ArchiveHeader, OtherVersionError
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
-from lathe.configs.atomic import writing
+from lathe.configs.atomic import atomic_write
 from lathe.configs.errors import shown
 from lathe.isa.errors import ProgramError
 
-FORM = ArchiveForm("header", "lathe program", 1)
+FORM = ArchiveHeader("header", "lathe program", 1)
 
 Built = TypeVar("Built")
 
 
 def write_archive(path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write a program's plain values and arrays atomically."""
-    with writing(path) as file:
+    with atomic_write(path) as file:
         np.savez(file, **FORM.with_header(header, arrays))
 
 

@@ -15,10 +15,10 @@ from lathe.isa.columnar_stream import Ints
 from lathe.isa.diagnostics import FindingKind
 from lathe.isa.dram_rows import Pieces, Ranges, pieces_of
 from lathe.isa.fault import FaultCode
-from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.instructions import MicroOpInstruction, TransferInstruction, is_transfer, runs_micro_ops
 from lathe.isa.microops import decode_uops
-from lathe.isa.operands import Operand, cells_of, trailing_steps, usage_of
-from lathe.isa.raw_hazards import first_reuse
+from lathe.isa.operands import Operand, cells_of, extra_latency, usage_of
+from lathe.isa.raw_hazards import first_raw_hazard
 from lathe.isa.table import MEMORIES, TABLE, MemoryType, Unit
 from lathe.isa.verification_context import VerificationContext
 
@@ -77,13 +77,13 @@ class _Walk:
             instruction = instructions[index]
             if runs_micro_ops(instruction):
                 self.loop(index, instruction)
-            elif moves_rows(instruction):
+            elif is_transfer(instruction):
                 if TABLE[instruction.opcode].stores:
                     self.store(index, instruction)
                 else:
                     self.load(index, instruction)
 
-    def load(self, index: int, load: RowsInstruction) -> None:
+    def load(self, index: int, load: TransferInstruction) -> None:
         if load.x_size == 0 or load.memory_type == MemoryType.OUT:
             return
         height = load.y_pad_0 + load.y_size + load.y_pad_1
@@ -95,7 +95,7 @@ class _Walk:
             self.write(index, name, "sram_base", _block(load.sram_base, block, self.scratchpads[name]))
         self.read_dram(index)
 
-    def load_uops(self, load: RowsInstruction, block: int) -> None:
+    def load_uops(self, load: TransferInstruction, block: int) -> None:
         config = self.subject.config
         width = load.x_pad_0 + load.x_size + load.x_pad_1
         count = max(0, min(block, config.uop_depth - load.sram_base))  # the rest is reported, not followed
@@ -113,7 +113,7 @@ class _Walk:
         self.uop_known[cells] = known.reshape(-1)[:count]
         self.uops[:, cells] = decode_uops(config, words.reshape(-1)[:count])
 
-    def store(self, index: int, store: RowsInstruction) -> None:
+    def store(self, index: int, store: TransferInstruction) -> None:
         if store.x_size == 0 or store.memory_type != MemoryType.OUT:
             return
         cells = _block(store.sram_base, store.y_size * store.x_size, self.scratchpads["acc"])
@@ -142,11 +142,11 @@ class _Walk:
 
     def reuse(self, index: int, loop: MicroOpInstruction, starts: NDArray[np.int64]) -> None:
         """Read-after-write hazards: accumulators that are read before their new value is written back."""
-        hazard = first_reuse(self.subject.config, loop, {name: starts[row] for name, row in _ROW_OF.items()})
+        hazard = first_raw_hazard(self.subject.config, loop, {name: starts[row] for name, row in _ROW_OF.items()})
         if hazard is not None:
-            stages = trailing_steps(self.subject.config, loop.opcode)
+            stages = extra_latency(self.subject.config, loop.opcode)
             self.subject.report(
-                FindingKind.REUSE,
+                FindingKind.RAW_HAZARD,
                 index,
                 hazard.operand.index,
                 f"{hazard.operand.scratchpad}[{hazard.index}]",

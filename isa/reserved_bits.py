@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, WORD_BITS, Placement, place
+from lathe.configs.encoding import INSTRUCTION_BITS, INSTRUCTION_BYTES, WORD_BITS, Placement, pack_fields
 from lathe.configs.extensions import EXTENSIONS
 from lathe.isa.table import TABLE, Opcode, instructions_of, placements
 
@@ -24,7 +24,7 @@ _WIDTHS = (
 
 
 @dataclass(frozen=True, slots=True)
-class UnusedBits:
+class SetReservedBits:
     """Reserved bits of an instruction that are set: ``field`` of it must ``contract``.
 
     Either the bits of a field of a disabled extension, or all remaining ones together.
@@ -35,7 +35,7 @@ class UnusedBits:
     contract: str
 
 
-def unused_bits(config: HardwareConfig, encoded: NDArray[np.uint8]) -> Iterator[UnusedBits]:
+def set_reserved_bits(config: HardwareConfig, encoded: NDArray[np.uint8]) -> Iterator[SetReservedBits]:
     """The reserved bits that are set in a binary stream, (N, 16) uint8, in its order.
 
     Instructions with opcodes that the machine lacks are skipped.
@@ -50,17 +50,17 @@ def unused_bits(config: HardwareConfig, encoded: NDArray[np.uint8]) -> Iterator[
         yield from _of_instruction(config, opcode, index, bits)
 
 
-def _of_instruction(config: HardwareConfig, opcode: Opcode, index: int, bits: int) -> Iterator[UnusedBits]:
+def _of_instruction(config: HardwareConfig, opcode: Opcode, index: int, bits: int) -> Iterator[SetReservedBits]:
     unused = bits & ~_used(config, opcode)
     for extension, field in _missing(config, opcode):
         if unused & _mask(field):
             unused &= ~_mask(field)
             machine = f"machine {config.name!r}, where the extension {extension!r} is off"
-            yield UnusedBits(index, field.field.name, f"be 0 on {machine}, not {_value(field, bits)}")
+            yield SetReservedBits(index, field.field.name, f"be 0 on {machine}, not {_value(field, bits)}")
     if unused:
         first = (unused & -unused).bit_length() - 1
         contract = f"be 0 where machine {config.name!r} has no field, not {unused >> first:#x} from bit {first} on"
-        yield UnusedBits(index, "bits", contract)
+        yield SetReservedBits(index, "bits", contract)
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +78,7 @@ def _missing(config: HardwareConfig, opcode: Opcode) -> Sequence[tuple[str, Plac
             continue
         widths = {name: getattr(config, name) for name in _WIDTHS}
         machine = SimpleNamespace(extensions=(*config.extensions, extension), **widths)
-        for each in place(TABLE[opcode].format.fields, WORD_BITS, machine):
+        for each in pack_fields(TABLE[opcode].format.fields, WORD_BITS, machine):
             if each.field.width.extension == extension and not placements(config, opcode)[each.field.name].width:
                 fields.append((extension, each))
     return tuple(fields)

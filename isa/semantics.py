@@ -25,16 +25,16 @@ from lathe.isa.instructions import (
     Load,
     MicroOpInstruction,
     Store,
-    place,
+    describe_instruction,
     runs_micro_ops,
     unit_of,
 )
 from lathe.isa.launch_checks import NO_FINISH_MESSAGE, overflow_message, stream_write_message
 from lathe.isa.microops import decode_uops
-from lathe.isa.operands import Operand, cells_of, in_steps, trailing_steps, usage_of
+from lathe.isa.operands import Operand, cells_of, extra_latency, operands_by_issue_cycle, usage_of
 from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.table import MEMORIES, MOST_TOKENS, QUEUE_OF, MemoryType, TokenQueue, Unit
-from lathe.isa.uop_semantics import MEANINGS
+from lathe.isa.uop_semantics import UOP_SEMANTICS
 
 
 @dataclass
@@ -123,13 +123,15 @@ def step(state: MachineState, instruction: Instruction, index: int = 0) -> None:
         for name in ("pop_prev", "pop_next"):
             if getattr(instruction, name):
                 state.tokens[QUEUE_OF[unit, name]] -= 1
-        execute(state, instruction, place(index, instruction))
+        execute(state, instruction, describe_instruction(index, instruction))
         for name in ("push_prev", "push_next"):
             if getattr(instruction, name):
                 queue = QUEUE_OF[unit, name]
                 state.tokens[queue] += 1
                 if state.tokens[queue] > MOST_TOKENS:
-                    raise MachineFault(overflow_message(queue, place(index, instruction)), FaultCode.TOKEN_OVERFLOW)
+                    raise MachineFault(
+                        overflow_message(queue, describe_instruction(index, instruction)), FaultCode.TOKEN_OVERFLOW
+                    )
     except MachineFault as fault:
         fault.instruction = index
         raise
@@ -155,7 +157,7 @@ def execute(state: MachineState, instruction: Instruction, where: str = "the ins
 
 def _require(config: HardwareConfig, instruction: Instruction, index: int, rules: Sequence[Rule]) -> None:
     try:
-        require_legal(config, instruction, place(index, instruction), rules)
+        require_legal(config, instruction, describe_instruction(index, instruction), rules)
     except MachineFault as fault:
         fault.instruction = index
         raise
@@ -199,7 +201,7 @@ def _store(state: MachineState, store: Store, where: str) -> None:
 
 
 def _micro_ops(state: MachineState, instruction: MicroOpInstruction, where: str) -> None:
-    usage, value = usage_of(instruction), MEANINGS[instruction.opcode].value
+    usage, value = usage_of(instruction), UOP_SEMANTICS[instruction.opcode].value
     for index in _iterations(state, instruction, where):
         elements = {each.index: getattr(state, each.scratchpad)[index[each.index]] for each in usage.read}
         elements |= {each.odd: getattr(state, each.scratchpad)[index[each.index] | 1] for each in usage.odd}
@@ -224,7 +226,7 @@ def _iterations(state: MachineState, instruction: MicroOpInstruction, where: str
                 for operand, factor_out, factor_in in operands:
                     name = operand.index
                     at[name] = uop[name] + outer * factor_out + inner * factor_in
-                for accessed in in_steps(usage):
+                for accessed in operands_by_issue_cycle(usage):
                     for operand in accessed:
                         index = at[operand.index]
                         if index >= operand.depth(state.config):
@@ -238,7 +240,7 @@ class _Reuse:
     """Detector of read-after-write hazards in an instruction whose results have extra latency."""
 
     def __init__(self, config: HardwareConfig, instruction: MicroOpInstruction) -> None:
-        self.stages = trailing_steps(config, instruction.opcode)
+        self.stages = extra_latency(config, instruction.opcode)
         self.read = usage_of(instruction).read
         self.late: deque[int | None] = deque(maxlen=self.stages)  # vectors that the last issue cycles write, or None
 
@@ -247,7 +249,7 @@ class _Reuse:
         for operand in accessed:
             at = indices[operand.index]
             if operand.memory is MemoryType.ACC and operand in self.read and at in self.late:
-                raise MachineFault(operand.reuse_message(self.stages, where, at), FaultCode.ACC_REUSE)
+                raise MachineFault(operand.hazard_message(self.stages, where, at), FaultCode.ACC_REUSE)
         self.late.append(None)
 
     def write(self, at: int) -> None:

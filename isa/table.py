@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
 from lathe.configs.alu_operations import AluOp
-from lathe.configs.encoding import LOOKUP, RESCALE, UOP_FORMAT, WORD_BITS, Placement, place
+from lathe.configs.encoding import LOOKUP, RESCALE, UOP_FORMAT, WORD_BITS, Placement, pack_fields
 from lathe.configs.instructions import TABLE
 from lathe.configs.instructions.codes import MemoryType, Opcode, Unit
 from lathe.configs.instructions.row import Kind, Row
@@ -190,12 +190,12 @@ def alu_operations(config: HardwareConfig) -> tuple[AluOp, ...]:
 @lru_cache(maxsize=256)
 def placements(config: HardwareConfig, opcode: Opcode) -> Mapping[str, Placement]:
     """The bits of each field of an instruction on a machine, by field name, in packing order."""
-    packed = place(TABLE[opcode].format.fields, WORD_BITS, config)
+    packed = pack_fields(TABLE[opcode].format.fields, WORD_BITS, config)
     return MappingProxyType({placement.field.name: placement for placement in packed})
 
 
 @lru_cache(maxsize=256)
 def uop_placements(config: HardwareConfig) -> Mapping[str, Placement]:
     """The bits of each field of a micro-op on a machine, by field name."""
-    packed = place(UOP_FORMAT.fields, UOP_FORMAT.word_bits, config)
+    packed = pack_fields(UOP_FORMAT.fields, UOP_FORMAT.word_bits, config)
     return MappingProxyType({placement.field.name: placement for placement in packed})

@@ -20,8 +20,8 @@ from lathe.isa.instructions import (
     Gemm,
     Load,
     MicroOpInstruction,
-    RowsInstruction,
-    moves_rows,
+    TransferInstruction,
+    is_transfer,
     runs_micro_ops,
 )
 from lathe.isa.layout import Layout
@@ -29,7 +29,7 @@ from lathe.isa.microops import decode_uops
 from lathe.isa.operands import Usage, cells_of, operands_of, usage_of
 from lathe.isa.program import Program, Segment
 from lathe.isa.table import MEMORIES, TABLE, AluOp, MemoryType
-from lathe.isa.uop_semantics import MEANINGS
+from lathe.isa.uop_semantics import UOP_SEMANTICS
 
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
@@ -78,7 +78,7 @@ def loads_used_undefined(program: Program, order: NDArray[np.int64]) -> set[int]
             run.gemm(instruction)
         elif runs_micro_ops(instruction):
             run.micro_ops(instruction)
-        elif moves_rows(instruction) and TABLE[instruction.opcode].stores:
+        elif is_transfer(instruction) and TABLE[instruction.opcode].stores:
             run.store(instruction)
         elif isinstance(instruction, Load):
             run.load(index, instruction)
@@ -156,7 +156,7 @@ class _Run:
         value = content.value.astype(np.int8).view("<i4").astype(np.int32)
         return _Cells(source.reshape(-1, 4).max(axis=1), np.all(content.known.reshape(-1, 4), axis=1), value)
 
-    def store(self, store: RowsInstruction) -> None:
+    def store(self, store: TransferInstruction) -> None:
         size = self.config.out_element_bytes
         for y in range(store.y_size if store.x_size else 0):
             first = store.sram_base + y * store.x_size
@@ -215,7 +215,7 @@ class _Run:
 
     def operate(self, instruction: MicroOpInstruction, usage: Usage, at: dict[str, NDArray[np.int64]]) -> None:
         """Execute independent micro-ops: a result is known where all operands are known."""
-        acc, meaning = self.scratchpads["acc"], MEANINGS[instruction.opcode]
+        acc, meaning = self.scratchpads["acc"], UOP_SEMANTICS[instruction.opcode]
         operands: list[tuple[str, str, Any]] = [(each.index, each.scratchpad, at[each.index]) for each in usage.read]
         operands += [(each.odd, each.scratchpad, at[each.index] | 1) for each in usage.odd]
         # All vectors of a block, broadcast over the micro-ops.

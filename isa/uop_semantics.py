@@ -25,7 +25,7 @@ block_out) int8, with leading dimensions of 1 except that of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
-class MicroOpMeaning:
+class MicroOpSemantics:
     """``value`` computes what is written: int32 (..., batch, block_out), or an array that broadcasts to it.
 
     ``lanewise``: each lane of the result depends only on the same lane of the operands. For lanewise instructions that
@@ -69,10 +69,10 @@ def _parameters(of: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return of[..., None, :, 0], of[..., None, :, 1]
 
 
-MEANINGS: Mapping[Opcode, MicroOpMeaning] = MappingProxyType(
+UOP_SEMANTICS: Mapping[Opcode, MicroOpSemantics] = MappingProxyType(
     {
-        Opcode.GEMM: MicroOpMeaning(_gemm),
-        Opcode.ALU: MicroOpMeaning(_alu, lanewise=True),
-        Opcode.RESCALE: MicroOpMeaning(_rescale, lanewise=True),
+        Opcode.GEMM: MicroOpSemantics(_gemm),
+        Opcode.ALU: MicroOpSemantics(_alu, lanewise=True),
+        Opcode.RESCALE: MicroOpSemantics(_rescale, lanewise=True),
     }
 )

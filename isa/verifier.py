@@ -13,7 +13,7 @@ from lathe.isa.dram_map import ProgramMap, RawMap
 from lathe.isa.encoding import encode_columns
 from lathe.isa.errors import ProgramError
 from lathe.isa.fault import FaultCode
-from lathe.isa.instruction_checks import check_fields, check_instructions, check_unused_bits
+from lathe.isa.instruction_checks import check_fields, check_instructions, check_reserved_bits
 from lathe.isa.instructions import Instruction
 from lathe.isa.launch_checks import unreachable_message
 from lathe.isa.program import Program
@@ -94,7 +94,7 @@ def _verify(
     if subject.findings:  # these instructions cannot be encoded, so there is nothing else to check
         return sorted(subject.findings, key=lambda finding: finding.instruction)
     if encoded is not None:
-        check_unused_bits(subject, encoded)
+        check_reserved_bits(subject, encoded)
     check_instructions(subject)
     _check_tokens(subject, tokens_after)
     check_accesses(subject)

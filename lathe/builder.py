@@ -19,7 +19,7 @@ from lathe.isa import Program
 from lathe.scheduler import BuildError, Schedule, create_schedule
 from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors, checked_constants
 from lathe.scheduler.codegen.compiled_program import Compiled
-from lathe.scheduler.isel.rules import RULES, is_own
+from lathe.scheduler.isel.rules import RULES, is_user_rule
 from lathe.scheduler.target.machine import check_machine
 from lathe.validation import validate
 
@@ -69,7 +69,7 @@ def capture_builds(collector: Callable[[Compiled], object]) -> Iterator[None]:
         _COLLECTORS.reset(before)
 
 
-def are_builds_looked_at() -> bool:
+def has_build_observers() -> bool:
     """Whether a hook, a collector or a check applies to every build, so that no build may be skipped."""
     return bool(_HOOKS.get() or _COLLECTORS.get() or _AT_LEAST.get())
 
@@ -153,7 +153,7 @@ def _build_autotuned(
     check_machine(config, "build")
     program, tensors = bound_arguments(program, tensors, parameters, "build")
     used_cache = cache_for(program, cache, "build")
-    if used_cache is not None and any(map(is_own, RULES)):
+    if used_cache is not None and any(map(is_user_rule, RULES)):
         used_cache = None  # the key does not cover what user-defined rules do
     schedule = program if isinstance(program, Schedule) else create_schedule(program)
     check_tensors(schedule, tensors)

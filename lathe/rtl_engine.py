@@ -16,7 +16,7 @@ from lathe.configs.atomic import hidden_prefix, mode_for, unwritable
 from lathe.configs.memory import PAGE_BYTES
 from lathe.input_values import blank_inputs
 from lathe.isa import BusError, FaultCode, Instruction, MachineFault, Program, unit_of
-from lathe.isa.fault import MEANINGS
+from lathe.isa.fault import FAULT_DESCRIPTIONS
 from lathe.isa.sparse_memory import PagedMemory
 from lathe.isa.table import MemoryType
 from lathe.rtl.derived_widths import Geometry
@@ -163,7 +163,7 @@ def completed(outcome: Outcome) -> Outcome:
     cycle = outcome.cycles - 1  # the counter includes the cycle in which the fault was detected
     message = (
         f"The machine stopped in cycle {cycle} with fault {outcome.fault.name} ({int(outcome.fault)}): "
-        f"{MEANINGS[outcome.fault]}. Run engine 'sim' to learn which instruction caused it."
+        f"{FAULT_DESCRIPTIONS[outcome.fault]}. Run engine 'sim' to learn which instruction caused it."
     )
     raise MachineFault(message, outcome.fault, cycle=cycle)
 

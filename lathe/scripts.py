@@ -47,7 +47,7 @@ def run_script(path: Path, functions: Sequence[str], variable: str, config_name:
     """
     machine = load_config(config_name)
     source = read_source(path)
-    with beside(path), arguments(str(path), config_name), lines_of(path):
+    with script_imports(path), arguments(str(path), config_name), lines_of(path):
         defined = functions_of(source, path)
         for function in functions:
             if function in defined:
@@ -113,7 +113,7 @@ def functions_of(source: bytes, path: Path) -> dict[str, ast.FunctionDef]:
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[None]:
+def script_imports(path: Path) -> Iterator[None]:
     """Let the script import modules from its own folder, as it can when Python runs it.
 
     Loaded modules of the same names from other folders are removed meanwhile, except those of Python's library, of

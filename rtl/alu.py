@@ -87,7 +87,7 @@ class Alu(Elaboratable):
         return low + ((crosses[0] + crosses[1])[:HALF] << HALF)
 
 
-def alu_in(m: Module, place: ExecuteStage) -> Value:
+def connect_alu(m: Module, place: ExecuteStage) -> Value:
     """Connect an ALU to the execute stage of the pipeline, and return its results."""
     config, holding, combining = place.geometry.config, place.holding, place.combining
     m.submodules.core_alu = alu = Alu(

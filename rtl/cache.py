@@ -33,7 +33,7 @@ def cache_folder(what: str) -> Path:
 
 
 @contextlib.contextmanager
-def writing_to(cache: Path, what: str) -> Iterator[None]:
+def cache_write_errors(cache: Path, what: str) -> Iterator[None]:
     """Turn errors of writing to the cache of ``what`` into :class:`RtlError`."""
     try:
         yield
@@ -47,7 +47,7 @@ def writing_to(cache: Path, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held(lock: IO[str]) -> Iterator[None]:
+def exclusive_lock(lock: IO[str]) -> Iterator[None]:
     """Hold an exclusive lock on a file; the operating system releases it when the process dies."""
     try:
         import fcntl

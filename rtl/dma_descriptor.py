@@ -74,12 +74,12 @@ class TransferDecoder(Elaboratable):
             (fields.x_stride == fields.x_size) & ((fields.x_pad_0 == 0) & (fields.x_pad_1 == 0))
         )
         merged = first.registered("merged", one_chain, advance[0])
-        known = {named.name: first.registered(named.name, named.on(first), advance[0]) for named in sums}
+        known = {named.name: first.registered(named.name, named.evaluate(first), advance[0]) for named in sums}
 
         second = StageReader(m, self.geometry.config, self.opcode, words[1], known)
         fields = second.view
         width = known[WIDTH.name]
-        elements = second.registered(ELEMENTS.name, ELEMENTS.on(second), advance[1])
+        elements = second.registered(ELEMENTS.name, ELEMENTS.evaluate(second), advance[1])
         chain = second.registered("chain", fields.x_size * Mux(merged, fields.y_size, 1), advance[1])
         above = second.registered("above", fields.y_pad_0 * width, advance[1])
         below = second.registered("below", fields.y_pad_1 * width, advance[1])
@@ -98,13 +98,15 @@ class TransferDecoder(Elaboratable):
     ) -> None:
         """The third stage: the descriptor, from the word of a command and its sums and products."""
         fields = reader.view
-        moves, reads, gap, elements = (expression.on(reader) for expression in (MOVES, READS_DRAM, X_PADS, ELEMENTS))
+        moves, reads, gap, elements = (
+            expression.evaluate(reader) for expression in (MOVES, READS_DRAM, X_PADS, ELEMENTS)
+        )
         descriptor = structured(self.transfer.shape(), name="made")
         overruns = Signal(name="overruns_next")
         memory = Signal(3)
         m.d.comb += memory.eq(fields.memory_type)
         rules = [rule for rule in STARTING if rule.opcode is self.opcode]
-        ranges = {kind: rule.broken.on(reader) for rule in rules for kind in rule.memories or ()}
+        ranges = {kind: rule.broken.evaluate(reader) for rule in rules for kind in rule.memories or ()}
         by_memory(m, memory, self.memories, overruns, [ranges[kind] for kind in self.memories])
         for name, value in (
             ("address", fields.dram_base),

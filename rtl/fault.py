@@ -2,9 +2,9 @@
 
 from amaranth import Module, Signal
 
-from lathe.isa.fault import MEANINGS, FaultCode
+from lathe.isa.fault import FAULT_DESCRIPTIONS, FaultCode
 
-__all__ = ["FAULT_BITS", "MEANINGS", "FaultCode", "fault_signal", "first_fault"]
+__all__ = ["FAULT_BITS", "FAULT_DESCRIPTIONS", "FaultCode", "fault_signal", "first_fault"]
 
 FAULT_BITS = 8
 

@@ -10,11 +10,11 @@ from amaranth import Module
 from amaranth.hdl import Value
 
 from lathe.isa.table import Opcode
-from lathe.rtl.alu import alu_in
+from lathe.rtl.alu import connect_alu
 from lathe.rtl.execute_stage import ExecuteStage
-from lathe.rtl.rescale import rescale_in
+from lathe.rtl.rescale import connect_rescale
 
 UNITS: Mapping[Opcode, Callable[[Module, ExecuteStage], Value]] = MappingProxyType(
-    {Opcode.ALU: alu_in, Opcode.RESCALE: rescale_in}
+    {Opcode.ALU: connect_alu, Opcode.RESCALE: connect_rescale}
 )
 """By instruction, a function that connects its unit to the pipeline and returns the accumulator vectors it writes."""

@@ -112,7 +112,7 @@ class Decoder(Elaboratable):
         # The first broken rule gives the fault, hence the reverse order: the last active assignment wins.
         for rule in reversed((*WORDS, *DECODING)):
             reader = readers[Opcode.FINISH if rule.opcode is None else rule.opcode]
-            with m.If(rule.condition.on(reader)):
+            with m.If(rule.condition.evaluate(reader)):
                 m.d.comb += self.fault.eq(rule.code)
         with m.Switch(readers[Opcode.FINISH].view.opcode):
             for opcode, row in TABLE.items():

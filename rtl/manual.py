@@ -1,6 +1,6 @@
 """Generates docs/rtl-registers.md, the page of the register map and the fault codes."""
 
-from lathe.rtl.fault import MEANINGS
+from lathe.rtl.fault import FAULT_DESCRIPTIONS
 from lathe.rtl.registers import REGISTERS
 
 
@@ -24,6 +24,6 @@ def register_manual() -> str:
         "",
         "| code | name | meaning |",
         "|---|---|---|",
-        *(f"| {int(code)} | `{code.name}` | {what} |" for code, what in MEANINGS.items()),
+        *(f"| {int(code)} | `{code.name}` | {what} |" for code, what in FAULT_DESCRIPTIONS.items()),
     ]
     return "\n".join(lines) + "\n"

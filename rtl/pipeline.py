@@ -7,7 +7,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 
 from lathe.configs.memory import STAGES
-from lathe.isa.operands import Operand, operands_of, trailing_steps
+from lathe.isa.operands import Operand, extra_latency, operands_of
 from lathe.isa.table import MemoryType, Opcode
 from lathe.rtl.accumulators import Accumulators
 from lathe.rtl.alu import VALUE_BITS
@@ -108,7 +108,7 @@ class Pipeline(Elaboratable):
         m.d.comb += self.following.eq(Mux(stages[2].first, sums["src"], sums["dst"]))
         m.d.sync += self.target.eq(self.following)
         for opcode, operand in self._scratchpad_operands():
-            if not trailing_steps(config, opcode):
+            if not extra_latency(config, opcode):
                 pad = pads[operand.memory]
                 reads = self._looks_at(stages[2], opcode, operand, sums)
                 m.d.comb += [pad.r_index.eq(sums[operand.index]), pad.r_en.eq(reads)]
@@ -127,7 +127,7 @@ class Pipeline(Elaboratable):
         last = step.valid & step[name] & ~step.first
         if operand.used is None:
             return last
-        return last & operand.used.on(StepReader(self.geometry.config, step.of[name], indices))
+        return last & operand.used.evaluate(StepReader(self.geometry.config, step.of[name], indices))
 
     def _checked(self, m: Module, stages: list[data.View], targets: list[Any], late: LateWrites | None) -> None:
         """Stage 3: range checks of the indices; the first that fails gives the fault."""
@@ -135,9 +135,9 @@ class Pipeline(Elaboratable):
         # Each step reads one accumulator, that at index `target`, whether it is the dst or the src of the micro-op.
         (dst,) = (each for each in operands_of(self.opcodes[0]) if each.row.written)
         indices = {**self.indices, dst.index: self.target}
-        faults = [(dst.code, step.valid & dst.beyond.on(StepReader(config, None, indices)))]
+        faults = [(dst.code, step.valid & dst.out_of_range.evaluate(StepReader(config, None, indices)))]
         for opcode, operand in self._scratchpad_operands():
-            beyond = operand.beyond.on(StepReader(config, None, indices))
+            beyond = operand.out_of_range.evaluate(StepReader(config, None, indices))
             faults.append((operand.code, self._looks_at(step, opcode, operand, indices) & beyond))
         if late is not None:
             faults.append((FaultCode.ACC_REUSE, late.hazard(m, stages, targets, self.following)))
@@ -162,7 +162,7 @@ class Pipeline(Elaboratable):
     def _late(self, m: Module, stages: list[data.View], targets: list[Any]) -> LateWrites | None:
         """The writes of late results, on machines with an instruction that has such results."""
         config = self.geometry.config
-        trailing = [(opcode, trailing_steps(config, opcode)) for opcode in self.opcodes]
+        trailing = [(opcode, extra_latency(config, opcode)) for opcode in self.opcodes]
         slow = [(opcode, steps) for opcode, steps in trailing if steps]
         assert len(slow) <= 1, f"{slow} have late results, and the pipeline supports one such instruction"
         for opcode, steps in slow:

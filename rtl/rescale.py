@@ -108,7 +108,7 @@ def _extended(value: Value) -> Value:
     return Cat(value, replicated(value[-1], VALUE_BITS - len(value)))
 
 
-def rescale_in(m: Module, place: ExecuteStage) -> Value:
+def connect_rescale(m: Module, place: ExecuteStage) -> Value:
     """Connect the unit to the execute stage of the pipeline, and return its results, which come some cycles later."""
     reading, holding, combining = place.reading, place.holding, place.combining
     pad = place.pads[MemoryType.PAR]

@@ -6,7 +6,7 @@ from amaranth import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.hdl import Value
 
 from lathe.isa.constraints import IDLE, STARTING
-from lathe.isa.operands import operands_of, trailing_steps
+from lathe.isa.operands import extra_latency, operands_of
 from lathe.isa.table import TABLE, MemoryType, Opcode, placements
 from lathe.rtl.derived_widths import Geometry, log2
 from lathe.rtl.instruction import StageReader, instruction_view, issued
@@ -129,15 +129,15 @@ class Sequencer(Elaboratable):
             reader = self._reader(m, opcode)
             row = TABLE[opcode]
             others = [index for index in row.indices if index.memory is MemoryType.ACC and not index.written]
-            first = [each.read.on(reader) for each in others]
-            steps = row.steps.on(reader)
+            first = [each.read.evaluate(reader) for each in others]
+            steps = row.issue_cycles.evaluate(reader)
             runs = reader.view.opcode == opcode
             m.d.comb += self.runs[opcode].eq(reader.registered(f"runs_{opcode.name.lower()}", runs, advance))
             with m.If(runs):
                 m.d.comb += [
                     tensor.eq(Cat(*first).any() if first else 0),
                     quick.eq(steps == 1),
-                    brief.eq(0 if trailing_steps(self.geometry.config, opcode) else steps == 1),
+                    brief.eq(0 if extra_latency(self.geometry.config, opcode) else steps == 1),
                     slow.eq(steps != 1 + (first[0] if first else 0)),
                 ]
         found = zip(_STEPS, (tensor, quick, brief, slow), strict=True)
@@ -145,7 +145,7 @@ class Sequencer(Elaboratable):
 
     def _trailing(self) -> "_Trail":
         """The trailing steps of the instructions that have any."""
-        lengths = {opcode: trailing_steps(self.geometry.config, opcode) for opcode in self.opcodes}
+        lengths = {opcode: extra_latency(self.geometry.config, opcode) for opcode in self.opcodes}
         return _Trail([(self.runs[opcode], length) for opcode, length in lengths.items() if length])
 
     def _decode(self, m: Module) -> tuple[dict[str, tuple[Signal, Signal]], Signal]:
@@ -157,7 +157,7 @@ class Sequencer(Elaboratable):
         reader = self._reader(m, Opcode.GEMM)
         (beyond,) = (rule for rule in STARTING if rule.opcode is Opcode.GEMM)
         advance = self.port.advance[-1]
-        m.d.comb += self.uop_overrun.eq(reader.registered("uop_overrun", beyond.broken.on(reader), advance))
+        m.d.comb += self.uop_overrun.eq(reader.registered("uop_overrun", beyond.broken.evaluate(reader), advance))
         fields = reader.view
         passes = {
             "uops": (fields.uop_end - fields.uop_bgn)[: len(self.uop) + 1],
@@ -171,7 +171,7 @@ class Sequencer(Elaboratable):
             )
             for name, count in passes.items()
         }
-        return counts, reader.registered("empty", IDLE.on(reader), advance)
+        return counts, reader.registered("empty", IDLE.evaluate(reader), advance)
 
     def _offset(self, m: Module, name: str, depth: int, advance: Value, inner_last: Value) -> None:
         """Compute what the loops add to the index of one operand."""

@@ -18,7 +18,7 @@ from lathe.scheduler.lower_bound.bound import Bound, bound_of
 from lathe.scheduler.passes.former_names import FORMER_NAMES
 from lathe.scheduler.passes.pipeline import PASSES
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.schedule_trace import numbered, with_numbers
+from lathe.scheduler.schedule_trace import bind_parameters, with_bound_parameters
 from lathe.scheduler.target.machine import check_machine
 
 STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
@@ -97,7 +97,7 @@ def explain(
     """
     machine = load_config("vta") if config is None else config
     check_machine(machine, "explain")
-    program, _ = with_numbers(program, parameters, "explain")
+    program, _ = bind_parameters(program, parameters, "explain")
     return explanation_of(program if isinstance(program, Schedule) else create_schedule(program), machine)
 
 
@@ -130,7 +130,7 @@ def bound(
     layer by layer, with scratchpads of this size: 16 cycles, 0 bytes between layers, 0 reloaded
     """
     check_machine(config, "bound")
-    program, _ = with_numbers(program, parameters, "bound")
+    program, _ = bind_parameters(program, parameters, "bound")
     schedule = create_schedule(program.program if isinstance(program, Schedule) else program)
     check_outputs(schedule)
     return bound_of(schedule, config)
@@ -157,6 +157,6 @@ def interpret(
     if reads is not None and not isinstance(reads, dict):
         message = f"reads of interpret must be a dictionary to fill with counts, not {shown(reads)}."
         raise ScheduleError(message, kind="argument")
-    schedule, _ = numbered(schedule, parameters, "interpret")
+    schedule, _ = with_bound_parameters(schedule, parameters, "interpret")
     given = {tensor.name: array for tensor, array in checked_inputs(schedule.program, inputs).items()}
     return interpret_nest(schedule, partition(build_nest(schedule, largest_blocks=True)), given, reads, instances)

@@ -12,12 +12,12 @@ from lathe.frontend import Tensor, placeholders
 from lathe.frontend.expr.errors import shown
 from lathe.isa import Program
 from lathe.scheduler.codegen.compiled_program import Compiled
-from lathe.scheduler.compile import compiled
+from lathe.scheduler.compile import lower_and_compile
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.inspect.nest_difftest import NestCheck
-from lathe.scheduler.lower_bound.mac_counts import products_of
+from lathe.scheduler.lower_bound.mac_counts import macs_of
 from lathe.scheduler.schedule import Schedule, create_schedule
-from lathe.scheduler.schedule_trace import with_numbers
+from lathe.scheduler.schedule_trace import bind_parameters
 from lathe.scheduler.target.machine import check_machine
 
 
@@ -59,7 +59,7 @@ def build_compiled(
     check_tensors(schedule, tensors)
     given = checked_constants(schedule, {} if constants is None else constants)
     watch = NestCheck(schedule, given) if check_passes else None
-    return compiled(schedule, config, given, watch, products_of(schedule.program))
+    return lower_and_compile(schedule, config, given, watch, macs_of(schedule.program))
 
 
 def bound_arguments(
@@ -69,7 +69,7 @@ def bound_arguments(
     where: str,
 ) -> tuple[Schedule | Tensor | Sequence[Tensor], Sequence[Tensor]]:
     """The program and its tensors with parameters bound to numbers."""
-    bound, replacements = with_numbers(program, parameters, where)
+    bound, replacements = bind_parameters(program, parameters, where)
     if not isinstance(tensors, Sequence) or not all(isinstance(each, Tensor) for each in tensors):
         return bound, tensors  # ``check_tensors`` reports the error
     replaced = (replacements.get(each, each) for each in tensors)

@@ -15,7 +15,7 @@ from lathe.scheduler.target.required_extensions import check_extensions
 
 
 @with_gc_relaxed()
-def compiled(
+def lower_and_compile(
     schedule: ScheduleView,
     config: HardwareConfig,
     constants: Mapping[str, NDArray[Any]],
@@ -27,11 +27,11 @@ def compiled(
     ``products`` is the number of multiply-accumulates of the program, if it is known.
     """
     check_extensions(schedule, config)
-    return emitted(run_pipeline(schedule, config, watch=watch), config, constants, products)
+    return compile_lowered(run_pipeline(schedule, config, watch=watch), config, constants, products)
 
 
 @with_gc_relaxed()
-def emitted(
+def compile_lowered(
     lowered: ScheduleView, config: HardwareConfig, constants: Mapping[str, NDArray[Any]], products: int | None = None
 ) -> Compiled:
     """A lowered schedule, compiled, with the constants that passes have added."""

@@ -58,7 +58,7 @@ from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
-from lathe.scheduler.schedule_trace import TracedSchedule, command, numbered
+from lathe.scheduler.schedule_trace import TracedSchedule, primitive, with_bound_parameters
 from lathe.scheduler.target.machine import check_machine
 
 
@@ -104,41 +104,41 @@ class Stage(EditedStage):
         """
         return place_stages(self.schedule)[self].buffer_shape
 
-    split = command(split)
-    tile = command(tile)
-    reorder = command(reorder)
-    fuse = command(fuse)
-    interchange = command(interchange)
-    reverse = command(reverse)
-    shift = command(shift)
-    skew = command(skew)
-    separate = command(separate)
-    set_schedule = command(set_schedule)
-    unroll = command(unroll)
-    vectorize = command(vectorize)
-    parallelize = command(parallelize)
-    distribute = command(distribute)
-    inline = command(inline)
-    after = command(after)
-    before = command(before)
-    then = command(then)
-    between = command(between)
-    compute_at = command(compute_at)
-    compute_root = command(compute_root)
-    set_scope = command(set_scope)
-    store_in = command(store_in)
-    double_buffer = command(double_buffer)
-    send = command(send)
-    receive = command(receive)
-    vthread = command(vthread)
+    split = primitive(split)
+    tile = primitive(tile)
+    reorder = primitive(reorder)
+    fuse = primitive(fuse)
+    interchange = primitive(interchange)
+    reverse = primitive(reverse)
+    shift = primitive(shift)
+    skew = primitive(skew)
+    separate = primitive(separate)
+    set_schedule = primitive(set_schedule)
+    unroll = primitive(unroll)
+    vectorize = primitive(vectorize)
+    parallelize = primitive(parallelize)
+    distribute = primitive(distribute)
+    inline = primitive(inline)
+    after = primitive(after)
+    before = primitive(before)
+    then = primitive(then)
+    between = primitive(between)
+    compute_at = primitive(compute_at)
+    compute_root = primitive(compute_root)
+    set_scope = primitive(set_scope)
+    store_in = primitive(store_in)
+    double_buffer = primitive(double_buffer)
+    send = primitive(send)
+    receive = primitive(receive)
+    vthread = primitive(vthread)
     virtual_threads = vthread
-    transform_layout = command(transform_layout_of, "transform_layout")
-    overcompute = command(overcompute)
-    branch = command(branch)
-    reduce_extent = command(reduce_extent)
-    reorder_to_buffer = command(reorder_to_buffer)
-    reuse_at = command(reuse_own_at, "reuse_at")
-    emit_insn = command(emit_insn)
+    transform_layout = primitive(transform_layout_of, "transform_layout")
+    overcompute = primitive(overcompute)
+    branch = primitive(branch)
+    reduce_extent = primitive(reduce_extent)
+    reorder_to_buffer = primitive(reorder_to_buffer)
+    reuse_at = primitive(reuse_own_at, "reuse_at")
+    emit_insn = primitive(emit_insn)
 
 
 class Schedule(TracedSchedule):
@@ -164,23 +164,23 @@ class Schedule(TracedSchedule):
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
         return cast(Stage, super().__getitem__(tensor))
 
-    barrier_at = command(barrier_at)
-    buffer = command(buffer)
-    allocate_at = command(allocate_at)
-    cache_read = command(cache_read)
-    cache_write = command(cache_write)
-    copy_at = command(copy_at)
-    host_to_device = command(host_to_device)
-    device_to_host = command(device_to_host)
-    transform_layout = command(transform_layout)
-    inline_elementwise = command(inline_elementwise)
-    merge_adjacent = command(merge_adjacent)
-    remove_dead_stores = command(remove_dead_stores)
-    tile_for = command(tile_for)
+    barrier_at = primitive(barrier_at)
+    buffer = primitive(buffer)
+    allocate_at = primitive(allocate_at)
+    cache_read = primitive(cache_read)
+    cache_write = primitive(cache_write)
+    copy_at = primitive(copy_at)
+    host_to_device = primitive(host_to_device)
+    device_to_host = primitive(device_to_host)
+    transform_layout = primitive(transform_layout)
+    inline_elementwise = primitive(inline_elementwise)
+    merge_adjacent = primitive(merge_adjacent)
+    remove_dead_stores = primitive(remove_dead_stores)
+    tile_for = primitive(tile_for)
     padding_needed = padding_needed
     solve_padding = solve_padding
 
-    reuse_at = command(reuse_at)
+    reuse_at = primitive(reuse_at)
     dependences = dependences
     is_parallel = is_parallel
     is_legal = is_legal
@@ -197,7 +197,7 @@ class Schedule(TracedSchedule):
         """
         machine = load_config("vta") if config is None else config
         check_machine(machine, "explain")
-        return explanation_of(numbered(self, parameters, "explain")[0], machine)
+        return explanation_of(with_bound_parameters(self, parameters, "explain")[0], machine)
 
 
 def create_schedule(outputs: Tensor | Computation | Sequence[Tensor]) -> Schedule:

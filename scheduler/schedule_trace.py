@@ -12,8 +12,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from lathe.configs import LatheError
-from lathe.frontend import Tensor, cycles, topological
-from lathe.frontend.arith.parameters import at_values, described, formula, value_of
+from lathe.frontend import Tensor, find_recurrences, topological
+from lathe.frontend.arith.parameters import at_values, format_values, formula, value_of
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Parameter
 from lathe.frontend.tensor.bind_parameters import Binding, bound_program, program_parameters
@@ -115,7 +115,7 @@ class TracedSchedule(Edit):
 
 def _run_together(schedule: Edit) -> None:
     """Fuse the stages of each recurrence in the loops that carry it."""
-    for cycle in cycles(stage.op for stage in schedule.stages):
+    for cycle in find_recurrences(stage.op for stage in schedule.stages):
         *others, anchor = [schedule[computation] for computation in cycle.computations]
         for other in others if cycle.depth else []:  # a dependence that never occurs needs no shared loops
             loops = other.state.leaves[: cycle.depth]
@@ -143,7 +143,7 @@ def _views(schedule: TracedSchedule) -> tuple[_View, ...]:
     return tuple(found)
 
 
-def command(function: Callable[P, Result], name: str = "") -> Callable[P, Result]:
+def primitive(function: Callable[P, Result], name: str = "") -> Callable[P, Result]:
     """A primitive as a method of a handle: a transaction, recorded in schedules that have a trace.
 
     ``function`` takes the stage, or the schedule, first; ``name`` is that of the method, if it differs.
@@ -205,7 +205,7 @@ def _noted(
     return result
 
 
-def commands_of(handle: type) -> list[str]:
+def primitives_of(handle: type) -> list[str]:
     """The names of the primitives among the methods of a handle."""
     return sorted(name for name, value in vars(handle).items() if getattr(value, COMMAND, False))
 
@@ -294,8 +294,8 @@ def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str
             result = getattr(owner, each.name)(*values.of(each.arguments), **values.of(each.keywords))
         except LatheError as error:
             message = (
-                f"Cannot replay primitive {number} of the schedule, {each.text}, for {described(binding.values)}, "
-                f"although it is legal for {described(recording.typical)}: {error}"
+                f"Cannot replay primitive {number} of the schedule, {each.text}, for {format_values(binding.values)}, "
+                f"although it is legal for {format_values(recording.typical)}: {error}"
             )
             if isinstance(error, LegalityError):
                 raise LegalityError(message, error.witness) from error
@@ -306,7 +306,9 @@ def bound_schedule(schedule: R, parameters: Mapping[str, int] | None, where: str
     return bound, binding
 
 
-def numbered(schedule: R, parameters: Mapping[str, int] | None, where: str) -> tuple[R, Mapping[object, object]]:
+def with_bound_parameters(
+    schedule: R, parameters: Mapping[str, int] | None, where: str
+) -> tuple[R, Mapping[object, object]]:
     """A schedule with its parameters bound, and the replacements of its tensors; unchanged if it has no parameters."""
     if parameters is None and not program_parameters(schedule.program):
         return schedule, {}
@@ -314,7 +316,7 @@ def numbered(schedule: R, parameters: Mapping[str, int] | None, where: str) -> t
     return bound, binding.of
 
 
-def with_numbers(
+def bind_parameters(
     program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int] | None, where: str
 ) -> tuple[R | tuple[Tensor, ...], Mapping[object, object]]:
     """A program or schedule with its parameters bound, and the replacements of its tensors.
@@ -322,7 +324,7 @@ def with_numbers(
     One without parameters is unchanged. Raises ParameterError for values that do not fit.
     """
     if isinstance(program, TracedSchedule):
-        return numbered(program, parameters, where)
+        return with_bound_parameters(program, parameters, where)
     outputs, binding = bound_program(program, parameters, where)
     return outputs, {} if binding is None else binding.of
 
@@ -334,5 +336,5 @@ def bind(program: R | Tensor | Sequence[Tensor], parameters: Mapping[str, int]) 
     each checked with the numbers. Raises ParameterError for a value that is missing, unknown or out of range;
     DomainError if a read is out of bounds with these numbers; ScheduleError for a primitive that is refused with them.
     """
-    bound, _ = with_numbers(program, parameters, "bind")
+    bound, _ = bind_parameters(program, parameters, "bind")
     return bound[0] if isinstance(program, Tensor) and isinstance(bound, tuple) else bound

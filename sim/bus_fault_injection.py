@@ -19,7 +19,7 @@ class FaultyMemory:
 FAULTLESS = FaultyMemory()
 
 
-class Answer(NamedTuple):
+class ErrorResponse(NamedTuple):
     """An error response in ``cycle`` to a burst of ``instruction``, None for fetch's.
 
     ``outside``: the end of the transfer's range if that leaves the memory, None for an injected error.
@@ -37,7 +37,7 @@ class Watch:
 
     memory: FaultyMemory
     bus_shift: int
-    first: dict[int, Answer] = field(default_factory=dict)
+    first: dict[int, ErrorResponse] = field(default_factory=dict)
 
     def beat(self, address: int, beats: int) -> int:
         """The index of a burst's first beat beyond the memory's end, `beats` when there is none."""
@@ -57,7 +57,7 @@ class Watch:
     def answer(self, cycle: int, direction: int, instruction: int | None, outside: int | None) -> None:
         """Record an error response."""
         if direction not in self.first or cycle < self.first[direction].cycle:
-            self.first[direction] = Answer(cycle, direction, instruction, outside)
+            self.first[direction] = ErrorResponse(cycle, direction, instruction, outside)
 
     def reads(self, port: Port, end_of: Callable[[int | None], int]) -> Watcher:
         """The watcher of read bursts; ``end_of`` returns the end of an instruction's transfer."""

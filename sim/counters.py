@@ -69,7 +69,7 @@ class Counters:
         return asdict(self)
 
     @classmethod
-    def of_several(cls, launches: "Sequence[Counters]") -> "Counters":
+    def total(cls, launches: "Sequence[Counters]") -> "Counters":
         """The total counts of consecutive launches on one machine; zeros without launches."""
         operations = ("gemm_operations", "reset_operations", "alu_operations")
         names = ("cycles", *operations, "read_bursts", "read_beats", "write_bursts", "write_beats")

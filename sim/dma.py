@@ -10,7 +10,7 @@ from lathe.configs import HardwareConfig
 from lathe.isa import Load, MemoryType, Store
 from lathe.isa.table import MEMORIES
 from lathe.sim.dram import Dram
-from lathe.sim.micro_ops import Places
+from lathe.sim.micro_ops import Addresses
 from lathe.sim.scratchpads import Memories
 
 # The dtype in DRAM of each memory type.
@@ -40,7 +40,7 @@ class Dma:
         }
         self.acc, _, _ = self.targets[MemoryType.ACC]
 
-    def load(self, load: Load, _where: Callable[[], str]) -> Sequence[Places]:
+    def load(self, load: Load, _where: Callable[[], str]) -> Sequence[Addresses]:
         """Write the block of a LOAD; returns the scratchpad vectors of the block."""
         y, x, top, left = load.y_size, load.x_size, load.y_pad_0, load.x_pad_0
         if not x:
@@ -71,7 +71,7 @@ class Dma:
         block[top : top + y, left : left + x] = values
         return (vectors,)
 
-    def store(self, store: Store, _where: Callable[[], str]) -> Sequence[Places]:
+    def store(self, store: Store, _where: Callable[[], str]) -> Sequence[Addresses]:
         """Write the block of a STORE, the accumulators' low bytes, to DRAM; writes no scratchpad."""
         y, x = store.y_size, store.x_size
         if not y or not x:

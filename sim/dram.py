@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs.host_memory import MemoryLimitError, check_room
+from lathe.configs.host_memory import MemoryLimitError, check_fits_memory
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa.sparse_memory import PagedMemory
 
@@ -31,7 +31,7 @@ class FlatMemory:
 
     def __init__(self, size: int) -> None:
         try:
-            check_room(size, "a launch with data")
+            check_fits_memory(size, "a launch with data")
             self.content: Bytes = np.zeros(size, np.uint8)
         except (MemoryError, MemoryLimitError):
             raise MemoryLimitError(

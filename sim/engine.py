@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.configs.memory import END, STAGES, WRITE_BACK
-from lathe.sim.bus_fault_injection import Answer, FaultyMemory, Watch
+from lathe.sim.bus_fault_injection import ErrorResponse, FaultyMemory, Watch
 from lathe.sim.compute import ComputeUnit
 from lathe.sim.fetch import FetchUnit
 from lathe.sim.load import LoadUnit
@@ -79,7 +79,7 @@ class Engine:
         self.store.watch = watch.writes(self.store.response_latency, end_of)
 
     @property
-    def bus_errors(self) -> list[Answer]:
+    def bus_errors(self) -> list[ErrorResponse]:
         """The first error response of the memory to a read, and to a write."""
         return [] if self.watch is None else list(self.watch.first.values())
 

@@ -6,29 +6,29 @@ from typing import Any
 from lathe.configs import HardwareConfig
 from lathe.configs.blas_threads import one_blas_thread
 from lathe.isa import Instruction, MachineFault, Opcode
-from lathe.isa.instructions import place
+from lathe.isa.instructions import describe_instruction
 from lathe.isa.table import TABLE, Kind, Row
 from lathe.sim.dma import Dma
 from lathe.sim.dram import Dram
-from lathe.sim.gemm import Products
-from lathe.sim.levelized_uops import InLevels
-from lathe.sim.micro_ops import Places
+from lathe.sim.gemm import GemmExecutor
+from lathe.sim.levelized_uops import LevelizedExecutor
+from lathe.sim.micro_ops import Addresses
 from lathe.sim.scratchpads import Memories, Scratchpads
 from lathe.sim.uop_plan_cache import IndexFault
 
 # Cycles from an instruction's start to the check of its first micro-op's indices (docs/rtl.md, "Compute pipeline").
 INDEX_STAGE = 4
 
-CarriedOut = Callable[[Any, Callable[[], str]], Sequence[Places]]
+InstructionExecutor = Callable[[Any, Callable[[], str]], Sequence[Addresses]]
 """Executes an instruction, which the function argument names; returns the scratchpad vectors that it writes."""
 
 
-def by_opcode(cfg: HardwareConfig, memories: Memories, dram: Dram) -> Mapping[Opcode, CarriedOut]:
+def by_opcode(cfg: HardwareConfig, memories: Memories, dram: Dram) -> Mapping[Opcode, InstructionExecutor]:
     """The executor of each instruction on memories, of one machine or of samples, from its row in the table."""
-    dma, in_levels = Dma(cfg, memories, dram), InLevels(cfg, memories)
-    faster: Mapping[Opcode, CarriedOut] = {Opcode.GEMM: Products(cfg, memories).run}
+    dma, in_levels = Dma(cfg, memories, dram), LevelizedExecutor(cfg, memories)
+    faster: Mapping[Opcode, InstructionExecutor] = {Opcode.GEMM: GemmExecutor(cfg, memories).run}
 
-    def of(row: Row) -> CarriedOut:
+    def of(row: Row) -> InstructionExecutor:
         if row.kind is Kind.ISSUE:
             return faster.get(row.opcode, in_levels.run)
         if row.kind is Kind.TRANSFER:
@@ -59,7 +59,7 @@ def execute(
             instruction = stream[index]
 
             def where(index: int = index, instruction: Instruction = instruction) -> str:
-                return place(index, instruction)
+                return describe_instruction(index, instruction)
 
             try:
                 executors[instruction.opcode](instruction, where)

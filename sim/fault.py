@@ -9,10 +9,10 @@ import numpy as np
 
 from lathe.configs.memory import DECODE, END
 from lathe.isa import FaultCode, Instruction, MachineFault, TokenQueue, Unit, instruction_text, unit_of
-from lathe.isa.instructions import place
+from lathe.isa.instructions import describe_instruction
 from lathe.isa.launch_checks import NO_FINISH_MESSAGE, overflow_message, stream_write_message
 from lathe.isa.table import MOST_TOKENS, QUEUE_OF
-from lathe.sim.bus_fault_injection import Answer
+from lathe.sim.bus_fault_injection import ErrorResponse
 from lathe.sim.engine import Engine
 from lathe.sim.illegal_instructions import Refusals
 from lathe.sim.memory_port import NEVER, READ
@@ -32,7 +32,7 @@ class Rank(IntEnum):
     REST = 7
 
 
-class Noticed(NamedTuple):
+class DetectedFault(NamedTuple):
     """A fault that the machine detects in ``cycle``, unless another one stops it before."""
 
     cycle: int
@@ -50,24 +50,26 @@ class Noticed(NamedTuple):
 _RANK_OF = {Unit.LOAD: Rank.LOAD, Unit.COMPUTE: Rank.COMPUTE, Unit.STORE: Rank.STORE}
 
 
-def first_noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Noticed | None:
+def first_fault(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> DetectedFault | None:
     """The first fault of a launch that the engine has run to its end, apart from data; None when it is complete."""
     return min(_noticed(engine, stream, refusals), key=lambda each: (each.cycle, each.rank), default=None)
 
 
-def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Iterator[Noticed]:
+def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) -> Iterator[DetectedFault]:
     timeline, fetch = engine.timeline, engine.fetch
     if refusals.decoding is not None and fetch.refused != NEVER:
         refusal = refusals.decoding
-        yield Noticed(fetch.refused, Rank.FETCH, refusal.code, refusal.instruction, refusal.message)
+        yield DetectedFault(fetch.refused, Rank.FETCH, refusal.code, refusal.instruction, refusal.message)
     written = engine.store.stream_write
     if written is not None:  # takes precedence over the refusal of a later store in the same cycle
-        message = stream_write_message(place(written.instruction, stream[written.instruction]), written.address)
-        yield Noticed(written.cycle, Rank.STORE, FaultCode.STREAM_WRITE, written.instruction, message)
+        message = stream_write_message(
+            describe_instruction(written.instruction, stream[written.instruction]), written.address
+        )
+        yield DetectedFault(written.cycle, Rank.STORE, FaultCode.STREAM_WRITE, written.instruction, message)
     for unit, refusal in refusals.starting.items():
         start = timeline.start[refusal.instruction]
         if start >= 0:
-            yield Noticed(start, _RANK_OF[unit], refusal.code, refusal.instruction, refusal.message)
+            yield DetectedFault(start, _RANK_OF[unit], refusal.code, refusal.instruction, refusal.message)
     for queue, visible in enumerate(timeline.tokens):
         if len(visible) > MOST_TOKENS:
             yield from _overflow(timeline, TokenQueue(queue), stream)
@@ -76,10 +78,10 @@ def _noticed(engine: Engine, stream: Sequence[Instruction], refusals: Refusals) 
         yield _at_rest(engine, stream)
 
 
-def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
+def _bus_error(answer: ErrorResponse, stream: Sequence[Instruction]) -> DetectedFault:
     """The fault of an error response."""
     blamed = answer.instruction
-    unit = "fetch" if blamed is None else place(blamed, stream[blamed])
+    unit = "fetch" if blamed is None else describe_instruction(blamed, stream[blamed])
     if answer.outside is None:
         kind = "read" if answer.direction == READ else "write"
         message = (
@@ -92,11 +94,11 @@ def _bus_error(answer: Answer, stream: Sequence[Instruction]) -> Noticed:
             "Correct dram_base, the sizes or the segments."
         )
     if answer.direction == READ:
-        return Noticed(answer.cycle, Rank.READ, FaultCode.READ_ERROR, blamed, message)
-    return Noticed(answer.cycle, Rank.WRITE, FaultCode.WRITE_ERROR, blamed, message)
+        return DetectedFault(answer.cycle, Rank.READ, FaultCode.READ_ERROR, blamed, message)
+    return DetectedFault(answer.cycle, Rank.WRITE, FaultCode.WRITE_ERROR, blamed, message)
 
 
-def _overflow(timeline: Timeline, queue: TokenQueue, stream: Sequence[Instruction]) -> Iterator[Noticed]:
+def _overflow(timeline: Timeline, queue: TokenQueue, stream: Sequence[Instruction]) -> Iterator[DetectedFault]:
     """The first overflow of a token counter. A token counted from cycle v on and popped in p is uncounted after p."""
     visible, pops = timeline.tokens[queue], timeline.pops[queue]
     # In order of time, pops first: a token popped in cycle t makes space for one that is counted from t + 1 on.
@@ -111,12 +113,12 @@ def _overflow(timeline: Timeline, queue: TokenQueue, stream: Sequence[Instructio
         unit = next(unit for (unit, name), named in QUEUE_OF.items() if named == queue and name.startswith("push"))
         pushers = (index for index in timeline.queues[unit] if queue in timeline.commands[index].pushes)
         index = next(islice(pushers, pushed, None))
-        message = overflow_message(queue, place(index, stream[index]))
+        message = overflow_message(queue, describe_instruction(index, stream[index]))
         # It is detected when it is pushed, the cycle before it could be popped.
-        yield Noticed(visible[token] - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, index, message)
+        yield DetectedFault(visible[token] - 1, Rank.TOKENS, FaultCode.TOKEN_OVERFLOW, index, message)
 
 
-def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
+def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> DetectedFault:
     """The fault of a launch that cannot progress, in the first cycle in which all units are detected idle."""
     timeline = engine.timeline
     last = max((*timeline.end, *timeline.dispatch), default=-1)
@@ -129,9 +131,9 @@ def _at_rest(engine: Engine, stream: Sequence[Instruction]) -> Noticed:
     seen = [timeline.dispatch[index] + 1 + DECODE for index in first]
     cycle = max(1, last + 1, engine.fetch.stuck, *seen) + END
     if min(timeline.end, default=0) >= 0:
-        return Noticed(cycle, Rank.REST, FaultCode.NO_FINISH, None, NO_FINISH_MESSAGE)
+        return DetectedFault(cycle, Rank.REST, FaultCode.NO_FINISH, None, NO_FINISH_MESSAGE)
     blamed = next((index for index, end in enumerate(timeline.end) if end < 0), None)
-    return Noticed(cycle, Rank.REST, FaultCode.DEADLOCK, blamed, _deadlock(engine, stream))
+    return DetectedFault(cycle, Rank.REST, FaultCode.DEADLOCK, blamed, _deadlock(engine, stream))
 
 
 def _deadlock(engine: Engine, stream: Sequence[Instruction]) -> str:

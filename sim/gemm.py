@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa import Gemm
 from lathe.sim.gemm_blocking import EXACT_TERMS, Contraction, Values, contractions
-from lathe.sim.micro_ops import Ints, Nest, Places, last_writes, run_of
+from lathe.sim.micro_ops import Addresses, Ints, Nest, as_slice, last_writes
 from lathe.sim.scratchpads import Memories
-from lathe.sim.uop_plan_cache import Plans, require_steps
+from lathe.sim.uop_plan_cache import Plans, check_indices
 
 # Maximum values of the largest operand of a matmul that are gathered at once, over samples.
 VALUES_AT_ONCE = 1 << 22
 
 
-class Products:
+class GemmExecutor:
     """Executor of GEMM instructions, faster than applying their semantics one by one.
 
     Exact: a sum of at most 2^10 products of int8 is at most 2^24 in magnitude, and so is every partial sum in any
@@ -36,11 +36,11 @@ class Products:
             most_terms=max(1, EXACT_TERMS // cfg.block_in),
         )
         self.plans: Plans[list[Contraction]] = Plans(cfg, memories.uop, self.plan)
-        self.resets: Plans[Places] = Plans(cfg, memories.uop, self.plan_reset)
+        self.resets: Plans[Addresses] = Plans(cfg, memories.uop, self.plan_reset)
         self.begins: Plans[list[Contraction]] = Plans(cfg, memories.uop, self.plan_begin)
         self.gathered: NDArray[np.float32] = np.empty(0, np.float32)
 
-    def run(self, gemm: Gemm, where: Callable[[], str]) -> Sequence[Places]:
+    def run(self, gemm: Gemm, where: Callable[[], str]) -> Sequence[Addresses]:
         """Execute one instruction; returns the accumulators that it writes.
 
         `where` names it in an :class:`~lathe.sim.uop_plan_cache.IndexFault`.
@@ -64,23 +64,23 @@ class Products:
 
     def plan(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix multiplications of a nest, and the number of indices that they hold."""
-        require_steps(self.cfg, gemm, nest, where)
+        check_indices(self.cfg, gemm, nest, where)
         plan = list(contractions(nest, self.values))
         return plan, sum(each.stored for each in plan)
 
     def plan_begin(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[list[Contraction], int]:
         """The matrix multiplications of the executions that no later one overwrites: one term per accumulator."""
-        require_steps(self.cfg, gemm, nest, where)
+        check_indices(self.cfg, gemm, nest, where)
         plan = list(contractions(last_writes(nest), self.values))
         return plan, sum(each.stored for each in plan)
 
-    def plan_reset(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[Places, int]:
+    def plan_reset(self, gemm: Gemm, nest: Nest, where: Callable[[], str]) -> tuple[Addresses, int]:
         """The accumulators that a nest resets."""
-        require_steps(self.cfg, gemm, nest, where)
+        check_indices(self.cfg, gemm, nest, where)
         outer = np.unique(np.arange(nest.iter_out) * nest.dst.out)
         inner = np.unique(np.arange(nest.iter_in) * nest.dst.inner)
         chosen = np.unique(np.unique(outer[:, None] + inner)[:, None] + np.unique(nest.dst.table))
-        return run_of(chosen), len(chosen)
+        return as_slice(chosen), len(chosen)
 
     def parts(self, contraction: Contraction) -> Sequence[tuple[slice, ...]]:
         """Slices of the samples whose operands fit in memory together; of one machine, all."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lathe.sim.micro_ops import Ints, Nest, run_of
+from lathe.sim.micro_ops import Ints, Nest, as_slice
 
 # The product of two int8 is at most 2^14 in magnitude, and float32 represents all integers up to 2^24.
 EXACT_TERMS = 1 << 10
@@ -30,7 +30,7 @@ class Role(Enum):
     SUM = 3
 
 
-class Sums(NamedTuple):
+class RowReduction(NamedTuple):
     """Reduction of rows with equal destinations: sort, add runs, and add these to distinct destinations."""
 
     order: Ints
@@ -47,7 +47,7 @@ class Contraction(NamedTuple):
     src: Ints
     wgt: Ints
     dst: slice | Ints
-    sums: Sums | None
+    sums: RowReduction | None
 
     @property
     def stored(self) -> int:
@@ -112,7 +112,7 @@ def _contract(nest: Nest, values: Values) -> Iterator[Contraction]:
             (batch, rows, columns, chunk.stop - first),
             np.ascontiguousarray(src_cube[:, :, chunk]).reshape(-1),
             np.ascontiguousarray(wgt_cube[:, :, chunk]).reshape(-1),
-            run_of(distinct),
+            as_slice(distinct),
             sums,
         )
 
@@ -159,11 +159,11 @@ def _arrange(grid: Ints, roles: tuple[Role, ...], *result: Role) -> Ints:
     return grid.transpose(order + rest).reshape(shape)
 
 
-def _distinct(targets: Ints) -> tuple[Ints, Sums | None]:
+def _distinct(targets: Ints) -> tuple[Ints, RowReduction | None]:
     """The distinct destinations, and the reduction of rows with equal ones (None: there are none)."""
     if np.bincount(targets).max() == 1:
         return targets, None
     order = np.argsort(targets, kind="stable")
     ordered = targets[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return ordered[starts], Sums(order, starts)
+    return ordered[starts], RowReduction(order, starts)

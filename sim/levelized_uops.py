@@ -12,10 +12,10 @@ from lathe.configs.instructions.row import Block
 from lathe.isa.instructions import MicroOpInstruction
 from lathe.isa.operands import cells_of, operands_of, usage_of
 from lathe.isa.table import MEMORIES, Opcode
-from lathe.isa.uop_semantics import MEANINGS, Elements
-from lathe.sim.micro_ops import Ints, Nest, Places, run_of
+from lathe.isa.uop_semantics import UOP_SEMANTICS, Elements
+from lathe.sim.micro_ops import Addresses, Ints, Nest, as_slice
 from lathe.sim.scratchpads import Memories
-from lathe.sim.uop_plan_cache import Plans, require_steps
+from lathe.sim.uop_plan_cache import Plans, check_indices
 
 # Maximum executions in one plan; larger nests are split into parts that run one after the other.
 MOST_EXECUTIONS = 1 << 17
@@ -36,11 +36,11 @@ class Plan(NamedTuple):
     """Steps in order, the accumulators that each writes, and the memory blocks that all read."""
 
     steps: list[Step]
-    written: list[Places]
+    written: list[Addresses]
     blocks: tuple[Block, ...]
 
 
-class InLevels:
+class LevelizedExecutor:
     """Executor of instructions that run micro-ops, by their semantics, on accumulators."""
 
     def __init__(self, cfg: HardwareConfig, memories: Memories) -> None:
@@ -58,11 +58,11 @@ class InLevels:
             opcode: meaning.value
             if meaning.lanewise and all(each.scratchpad == "acc" for each in operands_of(opcode))
             else self.in_lanes(opcode, meaning.value)
-            for opcode, meaning in MEANINGS.items()
+            for opcode, meaning in UOP_SEMANTICS.items()
         }
         self.plans: Plans[Plan] = Plans(cfg, memories.uop, self.plan, of_samples=self.acc.ndim > 2)
 
-    def run(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Sequence[Places]:
+    def run(self, instruction: MicroOpInstruction, where: Callable[[], str]) -> Sequence[Addresses]:
         """Execute one instruction; returns the accumulators that it writes.
 
         `where` names it in an :class:`~lathe.sim.uop_plan_cache.IndexFault`.
@@ -100,14 +100,14 @@ class InLevels:
 
         return of_lanes
 
-    def at(self, places: Places) -> Any:
+    def at(self, places: Addresses) -> Any:
         """The index of vectors in the array of a scratchpad, for all samples."""
         return places if self.acc.ndim == 2 else (slice(None), places)
 
     def plan(self, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> tuple[Plan, int]:
         """The steps of a nest, and the number of indices that they hold."""
         usage = usage_of(instruction)
-        require_steps(self.cfg, instruction, nest, where)
+        check_indices(self.cfg, instruction, nest, where)
         plan = Plan([], [], usage.blocks)
         for part in parts(nest):
             grids = {each: part.of(each.index).grid(part.iter_out, part.iter_in).reshape(-1) for each in usage.used}
@@ -115,10 +115,10 @@ class InLevels:
             others = [each for each in usage.read if each is not usage.written]
             same_memory = [grids[each] for each in others if each.scratchpad == usage.written.scratchpad]
             for chosen in levels(dst, same_memory, usage.written.depth(self.cfg)):
-                places = {each: run_of(grids[each][chosen]) for each in usage.used}
+                places = {each: as_slice(grids[each][chosen]) for each in usage.used}
                 sources = [(each.index, each.scratchpad, self.at(places[each])) for each in usage.read]
                 for each in usage.odd:
-                    odd = run_of(grids[each][chosen] | 1)
+                    odd = as_slice(grids[each][chosen] | 1)
                     sources.append((each.odd, each.scratchpad, self.at(odd)))
                 plan.written.append(places[usage.written])
                 plan.steps.append(Step(self.at(places[usage.written]), tuple(sources)))

@@ -9,7 +9,7 @@ from lathe.isa.instructions import MicroOpInstruction
 from lathe.isa.operands import operands_of
 
 Ints = NDArray[np.int64]
-Places = slice | Ints
+Addresses = slice | Ints
 """Addresses of vectors in a scratchpad: a contiguous range, or an index array."""
 
 
@@ -131,7 +131,7 @@ def _last_of_each(values: Ints) -> Ints:
     return positions
 
 
-def run_of(indices: Ints) -> slice | Ints:
+def as_slice(indices: Ints) -> slice | Ints:
     """The indices as a slice, which NumPy processes faster, if they are consecutive."""
     flat = indices.reshape(-1)
     first, count = int(flat[0]), len(flat)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs import HardwareConfig
-from lathe.configs.atomic import writing
+from lathe.configs.atomic import atomic_write
 from lathe.configs.html_repr import repr_html
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import BusError, Columns
 from lathe.isa.encoding import decode_columns, extract_columns
-from lathe.isa.errors import NoInstructionError
+from lathe.isa.errors import InvalidInstructionError
 from lathe.sim.bus_fault_injection import FaultyMemory
 from lathe.sim.counters import Counters
 from lathe.sim.dram import SparseMemory
@@ -51,7 +51,7 @@ class ReplayResult:
         ``tokens`` (4,) int64, ``cycles``, and ``counters`` as JSON text in uint8. It is written atomically; raises
         :class:`~lathe.configs.atomic.FileError`.
         """
-        with writing(path) as file:
+        with atomic_write(path) as file:
             np.savez_compressed(
                 file,
                 insns=self.stream.insns,
@@ -117,7 +117,7 @@ def decoded(cfg: HardwareConfig, insns: NDArray[np.uint8]) -> tuple[Columns, Ref
     """The columns of a stream, blank from the first invalid instruction on, and the refusal of that one or None."""
     try:
         return decode_columns(cfg, insns), None
-    except NoInstructionError as error:
+    except InvalidInstructionError as error:
         columns = blanked(extract_columns(cfg, insns), error.instruction)
         return columns, Refusal(error.instruction, error.code, str(error))
 

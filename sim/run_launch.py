@@ -17,7 +17,7 @@ from lathe.sim.counters import Counters
 from lathe.sim.dram import Dram
 from lathe.sim.engine import Engine
 from lathe.sim.executor import execute
-from lathe.sim.fault import Rank, first_noticed
+from lathe.sim.fault import Rank, first_fault
 from lathe.sim.illegal_instructions import Refusal, blanked, refusals_of
 from lathe.sim.scratchpads import Scratchpads
 from lathe.sim.timeline import Timeline
@@ -56,12 +56,12 @@ def launch(
     refusals = refusals_of(cfg, columns, undecodable)
     illegal = refusals.decoding.instruction if refusals.decoding is not None else -1
     failing = faults.error is not None or (faults.end is not None and reach(cfg, columns, insn_addr) > faults.end)
-    with no_collection():
+    with without_gc():
         commands = commands_of(cfg, columns if illegal < 0 else blanked(columns, illegal), refusals.beyond)
         engine = Engine(cfg, commands, insn_addr, tokens, illegal=illegal, faults=faults if failing else None)
         engine.run()
     timeline = engine.timeline
-    first = first_noticed(engine, stream, refusals)
+    first = first_fault(engine, stream, refusals)
     if dram is not None:
         starts = np.array(timeline.start, np.int64)
         # A token is popped after it was pushed, so the order of starts respects every token.
@@ -81,7 +81,7 @@ def launch(
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """A context without cyclic garbage collection: an engine creates many small tuples, and no reference cycles."""
     enabled = gc.isenabled()
     gc.disable()

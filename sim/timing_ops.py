@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa.columnar_stream import Columns
 from lathe.isa.expression_readers import ColumnsReader
-from lathe.isa.operands import trailing_steps
+from lathe.isa.operands import extra_latency
 from lathe.isa.table import MEMORIES, QUEUE_OF, TABLE, TOKEN_FIELDS, Kind, MemoryType, Unit
 from lathe.sim.bursts import Chains
 from lathe.sim.transfer import Transfer
@@ -87,7 +87,7 @@ def _steps_per_micro_op(cfg: HardwareConfig, columns: Columns) -> Ints:
     steps = np.ones(len(columns), np.int64)
     for opcode, row in TABLE.items():
         if row.kind is Kind.ISSUE:
-            steps = np.where(columns.opcode == opcode, row.steps.on(reader), steps)
+            steps = np.where(columns.opcode == opcode, row.issue_cycles.evaluate(reader), steps)
     return steps
 
 
@@ -95,7 +95,7 @@ def _trailing(cfg: HardwareConfig, columns: Columns) -> Ints:
     """The idle cycles at an instruction's end, until its results are written."""
     steps = np.zeros(8, np.int64)
     for opcode in TABLE:
-        steps[opcode] = trailing_steps(cfg, opcode)
+        steps[opcode] = extra_latency(cfg, opcode)
     return steps[columns.opcode]
 
 

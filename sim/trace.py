@@ -73,7 +73,7 @@ class Trace:
         )
 
     @classmethod
-    def one_after_the_other(cls, launches: Sequence[tuple["Trace", int]]) -> "Trace":
+    def concatenate(cls, launches: Sequence[tuple["Trace", int]]) -> "Trace":
         """The concatenated trace of launches with their cycles, each starting where the previous one ended."""
         instructions = np.cumsum([0, *(len(trace.stream) for trace, _ in launches)])
         cycles = np.cumsum([0, *(count for _, count in launches)])

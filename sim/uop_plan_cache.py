@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.isa import FaultCode, decode_uops
 from lathe.isa.instructions import MicroOpInstruction
-from lathe.isa.operands import loops_of, trailing_steps, usage_of
-from lathe.isa.raw_hazards import first_reuse
+from lathe.isa.operands import extra_latency, loops_of, usage_of
+from lathe.isa.raw_hazards import first_raw_hazard
 from lathe.sim.micro_ops import Nest, nest_of
 
 # Maximum indices that all plans hold, 64 MB; a program with more distinct tables plans some of them again.
@@ -92,7 +92,7 @@ class IndexFault(Exception):  # noqa: N818 - the field's term
         self.step = step
 
 
-def require_steps(cfg: HardwareConfig, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> None:
+def check_indices(cfg: HardwareConfig, instruction: MicroOpInstruction, nest: Nest, where: Callable[[], str]) -> None:
     """Raise an :class:`IndexFault` for the first index out of range, or read-after-write hazard.
 
     A micro-op accesses one operand in each of its issue cycles, and all remaining ones in the last. As in hardware, of
@@ -100,16 +100,16 @@ def require_steps(cfg: HardwareConfig, instruction: MicroOpInstruction, nest: Ne
     """
     first: tuple[int, int] | None = None
     usage = usage_of(instruction)
-    steps = usage.steps
+    steps = usage.issue_cycles
     for position, operand in enumerate(usage.used):
         index, depth = nest.of(operand.index), operand.depth(cfg)
         if index.highest(nest.iter_out, nest.iter_in) >= depth:
             step = index.first_from(depth, nest.iter_in) * steps + min(position, steps - 1)
             first = min(first or (step, position), (step, position))
     starts = {operand.index: nest.of(operand.index).table for operand in usage.used}
-    reuse = first_reuse(cfg, instruction, starts)
+    reuse = first_raw_hazard(cfg, instruction, starts)
     if reuse is not None and (first is None or reuse.step < first[0]):
-        message = reuse.operand.reuse_message(trailing_steps(cfg, instruction.opcode), where(), reuse.index)
+        message = reuse.operand.hazard_message(extra_latency(cfg, instruction.opcode), where(), reuse.index)
         raise IndexFault(message, FaultCode.ACC_REUSE, reuse.step)
     if first is None:
         return

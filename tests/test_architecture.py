@@ -61,12 +61,12 @@ def test_top_level_packages_are_listed_in_the_order_in_which_they_may_be_importe
 
 
 def test_passes_are_listed_with_the_invariants_that_they_establish_and_require():
-    source = {LEGAL: "a legal schedule"} | {given: f"`{each.name}`" for each in PASSES for given in each.gives}
+    source = {LEGAL: "a legal schedule"} | {given: f"`{each.name}`" for each in PASSES for given in each.establishes}
     expected = [
         [
             f"`{each.name}`",
-            "; ".join(given.sentence for given in each.gives) or "–",
-            ", ".join(dict.fromkeys(source[need] for need in each.needs)) or "–",
+            "; ".join(given.sentence for given in each.establishes) or "–",
+            ", ".join(dict.fromkeys(source[need] for need in each.requires)) or "–",
         ]
         for each in PASSES
     ]

@@ -42,7 +42,7 @@ from streams import NO_PAGES, Stream
 import lathe as lt
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, Finish, Gemm, MachineFault, Opcode, Rescale, Store, encode_uops
-from lathe.isa.operands import operands_of, trailing_steps
+from lathe.isa.operands import extra_latency, operands_of
 from lathe.rtl.engines import pysim
 from lathe.rtl.engines.compiled.machine import Machine
 from lathe.rtl.engines.launch import Launch, Outcome
@@ -231,7 +231,7 @@ def _stream_of_a_second_step(cfg: lt.HardwareConfig) -> Stream:
 
 def _stream_of_reuse(rng: random.Random, cfg: lt.HardwareConfig) -> Stream:
     """A RESCALE that comes back to an accumulator when its new value is just there, or just not."""
-    stages = trailing_steps(cfg, Opcode.RESCALE)
+    stages = extra_latency(cfg, Opcode.RESCALE)
     flags = rescale_flags(rng, cfg)
     distance = (stages // 2 if flags["add"] else stages) + rng.choice([0, 1])
     # Within the table, from one table to the next, or to the outer iteration before.

@@ -57,8 +57,8 @@ FAULTS = (
     fault(
         "the host packs dimensions in another order",
         "layout.physical_layout",
-        "for dim in self.order]\n        if self.lanes.turns",
-        "for dim in self.order[::-1]]\n        if self.lanes.turns",
+        "for dim in self.order]\n        if self.lanes.conversions",
+        "for dim in self.order[::-1]]\n        if self.lanes.conversions",
     ),
     # Micro-ops and the loops of instructions.
     fault(
@@ -103,7 +103,7 @@ FAULTS = (
         "    if extent % step:\n",
         "    if extent % step and False:\n",
     ),
-    fault("turned elements keep their order", "layout.vector_relayout", "orders[lanes.turns]", "orders[0]"),
+    fault("turned elements keep their order", "layout.vector_relayout", "orders[lanes.conversions]", "orders[0]"),
     fault(
         "instructions of one chunk do not move on",
         "isel.rules.loop_plan",
@@ -241,7 +241,7 @@ FAULTS = (
     fault(
         "every reduction starts with 0",
         "isel.rules.reset",
-        'value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)',
+        'value = neutral_element(chunk.reduction or "sum", chunk.write.tensor.dtype)',
         "value = 0",
     ),
     fault(

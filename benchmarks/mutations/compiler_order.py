@@ -41,8 +41,8 @@ FAULTS = (
     fault(
         "buffers overlap by an element",
         "allocation.allocation",
-        "return self.of_thread * self.threads\n",
-        "return self.of_thread * self.threads - 1\n",
+        "return self.size_per_thread * self.threads\n",
+        "return self.size_per_thread * self.threads - 1\n",
     ),
     fault(
         "a buffer is free once it is filled",
@@ -72,7 +72,7 @@ FAULTS = (
     fault(
         "threads share a buffer",
         "codegen.emit",
-        "base = buffer.base + self.thread * buffer.of_thread",
+        "base = buffer.base + self.thread * buffer.size_per_thread",
         "base = buffer.base",
     ),
     fault(
@@ -121,8 +121,8 @@ FAULTS = (
     fault(
         "iterations run backwards",
         "codegen.emit",
-        "for inside in turns(threads, node, dict):",
-        "for inside in list(turns(threads, node, dict))[::-1]:",
+        "for inside in iteration_groups(threads, node, dict):",
+        "for inside in list(iteration_groups(threads, node, dict))[::-1]:",
     ),
     fault("accumulators are not set to their start", "isel.rules.gemm", "return reset_elements(chunk)", "return []"),
     fault(
@@ -203,8 +203,8 @@ FAULTS = (
     fault(
         "readers do not wait for writers",
         "stream.last_accesses",
-        "in footprint.kept:\n            self.writers[memory].take(needed, cells, unit, known)\n",
-        "in footprint.kept:\n            pass\n",
+        "in footprint.reads_only:\n            self.writers[memory].take(needed, cells, unit, known)\n",
+        "in footprint.reads_only:\n            pass\n",
     ),
     fault(
         "two products begin one sum",
@@ -215,7 +215,7 @@ FAULTS = (
     fault(
         "zeros that somebody reads are not written",
         "stream.elide_accumulator_init",
-        "self.needed.setdefault(reset,",
+        "self.live_resets.setdefault(",
         "{}.setdefault(reset,",
     ),
     fault(

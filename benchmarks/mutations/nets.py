@@ -7,7 +7,7 @@ from comparison import (
     count_differences,
     counter_differences,
     data_differences,
-    told_fault,
+    reported_fault,
     trace_differences,
 )
 from overlapping_streams import token_violations
@@ -46,7 +46,7 @@ def caught_on(case: Case, expected: Sequence[Simulated], outcomes: Sequence[Outc
     for place, (result, outcome) in enumerate(zip(expected, outcomes, strict=True)):
         if isinstance(result, MachineFault) or outcome.fault != FaultCode.NONE:
             mine = (result.code, result.cycle) if isinstance(result, MachineFault) else (FaultCode.NONE, result.cycles)
-            if mine != told_fault(outcome):
+            if mine != reported_fault(outcome):
                 found.add("fault")
             continue
         stream = case.streams[place]

@@ -8,14 +8,14 @@ FAULTS = (
     fault(
         "an ALU micro-op with an operand takes one step",
         "sim.timing_ops",
-        "row.steps.on(reader), steps)",
+        "row.issue_cycles.evaluate(reader), steps)",
         "1, steps)",
     ),
     fault(
         "MUL takes as long as the other operations",
         "sim.timing_ops",
-        "row.steps.on(reader), steps)",
-        'np.minimum(row.steps.on(reader), 2 - columns["use_imm"]), steps)',
+        "row.issue_cycles.evaluate(reader), steps)",
+        'np.minimum(row.issue_cycles.evaluate(reader), 2 - columns["use_imm"]), steps)',
     ),
     fault(
         "RESCALE has no steps at its end",
@@ -32,8 +32,8 @@ FAULTS = (
     fault(
         "an accumulator is there a step early",
         "isa.raw_hazards",
-        "(usage.steps - 1) > late:",
-        "(usage.steps - 1) >= late:",
+        "(usage.issue_cycles - 1) > late:",
+        "(usage.issue_cycles - 1) >= late:",
     ),
     fault(
         "an added operand may be one that is not there yet",
@@ -274,8 +274,8 @@ FAULTS = (
     fault(
         "fetch is heard before the units",
         "sim.fault",
-        "yield Noticed(fetch.refused, Rank.FETCH",
-        "yield Noticed(fetch.refused, Rank.READ",
+        "yield DetectedFault(fetch.refused, Rank.FETCH",
+        "yield DetectedFault(fetch.refused, Rank.READ",
     ),
     fault(
         "an error of the bus is told of the beat after",

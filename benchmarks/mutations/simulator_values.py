@@ -159,8 +159,8 @@ FAULTS = (
     fault(
         "an added operand has the parameters of the first",
         "sim.levelized_uops",
-        "run_of(grids[each][chosen] | 1)",
-        "run_of(grids[each][chosen])",
+        "as_slice(grids[each][chosen] | 1)",
+        "as_slice(grids[each][chosen])",
     ),
     fault(
         "the zero point is added before rounding",

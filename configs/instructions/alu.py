@@ -77,5 +77,5 @@ ALU = Row(
         MicroOpIndex("src", MemoryType.ACC, read=TENSOR),
         MicroOpIndex("dst", MemoryType.ACC, written=True),
     ),
-    steps=TENSOR + 1 + _waits(),
+    issue_cycles=TENSOR + 1 + _waits(),
 )

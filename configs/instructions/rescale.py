@@ -106,13 +106,13 @@ RESCALE = Row(
     "    byte = lut[table * 256 + (acc[dst] & 255)]\n"
     "    acc[dst] = zero_extend(byte) if lookup_unsigned else sign_extend(byte)",
     indices=(
-        MicroOpIndex("src", MemoryType.ACC, read=ADDS, moved_by="dst"),
+        MicroOpIndex("src", MemoryType.ACC, read=ADDS, strides_of="dst"),
         MicroOpIndex("dst", MemoryType.ACC, written=True),
         MicroOpIndex("wgt", MemoryType.PAR, odd=ADDS),
     ),
     blocks=(Block("table", MemoryType.LUT, TABLE_ELEMENTS, read=FieldValue("lookup").differs(0)),),
-    steps=ADDS + 1,
-    trailing=_STAGES,
+    issue_cycles=ADDS + 1,
+    extra_latency=_STAGES,
     extension=EXTENSION,
     purpose="bias, factor, rounding and saturation take one cycle per vector; the ALU takes one or two for each "
     "operation and has no 64-bit multiplication",

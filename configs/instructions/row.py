@@ -25,7 +25,7 @@ class MicroOpIndex:
 
     ``name``: "dst", "src" or "wgt"; ``memory``: the scratchpad; ``read``: whether an instruction reads the vector;
     ``written``: whether instructions write it, whatever their fields hold. An index that is neither read nor written is
-    not checked and may have any value. ``moved_by``: the index whose loop strides advance it, by default its own.
+    not checked and may have any value. ``strides_of``: the index whose loop strides advance it, by default its own.
 
     ``odd``: whether an instruction also reads the vector at the index with its lowest bit set. The scratchpad of such
     an index has an even depth, so that this vector is in range if the index is.
@@ -35,7 +35,7 @@ class MicroOpIndex:
     memory: MemoryType
     read: Expression = ALWAYS
     written: bool = False
-    moved_by: str = ""
+    strides_of: str = ""
     odd: Expression = NEVER
 
 
@@ -78,8 +78,8 @@ class Row:
     meaning: str
     indices: tuple[MicroOpIndex, ...] = ()
     blocks: tuple[Block, ...] = ()
-    steps: Expression = ALWAYS
-    trailing: Expression = NEVER
+    issue_cycles: Expression = ALWAYS
+    extra_latency: Expression = NEVER
     stores: bool = False
     extension: str | None = None
     purpose: str = ""
@@ -90,8 +90,10 @@ class Row:
         assert written == [MemoryType.ACC] * (self.kind is Kind.ISSUE), f"{self.opcode.name} writes {written}"
         # Written and read indices then differ equally between loop iterations, so that a few iterations show all
         # hazards.
-        strides = {index.moved_by or index.name for index in self.indices if index.memory is MemoryType.ACC}
-        assert self.trailing == NEVER or len(strides) == 1, f"accumulators of {self.opcode.name} advance by {strides}"
+        strides = {index.strides_of or index.name for index in self.indices if index.memory is MemoryType.ACC}
+        assert self.extra_latency == NEVER or len(strides) == 1, (
+            f"accumulators of {self.opcode.name} advance by {strides}"
+        )
 
     @property
     def opcode(self) -> Opcode:
@@ -100,7 +102,7 @@ class Row:
         return opcode
 
 
-class RowsInstruction(Protocol):
+class TransferInstruction(Protocol):
     """An instruction that transfers rows."""
 
     @property

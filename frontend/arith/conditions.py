@@ -12,7 +12,7 @@ from functools import lru_cache
 from lathe.frontend.arith.index_interpreter import Forms, form_of
 from lathe.frontend.arith.linear import Bound, Box, Linear, LoopVariable, add, scale
 from lathe.frontend.arith.loop_bounds import bound_forms, flat_extremum
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import CompareOp, Expr
 from lathe.frontend.expr.nodes import (
     Axis,
@@ -37,12 +37,12 @@ def bounds_of(computation: Computation, roots: Mapping[Axis, Bound], box: Box) -
     return [each for each in bounds if each is not None]
 
 
-def mask_of(computation: Computation) -> Expr | None:
+def residual_condition(computation: Computation) -> Expr | None:
     """The part of the condition on a computation's domain that bounds cannot express; None if there is none."""
     return conjunction(each for each in conjuncts(computation.where) if not is_linear(each))
 
 
-def happens(computation: Computation) -> Expr | None:
+def instance_condition(computation: Computation) -> Expr | None:
     """The condition under which an iteration within the loop bounds executes an instance; None: always.
 
     Updates that the ``where`` of a reduction excludes are not executed. Their condition is evaluated point by point
@@ -52,7 +52,7 @@ def happens(computation: Computation) -> Expr | None:
         _contributes(body.body, body.kind) if isinstance(body, Reduce) and isinstance(body.body, Select) else None
         for body in computation.bodies
     ]
-    return _both(mask_of(computation), _any_of(updates))
+    return _both(residual_condition(computation), _any_of(updates))
 
 
 _NEVER = Const(0, "bool")
@@ -60,7 +60,7 @@ _NEVER = Const(0, "bool")
 
 def _contributes(expr: Expr, kind: str) -> Expr | None:
     """Where a value may differ from the neutral element of the reduction that it enters; None: everywhere."""
-    if isinstance(expr, Const) and expr.value == neutral(kind, expr.dtype):
+    if isinstance(expr, Const) and expr.value == neutral_element(kind, expr.dtype):
         return _NEVER
     if not isinstance(expr, Select):
         return None
@@ -92,7 +92,7 @@ def _both(one: Expr | None, other: Expr | None) -> Expr | None:
     return Binary("and", one, other)
 
 
-def possible(condition: Expr | None) -> tuple[Expr | None, bool]:
+def over_approximation(condition: Expr | None) -> tuple[Expr | None, bool]:
     """A data-independent over-approximation of a condition (None: always true), and whether it is exact."""
     if condition is None or not reads_data(condition):
         return condition, True

@@ -179,7 +179,7 @@ def checked_values(parameters: Iterable[Parameter], given: object, where: str) -
     return values
 
 
-def described(values: Mapping[Parameter, int]) -> str:
+def format_values(values: Mapping[Parameter, int]) -> str:
     """Parameter values for a message, as ``N = 100 and M = 3``."""
     return " and ".join(f"{each.name} = {value}" for each, value in values.items())
 

@@ -13,7 +13,7 @@ from lathe.configs.integers import integer
 from lathe.frontend.expr.dtypes import BOOL, DTYPES, INDEX, TENSOR_DTYPES, checked_dtype
 from lathe.frontend.expr.errors import TensorError, shown
 from lathe.frontend.expr.expr_base import BinaryOp, CompareOp, Expr, Operand, ReduceKind, Value
-from lathe.frontend.expr.identities import amounts_to
+from lathe.frontend.expr.identities import simplify_identity
 from lathe.frontend.expr.nodes import Axis, AxisRef, Binary, Cast, Compare, Const, Not, Reduce, Select
 from lathe.frontend.expr.text import format_operand
 
@@ -188,7 +188,7 @@ def _folded(op: BinaryOp, left: Expr, right: Expr) -> Expr:
         right = right if value == right.value else Const(value, INDEX)
         if isinstance(left, Const) and op in _FOLD:
             return _checked_index(_FOLD[op](left.value, value), op, left, right)
-    simplified = amounts_to(op, left, right)
+    simplified = simplify_identity(op, left, right)
     return Binary(op, left, right) if simplified is None else simplified
 
 
@@ -289,7 +289,7 @@ def min(
     return _extremum("min", expr, other, axis, where)
 
 
-def neutral(kind: str, dtype: str) -> int:
+def neutral_element(kind: str, dtype: str) -> int:
     """The neutral element of a reduction, from which it starts."""
     return {"sum": 0, "prod": 1, "max": DTYPES[dtype].minimum, "min": DTYPES[dtype].maximum}[kind]
 
@@ -341,5 +341,5 @@ def _reduce(kind: ReduceKind, expr: Value, axis: Axis | Sequence[Axis], where: V
         if isinstance(guard, int) or guard.dtype != BOOL:
             dtype = "an integer" if isinstance(guard, int) else guard.dtype
             raise TensorError(f"where of {kind} must be bool, not {dtype}: {guard}. Compare first, as in x != 0.")
-        body = Select(guard, body, Const(neutral(kind, body.dtype), body.dtype))
+        body = Select(guard, body, Const(neutral_element(kind, body.dtype), body.dtype))
     return Reduce(kind, body, axes)

@@ -12,7 +12,7 @@ _ABSORBING: Mapping[str, int] = {"mul": 0, "and": 0, "or": 1}
 """Absorbing elements: the result is this value, whatever the other operand is."""
 
 
-def amounts_to(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
+def simplify_identity(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
     """The operand or constant that an operation equals in any dtype, as ``x`` for ``x + 0``; None if none is known."""
     if isinstance(rhs, Const):
         if rhs.value == _NEUTRAL_RIGHT.get(op):
@@ -24,7 +24,7 @@ def amounts_to(op: str, lhs: Expr, rhs: Expr) -> Expr | None:
     return next((each for each in (lhs, rhs) if isinstance(each, Const) and each.value == _ABSORBING.get(op)), None)
 
 
-def written_alike(left: Expr, right: Expr) -> bool:
+def structurally_equal(left: Expr, right: Expr) -> bool:
     """Whether two expressions are structurally equal, and so have the same value."""
     if left is right:
         return True
@@ -45,4 +45,4 @@ def written_alike(left: Expr, right: Expr) -> bool:
             pass
         case _:
             return False
-    return all(written_alike(a, b) for a, b in zip(left.children, right.children, strict=True))
+    return all(structurally_equal(a, b) for a, b in zip(left.children, right.children, strict=True))

@@ -14,10 +14,10 @@ from lathe.frontend.expr.evaluation import Array, evaluate
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Computation, Const, Select, Tensor, axes_of, reads_data
 from lathe.frontend.interpreter.computation_arrays import evaluate_computation
-from lathe.frontend.tensor.recurrences import Cycle
+from lathe.frontend.tensor.recurrences import Recurrence
 
 
-def evaluate_recurrence(recurrence: Cycle, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+def evaluate_recurrence(recurrence: Recurrence, arrays: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
     """The arrays of all outputs of a recurrence, given those of all other tensors that it reads (contiguous)."""
     results = {
         tensor: np.zeros(tensor.shape, DTYPES[tensor.dtype].numpy)

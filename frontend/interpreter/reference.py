@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 
 from lathe.configs.array_args import array_of
-from lathe.configs.host_memory import check_room, within_memory
+from lathe.configs.host_memory import check_fits_memory, within_memory
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.errors import InputError, shown
 from lathe.frontend.expr.evaluation import Array
@@ -17,7 +17,7 @@ from lathe.frontend.interpreter.computation_arrays import evaluate_computation
 from lathe.frontend.interpreter.recurrence_interpreter import evaluate_recurrence
 from lathe.frontend.tensor.bind_parameters import bound_program
 from lathe.frontend.tensor.programs import placeholders, topological
-from lathe.frontend.tensor.recurrences import cycles
+from lathe.frontend.tensor.recurrences import find_recurrences
 
 _TASK = "the program's NumPy reference"
 
@@ -44,12 +44,12 @@ def reference(
     not fit into memory.
     """
     tensors, _ = bound_program(outputs, parameters, "reference")
-    check_room(sum(map(_nbytes, {*placeholders(tensors), *tensors})), _TASK)
+    check_fits_memory(sum(map(_nbytes, {*placeholders(tensors), *tensors})), _TASK)
     arrays = checked_inputs(tensors, inputs)
     order = topological(tensors)
     uses = Counter(tensor for each in order for tensor in _tensors_read_by(each))
     uses.update(tensors)
-    recurrences = {each: recurrence for recurrence in cycles(order) for each in recurrence.computations}
+    recurrences = {each: recurrence for recurrence in find_recurrences(order) for each in recurrence.computations}
     for computation in order:
         recurrence = recurrences.get(computation)
         if recurrence is None:

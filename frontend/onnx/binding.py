@@ -7,7 +7,7 @@ from lathe.configs.errors import shown
 from lathe.frontend.onnx.errors import ModelError
 
 
-def bind(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
+def bind_shapes(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> None:
     """Set the shapes of a model's inputs; dimensions with the same name must have the same size.
 
     Raises ModelError for shapes that do not match, or of unknown inputs, and for inputs that stay dynamic.

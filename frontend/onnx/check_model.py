@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.run_host_nodes import host_takes
 from lathe.frontend.onnx.shapes import inferred
 
@@ -14,7 +14,7 @@ OFFICIAL = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.tr
 
 def check_model(proto: Any, name: str) -> None:
     """Raise ModelError for an unknown opset, and for a model that both ONNX's checker and onnxruntime refuse."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     newest = {"": onnx.defs.onnx_opset_version(), "ai.onnx.ml": onnx.defs.onnx_ml_opset_version()}
     for each in proto.opset_import:
         domain = "" if each.domain == "ai.onnx" else each.domain

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands, greatest_sum, weights_of
+from lathe.frontend.onnx.qdq_groups import MatchContext, NodeGroup, int16_weights, max_sum
 from lathe.frontend.onnx.qdq_values import Constant
 from lathe.frontend.onnx.quant_graph import Conv, ConvTranspose, Layer
 from lathe.frontend.onnx.reading import attributes_of
@@ -14,7 +14,7 @@ from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.onnx.windows import as_pair, windows_of
 
 
-def _conv(ctx: Operands, group: NodeGroup) -> Layer:
+def _conv(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, quant = ctx.operand(node.input[0])
     weights = _weights(ctx, node.input[1])
@@ -24,11 +24,11 @@ def _conv(ctx: Operands, group: NodeGroup) -> Layer:
     values = weights.values
     check_groups(attributes.get("group", 1), values.shape[1:2], ctx.shape(node.input[0]), values.shape[0])
     windows = windows_of(attributes, ctx.shape(node.input[0]), values.shape[2:])
-    scaled = ctx.scaled(group, quant, greatest_sum(values), scale, *node.input[2:3])
+    scaled = ctx.scaled(group, quant, max_sum(values), scale, *node.input[2:3])
     return Conv(
         group.name, (data,), group.output, (quant,), group.quant, as_images(values), scaled.weight_scale, scaled.bias,
         windows.strides, windows.pads, windows.dilations, attributes.get("group", 1), group.relu, nodes=group.numbers,
-        in_float=scaled.in_float, rest=scaled.rest,
+        float_sums=scaled.in_float, bias_residual=scaled.rest,
     )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def check_groups(groups: int, depth: Sequence[int], shape: Sequence[int], filter
         raise NotOffloadable(f"its weights in {groups} groups do not match the channels of its data")
 
 
-def _weights(ctx: Operands, name: str) -> Constant:
+def _weights(ctx: MatchContext, name: str) -> Constant:
     weights = ctx.values.dequantised_constant(name)
     if weights is None:
         raise NotOffloadable("its weights are not 8-bit constants")
@@ -48,10 +48,10 @@ def _weights(ctx: Operands, name: str) -> Constant:
 def as_images(values: NDArray[np.int64]) -> NDArray[np.int16]:
     """Weights (M, C, KH, KW) or (M, C, K) as (M, C, KH, KW)."""
     wide = values.reshape(*values.shape[:2], 1, -1) if values.ndim == 3 else values
-    return weights_of(wide)
+    return int16_weights(wide)
 
 
-def _conv_transpose(ctx: Operands, group: NodeGroup) -> Layer:
+def _conv_transpose(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, quant = ctx.operand(node.input[0])
     weights = _weights(ctx, node.input[1])
@@ -74,11 +74,11 @@ def _conv_transpose(ctx: Operands, group: NodeGroup) -> Layer:
     crop = _crop_before(attributes, shape[2:], output_shape[2:], extents, strides)
     scale = np.full(filters, scale[0]) if groups > 1 else scale
     flipped = _flipped_weights(weights.values, groups)
-    scaled = ctx.scaled(group, quant, greatest_sum(flipped), scale, *node.input[2:3])
+    scaled = ctx.scaled(group, quant, max_sum(flipped), scale, *node.input[2:3])
     return ConvTranspose(
         group.name, (data,), group.output, (quant,), group.quant, as_images(flipped),
         scaled.weight_scale, scaled.bias, as_pair(strides, 1), as_pair(crop, 0), as_pair(dilations, 1), groups,
-        group.relu, nodes=group.numbers, in_float=scaled.in_float, rest=scaled.rest,
+        group.relu, nodes=group.numbers, float_sums=scaled.in_float, bias_residual=scaled.rest,
     )  # fmt: skip
 
 
@@ -109,4 +109,7 @@ def _crop_before(
     return [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in missing]
 
 
-CONVOLUTIONS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {"Conv": _conv, "ConvTranspose": _conv_transpose}
+CONVOLUTIONS: Mapping[str, Callable[[MatchContext, NodeGroup], Layer]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands
+from lathe.frontend.onnx.qdq_groups import MatchContext, NodeGroup
 from lathe.frontend.onnx.quant_graph import (
     Concat,
     Layer,
@@ -26,11 +26,11 @@ from lathe.frontend.onnx.quant_graph import (
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
-MOST_PLACES = 1 << 16
+MAX_PAD_EXTENT = 1 << 16
 """The largest extent of a dimension with reflected, edge or wrapped padding, whose indices are enumerated."""
 
 
-def requantised(ctx: Operands, consumer: str, tensor: str, quant: Quantisation, target: Quantisation) -> str:
+def requantised(ctx: MatchContext, consumer: str, tensor: str, quant: Quantisation, target: Quantisation) -> str:
     """The tensor requantised to another scale; adds a Lookup layer, named after its consumer ``consumer``."""
     if quant == target:
         return tensor
@@ -43,7 +43,7 @@ def requantised(ctx: Operands, consumer: str, tensor: str, quant: Quantisation, 
     return name
 
 
-def _requantised_operand(ctx: Operands, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
+def _requantised_operand(ctx: MatchContext, group: NodeGroup, name: str) -> tuple[str, Mapping[str, NDArray[Any]]]:
     tensor, quant, held = ctx.operand_or_constant(name)
     target = group.quant
     if quant == target or not held:
@@ -54,7 +54,7 @@ def _requantised_operand(ctx: Operands, group: NodeGroup, name: str) -> tuple[st
 
 
 def requantised_operands(
-    ctx: Operands, group: NodeGroup, names: Sequence[str]
+    ctx: MatchContext, group: NodeGroup, names: Sequence[str]
 ) -> tuple[tuple[str, ...], Mapping[str, NDArray[Any]]]:
     """Operands at the scale of the result, and values of the constant ones. Raises NotOffloadable if all are."""
     found = [_requantised_operand(ctx, group, name) for name in names]
@@ -70,10 +70,10 @@ def _name_of_requantised(tensor: str, *scales: Quantisation) -> str:
 
 def _requantised_values(values: NDArray[Any], quant: Quantisation, target: Quantisation) -> NDArray[Any]:
     numbers = (values.astype(np.int64) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
-    return quantised(numbers, target)
+    return quantise_values(numbers, target)
 
 
-def quantised(numbers: NDArray[Any], quant: Quantisation) -> NDArray[Any]:
+def quantise_values(numbers: NDArray[Any], quant: Quantisation) -> NDArray[Any]:
     """Quantise floats as QuantizeLinear does."""
     limits = np.iinfo(quant.dtype)
     steps = np.rint(numbers.astype(np.float32) / np.float32(quant.scale)) + quant.zero_point
@@ -81,25 +81,25 @@ def quantised(numbers: NDArray[Any], quant: Quantisation) -> NDArray[Any]:
     return values
 
 
-def _moved(kind: type[Layer], ctx: Operands, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
+def _moved(kind: type[Layer], ctx: MatchContext, group: NodeGroup, data: Sequence[str], *more: Any) -> Layer:
     inputs, held = requantised_operands(ctx, group, data)
     return kind(
         group.name, inputs, group.output, (group.quant,) * len(inputs), group.quant, *more, nodes=group.numbers,
-        held=held,
+        constants=held,
     )  # fmt: skip
 
 
-def _reshape(ctx: Operands, group: NodeGroup) -> Layer:
+def _reshape(ctx: MatchContext, group: NodeGroup) -> Layer:
     return _moved(Reshape, ctx, group, group.core.input[:1])
 
 
-def _transpose(ctx: Operands, group: NodeGroup) -> Layer:
+def _transpose(ctx: MatchContext, group: NodeGroup) -> Layer:
     rank = len(ctx.shape(group.core.input[0]))
     order = attributes_of(group.core).get("perm", tuple(reversed(range(rank))))
     return _moved(Transpose, ctx, group, group.core.input, tuple(order))
 
 
-def _slice(ctx: Operands, group: NodeGroup) -> Layer:
+def _slice(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, shape = group.core, ctx.shape(group.core.input[0])
     starts, ends, *rest = (_numbers(ctx, name) for name in node.input[1:])
     del ends
@@ -115,12 +115,12 @@ def _slice(ctx: Operands, group: NodeGroup) -> Layer:
     return _moved(Slice, ctx, group, node.input[:1], tuple(first), tuple(strides))
 
 
-def _numbers(ctx: Operands, name: str) -> list[int] | None:
+def _numbers(ctx: MatchContext, name: str) -> list[int] | None:
     values = ctx.model.constant(name) if name else None
     return None if values is None else [int(each) for each in values.reshape(-1)]
 
 
-def _pad(ctx: Operands, group: NodeGroup) -> Layer:
+def _pad(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     rank = len(ctx.shape(node.input[0]))
     if not rank:
@@ -142,7 +142,7 @@ def _pad(ctx: Operands, group: NodeGroup) -> Layer:
     number = float(value.reshape(-1)[0])
     if np.isnan(number):
         raise NotOffloadable("its padding value is NaN")
-    filling = int(quantised(np.array([number]), group.quant)[0]) - (128 if group.quant.dtype == "uint8" else 0)
+    filling = int(quantise_values(np.array([number]), group.quant)[0]) - (128 if group.quant.dtype == "uint8" else 0)
     return _moved(Pad, ctx, group, node.input[:1], tuple(before), filling)
 
 
@@ -153,8 +153,8 @@ def _source_indices(mode: str, size: int, before: int, after: int) -> list[int]:
     if extent < 1:
         raise NotOffloadable("its negative pads remove a whole dimension")
     indices = range(-max(before, 0), extent + max(after, 0))
-    if len(indices) > MOST_PLACES:
-        raise NotOffloadable(f"its result has extent {len(indices)} along a dimension, more than {MOST_PLACES}")
+    if len(indices) > MAX_PAD_EXTENT:
+        raise NotOffloadable(f"its result has extent {len(indices)} along a dimension, more than {MAX_PAD_EXTENT}")
     if mode == "edge":
         return [first + min(max(index, 0), extent - 1) for index in indices]
     if mode == "wrap":
@@ -178,7 +178,7 @@ def _runs(indices: Sequence[int]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def _resize(ctx: Operands, group: NodeGroup) -> Layer:
+def _resize(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     before, after = ctx.shape(node.input[0]), ctx.shape(group.output)
     mode = attributes.get("coordinate_transformation_mode", "half_pixel")
@@ -196,12 +196,12 @@ def _resize(ctx: Operands, group: NodeGroup) -> Layer:
     return _moved(Resize, ctx, group, node.input[:1], tuple(m // n for n, m in zip(before, after, strict=True)))
 
 
-def _concat(ctx: Operands, group: NodeGroup) -> Layer:
+def _concat(ctx: MatchContext, group: NodeGroup) -> Layer:
     axis = attributes_of(group.core)["axis"] % len(ctx.shape(group.core.input[0]))
     return _moved(Concat, ctx, group, group.core.input, axis)
 
 
-def _split(ctx: Operands, group: NodeGroup) -> Layer:
+def _split(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     shape = ctx.shape(node.input[0])
     axis = attributes.get("axis", 0) % len(shape)
@@ -214,7 +214,7 @@ def _split(ctx: Operands, group: NodeGroup) -> Layer:
     return _moved(Slice, ctx, group, node.input[:1], starts, (1,) * len(shape))
 
 
-MOVES: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {
+DATA_MOVEMENT: Mapping[str, Callable[[MatchContext, NodeGroup], Layer]] = {
     "Concat": _concat,
     "Flatten": _reshape,
     "Identity": _reshape,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def open_outputs(graph: Any) -> dict[str, Any]:
+def clear_output_shapes(graph: Any) -> dict[str, Any]:
     """Remove the shapes of outputs, and return them by name."""
     given = {each.name for each in graph.input}
     declared = {}
@@ -19,7 +19,7 @@ def open_outputs(graph: Any) -> dict[str, Any]:
     return declared
 
 
-def close_outputs(graph: Any, declared: Mapping[str, Any]) -> bool:
+def restore_output_shapes(graph: Any, declared: Mapping[str, Any]) -> bool:
     """Restore declared dimensions of outputs that inference does not determine; whether there was any."""
     found = False
     for each in graph.output:

@@ -8,15 +8,15 @@
 
 from typing import Any
 
-from lathe.frontend.onnx.optional_imports import extra
-from lathe.frontend.onnx.rename_values import all_names, fresh
+from lathe.frontend.onnx.optional_imports import optional_import
+from lathe.frontend.onnx.rename_values import all_names, unique_name
 
 MICROSOFT = "com.microsoft"
 _FIRST_OPSETS = {"QuantizeLinear": 13, "DequantizeLinear": 13, "MatMulIntegerToFloat": 10, "DynamicQuantizeMatMul": 11}
 """The first ONNX opset that has the operators of the decomposition."""
 
 
-def with_fused_products_apart(proto: Any) -> bool:
+def decompose_fused_ops(proto: Any) -> bool:
     """Decompose the fused operators of a model; whether there was any."""
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 0)
     graph = proto.graph
@@ -42,11 +42,11 @@ class _Rewriter:
     def __init__(self, graph: Any) -> None:
         self.taken = all_names(graph)
         self.types = {each.name: each.data_type for each in graph.initializer}
-        self.make = extra("onnx.helper").make_node
+        self.make = optional_import("onnx.helper").make_node
         self.changed = False
 
     def fresh(self, name: str) -> str:
-        return fresh(name, self.taken)
+        return unique_name(name, self.taken)
 
     def rewritten(self, node: Any) -> list[Any]:
         """The decomposition of a node, or the node itself."""
@@ -68,7 +68,7 @@ class _Rewriter:
     def _of_bytes(self, node: Any) -> list[Any]:
         """ONNX's own operator, if the zero point is of 8 bits."""
         *_, zero = _padded_names(node.input, 3)
-        types = extra("onnx").TensorProto
+        types = optional_import("onnx").TensorProto
         if self.types.get(zero) not in (types.INT8, types.UINT8):
             return [node]
         made = type(node).FromString(node.SerializeToString())
@@ -87,7 +87,7 @@ class _Rewriter:
         scaled = self.fresh(f"{name}/scaled") if bias else output
         made = [
             self.make("MatMulInteger", inputs, [sums], name),
-            self.make("Cast", [sums], [numbers], f"{name}/numbers", to=extra("onnx").TensorProto.FLOAT),
+            self.make("Cast", [sums], [numbers], f"{name}/numbers", to=optional_import("onnx").TensorProto.FLOAT),
             self.make("Mul", list(scales), [scale], f"{name}/scales"),
             self.make("Mul", [numbers, scale], [scaled], f"{name}/scaled"),
         ]

@@ -3,14 +3,14 @@
 from typing import Any
 
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.rename_values import rename
 
 FIRST_PLAIN_DROPOUT, FIRST_TRAINING_DROPOUT = 7, 12
 """Opsets since which Dropout is an identity in inference, and since which an input enables training."""
 
 
-def without_copies(proto: Any) -> bool:
+def eliminate_identities(proto: Any) -> bool:
     """Remove identities that are no outputs of the model; whether there was any."""
     graph = proto.graph
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 1)
@@ -44,4 +44,4 @@ def _copies(node: Any, opset: int, held: dict[str, Any], read: set[str]) -> bool
     if opset < FIRST_TRAINING_DROPOUT or len(node.input) < 3 or not node.input[2]:
         return True
     training = held.get(node.input[2])
-    return training is not None and not extra("onnx.numpy_helper").to_array(training).reshape(-1)[0]
+    return training is not None and not optional_import("onnx.numpy_helper").to_array(training).reshape(-1)[0]

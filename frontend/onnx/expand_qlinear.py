@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.qdq_values import BYTES
 from lathe.frontend.onnx.quantisation_checks import key_of
 from lathe.frontend.onnx.reading import Model, attributes_of
@@ -65,7 +65,7 @@ _OF_SEVERAL = ("Concat", "Max", "Min")
 """Operators of ``_MOVES`` whose inputs are all data."""
 
 
-def view_of(model: Model) -> RewrittenModel:
+def expand_qlinear(model: Model) -> RewrittenModel:
     """The model in QDQ form."""
     view = RewrittenModel(model, range(len(model.nodes)))
     if any(key_of(node) in _FORMS or key_of(node) == (MICROSOFT, "QLinearConcat") for node in model.nodes):
@@ -78,7 +78,7 @@ class _Rewriter:
 
     def __init__(self, view: RewrittenModel) -> None:
         self.view, self.model = view, view.model
-        self.helper = extra("onnx.helper")
+        self.helper = optional_import("onnx.helper")
         self.held: dict[str, Any] = {}
         self.types: dict[str, TensorType] = {}
 
@@ -184,7 +184,7 @@ class _Rewriter:
         return self.helper.make_node("DequantizeLinear", list(inputs), [output])
 
     def _constant(self, name: str, values: NDArray[Any]) -> str:
-        self.held[name] = extra("onnx.numpy_helper").from_array(np.asarray(values), name)
+        self.held[name] = optional_import("onnx.numpy_helper").from_array(np.asarray(values), name)
         self.types[name] = TensorType(str(values.dtype), values.shape)
         return name
 
@@ -196,7 +196,7 @@ def _axis_of_filters(kind: str, attributes: Mapping[str, Any]) -> int:
 
 def _inferred(model: Model) -> dict[str, TensorType]:
     """The inferred types of node outputs, without the values of large constants."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     small = {name: each for name, each in model.initializers.items() if np.prod(each.dims) <= MOST_ELEMENTS}

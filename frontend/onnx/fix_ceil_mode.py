@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.value_types import type_of
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
-def with_begun_windows_counted(proto: Any) -> bool:
+def fix_ceil_mode(proto: Any) -> bool:
     """Rewrite pools whose last window would start after the end of the input; whether there was any.
 
     All inferred shapes are removed then, and pools that depend on a rewritten one are left to the next round.
@@ -34,7 +34,9 @@ def with_begun_windows_counted(proto: Any) -> bool:
         rewritten = None if known is None else _rewritten_attributes(attributes, known.shape[2:])
         if rewritten is not None:
             remaining = [each for each in node.attribute if each.name not in ("auto_pad", *rewritten)]
-            remaining += [extra("onnx.helper").make_attribute(name, value) for name, value in rewritten.items()]
+            remaining += [
+                optional_import("onnx.helper").make_attribute(name, value) for name, value in rewritten.items()
+            ]
             copies = [type(each).FromString(each.SerializeToString()) for each in remaining]
             del node.attribute[:]
             node.attribute.extend(copies)
@@ -50,7 +52,7 @@ def with_begun_windows_counted(proto: Any) -> bool:
 
 def value_of(attribute: Any) -> Any:
     """The Python value of a node's attribute; bytes are decoded."""
-    found = extra("onnx.helper").get_attribute_value(attribute)
+    found = optional_import("onnx.helper").get_attribute_value(attribute)
     return found.decode(errors="replace") if isinstance(found, bytes) else found
 
 

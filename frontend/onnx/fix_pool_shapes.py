@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from lathe.frontend.onnx.fix_ceil_mode import POOLS, value_of
-from lathe.frontend.onnx.optional_imports import extra
-from lathe.frontend.onnx.rename_values import all_names, fresh
+from lathe.frontend.onnx.optional_imports import optional_import
+from lathe.frontend.onnx.rename_values import all_names, unique_name
 from lathe.frontend.onnx.value_types import type_of
 
 SUFFIX = ".windows"
@@ -20,7 +20,7 @@ FIRST_SLICE = 10
 """The first opset whose Slice has its bounds as inputs; in older ones the counts agree."""
 
 
-def with_windows_counted(proto: Any) -> bool:
+def fix_pool_shapes(proto: Any) -> bool:
     """Add a Slice after each pool with fewer windows than inferred; whether there was any."""
     graph = proto.graph
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), 1)
@@ -42,7 +42,7 @@ def with_windows_counted(proto: Any) -> bool:
             continue
         for index, name in enumerate(node.output):
             if name:
-                node.output[index] = fresh(f"{name}{SUFFIX}", taken)
+                node.output[index] = unique_name(f"{name}{SUFFIX}", taken)
                 nodes.append(_slice(graph, node, node.output[index], name, counts, taken))
                 changed.add(name)
     if not changed:
@@ -55,15 +55,15 @@ def with_windows_counted(proto: Any) -> bool:
 
 
 def _slice(graph: Any, pool: Any, read: str, made: str, counts: Sequence[int], taken: set[str]) -> Any:
-    from_array = extra("onnx.numpy_helper").from_array
+    from_array = optional_import("onnx.numpy_helper").from_array
     rank = len(counts)
     bounds = {"starts": [0] * rank, "ends": list(counts), "axes": list(range(2, 2 + rank))}
     names = []
     for what, values in bounds.items():
-        name = fresh(f"{made}{SUFFIX}.{what}", taken)
+        name = unique_name(f"{made}{SUFFIX}.{what}", taken)
         graph.initializer.append(from_array(np.array(values, np.int64), name))
         names.append(name)
-    return extra("onnx.helper").make_node("Slice", [read, *names], [made], f"{pool.name or made}{SUFFIX}")
+    return optional_import("onnx.helper").make_node("Slice", [read, *names], [made], f"{pool.name or made}{SUFFIX}")
 
 
 def _counts(attributes: Mapping[str, Any], sizes: Sequence[int]) -> Iterator[int]:

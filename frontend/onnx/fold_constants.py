@@ -11,14 +11,14 @@ import numpy as np
 
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.rename_values import bodies_of
 from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.frontend.onnx.value_types import LEAST_IR, TensorType, bytes_of, type_of
 
 SMALL = 1 << 20
 """Constants up to this number of bytes are always folded."""
-KEPT = frozenset(
+NEVER_FOLDED = frozenset(
     {
         "Bernoulli",
         "DequantizeLinear",
@@ -37,7 +37,7 @@ FLOATS = (1, 10, 11, 16)
 """Element types (TensorProto.DataType) whose addition is not associative."""
 
 
-def with_constants_held(proto: Any) -> bool:
+def fold_constant_nodes(proto: Any) -> bool:
     """Fold Constant nodes, and Shape and Size of tensors with known shapes; whether there was any."""
     graph = proto.graph
     outputs = {each.name for each in graph.output}
@@ -59,7 +59,7 @@ def with_constants_held(proto: Any) -> bool:
 
 def _constant(node: Any) -> Any:
     """The tensor of a Constant node; None if it is sparse."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     if len(node.attribute) != 1:
         return None
     (attribute,) = node.attribute
@@ -79,7 +79,7 @@ def _size(node: Any, types: Mapping[str, TensorType]) -> Any:
     known = types.get(node.input[0]) if node.op_type in ("Shape", "Size") and node.input else None
     if known is None:
         return None
-    from_array = extra("onnx.numpy_helper").from_array
+    from_array = optional_import("onnx.numpy_helper").from_array
     if node.op_type == "Size":
         return from_array(np.array(np.prod(known.shape, dtype=object), np.int64), "")
     attrs = {each.name: each.i for each in node.attribute}
@@ -88,7 +88,7 @@ def _size(node: Any, types: Mapping[str, TensorType]) -> Any:
     return from_array(np.array(known.shape[start:end], np.int64), "")
 
 
-def with_constants_computed(proto: Any) -> bool:
+def fold_constants(proto: Any) -> bool:
     """Fold nodes whose inputs are all initializers; whether there was any."""
     graph = proto.graph
     outputs = {each.name for each in graph.output}
@@ -97,7 +97,7 @@ def with_constants_computed(proto: Any) -> bool:
     chosen: list[Any] = []
     for node in graph.node:
         read, made = names_read(node), [name for name in node.output if name]
-        if node.op_type in KEPT or node.domain not in ("", "ai.onnx") or any(True for _ in bodies_of(node)):
+        if node.op_type in NEVER_FOLDED or node.domain not in ("", "ai.onnx") or any(True for _ in bodies_of(node)):
             continue
         if not made or any(name in outputs for name in made) or any(name not in sizes for name in read):
             continue
@@ -113,7 +113,7 @@ def with_constants_computed(proto: Any) -> bool:
         return False
     done = [node for node in chosen if all(name in found for name in node.output if name)]
     remaining = [node for node in graph.node if all(node is not each for each in done)]
-    from_array = extra("onnx.numpy_helper").from_array
+    from_array = optional_import("onnx.numpy_helper").from_array
     read_later = {name for node in remaining for name in names_read(node)}
     names = [name for node in done for name in node.output if name in read_later]
     _replace(graph, remaining, [from_array(np.asarray(found[name]), name) for name in names])
@@ -139,12 +139,12 @@ def _bytes(info: Any) -> int | None:
     if known is None:
         return None
     kind = info.type.tensor_type.elem_type
-    return SMALL if kind == extra("onnx").TensorProto.STRING else bytes_of(kind, known.shape)
+    return SMALL if kind == optional_import("onnx").TensorProto.STRING else bytes_of(kind, known.shape)
 
 
 def _computed(proto: Any, nodes: Sequence[Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Evaluate nodes with constant inputs, in topological order; without the results of those that fail."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     read = {name for node in nodes for name in names_read(node)}
     made = [name for node in nodes for name in node.output if name]
     held = [each for each in proto.graph.initializer if each.name in read]
@@ -152,19 +152,19 @@ def _computed(proto: Any, nodes: Sequence[Any], known: Mapping[str, Any]) -> dic
     if read - {each.name for each in held} - {*made}:
         if len(nodes) == 1:
             return {}
-    elif (found := computed(proto, nodes, held)) or len(nodes) == 1:
+    elif (found := evaluate(proto, nodes, held)) or len(nodes) == 1:
         return found
     half = len(nodes) // 2
     first = _computed(proto, nodes[:half], known)
     return first | _computed(proto, nodes[half:], {**known, **first})
 
 
-def computed(proto: Any, nodes: Sequence[Any], held: Sequence[Any]) -> dict[str, Any]:
+def evaluate(proto: Any, nodes: Sequence[Any], held: Sequence[Any]) -> dict[str, Any]:
     """Evaluate nodes, in topological order, whose inputs are each other's results and ``held`` (TensorProto).
 
     Empty if they fail: the error is then reported when the model runs.
     """
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     made = [name for node in nodes for name in node.output if name]
     infos = [onnx.helper.make_empty_tensor_value_info(name) for name in made]
     graph = onnx.helper.make_graph(list(nodes), "constants", [], infos, list(held))

@@ -3,11 +3,11 @@
 from copy import deepcopy
 from typing import Any
 
-from lathe.frontend.onnx.optional_imports import extra
-from lathe.frontend.onnx.rename_values import all_names, defined_in, fresh, rename
+from lathe.frontend.onnx.optional_imports import optional_import
+from lathe.frontend.onnx.rename_values import all_names, defined_in, rename, unique_name
 
 
-def with_branches_taken(proto: Any) -> bool:
+def fold_if(proto: Any) -> bool:
     """Inline a branch of each ``If`` whose condition is an initializer; whether there was any.
 
     Nodes keep their names. Tensors get unique ones.
@@ -22,7 +22,7 @@ def with_branches_taken(proto: Any) -> bool:
             nodes.append(node)
             continue
         taken = taken if taken is not None else all_names(graph)
-        value = extra("onnx.numpy_helper").to_array(condition)
+        value = optional_import("onnx.numpy_helper").to_array(condition)
         branch = "then_branch" if value.reshape(-1)[0] else "else_branch"
         body = next(each.g for each in node.attribute if each.name == branch)
         nodes += _inlined(node, body, graph, taken)
@@ -36,7 +36,7 @@ def with_branches_taken(proto: Any) -> bool:
 
 def _inlined(node: Any, body: Any, graph: Any, taken: set[str]) -> list[Any]:
     """The nodes of a branch with tensor names for the enclosing graph, which gets the branch's constants."""
-    make_node = extra("onnx.helper").make_node
+    make_node = optional_import("onnx.helper").make_node
     made = {name for each in body.node for name in each.output if name}
     names: dict[str, str] = {}
     copied: list[tuple[str, str]] = []
@@ -48,7 +48,7 @@ def _inlined(node: Any, body: Any, graph: Any, taken: set[str]) -> list[Any]:
         else:
             copied.append((inner.name, outer))
     for name in sorted(defined_in(body) - names.keys()):
-        names[name] = fresh(f"{node.name or node.output[0]}/{name}", taken)
+        names[name] = unique_name(f"{node.name or node.output[0]}/{name}", taken)
     for each in body.initializer:
         held = deepcopy(each)
         held.name = names[each.name]

@@ -39,12 +39,12 @@ def limit(name: str) -> float:
     return found
 
 
-def too_late(what: str) -> ModelError:
+def timeout_error(what: str) -> ModelError:
     """The error for a task that exceeds the time limit."""
     return ModelError(f"{what} takes longer than {limit(SECONDS):g} seconds. Set {SECONDS} to allow more.")
 
 
-def too_large(what: str) -> ModelError:
+def memory_limit_error(what: str) -> ModelError:
     """The error for a task that exceeds the memory limit."""
     return ModelError(f"{what} needs more than {limit(GIBIBYTES):g} GiB of memory. Set {GIBIBYTES} to allow more.")
 
@@ -58,7 +58,7 @@ class EndedError(Exception):
 
     def __init__(self, late: bool, status: int, node: tuple[int, str] | None, crowded: bool = False) -> None:
         super().__init__(status)
-        self.late, self.status, self.node, self.crowded = late, status, node, crowded
+        self.late, self.status, self.node, self.had_other_models = late, status, node, crowded
 
 
 class HostProcess:

@@ -84,14 +84,14 @@ def text_of(error: BaseException) -> str:
     return PREFIX.sub("", text)[:200].rstrip(".?")
 
 
-def is_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error is a lack of memory."""
     return isinstance(error, MemoryError) or any(word in str(error) for word in NO_MEMORY)
 
 
-def is_of_size(error: BaseException, before: BaseException) -> bool:
+def is_too_large(error: BaseException, before: BaseException) -> bool:
     """Whether an error is a lack of memory, or it and the error before it are about tensors that are too large."""
-    return is_of_memory(error) or all(any(word in text for word in TOO_LARGE) for text in (str(error), str(before)))
+    return is_out_of_memory(error) or all(any(word in text for word in TOO_LARGE) for text in (str(error), str(before)))
 
 
 def names_read(node: Any) -> list[str]:
@@ -170,7 +170,7 @@ class LoadedModel:
         values = {**self.held, **inputs}
         last = {name: number for number, node in enumerate(self.nodes) for name in node.reads}
         for number, node in enumerate(self.nodes):
-            tell((AT, number, node.name))
+            send_to_parent((AT, number, node.name))
             made = node.run({name: values[name] for name in node.reads if name in values}, number in evaluated)
             values |= made
             for name in {*node.reads, *made}:
@@ -205,7 +205,7 @@ class NodeRunner:
                 raise
             except Exception as error:
                 self.session = None
-                if is_of_memory(error):
+                if is_out_of_memory(error):
                     raise RefusedError(MEMORY, self.name, text_of(error)) from None
                 refusal = error
         try:
@@ -213,7 +213,7 @@ class NodeRunner:
                 self.evaluator = import_module("onnx.reference").ReferenceEvaluator(self._proto(inputs))
             return dict(zip(self.outputs, self.evaluator.run(self.outputs, dict(inputs)), strict=True))
         except Exception as error:
-            kind = MEMORY if is_of_size(error, refusal) else REFUSED
+            kind = MEMORY if is_too_large(error, refusal) else REFUSED
             self.evaluator = None
             raise RefusedError(
                 kind, self.name, f"onnxruntime reports: {text_of(refusal)}; ONNX's evaluator: {text_of(error)}"
@@ -263,7 +263,7 @@ def limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (total if hard == resource.RLIM_INFINITY else min(total, hard), hard))
 
 
-def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
+def run_model(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
     """The reply to a request to run a model: MADE with arrays, or an error; and the numbers of cached models."""
     key, model, dropped, inputs, outputs, separately, evaluated = request
     for each in dropped:
@@ -290,8 +290,8 @@ def answer(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
     return MADE, [np.asarray(each) if isinstance(each, np.generic) else each for each in made], tuple(models)
 
 
-def called(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
-    """The reply to a request to call a function of a file, as of ``answer``. Frees all models for memory first."""
+def call_function(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
+    """The reply to a request to call a function of a file, as of ``run_model``. Frees all models for memory first."""
     _, path, name, arguments = request
     models.clear()
     gc.collect()
@@ -303,10 +303,10 @@ def called(models: dict[int, LoadedModel], request: Any) -> tuple[Any, ...]:
     except ImportError as error:
         return MISSING, (error.name or "onnxruntime").partition(".")[0], text_of(error), ()
     except Exception as error:  # libraries raise a dozen types
-        return MEMORY if is_of_memory(error) else REFUSED, name, text_of(error), ()
+        return MEMORY if is_out_of_memory(error) else REFUSED, name, text_of(error), ()
 
 
-def tell(message: object) -> None:
+def send_to_parent(message: object) -> None:
     """Send a message to the parent process."""
     send(_out, message)
 
@@ -338,9 +338,9 @@ def main() -> None:
     models: dict[int, LoadedModel] = {}
     while True:
         request = requests.get()
-        found = called(models, request) if request[0] == CALL else answer(models, request)
+        found = call_function(models, request) if request[0] == CALL else run_model(models, request)
         del request
-        tell(found)
+        send_to_parent(found)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ MOST_NODES = 1_000_000
 _Key = tuple[str, str, str]
 
 
-def check_expansion(proto: Any, name: str) -> None:
+def check_inlined_size(proto: Any, name: str) -> None:
     """Raise ModelError for recursive functions, and for a model with too many nodes after inlining."""
     functions = {(each.domain, each.name, getattr(each, "overload", "")): each for each in proto.functions}
     calls = {key: _calls(each, functions) for key, each in functions.items()}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.convolutions import as_images, check_groups
-from lathe.frontend.onnx.qdq_groups import Operands, weights_of
+from lathe.frontend.onnx.qdq_groups import MatchContext, int16_weights
 from lathe.frontend.onnx.qdq_values import BYTES
 from lathe.frontend.onnx.quant_graph import SUMS, Conv, Layer, Product, Quantisation, TensorProduct
 from lathe.frontend.onnx.reading import attributes_of
@@ -15,7 +15,7 @@ from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.onnx.windows import windows_of
 
 
-def _conv(ctx: Operands, number: int, node: Any) -> Layer:
+def _conv(ctx: MatchContext, number: int, node: Any) -> Layer:
     attributes = attributes_of(node)
     inputs, quant = _data(ctx, node)
     values = _weights(ctx, node, (-1, *(1,) * (len(ctx.shape(node.input[1])) - 1)))
@@ -30,19 +30,19 @@ def _conv(ctx: Operands, number: int, node: Any) -> Layer:
     )  # fmt: skip
 
 
-def _product(ctx: Operands, number: int, node: Any) -> Layer:
+def _product(ctx: MatchContext, number: int, node: Any) -> Layer:
     if ctx.model.constant(node.input[1]) is None or len(ctx.shape(node.input[1])) > 2:
         return _tensor_product(ctx, number, node)
     inputs, quant = _data(ctx, node)
     values = _weights(ctx, node, (1, -1))
-    weights = weights_of(values.T.reshape(-1, len(values)))
+    weights = int16_weights(values.T.reshape(-1, len(values)))
     return Product(
         node.name or node.output[0], inputs, node.output[0], (quant,), SUMS, weights, np.ones(len(weights)),
         np.zeros(len(weights), np.int64), nodes=(number,),
     )  # fmt: skip
 
 
-def _tensor_product(ctx: Operands, number: int, node: Any) -> Layer:
+def _tensor_product(ctx: MatchContext, number: int, node: Any) -> Layer:
     """A matmul of two tensors, of which one may be constant."""
     constants = {name: values for name in node.input[:2] if (values := ctx.model.constant(name)) is not None}
     if len(constants) == 2:
@@ -61,11 +61,11 @@ def _tensor_product(ctx: Operands, number: int, node: Any) -> Layer:
         quants.append(Quantisation(1.0, int(point.reshape(-1)[0]), known.dtype))
     return TensorProduct(
         node.name or node.output[0], tuple(node.input[:2]), node.output[0], tuple(quants), SUMS, nodes=(number,),
-        held=constants,
+        constants=constants,
     )  # fmt: skip
 
 
-def _data(ctx: Operands, node: Any) -> tuple[tuple[str, ...], Quantisation]:
+def _data(ctx: MatchContext, node: Any) -> tuple[tuple[str, ...], Quantisation]:
     """The data tensor and its Quantisation; a computed zero point is a second tensor after the data."""
     data = node.input[0]
     known = ctx.model.types.get(data)
@@ -82,7 +82,7 @@ def _data(ctx: Operands, node: Any) -> tuple[tuple[str, ...], Quantisation]:
     return (data, zero), Quantisation(1.0, 0, known.dtype)
 
 
-def _weights(ctx: Operands, node: Any, along: tuple[int, ...]) -> NDArray[np.int64]:
+def _weights(ctx: MatchContext, node: Any, along: tuple[int, ...]) -> NDArray[np.int64]:
     """Weights minus their zero point; zero points of output channels are reshaped to ``along`` to broadcast."""
     stored = ctx.model.constant(node.input[1])
     if stored is None:
@@ -96,4 +96,4 @@ def _weights(ctx: Operands, node: Any, along: tuple[int, ...]) -> NDArray[np.int
     return values
 
 
-INTEGERS: Mapping[str, Callable[[Operands, int, Any], Layer]] = {"ConvInteger": _conv, "MatMulInteger": _product}
+INTEGER_OPS: Mapping[str, Callable[[MatchContext, int, Any], Layer]] = {"ConvInteger": _conv, "MatMulInteger": _product}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from lathe.frontend.onnx.propagate_qdq import data_of
+from lathe.frontend.onnx.propagate_qdq import moved_inputs
 from lathe.frontend.onnx.quantisation_checks import MICROSOFT, key_of
 from lathe.frontend.onnx.reading import Model, attributes_of
 
@@ -47,7 +47,7 @@ def macs_of(model: Model, node: Any) -> int:
     return prod(made) * data[-2 if attributes_of(node).get("transA", 0) else -1]
 
 
-def quantised_products(model: Model) -> set[int]:
+def quantised_mac_nodes(model: Model) -> set[int]:
     """The numbers of convolutions and matmuls whose data and weights are 8 bits, also after data movement."""
     producers = {name: node for node in model.nodes for name in node.output if name}
     found = set[int]()
@@ -67,7 +67,7 @@ def _is_dequantised(name: str, producers: Mapping[str, Any]) -> bool:
         if node is None:
             return False
         if key_of(node) != ("", "DequantizeLinear"):
-            data = node.input[:1] if key_of(node) == ("", "Relu") else data_of(node)
+            data = node.input[:1] if key_of(node) == ("", "Relu") else moved_inputs(node)
             if not data:
                 return False
             worklist += data

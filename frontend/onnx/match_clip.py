@@ -7,7 +7,7 @@ import numpy as np
 from lathe.frontend.onnx.reading import Model, attributes_of
 
 
-def limits_of(model: Model, node: Any) -> tuple[float, float] | None:
+def clip_bounds(model: Model, node: Any) -> tuple[float, float] | None:
     """The constant bounds that a Relu or Clip clamps to; None for other nodes, and for computed or NaN bounds."""
     if node.domain not in ("", "ai.onnx"):
         return None

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from lathe.frontend.onnx.qdq_values import Values
 from lathe.frontend.onnx.reading import attributes_of
 
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+MAC_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class AfterProduct:
+class Epilogue:
     """A convolution or matmul ``core`` whose results are multiplied by ``gain`` and added to ``offset``.
 
     Both are (1,) or one for each output channel. ``numbers``: node numbers of the core and the epilogue.
@@ -30,7 +30,7 @@ class AfterProduct:
     offset: Floats
 
 
-def after_product(values: Values, name: str, *, shared: bool = True) -> AfterProduct | None:
+def match_epilogue(values: Values, name: str, *, shared: bool = True) -> Epilogue | None:
     """The convolution or matmul and epilogue that compute a tensor; None if other nodes do.
 
     Without ``shared``, only nodes whose results have a single consumer belong to the epilogue.
@@ -41,7 +41,7 @@ def after_product(values: Values, name: str, *, shared: bool = True) -> AfterPro
         number, node = found
         if node.domain not in ("", "ai.onnx"):
             return None
-        if node.op_type in PRODUCTS:
+        if node.op_type in MAC_OPS:
             return _together(values, number, node, epilogue)
         data = _data_of(values, node)
         if data is None or (not shared and values.use_counts[data] > 1):
@@ -63,7 +63,7 @@ def _data_of(values: Values, node: Any) -> str | None:
     return str(variable[0])
 
 
-def _together(values: Values, number: int, core: Any, epilogue: list[tuple[int, Any, str]]) -> AfterProduct | None:
+def _together(values: Values, number: int, core: Any, epilogue: list[tuple[int, Any, str]]) -> Epilogue | None:
     known = values.model.types.get(core.output[0])
     if known is None:
         return None
@@ -80,7 +80,7 @@ def _together(values: Values, number: int, core: Any, epilogue: list[tuple[int, 
         gain, offset = gain * one_step[0], offset * one_step[0] + one_step[1]
     if not (np.all(np.isfinite(gain)) and np.all(np.isfinite(offset)) and np.all(gain != 0)):
         return None
-    return AfterProduct(core, (number, *(each for each, *_ in epilogue)), gain, offset)
+    return Epilogue(core, (number, *(each for each, *_ in epilogue)), gain, offset)
 
 
 def _gain_and_offset(

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lathe.frontend.onnx.binary_ops import PAIRS
+from lathe.frontend.onnx.binary_ops import BINARY_OPS
 from lathe.frontend.onnx.convolutions import CONVOLUTIONS
-from lathe.frontend.onnx.data_movement import MOVES, quantised
-from lathe.frontend.onnx.expand_qlinear import view_of
+from lathe.frontend.onnx.data_movement import DATA_MOVEMENT, quantise_values
+from lathe.frontend.onnx.expand_qlinear import expand_qlinear
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.integer_ops import INTEGERS
-from lathe.frontend.onnx.match_clip import limits_of
-from lathe.frontend.onnx.match_epilogue import AfterProduct, after_product
-from lathe.frontend.onnx.matmul import PRODUCTS
+from lathe.frontend.onnx.integer_ops import INTEGER_OPS
+from lathe.frontend.onnx.match_clip import clip_bounds
+from lathe.frontend.onnx.match_epilogue import Epilogue, match_epilogue
+from lathe.frontend.onnx.matmul import MATMULS
 from lathe.frontend.onnx.pools import POOLS
-from lathe.frontend.onnx.propagate_qdq import with_moves_in_bytes
-from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands, Recognised, greatest_sum
+from lathe.frontend.onnx.propagate_qdq import propagate_qdq
+from lathe.frontend.onnx.qdq_groups import MatchContext, MatchedLayers, NodeGroup, max_sum
 from lathe.frontend.onnx.quant_graph import (
     SUMS,
     Conv,
@@ -34,34 +34,34 @@ from lathe.frontend.onnx.quant_graph import (
 )
 from lathe.frontend.onnx.quantisation_checks import check_quantisation
 from lathe.frontend.onnx.reading import Model
-from lathe.frontend.onnx.tabulate_unary import function_above, tabulated
+from lathe.frontend.onnx.tabulate_unary import match_unary_function, tabulate
 from lathe.frontend.onnx.unroll_rnn import RECURRENT, check_unrolls
 from lathe.frontend.onnx.unsupported import NotOffloadable
 from lathe.frontend.tensor.rescale_parameters import FACTOR_LIMIT
 
-LayerBuilder: TypeAlias = Callable[[Operands, NodeGroup], Layer]
-_BUILDERS: Mapping[str, LayerBuilder] = {**CONVOLUTIONS, **MOVES, **PAIRS, **POOLS, **PRODUCTS}
-_SELECTING_OPS = frozenset({*MOVES, "Max", "MaxPool", "Min"})
+LayerBuilder: TypeAlias = Callable[[MatchContext, NodeGroup], Layer]
+_BUILDERS: Mapping[str, LayerBuilder] = {**CONVOLUTIONS, **DATA_MOVEMENT, **BINARY_OPS, **POOLS, **MATMULS}
+_SELECTING_OPS = frozenset({*DATA_MOVEMENT, "Max", "MaxPool", "Min"})
 """Operators that copy or select values of their input, and so do not requantise."""
 
 
-def recognise(model: Model) -> Recognised:
+def match_layers(model: Model) -> MatchedLayers:
     """Match the layers of a model. Adds the types of the tensors that they define to the model.
 
     Raises ModelError for scales that are not positive, and for a wrong number of scales, zero points or biases.
     """
     check_quantisation(model)
-    view = with_moves_in_bytes(view_of(model))
+    view = propagate_qdq(expand_qlinear(model))
     matcher = _LayerMatcher(view)
     matched = matcher.run()
-    matcher.add_sums(tensors_of_the_host(model, matched))
+    matcher.add_sums(host_tensors(model, matched))
     node_outputs = {name for node in model.nodes for name in node.output}
     matched.layers = _live_layers(matched.layers, node_outputs)
     for name, layer in matched.layers.items():
         matched.layers[name] = replace(layer, nodes=tuple(sorted({view.origins[number] for number in layer.nodes})))
     defined = node_outputs | {*matched.layers}
     model.types.update({name: known for name, known in view.model.types.items() if name in defined})
-    return Recognised(matched.layers, {view.origins[number]: reason for number, reason in matched.reasons.items()})
+    return MatchedLayers(matched.layers, {view.origins[number]: reason for number, reason in matched.reasons.items()})
 
 
 def _live_layers(layers: Mapping[str, Layer], node_outputs: set[str]) -> dict[str, Layer]:
@@ -76,8 +76,8 @@ def _live_layers(layers: Mapping[str, Layer], node_outputs: set[str]) -> dict[st
     return {name: layer for name, layer in layers.items() if name in live}
 
 
-class _LayerMatcher(Operands):
-    def run(self) -> Recognised:
+class _LayerMatcher(MatchContext):
+    def run(self) -> MatchedLayers:
         for number, node in enumerate(self.model.nodes):
             if node.op_type != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
                 continue
@@ -93,7 +93,7 @@ class _LayerMatcher(Operands):
                     check_unrolls(self.model, node)
                 except NotOffloadable as reason:
                     self.found.reasons[number] = str(reason)
-            build = INTEGERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+            build = INTEGER_OPS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
             if build is None:
                 continue
             try:
@@ -105,7 +105,7 @@ class _LayerMatcher(Operands):
     def add_sums(self, names: Iterator[str]) -> None:
         """Match convolutions and matmuls whose result the host reads in float; records the reasons for failures."""
         for name in names:
-            after = after_product(self.values, name, shared=False)
+            after = match_epilogue(self.values, name, shared=False)
             if after is None or not any(self.values.node_of(each, "DequantizeLinear") for each in after.core.input):
                 continue
             try:
@@ -113,7 +113,7 @@ class _LayerMatcher(Operands):
             except NotOffloadable as reason:
                 self.found.reasons.setdefault(after.numbers[0], str(reason))
 
-    def _int32_layer(self, name: str, after: AfterProduct) -> Layer:
+    def _int32_layer(self, name: str, after: Epilogue) -> Layer:
         limits = np.iinfo(np.int32)
         if self.model.types[name].dtype not in ("float16", "float32", "float64"):
             raise NotOffloadable(f"the type of {name!r} is unknown")
@@ -170,15 +170,15 @@ class _LayerMatcher(Operands):
     def _as_lookup(self, number: int, node: Any) -> Layer | None:
         """The nodes up to a QuantizeLinear as a table of one 8-bit tensor; None if they are no such function."""
         quant = self.values.quantisation(node)
-        found = function_above(self.values, number, self.found.layers)
+        found = match_unary_function(self.values, number, self.found.layers)
         if quant is None or found is None:
             return None
         source, numbers = found
-        if not self.is_made(source):
+        if not self.is_available(source):
             return None
         consumers = [self.model.nodes[each] for each in numbers if source in self.model.nodes[each].input]
         input_quant = self.values.quantisation(consumers[0])
-        table_and_axis = None if input_quant is None else tabulated(self.model, source, numbers, node.output[0])
+        table_and_axis = None if input_quant is None else tabulate(self.model, source, numbers, node.output[0])
         if input_quant is None or table_and_axis is None:
             return None
         name = self._lookup_name([self.model.nodes[each] for each in numbers])
@@ -198,7 +198,7 @@ class _LayerMatcher(Operands):
             above, core = found
             numbers.append(above)
             if core.op_type not in ("Clip", "Relu"):
-                after = after_product(self.values, name)
+                after = match_epilogue(self.values, name)
                 numbers += [] if after is None else after.numbers
                 break
             name = core.input[0]
@@ -217,13 +217,13 @@ class _LayerMatcher(Operands):
                 raise NotOffloadable("its float input has no quantised producer")
             above, core = found
             numbers.append(above)
-            limits = limits_of(self.model, core)
+            limits = clip_bounds(self.model, core)
             if limits is None and core.op_type == "Clip" and core.domain in ("", "ai.onnx"):
                 raise NotOffloadable("its minimum or maximum is not a constant number")
             if limits is None:
-                points = quantised(np.array([low, high]), quant)
+                points = quantise_values(np.array([low, high]), quant)
                 saturated = int(points[0]), int(points[1])
-                after = after_product(self.values, name)
+                after = match_epilogue(self.values, name)
                 if after is not None and after.core is not core:
                     together = *numbers, *after.numbers
                     return NodeGroup(node.output[0], quant, after.core, name, together, False, saturated, after)
@@ -234,7 +234,7 @@ class _LayerMatcher(Operands):
 
 def _checked_factor(layer: Layer) -> Layer:
     """The layer, if its rescale factor is within the range of RESCALE."""
-    scales = [quant.scale for quant in layer.of_inputs]
+    scales = [quant.scale for quant in layer.input_quants]
     if isinstance(layer, Times):
         factor = scales[0] * scales[1]
     elif isinstance(layer, TensorProduct):
@@ -243,7 +243,7 @@ def _checked_factor(layer: Layer) -> Layer:
         factor = scales[0] * float(np.abs(layer.weight_scale).max())
     else:
         factor = max(scales)
-    if factor / layer.of_output.scale >= FACTOR_LIMIT:
+    if factor / layer.output_quant.scale >= FACTOR_LIMIT:
         raise NotOffloadable("the scale of its result is too small compared to the scales of its operands")
     return layer
 
@@ -252,10 +252,10 @@ def _max_sum(layer: Conv | ConvTranspose | Product | TensorProduct, shape: tuple
     """An upper bound on the layer's accumulated sums; ``shape`` is that of the first operand."""
     if isinstance(layer, TensorProduct):
         return 255 * 255 * shape[-1]
-    return greatest_sum(layer.weights)
+    return max_sum(layer.weights)
 
 
-def tensors_of_the_host(model: Model, found: Recognised) -> Iterator[str]:
+def host_tensors(model: Model, found: MatchedLayers) -> Iterator[str]:
     """The node outputs that the model's outputs depend on and no layer computes, each before the tensors it depends on.
 
     Layers that the caller adds to ``found`` during the iteration are respected.

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.qdq_groups import NodeGroup, Operand, Operands, greatest_sum, weights_of
+from lathe.frontend.onnx.qdq_groups import MatchContext, NodeGroup, Operand, int16_weights, max_sum
 from lathe.frontend.onnx.quant_graph import Layer, Product, TensorProduct, Transpose
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unsupported import NotOffloadable
 
 
-def _gemm(ctx: Operands, group: NodeGroup) -> Layer:
+def _gemm(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     alpha, beta = (float(attributes.get(name, 1.0)) for name in ("alpha", "beta"))
     bias = node.input[2] if len(node.input) > 2 and beta else ""
@@ -23,7 +23,7 @@ def _gemm(ctx: Operands, group: NodeGroup) -> Layer:
     return _product(ctx, group, trans_a, trans_b, bias, alpha, beta)
 
 
-def _matmul(ctx: Operands, group: NodeGroup) -> Layer:
+def _matmul(ctx: MatchContext, group: NodeGroup) -> Layer:
     weights = ctx.values.dequantised_constant(group.core.input[1])
     if weights is None or weights.values.ndim > 2:
         return _tensor_product(ctx, group)
@@ -31,7 +31,7 @@ def _matmul(ctx: Operands, group: NodeGroup) -> Layer:
 
 
 def _product(
-    ctx: Operands, group: NodeGroup, trans_a: bool = False, trans_b: bool = False, bias: str = "",
+    ctx: MatchContext, group: NodeGroup, trans_a: bool = False, trans_b: bool = False, bias: str = "",
     alpha: float = 1.0, beta: float = 1.0,
 ) -> Layer:  # fmt: skip
     """alpha · data · weights + beta · bias; ``trans_a``: data is transposed; ``trans_b``: weights are."""
@@ -44,14 +44,14 @@ def _product(
     scale = weights.scale_along(0 if trans_b else 1) if is_matrix else _single_scale(weights.scale)
     if scale is None:
         raise NotOffloadable("its weights have scales along the reduction axis")
-    values = weights_of(weights.values if trans_b or not is_matrix else weights.values.T)
+    values = int16_weights(weights.values if trans_b or not is_matrix else weights.values.T)
     values = values.reshape(-1, values.shape[-1])
-    scaled = ctx.scaled(group, quant, greatest_sum(values), scale * alpha, bias, beta, rows=_rows(ctx, group))
+    scaled = ctx.scaled(group, quant, max_sum(values), scale * alpha, bias, beta, rows=_rows(ctx, group))
     if trans_a:
         data = _transposed(ctx, group, (data, quant, {}))[0]
     return Product(
         group.name, (data,), group.output, (quant,), group.quant, values, scaled.weight_scale, scaled.bias, group.relu,
-        nodes=group.numbers, in_float=scaled.in_float, rest=scaled.rest,
+        nodes=group.numbers, float_sums=scaled.in_float, bias_residual=scaled.rest,
     )  # fmt: skip
 
 
@@ -60,12 +60,12 @@ def _single_scale(scale: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return scale if scale.size == 1 else None
 
 
-def _rows(ctx: Operands, group: NodeGroup) -> int:
+def _rows(ctx: MatchContext, group: NodeGroup) -> int:
     shape = ctx.shape(group.output)
     return shape[0] if shape else 1
 
 
-def _transposed(ctx: Operands, group: NodeGroup, operand: Operand) -> Operand:
+def _transposed(ctx: MatchContext, group: NodeGroup, operand: Operand) -> Operand:
     """The transposed matrix; adds a Transpose layer unless it is a constant."""
     tensor, quant, constants = operand
     name = f"{tensor}@transposed"
@@ -78,8 +78,8 @@ def _transposed(ctx: Operands, group: NodeGroup, operand: Operand) -> Operand:
 
 
 def _tensor_product(
-    ctx: Operands, group: NodeGroup, transposed: tuple[bool, bool] = (False, False), bias: str = "", alpha: float = 1.0,
-    beta: float = 1.0,
+    ctx: MatchContext, group: NodeGroup, transposed: tuple[bool, bool] = (False, False), bias: str = "",
+    alpha: float = 1.0, beta: float = 1.0,
 ) -> Layer:  # fmt: skip
     """alpha · first · second + beta · bias; ``transposed``: which of the two are transposed."""
     first, second = (
@@ -97,8 +97,8 @@ def _tensor_product(
     gain = scaled.weight_scale / of_b.scale
     return TensorProduct(
         group.name, (a, b), group.output, (of_a, of_b), group.quant, group.relu, gain, scaled.bias,
-        nodes=group.numbers, held={**held_a, **held_b}, in_float=scaled.in_float, rest=scaled.rest,
+        nodes=group.numbers, constants={**held_a, **held_b}, float_sums=scaled.in_float, bias_residual=scaled.rest,
     )  # fmt: skip
 
 
-PRODUCTS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {"Gemm": _gemm, "MatMul": _matmul}
+MATMULS: Mapping[str, Callable[[MatchContext, NodeGroup], Layer]] = {"Gemm": _gemm, "MatMul": _matmul}

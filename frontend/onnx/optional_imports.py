@@ -6,15 +6,15 @@ from typing import Any
 from lathe.frontend.onnx.errors import ModelError
 
 
-def extra(name: str) -> Any:
+def optional_import(name: str) -> Any:
     """Import a module of the extra. Raises ModelError with what to install if it is missing."""
     try:
         return import_module(name)
     except ImportError as error:
-        raise not_there(name, str(error)) from None
+        raise missing_package_error(name, str(error)) from None
 
 
-def not_there(name: str, error: str) -> ModelError:
+def missing_package_error(name: str, error: str) -> ModelError:
     """The error for a module that cannot be imported."""
     return ModelError(
         f"Cannot read ONNX models: package {name.partition('.')[0]!r} cannot be imported ({error}). Install it with: "

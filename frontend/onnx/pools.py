@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.data_movement import requantised
-from lathe.frontend.onnx.qdq_groups import NodeGroup, Operands
+from lathe.frontend.onnx.qdq_groups import MatchContext, NodeGroup
 from lathe.frontend.onnx.quant_graph import AveragePool, Layer, MaxPool, Mean
 from lathe.frontend.onnx.reading import attributes_of
 from lathe.frontend.onnx.unsupported import NotOffloadable
-from lathe.frontend.onnx.windows import Windows, as_pair, wide_enough, windows_of
+from lathe.frontend.onnx.windows import Windows, as_pair, pads_for_ceil_mode, windows_of
 
 
-def _max_pool(ctx: Operands, group: NodeGroup) -> Layer:
+def _max_pool(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, quant = ctx.operand(node.input[0])
     if len(node.output) > 1 and node.output[1]:
@@ -23,7 +23,7 @@ def _max_pool(ctx: Operands, group: NodeGroup) -> Layer:
     windows = _windows(attributes, ctx.shape(data))
     pads = windows.pads
     if attributes.get("ceil_mode", 0):
-        pads = wide_enough(windows, ctx.shape(group.output)[2:])
+        pads = pads_for_ceil_mode(windows, ctx.shape(group.output)[2:])
     data = requantised(ctx, group.name, data, quant, group.quant)
     return MaxPool(
         group.name, (data,), group.output, (group.quant,), group.quant, windows.kernel, windows.strides, pads,
@@ -31,7 +31,7 @@ def _max_pool(ctx: Operands, group: NodeGroup) -> Layer:
     )  # fmt: skip
 
 
-def _global_average(ctx: Operands, group: NodeGroup) -> Layer:
+def _global_average(ctx: MatchContext, group: NodeGroup) -> Layer:
     data, quant = ctx.operand(group.core.input[0])
     size = ctx.shape(data)[2:]
     if len(size) not in (1, 2):
@@ -42,13 +42,13 @@ def _global_average(ctx: Operands, group: NodeGroup) -> Layer:
     )  # fmt: skip
 
 
-def _average(ctx: Operands, group: NodeGroup) -> Layer:
+def _average(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, quant = ctx.operand(node.input[0])
     windows = _windows(attributes, ctx.shape(data))
     output_shape = ctx.shape(group.output)[2:]
     counted = _counted(windows, as_pair(output_shape, 1), with_padding=bool(attributes.get("count_include_pad", 0)))
-    pads = wide_enough(windows, output_shape) if attributes.get("ceil_mode", 0) else windows.pads
+    pads = pads_for_ceil_mode(windows, output_shape) if attributes.get("ceil_mode", 0) else windows.pads
     taps = windows.kernel[0] * windows.kernel[1]
     if counted.min() < 1:
         raise NotOffloadable("one of its windows is empty")
@@ -87,7 +87,7 @@ def _counted(windows: Windows, output_shape: Sequence[int], *, with_padding: boo
     return product
 
 
-def _mean(ctx: Operands, group: NodeGroup) -> Layer:
+def _mean(ctx: MatchContext, group: NodeGroup) -> Layer:
     node, attributes = group.core, attributes_of(group.core)
     data, quant = ctx.operand(node.input[0])
     shape = ctx.shape(data)
@@ -112,7 +112,7 @@ def _mean(ctx: Operands, group: NodeGroup) -> Layer:
     )
 
 
-POOLS: Mapping[str, Callable[[Operands, NodeGroup], Layer]] = {
+POOLS: Mapping[str, Callable[[MatchContext, NodeGroup], Layer]] = {
     "AveragePool": _average,
     "GlobalAveragePool": _global_average,
     "MaxPool": _max_pool,

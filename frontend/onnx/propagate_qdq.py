@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.data_movement import MOVES, quantised
-from lathe.frontend.onnx.match_clip import limits_of
-from lathe.frontend.onnx.match_epilogue import after_product
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.data_movement import DATA_MOVEMENT, quantise_values
+from lathe.frontend.onnx.match_clip import clip_bounds
+from lathe.frontend.onnx.match_epilogue import match_epilogue
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.qdq_values import Values
 from lathe.frontend.onnx.quant_graph import Quantisation
 from lathe.frontend.onnx.reading import Model, attributes_of
-from lathe.frontend.onnx.rename_values import fresh
+from lathe.frontend.onnx.rename_values import unique_name
 from lathe.frontend.onnx.rewritten_model import RewrittenModel
 from lathe.frontend.onnx.tabulate_unary import ELEMENTWISE
 from lathe.frontend.onnx.unsupported import NotOffloadable
@@ -42,7 +42,7 @@ class _Grid:
     zero: str = field(compare=False)
 
 
-def with_moves_in_bytes(view: RewrittenModel) -> RewrittenModel:
+def propagate_qdq(view: RewrittenModel) -> RewrittenModel:
     """The model with QuantizeLinear and DequantizeLinear propagated through data movement."""
     writer = _Rewriter(view)
     writer.propagate_dequantise()
@@ -91,8 +91,8 @@ class _Rewriter:
                 if number in self.ways and self.values.dequantised_source(node.output[0]) is not None:
                     self.grids[node.output[0]] = self.ways[number]
                 continue
-            data = data_of(node)
-            if not data and limits_of(self.model, node) is not None:
+            data = moved_inputs(node)
+            if not data and clip_bounds(self.model, node) is not None:
                 data = node.input[:1]
             grids = {self.grids.get(name) or self._grid_of_constant(name) for name in data}
             grid = grids.pop() if len(grids) == 1 and any(name in self.grids for name in data) else None
@@ -117,7 +117,7 @@ class _Rewriter:
             return versions.get((name, grid), name)
 
         for number, node in enumerate(self.nodes):
-            data = data_of(node)
+            data = moved_inputs(node)
             if number in plans and not data:  # Relu, Clip or QuantizeLinear
                 own = version(node.input[0], plans[number][0])
                 if own != node.input[0]:
@@ -137,7 +137,7 @@ class _Rewriter:
                 copy = self._with_inputs(node, {**self.inputs[number], **own_inputs})
                 for index, name in enumerate(node.output):
                     if name:
-                        copy.output[index] = versions[name, grid] = fresh(f"{name}@{count}", self.taken)
+                        copy.output[index] = versions[name, grid] = unique_name(f"{name}@{count}", self.taken)
                         self.types[copy.output[index]] = self.model.types[name]
                 self.before[number].append(copy)
 
@@ -155,7 +155,7 @@ class _Rewriter:
 
         for number in reversed(range(len(self.nodes))):
             node = self.nodes[number]
-            data, found = data_of(node), tuple[_Grid, ...]()
+            data, found = moved_inputs(node), tuple[_Grid, ...]()
             if _is_plain(node, "QuantizeLinear"):
                 found = (self.ways[number],) if number in self.ways else ()
                 data = node.input[:1]
@@ -166,7 +166,7 @@ class _Rewriter:
                 found = tuple(dict.fromkeys(grid for each in ways for grid in each)) if known and all(ways) else ()
                 if len(found) > 1 and not (node.op_type == "Split" and self._takes_filters(node)):
                     found = ()  # would compute the whole result once for each
-            elif limits_of(self.model, node) is not None:
+            elif clip_bounds(self.model, node) is not None:
                 found = demanded(node.output[0])
                 found = found if len(found) == 1 else ()
                 data = node.input[:1]
@@ -179,9 +179,9 @@ class _Rewriter:
     def _takes_filters(self, node: Any) -> bool:
         """Whether a Split does not split a convolution or matmul, or only output channels of one without groups."""
         name, rank = node.input[0], len(self.model.types[node.input[0]].shape)
-        while (found := self.values.node_of(name)) is not None and limits_of(self.model, found[1]) is not None:
+        while (found := self.values.node_of(name)) is not None and clip_bounds(self.model, found[1]) is not None:
             name = found[1].input[0]
-        epilogue = after_product(self.values, name)
+        epilogue = match_epilogue(self.values, name)
         if epilogue is None:
             return True
         kind, attributes = epilogue.core.op_type, attributes_of(epilogue.core)
@@ -196,7 +196,7 @@ class _Rewriter:
         if not any(_is_plain(node, kind) for kind in ("QuantizeLinear", "DequantizeLinear")):
             return None
         quant = self.values.quantisation(node)
-        if quant is None or not np.array_equal(quantised(_numbers(quant), quant), _all_bytes(quant)):
+        if quant is None or not np.array_equal(quantise_values(_numbers(quant), quant), _all_bytes(quant)):
             return None
         zero = node.input[2] if len(node.input) > 2 else ""
         return _Grid(quant, node.input[1], zero or self._zero(quant))
@@ -205,15 +205,15 @@ class _Rewriter:
         """A zero point for nodes without one: it determines the result type of QuantizeLinear."""
         name = f"zero@{quant.dtype}"
         if name not in self.held:
-            self.held[name] = extra("onnx.numpy_helper").from_array(np.zeros((), quant.dtype), name)
+            self.held[name] = optional_import("onnx.numpy_helper").from_array(np.zeros((), quant.dtype), name)
             self.types[name] = TensorType(quant.dtype, ())
         return name
 
     def _add_pair(self, tensor: str, grid: _Grid, nodes: list[Any], known_as: str = "") -> str:
         """Append a QuantizeLinear and DequantizeLinear pair of a tensor to ``nodes``; the name of its result."""
         known = self.types.get(tensor) or self.model.types[tensor]
-        byte_name, float_name = (fresh(f"{tensor}@{part}", self.taken) for part in ("bytes", "again"))
-        make = extra("onnx.helper").make_node
+        byte_name, float_name = (unique_name(f"{tensor}@{part}", self.taken) for part in ("bytes", "again"))
+        make = optional_import("onnx.helper").make_node
         nodes.append(make("QuantizeLinear", [tensor, grid.scale, grid.zero], [byte_name]))
         nodes.append(make("DequantizeLinear", [byte_name, grid.scale, grid.zero], [float_name]))
         self.types |= {byte_name: TensorType(grid.quant.dtype, known.shape), float_name: known}
@@ -234,13 +234,13 @@ class _Rewriter:
         """Whether a consumer of a node's result matches as a layer only if that is a DequantizeLinear's result."""
         if self._ends_in_bytes(consumer):
             return False
-        if not data_of(node) and consumer.op_type in ELEMENTWISE:  # a table includes the Relu or Clip
+        if not moved_inputs(node) and consumer.op_type in ELEMENTWISE:  # a table includes the Relu or Clip
             return len([name for name in consumer.input if name and not self._is_constant(name)]) > 1
         return True
 
     def _ends_in_bytes(self, node: Any) -> bool:
         """Whether a node is QuantizeLinear, or a chain of Relu and Clip up to one."""
-        while limits_of(self.model, node) is not None:
+        while clip_bounds(self.model, node) is not None:
             consumers = self.consumers[node.output[0]]
             if len(consumers) != 1 or self.values.use_counts[node.output[0]] != 1:
                 return False
@@ -258,7 +258,7 @@ class _Rewriter:
 
     def _is_closed(self, grid: _Grid, node: Any) -> bool:
         """Whether a node maps representable numbers of a quantisation to representable ones."""
-        limits = limits_of(self.model, node)
+        limits = clip_bounds(self.model, node)
         if limits is not None:
             numbers = _numbers(grid.quant)
             return bool(np.isin(np.clip(numbers, *np.array(limits, np.float32)), numbers).all())
@@ -272,9 +272,9 @@ def _is_plain(node: Any, kind: str) -> bool:
     return bool(node.op_type == kind and node.domain in ("", "ai.onnx"))
 
 
-def data_of(node: Any) -> Sequence[str]:
+def moved_inputs(node: Any) -> Sequence[str]:
     """The inputs whose values a node moves or selects; none if it computes."""
-    if node.domain not in ("", "ai.onnx") or node.op_type not in (*MOVES, "MaxPool"):
+    if node.domain not in ("", "ai.onnx") or node.op_type not in (*DATA_MOVEMENT, "MaxPool"):
         return ()
     if node.op_type == "MaxPool" and len(node.output) > 1 and node.output[1]:
         return ()

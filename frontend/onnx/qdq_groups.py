@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.match_epilogue import AfterProduct
+from lathe.frontend.onnx.match_epilogue import Epilogue
 from lathe.frontend.onnx.qdq_values import Values
 from lathe.frontend.onnx.quant_graph import SUMS, FloatSums, Layer, Quantisation
 from lathe.frontend.onnx.rewritten_model import RewrittenModel
@@ -17,7 +17,7 @@ from lathe.frontend.onnx.value_types import TensorType
 
 
 @dataclass(eq=False)
-class Recognised:
+class MatchedLayers:
     """The layers of a model by output tensor, and the reasons why other nodes are no layers, by node number."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class NodeGroup:
     numbers: tuple[int, ...]
     relu: bool
     limits: tuple[int, int]
-    after: AfterProduct | None = None
+    epilogue: Epilogue | None = None
 
     @property
     def name(self) -> str:
@@ -64,21 +64,21 @@ Operand: TypeAlias = tuple[str, Quantisation, Mapping[str, NDArray[Any]]]
 """An 8-bit tensor, its quantisation, and its values by its name, if it is a constant."""
 
 
-class Operands:
+class MatchContext:
     """The context of matching: a rewritten model, and in ``found`` the layers matched so far."""
 
     def __init__(self, view: RewrittenModel) -> None:
         self.view, self.model, self.values = view, view.model, Values(view.model)
-        self.found = Recognised()
+        self.found = MatchedLayers()
 
-    def is_made(self, tensor: str) -> bool:
+    def is_available(self, tensor: str) -> bool:
         """Whether an 8-bit tensor is available: it is in the original model, or a layer computes it."""
         return tensor not in self.view.inner or tensor in self.found.layers
 
     def operand(self, name: str) -> tuple[str, Quantisation]:
         """The 8-bit tensor that an operand dequantises."""
         found = self.values.dequantised_source(name)
-        if found is None or not self.is_made(found[0]):
+        if found is None or not self.is_available(found[0]):
             name = self.view.known_as.get(name, name)
             raise NotOffloadable(f"its operand {name!r} is not an 8-bit tensor with a single constant scale")
         return found[0], found[1]
@@ -123,9 +123,9 @@ class Operands:
         if bias:
             numbers, whole = self._biases(bias, quant.scale * scale / times, rows)
             numbers = numbers * times
-        if group.after is not None:
-            scale = scale * group.after.gain
-            numbers = numbers * group.after.gain + group.after.offset
+        if group.epilogue is not None:
+            scale = scale * group.epilogue.gain
+            numbers = numbers * group.epilogue.gain + group.epilogue.offset
             whole = None
         if not np.all(np.isfinite(numbers)):
             raise NotOffloadable("its bias is not finite")
@@ -141,7 +141,7 @@ class Operands:
             rest = numbers / (quant.scale * scale) - rounded
             # The expected share of results that rounding the bias would change.
             share = np.sum(np.abs(rest * quant.scale * scale)) / max(rest.size, 1) / group.quant.scale
-            if share > SHARE_OF_RESTS and greatest + np.abs(rounded).max() < 2**30:
+            if share > MAX_ROUNDING_EFFECT and greatest + np.abs(rounded).max() < 2**30:
                 return Scaled(scale, whole, rest=rest)
         return Scaled(scale, whole)
 
@@ -176,16 +176,16 @@ def _as_few(numbers: NDArray[np.float64]) -> tuple[float, ...]:
     return found[:1] if len({*found}) == 1 else found
 
 
-SHARE_OF_RESTS = 2.0**-12
+MAX_ROUNDING_EFFECT = 2.0**-12
 """Biases are rounded to integers at the scale of the sums if that changes at most this share of the results."""
 
 
-def greatest_sum(weights: NDArray[Any]) -> int:
+def max_sum(weights: NDArray[Any]) -> int:
     """An upper bound on the sums of 8-bit data times weights (channels, …)."""
     return 255 * int(np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1).max(initial=0))
 
 
-def weights_of(values: NDArray[np.int64]) -> NDArray[np.int16]:
+def int16_weights(values: NDArray[np.int64]) -> NDArray[np.int16]:
     """8-bit weights minus their zero point, as int16."""
     if np.any(np.abs(values) > 255):
         raise NotOffloadable("its weights have more than 8 bits")

@@ -25,7 +25,7 @@ class Quantisation:
     dtype: str
 
     @property
-    def own_zero(self) -> int:
+    def int8_zero_point(self) -> int:
         """The zero point on the machine, which stores uint8 values minus 128 as int8."""
         return self.zero_point - (128 if self.dtype == "uint8" else 0)
 
@@ -67,17 +67,17 @@ class Layer:
     name: str
     inputs: tuple[str, ...]
     output: str
-    of_inputs: tuple[Quantisation, ...]
-    of_output: Quantisation
+    input_quants: tuple[Quantisation, ...]
+    output_quant: Quantisation
     nodes: tuple[int, ...] = field(default=(), kw_only=True)
-    held: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
-    in_float: FloatSums | None = field(default=None, kw_only=True)
-    rest: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    float_sums: FloatSums | None = field(default=None, kw_only=True)
+    bias_residual: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     @property
-    def read(self) -> tuple[str, ...]:
+    def computed_inputs(self) -> tuple[str, ...]:
         """The inputs that are not constant."""
-        return tuple(name for name in self.inputs if name not in self.held)
+        return tuple(name for name in self.inputs if name not in self.constants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class AveragePool(Layer):
     strides: Pair
     pads: Sides = (0, 0, 0, 0)
     relu: bool = False
-    counted: NDArray[np.int64] | None = None
+    divisors: NDArray[np.int64] | None = None
     dilations: Pair = (1, 1)
 
 

@@ -15,16 +15,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lathe.configs.errors import shown
-from lathe.frontend.onnx.binding import bind
+from lathe.frontend.onnx.binding import bind_shapes
 from lathe.frontend.onnx.check_model import check_model, words_of
 from lathe.frontend.onnx.check_utf8 import check_texts
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.host_process import PROCESS
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.inline_limits import check_expansion
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.inline_limits import check_inlined_size
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.simplify import simplified
-from lathe.frontend.onnx.tensor_data import check_data
+from lathe.frontend.onnx.tensor_data import load_external_data
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, LEAST_IR, TensorType, type_of
 
 
@@ -57,7 +57,7 @@ class Model:
         if name not in self._constants:
             if name not in self.initializers:
                 return None
-            self._constants[name] = extra("onnx.numpy_helper").to_array(self.initializers[name])
+            self._constants[name] = optional_import("onnx.numpy_helper").to_array(self.initializers[name])
         return self._constants[name]
 
 
@@ -67,15 +67,15 @@ def read_model(source: object, shapes: Mapping[str, Sequence[int]] | None = None
     Raises ModelError for a source that is no model, is damaged, has an unknown opset, or has inputs with dynamic shapes
     that ``shapes`` does not bind.
     """
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     PROCESS.prepare()
     proto, name, folder = _loaded(onnx, source)
     check_texts(proto, name)
-    check_data(proto, name, folder)
-    check_expansion(proto, name)
+    load_external_data(proto, name, folder)
+    check_inlined_size(proto, name)
     check_model(proto, name)
-    bind(proto, name, shapes or {})
-    proto = in_order(proto)
+    bind_shapes(proto, name, shapes or {})
+    proto = sort_nodes(proto)
     return _model(proto, simplified(proto, name), name)
 
 
@@ -108,7 +108,7 @@ def _loaded(onnx: Any, source: object) -> tuple[Any, str, Path | None]:
         raise ModelError(f"Cannot read file {str(path)!r} as an ONNX model: {words_of(error)}.") from None
 
 
-def in_order(proto: Any) -> Any:
+def sort_nodes(proto: Any) -> Any:
     """The model with its nodes in topological order; onnxruntime accepts any order."""
     nodes = proto.graph.node
     source = {name: number for number, node in enumerate(nodes) for name in node.output if name}
@@ -128,16 +128,16 @@ def in_order(proto: Any) -> Any:
 
 def attributes_of(node: Any) -> dict[str, Any]:
     """A node's attributes as Python values; bytes are decoded, with replacement of invalid UTF-8."""
-    helper = extra("onnx.helper")
+    helper = optional_import("onnx.helper")
     found = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     return {
         name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in found.items()
     }
 
 
-def part_of(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+def submodel(model: Model, nodes: Sequence[int], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """Some nodes as a separate model (a ModelProto)."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     chosen = [model.nodes[number] for number in nodes]
     names = {name for node in chosen for name in names_read(node)}
     graph = onnx.helper.make_graph(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 
 Floats = NDArray[Any]
 
@@ -32,7 +32,7 @@ class NodeList:
     def constant(self, suffix: str, values: NDArray[Any]) -> str:
         """Add an initializer; its name."""
         name = self.named(suffix)
-        self.held.append(extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), name))
+        self.held.append(optional_import("onnx.numpy_helper").from_array(np.ascontiguousarray(values), name))
         return name
 
     def node(self, kind: str, inputs: Sequence[str], suffix: str, **attributes: Any) -> str:
@@ -41,7 +41,9 @@ class NodeList:
 
     def several(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> list[str]:
         """Add a node, named like its first result; the names of its results."""
-        self.nodes.append(extra("onnx.helper").make_node(kind, list(inputs), list(outputs), outputs[0], **attributes))
+        self.nodes.append(
+            optional_import("onnx.helper").make_node(kind, list(inputs), list(outputs), outputs[0], **attributes)
+        )
         return list(outputs)
 
     def reshaped(self, data: str, shape: Sequence[int], suffix: str) -> str:

@@ -44,7 +44,7 @@ def all_names(graph: Any) -> set[str]:
     return found
 
 
-def fresh(name: str, taken: set[str]) -> str:
+def unique_name(name: str, taken: set[str]) -> str:
     """A unique name, with a number if ``name`` is taken; adds it to ``taken``."""
     found, number = name, 1
     while found in taken:

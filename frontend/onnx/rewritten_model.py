@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.value_types import TensorType
 
@@ -26,7 +26,7 @@ class RewrittenModel:
         self, nodes: Sequence[Any], origins: Sequence[int], held: Mapping[str, Any], types: Mapping[str, TensorType]
     ) -> "RewrittenModel":
         """The same with other nodes, and with additional constants (TensorProto) and types."""
-        proto = extra("onnx").ModelProto(ir_version=self.model.proto.ir_version)
+        proto = optional_import("onnx").ModelProto(ir_version=self.model.proto.ir_version)
         proto.opset_import.extend(self.model.proto.opset_import)
         proto.functions.extend(self.model.proto.functions)
         proto.graph.name = "view"

@@ -12,8 +12,8 @@ import numpy as np
 
 from lathe.frontend.onnx import host_worker
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.host_process import PROCESS, EndedError, too_large, too_late
-from lathe.frontend.onnx.optional_imports import extra, not_there
+from lathe.frontend.onnx.host_process import PROCESS, EndedError, memory_limit_error, timeout_error
+from lathe.frontend.onnx.optional_imports import missing_package_error, optional_import
 
 
 def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
@@ -31,11 +31,11 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
         except MemoryError:  # in this process, on receiving the results
             raise ModelError(f"Cannot receive results ({', '.join(outputs)}) of the host CPU: out of memory.") from None
         except EndedError as ended:
-            if ended.crowded and not ended.late:
+            if ended.had_other_models and not ended.late:
                 continue  # other models may have used up its memory
             node = ended.node or _only_node(model)
             if node is not None and ended.late:
-                raise too_late(f"node {node[1]!r} on the host CPU") from None
+                raise timeout_error(f"node {node[1]!r} on the host CPU") from None
             if node is not None and node[0] in evaluated:
                 raise ModelError(
                     f"Cannot compute node {node[1]!r} on the host CPU: both onnxruntime and ONNX's evaluator crashed "
@@ -51,9 +51,9 @@ def run_on_host(model: bytes, inputs: Mapping[str, Any], outputs: tuple[str, ...
             return dict(zip(outputs, found[0], strict=True))
         name, text = found
         if kind == host_worker.MISSING:
-            raise not_there(name, text)
+            raise missing_package_error(name, text)
         if kind == host_worker.MEMORY:
-            raise too_large(f"node {name!r} on the host CPU")
+            raise memory_limit_error(f"node {name!r} on the host CPU")
         raise ModelError(f"Cannot compute node {name!r} on the host CPU: {text}.")
 
 
@@ -62,12 +62,12 @@ def host_takes(model: bytes) -> bool:
     try:
         return bool(PROCESS.ask(model, {}, (), False, set())[0] == host_worker.MADE)
     except EndedError as ended:
-        return host_takes(model) if ended.crowded and not ended.late else False
+        return host_takes(model) if ended.had_other_models and not ended.late else False
 
 
 def _only_node(model: bytes) -> tuple[int, str] | None:
     """The number and name of the node of a model with a single one."""
-    nodes = extra("onnx").load_model_from_string(model).graph.node
+    nodes = optional_import("onnx").load_model_from_string(model).graph.node
     if len(nodes) != 1:
         return None
     return 0, nodes[0].name or next(filter(None, nodes[0].output), nodes[0].op_type)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lathe.frontend.onnx import inference
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.worker_tasks import TaskError, run_task
 
 MOST_VALUES = 4096
@@ -36,7 +36,7 @@ def inferred(proto: Any, name: str, *, strict: bool) -> tuple[Any, str]:
 
 def _without_values(proto: Any) -> Any:
     """The model with inputs instead of its large constants."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     graph = proto.graph
     large = [each for each in graph.initializer if _count(each) > MOST_VALUES]
     if not large:

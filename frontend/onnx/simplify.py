@@ -8,18 +8,18 @@ eliminated. Remaining nodes keep their names and results.
 from typing import Any
 
 from lathe.frontend.onnx.check_model import with_shapes
-from lathe.frontend.onnx.declared_shapes import close_outputs, open_outputs
-from lathe.frontend.onnx.decompose_fused_ops import with_fused_products_apart
-from lathe.frontend.onnx.eliminate_identities import without_copies
+from lathe.frontend.onnx.declared_shapes import clear_output_shapes, restore_output_shapes
+from lathe.frontend.onnx.decompose_fused_ops import decompose_fused_ops
+from lathe.frontend.onnx.eliminate_identities import eliminate_identities
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.fix_ceil_mode import with_begun_windows_counted
-from lathe.frontend.onnx.fix_pool_shapes import with_windows_counted
-from lathe.frontend.onnx.fold_constants import with_constants_computed, with_constants_held
-from lathe.frontend.onnx.fold_if import with_branches_taken
+from lathe.frontend.onnx.fix_ceil_mode import fix_ceil_mode
+from lathe.frontend.onnx.fix_pool_shapes import fix_pool_shapes
+from lathe.frontend.onnx.fold_constants import fold_constant_nodes, fold_constants
+from lathe.frontend.onnx.fold_if import fold_if
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
-from lathe.frontend.onnx.rename_values import all_names, fresh, rename
-from lathe.frontend.onnx.sink_dq_through_moves import with_constants_moved
+from lathe.frontend.onnx.optional_imports import optional_import
+from lathe.frontend.onnx.rename_values import all_names, rename, unique_name
+from lathe.frontend.onnx.sink_dq_through_moves import sink_dequantise
 
 MOST_ROUNDS = 32
 """One round takes one level of nested branches."""
@@ -30,21 +30,21 @@ def simplified(proto: Any, name: str) -> Any:
     inlined = _with_functions_inlined(proto)
     if inlined is proto:
         inlined = type(proto).FromString(proto.SerializeToString())
-    with_fused_products_apart(inlined)
-    declared = open_outputs(inlined.graph)
+    decompose_fused_ops(inlined)
+    declared = clear_output_shapes(inlined.graph)
     found = with_shapes(inlined, name)
-    if close_outputs(found.graph, declared):
+    if restore_output_shapes(found.graph, declared):
         found = with_shapes(found, name)
     _move_sparse_to_nodes(found.graph)
     steps = dict.fromkeys(
         (
-            with_begun_windows_counted,
-            with_windows_counted,
-            with_constants_held,
-            with_constants_computed,
-            with_constants_moved,
-            with_branches_taken,
-            without_copies,
+            fix_ceil_mode,
+            fix_pool_shapes,
+            fold_constant_nodes,
+            fold_constants,
+            sink_dequantise,
+            fold_if,
+            eliminate_identities,
         )
     )
     changed = True
@@ -70,7 +70,7 @@ def simplified(proto: Any, name: str) -> Any:
 
 def _move_sparse_to_nodes(graph: Any) -> None:
     """Move sparse initializers to Constant nodes: they stay sparse until the host CPU computes them."""
-    make_node = extra("onnx.helper").make_node
+    make_node = optional_import("onnx.helper").make_node
     made = [make_node("Constant", [], [each.values.name], each.values.name, sparse_value=each)
             for each in graph.sparse_initializer]  # fmt: skip
     if made:
@@ -100,9 +100,9 @@ class _Snapshot:
 def _with_functions_inlined(proto: Any) -> Any:
     if not proto.functions:
         return proto
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     try:
-        return extra("onnx.inliner").inline_local_functions(proto)
+        return optional_import("onnx.inliner").inline_local_functions(proto)
     except (RuntimeError, ValueError, onnx.checker.ValidationError):
         return proto  # the host CPU runs the calls
 
@@ -114,12 +114,12 @@ def _add_output_nodes(graph: Any) -> None:
     if not constant:
         return
     taken = all_names(graph)
-    names = {name: fresh(f"{name}/held", taken) for name in constant}
+    names = {name: unique_name(f"{name}/held", taken) for name in constant}
     for node in graph.node:
         rename(node, names)
     for name, new in names.items():
         held[name].name = new
-        graph.node.append(extra("onnx.helper").make_node("Identity", [new], [name], name))
+        graph.node.append(optional_import("onnx.helper").make_node("Identity", [new], [name], name))
 
 
 def _remove_dead_initializers(graph: Any) -> None:

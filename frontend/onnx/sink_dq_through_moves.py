@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.fold_constants import SMALL, computed
+from lathe.frontend.onnx.fold_constants import SMALL, evaluate
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
-from lathe.frontend.onnx.rename_values import all_names, fresh
+from lathe.frontend.onnx.optional_imports import optional_import
+from lathe.frontend.onnx.rename_values import all_names, unique_name
 from lathe.frontend.onnx.value_types import type_of
 
 MOVED = frozenset(
@@ -29,7 +29,7 @@ _TYPES = (2, 3, 4, 5, 6)
 """Element types (TensorProto.DataType) of constants that are moved: integers of 8, 16 and 32 bits."""
 
 
-def with_constants_moved(proto: Any) -> bool:
+def sink_dequantise(proto: Any) -> bool:
     """Sink DequantizeLinear of constants through data movement; whether there was any.
 
     Only through nodes whose other inputs are constants, and whose results are small or not larger than the constant.
@@ -114,7 +114,7 @@ class _Rewriter:
         values = self._results(node, self.constants[data.node.input[0]], outputs)
         scales: dict[str, _Scales | None] = dict.fromkeys(values, _ONE)
         if data.indices is not None:
-            stored_indices = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(data.indices))
+            stored_indices = optional_import("onnx.numpy_helper").from_array(np.ascontiguousarray(data.indices))
             scales = {name: _scales_of(each) for name, each in self._results(node, stored_indices, outputs).items()}
         found = {name: each for name, each in scales.items() if each is not None and name in values}
         if len(found) < len(outputs):
@@ -125,12 +125,12 @@ class _Rewriter:
     def _results(self, node: Any, data: Any, outputs: list[str]) -> dict[str, NDArray[Any]]:
         """The results of a node with other data (a TensorProto), by their names; none if it fails."""
         copy, given = (type(each).FromString(each.SerializeToString()) for each in (node, data))
-        copy.input[0] = given.name = fresh(f"{node.input[0]}/data", self.taken)
-        names = {name: fresh(f"{name}/moved", self.taken) for name in outputs}
+        copy.input[0] = given.name = unique_name(f"{node.input[0]}/data", self.taken)
+        names = {name: unique_name(f"{name}/moved", self.taken) for name in outputs}
         for index, name in enumerate(node.output):
             copy.output[index] = names.get(name, "")
         others = [self.constants[name] for name in {*node.input[1:]} if name]
-        made = computed(self.proto, [copy], [given, *others])
+        made = evaluate(self.proto, [copy], [given, *others])
         return {name: np.asarray(made[inner]) for name, inner in names.items() if inner in made}
 
     def _node(self, node: Any, data: _Dequantised, output: str, values: NDArray[Any], scales: "_Scales") -> Any:
@@ -142,13 +142,13 @@ class _Rewriter:
         if data.indices is not None:
             for index, name in enumerate(data.node.input[1:], 1):
                 if name:
-                    numbers = extra("onnx.numpy_helper").to_array(self.constants[name]).reshape(-1)
+                    numbers = optional_import("onnx.numpy_helper").to_array(self.constants[name]).reshape(-1)
                     made.input[index] = self._hold(f"{output}/{_SUFFIXES[index]}", numbers[scales.indices])
             axis = [each for each in made.attribute if each.name == "axis"]
             for each in axis:
                 made.attribute.remove(each)
             if scales.indices.ndim:
-                made.attribute.append(extra("onnx.helper").make_attribute("axis", scales.axis))
+                made.attribute.append(optional_import("onnx.helper").make_attribute("axis", scales.axis))
                 along = [-1 if n == scales.axis else 1 for n in range(values.ndim)]
                 own = np.arange(len(scales.indices), dtype=np.int32)
                 indices = np.broadcast_to(own.reshape(along), values.shape)
@@ -157,8 +157,10 @@ class _Rewriter:
 
     def _hold(self, name: str, values: NDArray[Any]) -> str:
         """Add a constant; its name."""
-        own = fresh(name, self.taken)
-        self.held[own] = self.constants[own] = extra("onnx.numpy_helper").from_array(np.ascontiguousarray(values), own)
+        own = unique_name(name, self.taken)
+        self.held[own] = self.constants[own] = optional_import("onnx.numpy_helper").from_array(
+            np.ascontiguousarray(values), own
+        )
         return own
 
 

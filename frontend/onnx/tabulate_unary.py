@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.qdq_values import Values
 from lathe.frontend.onnx.quant_graph import Layer, Lookup
 from lathe.frontend.onnx.reading import Model
@@ -66,7 +66,7 @@ ELEMENTWISE = frozenset(
 MOST_NODES = 64
 
 
-def function_above(values: Values, last: int, known: Mapping[str, Layer]) -> tuple[str, tuple[int, ...]] | None:
+def match_unary_function(values: Values, last: int, known: Mapping[str, Layer]) -> tuple[str, tuple[int, ...]] | None:
     """The 8-bit tensor that node number ``last`` is a function of, and the function's nodes; None if there is none.
 
     The function may read several tensors if all are functions of one, as the ``known`` layers by output show.
@@ -122,7 +122,7 @@ def _sources_above(values: Values, last: int) -> tuple[set[str], set[int]] | Non
     return sources, numbers
 
 
-def tabulated(model: Model, source: str, nodes: tuple[int, ...], output: str) -> tuple[NDArray[Any], int] | None:
+def tabulate(model: Model, source: str, nodes: tuple[int, ...], output: str) -> tuple[NDArray[Any], int] | None:
     """The results of nodes for each value of ``source``, from the smallest on, and an axis; None if they fail.
 
     The table is (256,), or (256, C) if constants make the function differ along the axis: channels of images, or the
@@ -152,7 +152,7 @@ def _run(
     model: Model, source: str, chosen: list[Any], output: str, shape: tuple[int, ...], constants: set[str]
 ) -> NDArray[Any] | None:
     """Run nodes on all values of the source's dtype, along the first dimension."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     dtype = model.types[source].dtype
     limits = np.iinfo(dtype)
     every = np.arange(limits.min, limits.max + 1).astype(dtype)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.value_types import DTYPES_OF_TYPES, bytes_of
 
 MOST_BYTES = (1 << 31) - (1 << 20)
@@ -41,7 +41,7 @@ def _of_node(node: Any) -> Iterator[Any]:
             yield from _of_graph(body)
 
 
-def check_data(proto: Any, name: str, folder: Path | None) -> None:
+def load_external_data(proto: Any, name: str, folder: Path | None) -> None:
     """Load external data from files in ``folder``, and check the size of all data against the shapes.
 
     Raises ModelError for files that are missing, outside of the folder (also through a link), or too short, before
@@ -53,7 +53,7 @@ def check_data(proto: Any, name: str, folder: Path | None) -> None:
         raise ModelError(f"model {name!r} must be smaller than 2 GiB with its external data, not {total} bytes.")
     for each in outside:
         assert folder is not None, "external data has a folder"
-        extra("onnx.external_data_helper").load_external_data_for_tensor(each, str(folder))
+        optional_import("onnx.external_data_helper").load_external_data_for_tensor(each, str(folder))
     for each in tensors_of(proto):
         _check_size(each, name)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.reading import Model, attributes_of
 from lathe.frontend.onnx.recurrent_cells import CELLS, Direction, NodeList, Shared, State, input_bias
 from lathe.frontend.onnx.unsupported import NotOffloadable
@@ -38,12 +38,12 @@ class Unrolled:
     """A ModelProto with recurrent nodes unrolled, and the reasons why others are not, by node name."""
 
     proto: Any
-    stayed: Mapping[str, str]
+    not_unrolled: Mapping[str, str]
 
 
 def unrolled(model: Model) -> Unrolled:
     """Unroll the recurrent nodes of a model, except in bodies of control flow."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     del proto.graph.node[:]
@@ -83,8 +83,8 @@ def _with_flat_source(model: Model, node: Any, flat: Flat, held: Any) -> Any:
     name = node.output[0]
     flat[name] = source
     shape = np.array(model.types[name].shape, np.int64)
-    held.append(extra("onnx.numpy_helper").from_array(shape, f"{name}.shape"))
-    return extra("onnx.helper").make_node("Reshape", [source[0], f"{name}.shape"], [name], node.name or name)
+    held.append(optional_import("onnx.numpy_helper").from_array(shape, f"{name}.shape"))
+    return optional_import("onnx.helper").make_node("Reshape", [source[0], f"{name}.shape"], [name], node.name or name)
 
 
 def _only_moves(model: Model, node: Any) -> bool:

@@ -66,7 +66,7 @@ def as_pair(numbers: Sequence[int], of_rows: int) -> Pair:
     return first, second
 
 
-def wide_enough(windows: Windows, counts: Sequence[int]) -> Sides:
+def pads_for_ceil_mode(windows: Windows, counts: Sequence[int]) -> Sides:
     """The padding, with end padding enlarged so that ``counts`` windows fit.
 
     Every window must start before the input ends: ONNX's shape inference counts later ones, onnxruntime does not.

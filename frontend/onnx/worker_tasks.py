@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from lathe.frontend.onnx import host_worker
-from lathe.frontend.onnx.host_process import PROCESS, EndedError, too_large, too_late
-from lathe.frontend.onnx.optional_imports import not_there
+from lathe.frontend.onnx.host_process import PROCESS, EndedError, memory_limit_error, timeout_error
+from lathe.frontend.onnx.optional_imports import missing_package_error
 from lathe.frontend.onnx.run_host_nodes import status_of
 
 
@@ -22,13 +22,13 @@ def run_task(path: Path, name: str, what: str, **arguments: Any) -> Any:
         kind, *found = PROCESS.call(str(path), name, arguments)
     except EndedError as ended:
         if ended.late:
-            raise too_late(what) from None
+            raise timeout_error(what) from None
         raise TaskError(f"it crashed its process ({status_of(ended.status)})") from None
     if kind == host_worker.MADE:
         return found[0]
     missing, text = found
     if kind == host_worker.MISSING:
-        raise not_there(missing, text)
+        raise missing_package_error(missing, text)
     if kind == host_worker.MEMORY:
-        raise too_large(what)
+        raise memory_limit_error(what)
     raise TaskError(text)

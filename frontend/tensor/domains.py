@@ -12,7 +12,7 @@ from lathe.frontend.arith.substitution import substitute
 from lathe.frontend.expr.errors import DomainError, TensorError
 from lathe.frontend.expr.evaluation import evaluate
 from lathe.frontend.expr.expr_base import Expr
-from lathe.frontend.expr.identities import written_alike
+from lathe.frontend.expr.identities import structurally_equal
 from lathe.frontend.expr.nodes import (
     Axis,
     Computation,
@@ -85,7 +85,7 @@ def check_exists(computation: Computation, read: ReadAccess) -> None:
     given = [each for expr, holds in read.guards if holds for each in conjuncts(expr)]
     for condition in conjuncts(producer.where):
         required = substitute(condition, indices)
-        if not any(written_alike(required, each) for each in given):
+        if not any(structurally_equal(required, each) for each in given):
             _check(computation, read, required)
 
 

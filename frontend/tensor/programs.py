@@ -6,7 +6,7 @@ from lathe.frontend.expr.errors import TensorError, shown
 from lathe.frontend.expr.nodes import Computation, Tensor
 from lathe.frontend.expr.text import format_computation, format_placeholder
 from lathe.frontend.tensor.bounds_checks import check_reads
-from lathe.frontend.tensor.recurrences import check_defined, cycles, strongly_connected
+from lathe.frontend.tensor.recurrences import check_defined, find_recurrences, strongly_connected
 
 
 def as_outputs(outputs: Tensor | Computation | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -61,7 +61,7 @@ def topological(outputs: Tensor | Sequence[Tensor]) -> tuple[Computation, ...]:
     _check_reads_of_states(order)
     if not has_recurrence:
         return tuple(order)
-    ordered = {each: one.computations for one in cycles(order) for each in one.computations}
+    ordered = {each: one.computations for one in find_recurrences(order) for each in one.computations}
     groups = strongly_connected(order)
     return tuple(each for group in groups for each in ordered.get(group[0], tuple(group)))
 

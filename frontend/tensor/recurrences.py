@@ -20,7 +20,7 @@ IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 
 
 @dataclass(frozen=True)
-class Cycle:
+class Recurrence:
     """A recurrence: its computations in the order in which they execute at each point of the outermost ``depth`` axes.
 
     ``carrying`` are those of these axes that carry a dependence; the others are parallel.
@@ -63,7 +63,7 @@ def check_readers(computation: Computation) -> None:
                 check_reads(each)
 
 
-def cycles(computations: Iterable[Computation]) -> tuple[Cycle, ...]:
+def find_recurrences(computations: Iterable[Computation]) -> tuple[Recurrence, ...]:
     """The recurrences among computations and those that they depend on, producers first."""
     groups = strongly_connected(computations)
     return tuple(recurrence_of(tuple(group)) for group in groups if len(group) > 1 or _reads_itself(group[0]))
@@ -125,7 +125,7 @@ def _producers(computation: Computation) -> list[Computation]:
 
 
 @lru_cache(maxsize=256)
-def recurrence_of(group: tuple[Computation, ...]) -> Cycle:
+def recurrence_of(group: tuple[Computation, ...]) -> Recurrence:
     """The execution order of a recurrence. Raises CausalityError, with two points, if there is none."""
     names = ", ".join(each.name for each in group)
     dependences: list[_Dependence] = []
@@ -143,7 +143,7 @@ def recurrence_of(group: tuple[Computation, ...]) -> Cycle:
                     break
                 order = _topological(group, [each for each in dependences if not _within_point(each, depth).is_empty()])
                 if order is not None:
-                    return Cycle(order, depth, _carrying(dependences, depth))
+                    return Recurrence(order, depth, _carrying(dependences, depth))
             raise _causality_error(dependences, most)
     except TooManyOperationsError:
         raise CausalityError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lathe.configs.host_memory import check_room, within_memory
+from lathe.configs.host_memory import check_fits_memory, within_memory
 from lathe.configs.integers import integer
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.errors import TensorError, shown
@@ -90,7 +90,7 @@ def _channels(given: Sequence[NDArray[Any]], channels: int | None, where: str) -
 @contextmanager
 def _memory_for(words: int, where: str) -> Iterator[None]:
     """A context that allocates ``words`` factor words. Raises MemoryLimitError if they do not fit in memory."""
-    check_room(BYTES_OF_WORD * words, where)
+    check_fits_memory(BYTES_OF_WORD * words, where)
     with within_memory(where):
         yield
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import islpy as isl
 
-from lathe.frontend.arith.parameters import LARGEST, Extent, at_values, described, parameters_of
+from lathe.frontend.arith.parameters import LARGEST, Extent, at_values, format_values, parameters_of
 from lathe.frontend.arith.polyhedra import Points, TooManyOperationsError, limited_operations
 from lathe.frontend.arith.substitution import rewritten, substitute
 from lathe.frontend.expr.arithmetic import binary, comparison
@@ -86,8 +86,8 @@ def check_positive(expr: Expr, what: str) -> None:
         values, _ = found
         number = at_values(expr, values)
         raise TensorError(
-            f"{what} must be positive for all values of its parameters, not {expr} = {number} for {described(values)}. "
-            "Raise the minimum of the parameter."
+            f"{what} must be positive for all values of its parameters, not {expr} = {number} for "
+            f"{format_values(values)}. Raise the minimum of the parameter."
         )
 
 
@@ -139,6 +139,6 @@ def _outside(
         inside = f"the domain of tensor {tensor.name!r}, where {exists}"
     return DomainError(
         f"read {read.node} of computation {computation.name!r} must stay inside {inside} for all values of its "
-        f"parameters, not reach {tensor.name}[{cell}] at {where or 'its only point'} for {described(values)}. Shrink "
-        "the domain, guard the read with select(condition, read, 0), or raise the minimum of the parameter."
+        f"parameters, not reach {tensor.name}[{cell}] at {where or 'its only point'} for {format_values(values)}. "
+        "Shrink the domain, guard the read with select(condition, read, 0), or raise the minimum of the parameter."
     )

@@ -25,9 +25,9 @@ from lathe.frontend import Tensor
 from lathe.frontend.tensor.bind_parameters import program_parameters
 from lathe.scheduler import BuildError, Schedule, bound, create_schedule
 from lathe.scheduler.build import check_outputs
-from lathe.scheduler.compile import emitted
+from lathe.scheduler.compile import compile_lowered
 from lathe.scheduler.passes.pipeline import run_pipeline
-from lathe.scheduler.schedule_ir.derating import ALL_THERE_IS, MEMORIES, Derating
+from lathe.scheduler.schedule_ir.derating import MEMORIES, NO_DERATING, Derating
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.required_extensions import check_extensions
@@ -36,10 +36,7 @@ Built = TypeVar("Built")
 
 DEFAULT_BUDGET = 16
 DERATINGS = tuple(
-    each
-    for divisor in (1, 2, 4, 8)
-    for memory in (*MEMORIES, "")
-    if (each := Derating(divisor, memory)) != ALL_THERE_IS
+    each for divisor in (1, 2, 4, 8) for memory in (*MEMORIES, "") if (each := Derating(divisor, memory)) != NO_DERATING
 )
 """Derated machines to choose tiles for. Since their memories are the same for all machines and scratchpads are halved,
 a machine with twice a resource also tries the tiles of the machine without."""
@@ -219,7 +216,7 @@ class _Search:
 
     def _try_derated(self) -> None:
         """Try the default schedules for derated machines, which the cost model may rank too low for this one."""
-        if self.given.state.derating != ALL_THERE_IS:
+        if self.given.state.derating != NO_DERATING:
             return  # the user has chosen the derating with tile_for
         for each in DERATINGS:
             if self.remaining:
@@ -244,7 +241,7 @@ class _Search:
             lowered = run_pipeline(schedule, self.config)
             key = fingerprint(lowered)
             if key not in self.timed:
-                compiled = emitted(lowered, self.config, {})
+                compiled = compile_lowered(lowered, self.config, {})
                 self.timed[key] = simulate(compiled.program, timing_only=True).cycles
         except LatheError:
             if not may_fail:

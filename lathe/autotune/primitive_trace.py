@@ -49,7 +49,7 @@ class Step:
     readers: tuple[str, ...] = ()
     loops: tuple[Loop, ...] = ()
     factor: int = 0
-    host: str = ""
+    enclosing: str = ""
     makes: str = ""
     gathered: tuple[int, ...] = ()
 
@@ -62,7 +62,7 @@ class Step:
             "readers": list(self.readers),
             "loops": [loop.to_json() for loop in self.loops],
             "factor": self.factor,
-            "host": self.host,
+            "host": self.enclosing,
             "makes": self.makes,
             "gathered": list(self.gathered),
         }
@@ -179,7 +179,7 @@ class TraceReplayer:
     def compute_at(self, step: Step) -> None:
         """Compute a stage at a loop of another."""
         (loop,) = step.loops
-        self.stage(step.about).compute_at(self.stage(step.host), self.loop(step.host, loop))
+        self.stage(step.about).compute_at(self.stage(step.enclosing), self.loop(step.enclosing, loop))
 
     def tile_for(self, step: Step) -> None:
         """Choose the tiles that are still open for a derated machine."""

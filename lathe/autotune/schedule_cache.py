@@ -30,7 +30,7 @@ from lathe.autotune.cache_rows import (
     schedule_row,
 )
 from lathe.configs import HardwareConfig, LatheError
-from lathe.configs.archive_headers import bytes_of_file, loaded_from_bytes
+from lathe.configs.archive_headers import load_from_bytes, save_to_bytes
 from lathe.configs.cache_folder import user_cache_folder
 from lathe.configs.errors import shown
 from lathe.frontend import Tensor, format_program
@@ -41,7 +41,7 @@ APPLICATION = 0x4C415448  # "LATH"
 VERSION = 3
 SECONDS = 5.0
 """Timeout for a file that another process has locked; at most one timeout per build (``cache_lock.py``)."""
-ROOMS = ("configs", "frontend", "isa", "scheduler", "sim", "autotune")
+HASHED_PACKAGES = ("configs", "frontend", "isa", "scheduler", "sim", "autotune")
 """The packages that a schedule and its cycles depend on."""
 NAME = "schedules.db"
 
@@ -131,13 +131,13 @@ class ScheduleCache:
         if content is None:
             return None
         try:
-            return loaded_from_bytes(content, load)
+            return load_from_bytes(content, load)
         except LatheError:
             return None
 
     def write_file(self, key: str, save: Callable[[Path], None]) -> None:
         """Store the file that ``save`` writes, as ``write`` does."""
-        self.write_bytes(key, bytes_of_file(save))
+        self.write_bytes(key, save_to_bytes(save))
 
     def forget_oldest(self, kind: str, most: int) -> None:
         """Evict the oldest entries whose keys begin with ``kind``, until the others take at most ``most`` bytes."""
@@ -255,7 +255,7 @@ def key_of(outputs: Sequence[Tensor], config: HardwareConfig, budget: int) -> st
     """A hash of all that a search depends on: program, machine, budget and the compiler's sources."""
     machine = json.dumps(asdict(config), sort_keys=True, default=str)
     program = format_program(list(outputs)) + "\n" + " ".join(each.name for each in outputs)
-    content = "\0".join([program, machine, str(budget), sources_of(ROOMS)])
+    content = "\0".join([program, machine, str(budget), sources_of(HASHED_PACKAGES)])
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -91,7 +91,7 @@ class Printer:
 
     def line(self, step: Step) -> str:
         about = step.about
-        loops = [self.loop(step.host or about, loop) for loop in step.loops]
+        loops = [self.loop(step.enclosing or about, loop) for loop in step.loops]
         match step.command:
             case "cache_write":
                 copy = f"s.cache_write({self.stage(about)}.tensor, {step.scope!r})"
@@ -111,7 +111,7 @@ class Printer:
                 return f"{', '.join(parts)} = {self.stage(about)}.split({loops[0]}, {step.factor})"
             case "reorder":
                 return f"{self.stage(about)}.reorder({', '.join(loops)})"
-        return f"{self.stage(about)}.compute_at({self.stage(step.host)}, {loops[0]})"
+        return f"{self.stage(about)}.compute_at({self.stage(step.enclosing)}, {loops[0]})"
 
 
 def _user_lines(entries: Sequence[TraceEntry], printer: "Printer") -> Iterator[str]:

@@ -13,7 +13,7 @@ from lathe.frontend import Computation, Tensor
 from lathe.scheduler import Schedule
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.pipeline import PASSES
-from lathe.scheduler.passes.tile_and_fuse import TileAndFuse, with_less
+from lathe.scheduler.passes.tile_and_fuse import TileAndFuse, derated
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import ACC
@@ -37,8 +37,8 @@ def tiled_groups(schedule: Schedule, config: HardwareConfig, count: int) -> list
     groups: list[TiledGroup] = []
 
     def add_group(problem: TilingProblem) -> None:
-        if not problem.given and _is_expressible(schedule, lowered, problem):
-            tilings = cheapest_tilings(with_less(problem), count) or cheapest_tilings(problem, count)
+        if not problem.has_user_loops and _is_expressible(schedule, lowered, problem):
+            tilings = cheapest_tilings(derated(problem), count) or cheapest_tilings(problem, count)
             steps = tuple(_steps(problem, tiling) for tiling in tilings)
             groups.append(TiledGroup(problem.sink.name, steps, tuple(each.cost for each in tilings)))
 
@@ -47,7 +47,7 @@ def tiled_groups(schedule: Schedule, config: HardwareConfig, count: int) -> list
     for each in PASSES:
         if each.name == "tile-and-fuse":
             lowered.update((stage.id, stage.state) for stage in edit.stages)
-            TileAndFuse(looker=add_group)(edit, target)
+            TileAndFuse(callback=add_group)(edit, target)
             break
         each.run(edit, target)
     return groups
@@ -63,9 +63,9 @@ def _is_expressible(given: Schedule, lowered: Mapping[StageId, StageState], prob
     known = {name for stage in given.stages for name in (stage.name, *(t.name for t in stage.state.tensors))}
     known |= {read.tensor.name for stage in given.stages for read in stage.state.computation.reads}
     *inner, _ = problem.computing
-    pads = [operand.stage for operand in problem.operands if operand.stage.state.copies is None]
+    pads = [operand.stage for operand in problem.operands if operand.stage.state.copy_of is None]
     copies = {
-        operand.stage.tensor.name: each.name for operand in problem.operands if (each := operand.stage.state.copies)
+        operand.stage.tensor.name: each.name for operand in problem.operands if (each := operand.stage.state.copy_of)
     }
     for stage in (problem.sink, *inner, *pads):
         mine, now = before.get(stage.id), lowered.get(stage.id)
@@ -73,7 +73,7 @@ def _is_expressible(given: Schedule, lowered: Mapping[StageId, StageState], prob
             return False
         if (
             not _same_loops_and_reads(now.computation, mine.state.computation, copies)
-            or now.lanes is not None
+            or now.vector_layout is not None
             or len(now.tensors) > 1
         ):
             return False
@@ -102,13 +102,13 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
     outer = [Loop("data", n, "outer") for n in tiling.order]
     steps.append(Step("reorder", sink, loops=(*outer, *(Loop("data", n, "inner") for n in axes))))
     inside = (writer, *reversed(inner))  # consumers before producers
-    steps += [Step("compute_at", stage.name, host=sink, loops=(outer[-1],)) for stage in inside]
+    steps += [Step("compute_at", stage.name, enclosing=sink, loops=(outer[-1],)) for stage in inside]
     outermost: dict[EditedStage, Loop] = {}
     for stage in problem.computing:
         axis = tiling.reduce_axis.get(stage)
         if axis is None:
             continue
-        cut = [(axis, tiling.reduce_tile[stage]), *tiling.single.get(stage, ())]
+        cut = [(axis, tiling.reduce_tile[stage]), *tiling.other_reduce_tiles.get(stage, ())]
         numbers = [_number(stage, root) for root, _ in cut]
         steps += [
             Step("split", stage.name, loops=(Loop("reduce", n),), factor=size)
@@ -118,21 +118,23 @@ def _steps(problem: TilingProblem, tiling: Tiling) -> tuple[Step, ...]:
         outermost[stage] = Loop("reduce", numbers[0], "outer")
     for operand in problem.operands:
         level = tiling.level[operand.stage]
-        reader = operand.only_reader
+        reader = operand.only_consumer
         if level == len(outer) and reader is not None and reader in outermost:
-            steps.append(Step("compute_at", operand.stage.name, host=reader.name, loops=(outermost[reader],)))
+            steps.append(Step("compute_at", operand.stage.name, enclosing=reader.name, loops=(outermost[reader],)))
         elif level:
-            steps.append(Step("compute_at", operand.stage.name, host=sink, loops=(outer[min(level, len(outer)) - 1],)))
+            steps.append(
+                Step("compute_at", operand.stage.name, enclosing=sink, loops=(outer[min(level, len(outer)) - 1],))
+            )
     return tuple(steps)
 
 
 def _load_step(operand: LoadedOperand) -> Step:
     """The step that puts an operand in its scratchpad."""
     stage = operand.stage
-    readers = tuple(reader.name for reader in operand.readers)
-    if stage.state.copies is None:
+    readers = tuple(reader.name for reader in operand.consumers)
+    if stage.state.copy_of is None:
         return Step("set_scope", stage.name, stage.state.scope)
-    source = stage.state.copies
+    source = stage.state.copy_of
     return Step(
         "cache_read", source.name, stage.state.scope, readers, makes=stage.name, gathered=_gathered(stage, source)
     )
@@ -144,7 +146,7 @@ def _gathered(stage: EditedStage, source: Tensor) -> tuple[int, ...]:
     In an input that a pass has converted from space to depth, such a dimension has become two.
     """
     layout = stage.schedule.layouts.get(source)
-    if layout is None or not layout.maps or layout.earlier[-1].ndim == source.ndim:
+    if layout is None or not layout.maps or layout.predecessors[-1].ndim == source.ndim:
         return tuple(dim for dim, extent in enumerate(source.shape) if extent != stage.tensor.shape[dim])
     axes = [digit.axis for digit in layout.maps[-1].digits]
     return tuple(axis for axis in dict.fromkeys(axes) if axes.count(axis) > 1)

@@ -18,7 +18,7 @@ from lathe.scheduler import Explanation, Schedule, bound
 from lathe.scheduler import explain as explained
 from lathe.scheduler.build import build_compiled
 from lathe.scheduler.inspect.what_if import Alternative, WhatIfReport
-from lathe.scheduler.schedule_trace import with_numbers
+from lathe.scheduler.schedule_trace import bind_parameters
 from lathe.sim import Counters
 
 MOST = 5
@@ -48,7 +48,7 @@ def explain(
     """
     if budget == 0 and not isinstance(budget, bool):
         return explained(program, config, parameters=parameters)
-    bound_program, _ = with_numbers(program, parameters, "explain")
+    bound_program, _ = bind_parameters(program, parameters, "explain")
     given = explained(bound_program, config)
     if not given.maps:
         return given

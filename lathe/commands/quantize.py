@@ -8,7 +8,7 @@ import click
 from lathe.commands.models import arrays_of, check_seed, random_arrays, shapes_of
 from lathe.commands.options import FILE, shape_option
 from lathe.commands.terminal import console, grouped, notes, table
-from lathe.configs.atomic import check_writable, writing
+from lathe.configs.atomic import atomic_write, check_writable
 from lathe.frontend.onnx.errors import ModelError
 from lathe.frontend.onnx.reading import Model, read_model
 from lathe.networks.quantize import Quantised, Sample, inputs_of, quantised, samples_of
@@ -58,7 +58,7 @@ def quantize(
         check_seed(seed or 0)
         samples, source = random_samples(read, seed or 0), f"random numbers of seed {seed or 0}"
     made = quantised(read, samples, per_channel=per_channel, symmetric=symmetric, only=kinds)
-    with writing(output) as file:
+    with atomic_write(output) as file:
         file.write(made.proto.SerializeToString())
     if calibration is None:
         warn_of_random(model, seed or 0)
@@ -88,7 +88,7 @@ def print_quantiser_notes(made: Quantised) -> None:
     """Note on standard error which preparations were skipped or failed."""
     if made.unprepared:
         notes().print(f"onnxruntime's quant_pre_process is skipped: {made.unprepared}.", soft_wrap=True, markup=False)
-    for name, reason in made.stayed.items():
+    for name, reason in made.not_unrolled.items():
         notes().print(f"{name} is not unrolled, and remains in float: {reason}.", soft_wrap=True, markup=False)
 
 

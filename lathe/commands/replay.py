@@ -17,7 +17,7 @@ from lathe.commands.terminal import console, print_json
 from lathe.configs import LatheError, load_config
 from lathe.configs.atomic import check_writable
 from lathe.cosimulation import cosimulate_stream
-from lathe.isa.reserved_bits import unused_bits
+from lathe.isa.reserved_bits import set_reserved_bits
 from lathe.sim import ReplayResult, read_stream
 from lathe.sim.stream import AFTER_KEYS, checked_memory, read_stream_arrays, stream_for
 
@@ -71,7 +71,7 @@ def replay(
     expected = expectation(stream) if check else None
     names = engines_of(engine)
     given = stream_for(machine, stream)  # reports errors before a machine is built, which takes a minute
-    for found in unused_bits(machine, given.insns):
+    for found in set_reserved_bits(machine, given.insns):
         warn(
             f"{found.field} of instruction {found.instruction} must {found.contract}. The machine ignores it; "
             "`lathe verify` lists all such bits. Name the stream's machine with -c."

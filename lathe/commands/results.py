@@ -13,9 +13,9 @@ import click
 from lathe.commands.options import FILE, json_option
 from lathe.commands.terminal import console, grouped, percent, print_json, table
 from lathe.configs.atomic import check_writable, write_bytes, write_text
-from lathe.sweeps.current_rows import left_out, present_rows
+from lathe.sweeps.current_rows import current_rows, outdated_text
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.pareto import metrics_of, pareto_front
 from lathe.sweeps.run_sweep import flat_rows
 from lathe.sweeps.store import reading_store
@@ -71,7 +71,7 @@ def results(
         check_writable(output)
     with reading_store(store) as opened:
         stored = opened.rows()
-    present = stored if every else present_rows(stored)
+    present = stored if every else current_rows(stored)
     rows: Sequence[Mapping[str, Any]] = flat_rows(present)
     shown = () if metrics is None else metrics_of(metrics, rows, "--metrics")
     objectives: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def results(
     elif as_json:
         _print_or_write(json_text(rows), output)
     else:
-        print_table(rows, objectives, shown, left_out(stored, present))
+        print_table(rows, objectives, shown, outdated_text(stored, present))
 
 
 def json_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -136,7 +136,7 @@ def print_table(
 
     ``without``: a description of rows that are left out.
     """
-    names = [key for key in (rows[0] if rows else ()) if key not in (*NUMBERS, "status", "reason", SECONDS)]
+    names = [key for key in (rows[0] if rows else ()) if key not in (*METRICS, "status", "reason", SECONDS)]
     varying = [name for name in names if len({str(row[name]) for row in rows}) > 1]
     fixed = ", ".join(f"{name} {rows[0][name]}" for name in names if name not in varying and rows[0][name] is not None)
     chosen = metrics or [name.removeprefix("-") for name in objectives] or SHOWN

@@ -13,8 +13,8 @@ from lathe.commands.results import number_text, print_table
 from lathe.commands.sweep_plan import print_plan
 from lathe.commands.terminal import console, notes, print_json, table
 from lathe.configs.atomic import check_writable
-from lathe.sweeps.execution import Running, check_of_one_place
-from lathe.sweeps.measurement import DIFFERENT, FAILED, NUMBERS, OK, Row
+from lathe.sweeps.execution import ExecutionOptions, check_not_distributed
+from lathe.sweeps.measurement import DIFFERENT, FAILED, METRICS, OK, Row
 from lathe.sweeps.pareto import pareto_front
 from lathe.sweeps.parse_sweep import read_sweep
 from lathe.sweeps.run_sweep import run_whole
@@ -102,8 +102,8 @@ def sweep(
     """
     spec = read_sweep(sweep_file, known_workloads(), make, any_size=yes)
     if cluster is not None:
-        check_of_one_place("--jobs", jobs)
-    running = Running(jobs, timeout, retries, cluster)
+        check_not_distributed("--jobs", jobs)
+    running = ExecutionOptions(jobs, timeout, retries, cluster)
     if dry_run:
         try:
             print_plan(spec, running, check, as_json)
@@ -133,13 +133,13 @@ def sweep(
 
 def print_front(spec: Sweep, search: Search, rows: list[Row]) -> None:
     """Print the Pareto front of a search, in its objectives."""
-    names = [*point_columns(spec), STATUS, *NUMBERS, REASON]
+    names = [*point_columns(spec), STATUS, *METRICS, REASON]
     table_rows = [{name: value.get(name) for name in names} for value in map(values_of, rows)]
     click.echo()
     print_table(pareto_front(table_rows, search.objectives), search.objectives)
 
 
-def watched_rows(spec: Sweep, output: Path | None, running: Running, check: bool) -> list[Row]:
+def watched_rows(spec: Sweep, output: Path | None, running: ExecutionOptions, check: bool) -> list[Row]:
     """All rows, in the order of the points, with a progress bar on standard error while they are measured."""
     columns = (
         TextColumn("sweep"),
@@ -167,7 +167,7 @@ def _total(spec: Sweep) -> int | None:
         return min(spec.search.points, spec.count)
     if not spec.constraints:
         return spec.count if spec.sample is None else min(spec.sample.points, spec.count)
-    return sum(1 for _ in spec.places()) if spec.count <= MOST_COUNTED else None
+    return sum(1 for _ in spec.indices()) if spec.count <= MOST_COUNTED else None
 
 
 def _rate(speed: float | None) -> str:

@@ -4,8 +4,8 @@ from collections import Counter
 from itertools import islice
 
 from lathe.commands.terminal import console, print_json, table
-from lathe.sweeps.dry_run import COUNTED, Planned, estimate, planned
-from lathe.sweeps.execution import Running
+from lathe.sweeps.dry_run import MOST_EXAMINED, Planned, estimate, planned_points
+from lathe.sweeps.execution import ExecutionOptions
 from lathe.sweeps.measurement import OK
 from lathe.sweeps.specification import Sweep
 from lathe.sweeps.tables import point_columns, values_of_point
@@ -15,9 +15,9 @@ SHOWN = 1000
 WIDTH = 200
 
 
-def print_plan(spec: Sweep, running: Running, check: bool, as_json: bool) -> None:
+def print_plan(spec: Sweep, running: ExecutionOptions, check: bool, as_json: bool) -> None:
     """Print the points and an estimate of the time, measuring only a few of them."""
-    points = list(islice(planned(spec), COUNTED))
+    points = list(islice(planned_points(spec), MOST_EXAMINED))
     expected = estimate(spec, running, check)
     if as_json:
         print_json(
@@ -35,7 +35,7 @@ def print_plan(spec: Sweep, running: Running, check: bool, as_json: bool) -> Non
     names = point_columns(spec)
     lines = [values_of_point(each.point) for each in points[:SHOWN]]
     rows = [
-        (each.place, *(line.get(name, "") for name in names), each.status if each.status == OK else each.reason)
+        (each.index, *(line.get(name, "") for name in names), each.status if each.status == OK else each.reason)
         for each, line in zip(points, lines, strict=False)
     ]
     out = console(WIDTH)
@@ -59,7 +59,7 @@ def print_plan(spec: Sweep, running: Running, check: bool, as_json: bool) -> Non
 
 
 def _dict(each: Planned) -> dict[str, object]:
-    return {"point": each.place, **values_of_point(each.point), "status": each.status, "reason": each.reason}
+    return {"point": each.index, **values_of_point(each.point), "status": each.status, "reason": each.reason}
 
 
 def _time(seconds: float) -> str:

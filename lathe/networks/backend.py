@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lathe.configs import HardwareConfig, load_config
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.networks.network import from_onnx
 from lathe.networks.overloads import simulate
 from lathe.networks.run import NetworkResult
@@ -54,7 +54,7 @@ class Prepared:
         for number in reversed(range(len(model.graph.input))):
             if model.graph.input[number].name in held:
                 del model.graph.input[number]
-        from_array = extra("onnx.numpy_helper").from_array
+        from_array = optional_import("onnx.numpy_helper").from_array
         model.graph.initializer.extend(from_array(np.asarray(values), name) for name, values in held.items())
         return model
 
@@ -95,8 +95,8 @@ def run_node(
 ) -> tuple[Any, ...]:
     """Run one node of opset ``opset_version``, the newest by default."""
     del outputs_info
-    helper = extra("onnx.helper")
-    version = options.pop("opset_version", extra("onnx.defs").onnx_opset_version())
+    helper = optional_import("onnx.helper")
+    version = options.pop("opset_version", optional_import("onnx.defs").onnx_opset_version())
     names = [name for name in node.input if name]
     arrays = [np.asarray(each) for each in (inputs.values() if isinstance(inputs, Mapping) else inputs)]
     given = [

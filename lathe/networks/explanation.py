@@ -8,10 +8,10 @@ from lathe.autotune import explain
 from lathe.configs import HardwareConfig
 from lathe.configs.extensions import PURPOSES
 from lathe.configs.html_repr import repr_html
-from lathe.networks.layer_labels import owners
+from lathe.networks.layer_labels import layers_by_stage
 from lathe.networks.lowering import Lowered
 from lathe.networks.network import Network
-from lathe.networks.partition import HostPart, NpuPart
+from lathe.networks.partition import HostPartition, NpuPartition
 from lathe.scheduler import Explanation
 from lathe.scheduler.inspect.explanation import purpose_of
 
@@ -116,7 +116,7 @@ def explain_network(network: Network, config: HardwareConfig, budget: int = 0) -
     layers: list[LayerExplained] = []
     streams: list[Explanation] = []
     for partition in network.parts(config):
-        if isinstance(partition, HostPart):
+        if isinstance(partition, HostPartition):
             layers += [LayerExplained(each.name, "host", 0, each.why) for each in network.reasons(partition, config)]
             continue
         program = network.lowered(partition, config)
@@ -128,16 +128,16 @@ def explain_network(network: Network, config: HardwareConfig, budget: int = 0) -
     return NetworkExplanation(network.model.name, config.name, tuple(layers), tuple(streams))
 
 
-def _stages_of(partition: NpuPart, program: Lowered, stream: Explanation) -> dict[str, list[str]]:
+def _stages_of(partition: NpuPartition, program: Lowered, stream: Explanation) -> dict[str, list[str]]:
     """The stages of each layer, by label; loads of a stream's inputs belong to the first layer that reads them."""
     stages = list(dict.fromkeys(each.stage for each in stream.classes))
     labelled = list(zip(partition.layers, program.names, strict=True))
     consumers = {
         io.name: next(label for layer, label in labelled if io.tensor in layer.inputs) for io in program.inputs
     }
-    inputs = owners(stages, list(consumers)) if consumers else {}
+    inputs = layers_by_stage(stages, list(consumers)) if consumers else {}
     found: dict[str, list[str]] = {}
-    for stage, label in owners(stages, list(program.names)).items():
+    for stage, label in layers_by_stage(stages, list(program.names)).items():
         source = inputs.get(stage)
         if source is not None and (stage == source or stage.startswith(f"{source}.")):
             label = consumers[source]

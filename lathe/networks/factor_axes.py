@@ -45,7 +45,7 @@ class AxisFactors:
     views: frozenset[str]
 
 
-def digits_of(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> AxisFactors:
+def axis_factors(layers: Sequence[Layer], types: Mapping[str, TensorType]) -> AxisFactors:
     """Choose the factors of the tensors that layers read and compute."""
     sources: dict[str, _Source] = {}
     seen: dict[str, tuple[_Source, list[list[_Digit]]]] = {}

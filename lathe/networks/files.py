@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
+from lathe.configs.archive_headers import ArchiveHeader, OtherVersionError, load_from_bytes, save_to_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
-from lathe.configs.atomic import writing
+from lathe.configs.atomic import atomic_write
 from lathe.frontend.onnx.quant_graph import FloatSums
 from lathe.isa import Program, ProgramError
 from lathe.networks.im2col import Windows
 from lathe.networks.io_bindings import IOBinding
-from lathe.networks.program_steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.program_steps import HostNode, HostStep, NpuStep, ProgramLayer, Step
 
-FORM = ArchiveForm("network", "lathe network", 6)
+FORM = ArchiveHeader("network", "lathe network", 6)
 
 Made = TypeVar("Made")
 
@@ -33,7 +33,7 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
             nodes = [[*astuple(each)] for each in step.nodes]
             plain.append({"inputs": step.inputs, "outputs": step.outputs, "nodes": nodes})
             continue
-        arrays[f"program{number}"] = np.frombuffer(bytes_of_file(step.program.save), np.uint8)
+        arrays[f"program{number}"] = np.frombuffer(save_to_bytes(step.program.save), np.uint8)
         arrays[f"layers{number}"] = step.layer_of
         plain.append(
             {
@@ -42,13 +42,13 @@ def write_network(path: str | PathLike[str], header: Mapping[str, Any], steps: S
                 "layers": [[each.name, each.label, each.macs, each.bound] for each in step.layers],
             }
         )
-    with writing(path) as file:
+    with atomic_write(path) as file:
         np.savez(file, **FORM.with_header({**header, "steps": plain}, arrays))
 
 
 def holds_network(path: str | PathLike[str]) -> bool:
     """Whether a file is an archive of a network, without checks of its content."""
-    return FORM.is_form_of(path)
+    return FORM.matches(path)
 
 
 def read_network(path: str | PathLike[str], made_of: Callable[[dict[str, Any], tuple[Step, ...]], Made]) -> Made:
@@ -114,9 +114,9 @@ def _step(plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]], number: int
         nodes = tuple(HostNode(*each) for each in plain["nodes"])
         return HostStep(arrays[f"model{number}"].tobytes(), tuple(plain["inputs"]), tuple(plain["outputs"]), nodes)
     return NpuStep(
-        loaded_from_bytes(arrays[f"program{number}"].tobytes(), Program.load),
+        load_from_bytes(arrays[f"program{number}"].tobytes(), Program.load),
         tuple(map(_binding, plain["inputs"])),
         tuple(map(_binding, plain["outputs"])),
-        tuple(LayerOfProgram(*each) for each in plain["layers"]),
+        tuple(ProgramLayer(*each) for each in plain["layers"]),
         arrays[f"layers{number}"],
     )

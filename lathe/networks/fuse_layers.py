@@ -30,7 +30,7 @@ from lathe.frontend.onnx.value_types import TensorType
 _RESCALES = (AveragePool, Conv, ConvTranspose, Mean, Product, Sum, TensorProduct, Times)
 
 
-def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
+def fuse_lookups(layers: dict[str, Layer]) -> dict[str, Layer]:
     """The layers by output, with successive Lookups fused; the inner ones remain for other consumers."""
     found: dict[str, Layer] = {}
     for name, layer in layers.items():
@@ -39,7 +39,9 @@ def with_tables_joined(layers: dict[str, Layer]) -> dict[str, Layer]:
             nodes = tuple(sorted({*inner.nodes, *layer.nodes}))
             table = _composed(inner.table, layer.table)
             axis = inner.axis if inner.table.ndim > 1 else layer.axis
-            layer = replace(layer, inputs=inner.inputs, of_inputs=inner.of_inputs, table=table, axis=axis, nodes=nodes)
+            layer = replace(
+                layer, inputs=inner.inputs, input_quants=inner.input_quants, table=table, axis=axis, nodes=nodes
+            )
         found[name] = layer
     return found
 
@@ -58,7 +60,7 @@ def _composed(inner: NDArray[Any], outer: NDArray[Any]) -> NDArray[Any]:
     return outer[along, np.arange(outer.shape[1])]
 
 
-def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str], named: Container[str]) -> dict[str, Layer]:
+def fuse_relus(layers: dict[str, Layer], read_elsewhere: set[str], named: Container[str]) -> dict[str, Layer]:
     """The layers by output, with Relu fused into its producer unless the tensor in between is ``read_elsewhere``.
 
     ``named``: the tensors of the original model. Producers of other outputs stay: the host CPU cannot compute these.
@@ -73,12 +75,12 @@ def with_clips_folded(layers: dict[str, Layer], read_elsewhere: set[str], named:
     return found
 
 
-def with_parts_folded(
+def fuse_channel_slices(
     layers: dict[str, Layer], types: Mapping[str, TensorType], read_elsewhere: set[str], named: Container[str]
 ) -> dict[str, Layer]:
     """The layers by output, with slices of output channels fused into convolutions and matmuls.
 
-    ``read_elsewhere`` and ``named`` as in ``with_clips_folded``.
+    ``read_elsewhere`` and ``named`` as in ``fuse_relus``.
     """
     found = dict(layers)
     for layer in layers.values():
@@ -94,7 +96,8 @@ def with_parts_folded(
         chosen = layer.starts[axis] + layer.steps[axis] * np.arange(after[axis])
         part = replace(
             producer, weights=producer.weights[chosen], weight_scale=producer.weight_scale[chosen],
-            bias=producer.bias[..., chosen], rest=None if producer.rest is None else producer.rest[..., chosen],
+            bias=producer.bias[..., chosen],
+            bias_residual=None if producer.bias_residual is None else producer.bias_residual[..., chosen],
         )  # fmt: skip
         _fuse(found, producer, layer, part, named)
     return found
@@ -117,7 +120,7 @@ def _fuse(found: dict[str, Layer], producer: Layer, layer: Layer, made: Layer, n
 
 def _rectifies(layer: Lookup) -> bool:
     """Whether a Lookup is a Relu: the maximum of its input and the zero point."""
-    (before,), after = layer.of_inputs, layer.of_output
+    (before,), after = layer.input_quants, layer.output_quant
     if before != after:
         return False
     limits = np.iinfo(before.dtype)

@@ -17,7 +17,7 @@ class Windows:
     pads: tuple[int, int, int, int]
     pad_value: int
 
-    def laid(self, values: Array) -> Array:
+    def im2col(self, values: Array) -> Array:
         """The windows of int8 images."""
         top, left, bottom, right = self.pads
         wide = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=self.pad_value)

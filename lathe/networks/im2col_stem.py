@@ -17,7 +17,7 @@ from lathe.frontend.onnx.quant_graph import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.networks.im2col import Windows
 
-WORTH = 0.9
+MAX_CYCLE_RATIO = 0.9
 """im2col is used if it takes at most this share of the cycles of the direct convolution."""
 
 
@@ -30,7 +30,7 @@ class Im2colStem:
     shape: tuple[int, ...]
 
 
-def stems_of(
+def im2col_stems(
     layers: Sequence[Layer], types: Mapping[str, TensorType], config: HardwareConfig, given: Callable[[str], bool]
 ) -> dict[str, Im2colStem]:
     """The first convolutions for which im2col pays off, by input; ``given``: whether the host CPU sends a tensor."""
@@ -43,7 +43,7 @@ def stems_of(
         if alone and given(tensor) and len(types[tensor].shape) == len(layer.weights.shape) == 4:
             best = min(_forms(layer, types), key=lambda stem: _cycles(stem.layer, stem.shape, types, config))
             least = _cycles(best.layer, best.shape, types, config)
-            if least <= WORTH * _cycles(layer, types[tensor].shape, types, config):
+            if least <= MAX_CYCLE_RATIO * _cycles(layer, types[tensor].shape, types, config):
                 found[tensor] = best
     return found
 
@@ -54,7 +54,7 @@ def _forms(layer: Conv, types: Mapping[str, TensorType]) -> list[Im2colStem]:
     _, _, rows, columns = types[layer.output].shape
     filters, _, height_taps, width_taps = layer.weights.shape
     (down, along), (apart_y, apart_x), (top, left, bottom, right) = layer.strides, layer.dilations, layer.pads
-    pad_value = layer.of_inputs[0].own_zero
+    pad_value = layer.input_quants[0].int8_zero_point
     along_rows = Windows((1, width_taps), (1, along), (1, apart_x), (0, left, 0, right), pad_value)
     by_row = replace(
         layer,

@@ -30,7 +30,7 @@ class IOBinding:
     shape: Shape
     width: int = 0
     positions: Shape | None = None
-    more: tuple[str, ...] = ()
+    byte_planes: tuple[str, ...] = ()
     zero_point: str = ""
     extra: int = 0
     digits: Shape = ()
@@ -49,7 +49,7 @@ class IOBinding:
         if self.single:
             signed = np.broadcast_to(signed.reshape(()), self.shape)
         if self.windows is not None:
-            signed = self.windows.laid(signed)
+            signed = self.windows.im2col(signed)
         if self.extra:
             point = self._signed(arrays[self.zero_point]).reshape(-1)[0]
             axis = 1 if self.width else signed.ndim - 1
@@ -87,7 +87,7 @@ class IOBinding:
     def _made(self, results: Mapping[str, Array]) -> Array:
         values = self._in_order(results[self.name])
         if self.dtype == "int32" or self.numbers is not None:
-            sums = self._joined([values, *(self._in_order(results[name]) for name in self.more)])
+            sums = self._joined([values, *(self._in_order(results[name]) for name in self.byte_planes)])
             return sums if self.numbers is None else self.numbers.of(sums, self.dtype)
         return values.view(np.uint8) ^ np.uint8(128) if self.dtype == "uint8" else values
 

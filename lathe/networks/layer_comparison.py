@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import reference
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.quant_graph import Layer
 from lathe.frontend.onnx.reading import Model
 from lathe.frontend.onnx.run_host_nodes import run_on_host
@@ -60,7 +60,7 @@ def layers_compared(network: Network, inputs: Mapping[str, Array]) -> list[Layer
 
 def values_inside(model: Model, inputs: Mapping[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
     """onnxruntime's values of any tensors of a model, without graph optimisations."""
-    onnx = extra("onnx")
+    onnx = optional_import("onnx")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     del proto.graph.output[:]
@@ -77,22 +77,26 @@ def _made(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> Array:
 
 def _compared(model: Model, layer: Layer, arrays: Mapping[str, Array]) -> LayerCompared:
     made, expected = _made(model, layer, arrays), arrays[layer.output]
-    if layer.in_float is None:
+    if layer.float_sums is None:
         error = np.abs(made.astype(np.int64) - expected.astype(np.int64))
     else:
         unit = float(np.abs(expected).max(initial=0)) * FLOAT_UNIT or 1.0
         error = np.rint(np.abs(made.astype(np.float64) - expected) / unit).astype(np.int64)
     off = error > 0
     # A half is rounded differently with a slightly smaller and a slightly larger scale.
-    rounded = layer.in_float is None and np.any(off)
-    either = [_made(model, _scaled(layer, by), arrays) for by in (1 - NEAR, 1 + NEAR)] if rounded else [made, made]
+    rounded = layer.float_sums is None and np.any(off)
+    either = (
+        [_made(model, _scaled(layer, by), arrays) for by in (1 - FLOAT32_ERROR, 1 + FLOAT32_ERROR)]
+        if rounded
+        else [made, made]
+    )
     halves = off & (either[0] != either[1])
     return LayerCompared(
         layer.name, type(layer).__name__, error.size, _share(~off, 1.0), _share(halves, 0.0), int(error.max(initial=0))
     )
 
 
-NEAR = 2.0**-20
+FLOAT32_ERROR = 2.0**-20
 """The relative error of float32 sums."""
 
 FLOAT_UNIT = 2.0**-18
@@ -100,7 +104,7 @@ FLOAT_UNIT = 2.0**-18
 
 
 def _scaled(layer: Layer, by: float) -> Layer:
-    return replace(layer, of_output=replace(layer.of_output, scale=layer.of_output.scale * by))
+    return replace(layer, output_quant=replace(layer.output_quant, scale=layer.output_quant.scale * by))
 
 
 def _share(chosen: NDArray[np.bool_], of_none: float) -> float:

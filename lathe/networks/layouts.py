@@ -26,7 +26,7 @@ _PLAIN = (Product, TensorProduct)
 _EITHER = (Concat, Extreme, Lookup, Pad, Slice, Sum, Times)
 
 
-def read_as_image(tensor: str, shape: Shape, layers: Iterable[Layer]) -> bool:
+def prefers_image_layout(tensor: str, shape: Shape, layers: Iterable[Layer]) -> bool:
     """Whether a tensor is an NHWC image: the first consumer among ``layers`` that requires a layout decides.
 
     For a layer that takes either layout, its consumers decide. If none requires one, tensors of rank 4 are images.

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 IMAGE_RANKS = (3, 4)
 
 
-def filled(channels: int, lanes: int) -> int:
+def padded_channels(channels: int, lanes: int) -> int:
     """The number of channels rounded up to whole blocks; less than half a block is not padded."""
     return channels if 2 * channels < lanes else -(-channels // lanes) * lanes
 
@@ -70,11 +70,11 @@ class Value:
         """The number of channels with padding."""
         return self.tensor.shape[-1]
 
-    def is_usual(self, lanes: int) -> bool:
+    def has_default_layout(self, lanes: int) -> bool:
         """Whether it has the layout of a newly computed tensor: channels in order, with the usual padding."""
         if not self.is_image:
             return self.axes is None
-        return self.positions is None and self.width == filled(self.shape[1], lanes)
+        return self.positions is None and self.width == padded_channels(self.shape[1], lanes)
 
     def at(self, indices: tuple[Expr, ...]) -> Expr:
         """The element at the model's indices; a select of several reads if channels are not contiguous."""
@@ -107,13 +107,13 @@ class Value:
         groups = regrouped([self.tensor.shape[axis] for axis in axes], shape)
         if groups is None or self.more:
             return None
-        return self.seen_as(shape, tuple(tuple(axes[n] for n in group) for group in groups))
+        return self.view(shape, tuple(tuple(axes[n] for n in group) for group in groups))
 
     def transposed(self, order: Shape) -> "Value":
         """A transposed view of a plain tensor."""
-        return self.seen_as(tuple(self.shape[n] for n in order), tuple(self.own_axes[n] for n in order))
+        return self.view(tuple(self.shape[n] for n in order), tuple(self.own_axes[n] for n in order))
 
-    def seen_as(self, shape: Shape, axes: tuple[Shape, ...]) -> "Value":
+    def view(self, shape: Shape, axes: tuple[Shape, ...]) -> "Value":
         """A view of the tensor as a plain one with these axes."""
         usual = shape == self.tensor.shape and axes == tuple((n,) for n in range(len(shape)))
         return Value(self.tensor, shape, is_image=False, axes=None if usual else axes)
@@ -143,7 +143,7 @@ class Value:
             return self
         return computed(self.shape, lambda *i: self.at(i), name, 1, is_image=True)
 
-    def laid_out(self, name: str, lanes: int, *, is_image: bool) -> "Value":
+    def in_layout(self, name: str, lanes: int, *, is_image: bool) -> "Value":
         """The same in image or plain layout, not as a view."""
         if self.is_image == is_image and self.axes is None:
             return self
@@ -162,7 +162,7 @@ def own_shape(shape: Shape, lanes: int, *, is_image: bool) -> Shape:
     if not is_image:
         return shape
     batch, channels, height, width = image_shape(shape)
-    return batch, height, width, filled(channels, lanes)
+    return batch, height, width, padded_channels(channels, lanes)
 
 
 def computed(shape: Shape, element: Callable[..., Expr], name: str, lanes: int, *, is_image: bool) -> Value:

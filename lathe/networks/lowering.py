@@ -10,19 +10,19 @@ from typing import TypeAlias
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.onnx.quant_graph import Conv, Layer
 from lathe.frontend.onnx.value_types import TensorType
-from lathe.networks.factor_axes import digits_of
+from lathe.networks.factor_axes import axis_factors
 from lathe.networks.im2col_stem import Im2colStem
 from lathe.networks.io_bindings import IOBinding
 from lathe.networks.layer_lowering.context import Context, elements_of, plain_in_digits
 from lathe.networks.layer_lowering.programs import program_of_layer
 from lathe.networks.layer_lowering.zero_points import (
-    beside_zero_point,
+    absorb_zero_point,
+    append_zero_point,
     channels_of_zero_point,
     has_zero_point,
-    without_zero_point,
 )
-from lathe.networks.layouts import read_as_image
-from lathe.networks.lowered_values import Array, Shape, Value, computed, filled, own_shape
+from lathe.networks.layouts import prefers_image_layout
+from lathe.networks.lowered_values import Array, Shape, Value, computed, own_shape, padded_channels
 
 NO_STEMS: Mapping[str, Im2colStem] = MappingProxyType({})
 
@@ -89,7 +89,7 @@ def lowered(
     """
     single = {name for layer in layers for name in (*layer.inputs, layer.output) if not types[name].shape}
     types = {**types, **{name: replace(types[name], shape=(1,)) for name in single}}
-    found, names, digits = Lowered(), _Names(), digits_of(layers, types)
+    found, names, digits = Lowered(), _Names(), axis_factors(layers, types)
     read = {tensor for layer in layers if not has_zero_point(layer) for tensor in layer.inputs}
     read |= {layer.inputs[0] for layer in layers if has_zero_point(layer) and not _is_packed_by_host(layer, inputs)}
     points = {layer.inputs[1] for layer in layers if has_zero_point(layer) and not _is_packed_by_host(layer, inputs)}
@@ -103,7 +103,7 @@ def lowered(
             binding = IOBinding(tensor, names.fresh(tensor), known.dtype, (lanes,), single=True)
             found.made[tensor] = found.add_input(binding, False, lanes)
         elif tensor in read:
-            is_image = read_as_image(tensor, known.shape, layers)
+            is_image = prefers_image_layout(tensor, known.shape, layers)
             found.made[tensor] = found.add_input(
                 IOBinding(tensor, names.fresh(tensor), known.dtype, known.shape, single=tensor in single),
                 is_image, lanes, digits.of.get(tensor),
@@ -112,7 +112,7 @@ def lowered(
     labels: dict[str, str] = {}
     for number, layer in enumerate(layers):
         name, shape = names.fresh(layer.name), types[layer.output].shape
-        is_image_result = read_as_image(layer.output, shape, layers[number + 1 :])
+        is_image_result = prefers_image_layout(layer.output, shape, layers[number + 1 :])
         context = Context(
             name, shape, is_image_result, lanes, found.constants, found.placeholders, digits.of.get(layer.output),
             layer.output in digits.views,
@@ -124,16 +124,16 @@ def lowered(
                 extended[key] = found.add_input_with_zero_point(key, extra, types, names, lanes)
             elif key not in extended:
                 of_data, of_point = (found.made[tensor] for tensor in layer.inputs)
-                extended[key] = beside_zero_point(of_data, of_point, extra, context, is_image=key[1])
+                extended[key] = append_zero_point(of_data, of_point, extra, context, is_image=key[1])
             value, axis = extended[key], 1 if key[1] else -1
             between = value.shape[axis] - types[layer.inputs[0]].shape[axis] - extra
-            found.made[layer.output] = program_of_layer(without_zero_point(layer, extra, between), (value,), context)
+            found.made[layer.output] = program_of_layer(absorb_zero_point(layer, extra, between), (value,), context)
         else:
             data = _operands(layer, found, types, context)
             own = stems[layer.inputs[0]].layer if layer.inputs[0] in stems else layer
             found.made[layer.output] = program_of_layer(own, data, context)
         found.names[name], labels[layer.output] = layer.name, name
-    in_float = {layer.output: layer.in_float for layer in layers}
+    in_float = {layer.output: layer.float_sums for layer in layers}
     for tensor in outputs:
         made = found.made[tensor] = _materialised(tensor, found, labels)
         binding = _output(tensor, types[tensor], made)
@@ -151,7 +151,9 @@ def _materialised(tensor: str, found: Lowered, labels: Mapping[str, str]) -> Val
 
 
 def _output(tensor: str, known: TensorType, made: Value) -> IOBinding:
-    binding = IOBinding(tensor, made.tensor.name, known.dtype, known.shape, more=tuple(each.name for each in made.more))
+    binding = IOBinding(
+        tensor, made.tensor.name, known.dtype, known.shape, byte_planes=tuple(each.name for each in made.more)
+    )
     if made.is_image:
         return replace(binding, width=made.width, positions=made.positions)
     if made.axes is None:
@@ -184,23 +186,23 @@ def _zero_point_channels(
         if not {*tensors} <= {*inputs}:
             needed[tensors, is_image] = -(-least // lanes) * lanes
         elif not is_image:
-            needed[tensors, is_image] = filled(own + least, lanes) - own
+            needed[tensors, is_image] = padded_channels(own + least, lanes) - own
     return needed
 
 
 def _operands(layer: Layer, found: Lowered, types: Mapping[str, TensorType], context: Context) -> tuple[Value, ...]:
     """The operands of a layer; constants get the layout of an operand that is not constant."""
-    made = next((found.made[tensor] for tensor in layer.inputs if tensor not in layer.held), None)
+    made = next((found.made[tensor] for tensor in layer.inputs if tensor not in layer.constants), None)
     values = []
     for number, tensor in enumerate(layer.inputs):
-        if tensor not in layer.held:
+        if tensor not in layer.constants:
             values.append(found.made[tensor])
             continue
         known = types[tensor]
         is_image = made is not None and made.is_image and len(known.shape) == len(made.shape)
         whole = own_shape(known.shape, context.lanes, is_image=is_image)
         binding = IOBinding(tensor, "", known.dtype, known.shape, whole[-1] if is_image else 0)
-        held = context.constant(f"operand{number}", binding.to_machine(layer.held))
+        held = context.constant(f"operand{number}", binding.to_machine(layer.constants))
         values.append(Value(held, known.shape, is_image))
     return tuple(values)
 

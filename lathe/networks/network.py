@@ -10,13 +10,13 @@ from typing import Any
 from lathe.autotune.autoschedule import cache_for
 from lathe.autotune.cache_lock import wait_for_lock_once
 from lathe.autotune.schedule_cache import ScheduleCache
-from lathe.builder import are_builds_looked_at, build_with_stages
+from lathe.builder import build_with_stages, has_build_observers
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD
 from lathe.configs.html_repr import repr_html
 from lathe.frontend.onnx.mac_counts import macs_of
-from lathe.frontend.onnx.match_layers import recognise
-from lathe.frontend.onnx.qdq_groups import Recognised
+from lathe.frontend.onnx.match_layers import match_layers
+from lathe.frontend.onnx.qdq_groups import MatchedLayers
 from lathe.frontend.onnx.quant_graph import (
     Concat,
     Conv,
@@ -34,24 +34,24 @@ from lathe.frontend.onnx.quant_graph import (
     TensorProduct,
     Transpose,
 )
-from lathe.frontend.onnx.reading import Model, part_of, read_model
-from lathe.networks.fuse_layers import with_clips_folded, with_parts_folded, with_tables_joined
-from lathe.networks.im2col_stem import Im2colStem, stems_of
+from lathe.frontend.onnx.reading import Model, read_model, submodel
+from lathe.networks.fuse_layers import fuse_channel_slices, fuse_lookups, fuse_relus
+from lathe.networks.im2col_stem import Im2colStem, im2col_stems
 from lathe.networks.layer_labels import layers_of_stages
 from lathe.networks.lowering import Lowered, lowered
-from lathe.networks.network_cache import keep, network_key, read_kept
-from lathe.networks.partition import HostPart, NpuPart, Part, parts_of
+from lathe.networks.network_cache import network_key, read_cached, write_cached
+from lathe.networks.partition import HostPartition, NpuPartition, Partition, partition_model
 from lathe.networks.program import NetworkProgram
-from lathe.networks.program_steps import HostNode, HostStep, LayerOfProgram, NpuStep, Step
+from lathe.networks.program_steps import HostNode, HostStep, NpuStep, ProgramLayer, Step
 from lathe.networks.size_checks import check_sizes
-from lathe.networks.split_partitions import with_long_parts_cut
-from lathe.networks.streams import UnmappedLayer, streams_of
+from lathe.networks.split_partitions import split_long_partitions
+from lathe.networks.streams import UnmappedLayer, compile_streams
 from lathe.scheduler import Bound, bound
-from lathe.scheduler.isel.rules import RULES, is_own
+from lathe.scheduler.isel.rules import RULES, is_user_rule
 from lathe.scheduler.target.machine import check_machine
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-MOST_BOUNDS = 1 << 12
+MAX_CACHED_BOUNDS = 1 << 12
 """The number of layers' lower bounds that a network caches, first in, first out."""
 
 
@@ -75,15 +75,15 @@ class Network:
         return frozenset((*made, *self.model.inputs, *self.model.initializers))
 
     @cached_property
-    def found(self) -> Recognised:
+    def found(self) -> MatchedLayers:
         """The quantised layers of the model, after fusion."""
-        found = recognise(self.model)
-        found.layers = with_tables_joined(found.layers)
+        found = match_layers(self.model)
+        found.layers = fuse_lookups(found.layers)
         inside = {number for layer in found.layers.values() for number in layer.nodes}
         outside = {name for number, node in enumerate(self.model.nodes) if number not in inside for name in node.input}
         outside |= {*self.model.outputs}
-        layers = with_parts_folded(found.layers, self.model.types, outside, self._named)
-        return replace(found, layers=with_clips_folded(layers, outside, self._named))
+        layers = fuse_channel_slices(found.layers, self.model.types, outside, self._named)
+        return replace(found, layers=fuse_relus(layers, outside, self._named))
 
     @wait_for_lock_once()
     def build(self, config: HardwareConfig, *, cache: ScheduleCache | bool = True) -> NetworkProgram:
@@ -95,20 +95,20 @@ class Network:
         """
         check_machine(config, "build")
         store = cache_for(self, cache, "build")
-        if store is None or are_builds_looked_at() or any(map(is_own, RULES)):
+        if store is None or has_build_observers() or any(map(is_user_rule, RULES)):
             return self._compiled(config)  # builds are observed, or the key lacks the user's rules
         key = network_key(self.model, config)
-        found = read_kept(store, key)
+        found = read_cached(store, key)
         if found is None:
             found = self._compiled(config)
-            keep(store, key, found)
+            write_cached(store, key, found)
         return found
 
     def _compiled(self, config: HardwareConfig) -> NetworkProgram:
         unmapped: dict[str, str] = {}
         made: dict[tuple[object, ...], NpuStep] = {}
 
-        def compiled(partition: NpuPart) -> NpuStep:
+        def compiled(partition: NpuPartition) -> NpuStep:
             key = partition.layers, partition.inputs, partition.outputs
             if key not in made:
                 made[key] = self._npu_step(partition, config)
@@ -129,16 +129,16 @@ class Network:
             {name: types.get(name) for name in self.model.outputs},
         )
 
-    def parts(self, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING) -> list[Part]:
+    def parts(self, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING) -> list[Partition]:
         """The partitions for the NPU and the host CPU, in execution order.
 
         ``unmapped``: layers that must run on the host CPU, by output, with the reason.
         """
-        found = parts_of(self.model, self.found, lambda layer: self._why_not(layer, config, unmapped) is None)
-        return with_long_parts_cut(found)
+        found = partition_model(self.model, self.found, lambda layer: self._why_not(layer, config, unmapped) is None)
+        return split_long_partitions(found)
 
     def reasons(
-        self, partition: HostPart, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
+        self, partition: HostPartition, config: HardwareConfig, unmapped: Mapping[str, str] = NOTHING
     ) -> tuple[HostNode, ...]:
         """The nodes of a host partition, with the reason and the multiply-accumulates of each."""
         nodes = [(number, self.model.nodes[number]) for number in partition.nodes]
@@ -149,39 +149,39 @@ class Network:
             for number, node in nodes
         )  # fmt: skip
 
-    def lowered(self, partition: NpuPart, config: HardwareConfig) -> Lowered:
+    def lowered(self, partition: NpuPartition, config: HardwareConfig) -> Lowered:
         """The tensor program of a partition for a machine."""
         lanes, stems = max(config.block_in, config.block_out), self._stems(partition.layers, config)
         return lowered(partition.layers, partition.inputs, partition.outputs, self.model.types, lanes, stems)
 
     def _stems(self, layers: Sequence[Layer], config: HardwareConfig) -> Mapping[str, Im2colStem]:
-        return stems_of(layers, self.model.types, config, lambda tensor: tensor not in self.found.layers)
+        return im2col_stems(layers, self.model.types, config, lambda tensor: tensor not in self.found.layers)
 
     def bound(self, layer: Layer, config: HardwareConfig) -> Bound:
         """The lower bound on the cycles of a layer alone; it does not depend on the memory's latency."""
         key = layer, replace(config, memory=replace(config.memory, latency=0, outstanding_reads=1))
         if key not in self._bounds:
-            inputs, stems = tuple(dict.fromkeys(layer.read)), self._stems((layer,), config)
+            inputs, stems = tuple(dict.fromkeys(layer.computed_inputs)), self._stems((layer,), config)
             program = lowered((layer,), inputs, (layer.output,), self.model.types, stems=stems)
             self._bounds[key] = bound(program.results, config)
-            if len(self._bounds) > MOST_BOUNDS:
+            if len(self._bounds) > MAX_CACHED_BOUNDS:
                 del self._bounds[next(iter(self._bounds))]
         return self._bounds[key]
 
     def _steps(
-        self, config: HardwareConfig, compiled: Callable[[NpuPart], NpuStep], unmapped: Mapping[str, str]
+        self, config: HardwareConfig, compiled: Callable[[NpuPartition], NpuStep], unmapped: Mapping[str, str]
     ) -> list[Step]:
         """The steps with ``unmapped`` layers on the host CPU. Raises UnmappedLayer for a further one."""
         steps: list[Step] = []
         for partition in self.parts(config, unmapped):
-            if isinstance(partition, HostPart):
+            if isinstance(partition, HostPartition):
                 steps.append(self._host_step(partition, config, unmapped))
             else:
-                steps += streams_of(partition, compiled)
+                steps += compile_streams(partition, compiled)
         return steps
 
-    def _host_step(self, part: HostPart, config: HardwareConfig, unmapped: Mapping[str, str]) -> HostStep:
-        proto = part_of(self.model, part.nodes, part.inputs, part.outputs)
+    def _host_step(self, part: HostPartition, config: HardwareConfig, unmapped: Mapping[str, str]) -> HostStep:
+        proto = submodel(self.model, part.nodes, part.inputs, part.outputs)
         return HostStep(proto.SerializeToString(), part.inputs, part.outputs, self.reasons(part, config, unmapped))
 
     def _why(self, number: int, node: Any, config: HardwareConfig, unmapped: Mapping[str, str]) -> str:
@@ -202,19 +202,19 @@ class Network:
 
     def _why_not(self, layer: Layer, config: HardwareConfig, unmapped: Mapping[str, str]) -> str | None:
         """Why a layer, or a producer of it that is no node of the model, cannot run on a machine; None if it can."""
-        reason = unmapped.get(layer.output) or why_not(layer, config)
-        inner = iter(self.found.layers[name] for name in layer.read if name not in self._named)
+        reason = unmapped.get(layer.output) or unsupported_reason(layer, config)
+        inner = iter(self.found.layers[name] for name in layer.computed_inputs if name not in self._named)
         while reason is None and (each := next(inner, None)) is not None:
             reason = self._why_not(each, config, unmapped)
         return reason
 
-    def _npu_step(self, partition: NpuPart, config: HardwareConfig) -> NpuStep:
+    def _npu_step(self, partition: NpuPartition, config: HardwareConfig) -> NpuStep:
         check_sizes(partition.layers, self.model.types, config)
         program = self.lowered(partition, config)
         compiled, stages = build_with_stages(program.results, program.tensors, config, program.constants)
         # By position: several layers may have the same name.
         rows = tuple(
-            LayerOfProgram(layer.name, label, self._macs(layer), self.bound(layer, config).cycles)
+            ProgramLayer(layer.name, label, self._macs(layer), self.bound(layer, config).cycles)
             for layer, label in zip(partition.layers, program.names, strict=True)
         )
         labels = [compiled.labels[label] for label in compiled.label_of.tolist()]
@@ -232,19 +232,19 @@ class Network:
         return 0
 
 
-def program_of(network: Network, partition: NpuPart) -> Lowered:
+def program_of(network: Network, partition: NpuPartition) -> Lowered:
     """The tensor program of a partition, independent of a machine."""
     return lowered(partition.layers, partition.inputs, partition.outputs, network.model.types)
 
 
-MOVES = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
+NO_EXTENSION_LAYERS = (Concat, Extreme, MaxPool, Pad, Reshape, Resize, Slice, Transpose)
 """Layers that need no extension of the machine."""
 
 
-def why_not(layer: Layer, config: HardwareConfig) -> str | None:
+def unsupported_reason(layer: Layer, config: HardwareConfig) -> str | None:
     """The extensions that a machine lacks for a layer, as a reason; None if it supports the layer."""
-    needed = [] if isinstance(layer, MOVES) or layer.of_output.dtype == "int32" else [RESCALE]
-    if isinstance(layer, Sum) or layer.rest is not None:
+    needed = [] if isinstance(layer, NO_EXTENSION_LAYERS) or layer.output_quant.dtype == "int32" else [RESCALE]
+    if isinstance(layer, Sum) or layer.bias_residual is not None:
         needed = [RESCALE, RESCALE_ADD]
     if isinstance(layer, Lookup):
         needed = [RESCALE, LOOKUP]

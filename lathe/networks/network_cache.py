@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict
 
-from lathe.autotune.schedule_cache import ROOMS, ScheduleCache, sources_of
+from lathe.autotune.schedule_cache import HASHED_PACKAGES, ScheduleCache, sources_of
 from lathe.configs import HardwareConfig
 from lathe.frontend.onnx.reading import Model
 from lathe.networks.program import NetworkProgram
@@ -17,16 +17,16 @@ def network_key(model: Model, config: HardwareConfig) -> str:
     """The cache key of a compiled network: a hash of all that it depends on."""
     machine = json.dumps(asdict(config), sort_keys=True, default=str)
     content = hashlib.sha256(model.proto.SerializeToString(deterministic=True))
-    content.update("\0".join(["", model.name, machine, sources_of((*ROOMS, "networks"))]).encode())
+    content.update("\0".join(["", model.name, machine, sources_of((*HASHED_PACKAGES, "networks"))]).encode())
     return KIND + content.hexdigest()
 
 
-def read_kept(cache: ScheduleCache, key: str) -> NetworkProgram | None:
+def read_cached(cache: ScheduleCache, key: str) -> NetworkProgram | None:
     """The cached network of a key; None if there is none, or it is damaged."""
     return cache.read_file(key, NetworkProgram.load)
 
 
-def keep(cache: ScheduleCache, key: str, program: NetworkProgram) -> None:
+def write_cached(cache: ScheduleCache, key: str, program: NetworkProgram) -> None:
     """Cache a network; evicts the oldest if all take more than ``MOST_BYTES``."""
     cache.write_file(key, program.save)
     cache.forget_oldest(KIND, MOST_BYTES)

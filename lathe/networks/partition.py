@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lathe.frontend.onnx.host_worker import names_read
-from lathe.frontend.onnx.qdq_groups import Recognised
+from lathe.frontend.onnx.qdq_groups import MatchedLayers
 from lathe.frontend.onnx.quant_graph import Layer
 from lathe.frontend.onnx.reading import Model
 
 
 @dataclass(frozen=True, eq=False)
-class NpuPart:
+class NpuPartition:
     """A partition of layers for the NPU, in topological order, with its inputs and outputs."""
 
     layers: tuple[Layer, ...]
@@ -23,7 +23,7 @@ class NpuPart:
 
 
 @dataclass(frozen=True, eq=False)
-class HostPart:
+class HostPartition:
     """A partition of nodes (by number) for the host CPU, in topological order, with its inputs and outputs."""
 
     nodes: tuple[int, ...]
@@ -31,11 +31,11 @@ class HostPart:
     outputs: tuple[str, ...]
 
 
-Part = NpuPart | HostPart
+Partition = NpuPartition | HostPartition
 _Item = Layer | int
 
 
-def parts_of(model: Model, found: Recognised, takes: Callable[[Layer], bool]) -> list[Part]:
+def partition_model(model: Model, found: MatchedLayers, takes: Callable[[Layer], bool]) -> list[Partition]:
     """The partitions of a model in execution order; layers that the machine ``takes`` are on the NPU."""
     chosen = {name: layer for name, layer in found.layers.items() if takes(layer)}
     source: dict[str, _Item] = {name: number for number, node in enumerate(model.nodes) for name in node.output if name}
@@ -55,7 +55,7 @@ def parts_of(model: Model, found: Recognised, takes: Callable[[Layer], bool]) ->
 
 
 def _reads(model: Model, item: _Item) -> Sequence[str]:
-    return item.read if isinstance(item, Layer) else names_read(model.nodes[item])
+    return item.computed_inputs if isinstance(item, Layer) else names_read(model.nodes[item])
 
 
 def _makes(model: Model, item: _Item) -> Sequence[str]:
@@ -86,7 +86,7 @@ def _needed(model: Model, source: dict[str, _Item], given: set[str]) -> list[_It
 
 def _partition(
     model: Model, items: list[_Item], source: dict[str, _Item], level: dict[_Item, int], number: int, given: set[str]
-) -> Part:
+) -> Partition:
     own = {name for item in items for name in _makes(model, item)}
     read = dict.fromkeys(name for item in items for name in _reads(model, item))
     inputs = tuple(name for name in read if name not in own and name not in model.initializers)
@@ -101,5 +101,5 @@ def _partition(
     outputs = tuple(name for item in items for name in _makes(model, item) if name in needed)
     layers = tuple(item for item in items if isinstance(item, Layer))
     if layers:
-        return NpuPart(layers, inputs, outputs)
-    return HostPart(tuple(sorted(item for item in items if isinstance(item, int))), inputs, outputs)
+        return NpuPartition(layers, inputs, outputs)
+    return HostPartition(tuple(sorted(item for item in items if isinstance(item, int))), inputs, outputs)

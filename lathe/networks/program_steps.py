@@ -11,7 +11,7 @@ from lathe.networks.io_bindings import IOBinding
 
 
 @dataclass(frozen=True)
-class LayerOfProgram:
+class ProgramLayer:
     """A layer of a stream: its name in the model, and as ``label`` the stage of the program that computes its result.
 
     ``macs``: multiply-accumulates, including padded taps. ``bound``: lower bound on the cycles of the layer alone.
@@ -30,7 +30,7 @@ class NpuStep:
     program: Program
     inputs: tuple[IOBinding, ...]
     outputs: tuple[IOBinding, ...]
-    layers: tuple[LayerOfProgram, ...]
+    layers: tuple[ProgramLayer, ...]
     layer_of: NDArray[np.int32]
 
 

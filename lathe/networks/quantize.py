@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lathe.configs.errors import shown
 from lathe.frontend.onnx.errors import ModelError
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.frontend.onnx.reading import Model, read_model
 from lathe.frontend.onnx.unroll_rnn import OLDEST_OPSET, RECURRENT, unrolled
 from lathe.frontend.onnx.value_types import TensorType
@@ -35,7 +35,7 @@ class Quantised:
     proto: Any
     kinds: tuple[str, ...]
     unrolled: tuple[str, ...]
-    stayed: Mapping[str, str]
+    not_unrolled: Mapping[str, str]
     unprepared: str
 
 
@@ -80,7 +80,7 @@ def is_float(model: Model) -> bool:
 
 def quantisable() -> tuple[str, ...]:
     """The operators that onnxruntime's quantiser supports."""
-    registry = extra("onnxruntime.quantization.registry")
+    registry = optional_import("onnxruntime.quantization.registry")
     return tuple(sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry}))
 
 
@@ -138,7 +138,7 @@ def quantised(
     recurrent = {node.name or node.output[0] for node in prepared.nodes if node.op_type in RECURRENT}
     apart = unrolled(prepared) if "Gemm" in kinds else None
     proto = prepared.proto if apart is None else apart.proto
-    stayed = dict.fromkeys(recurrent, "Gemm is not to be quantised") if apart is None else dict(apart.stayed)
+    stayed = dict.fromkeys(recurrent, "Gemm is not to be quantised") if apart is None else dict(apart.not_unrolled)
     made = _quantised(model.name, _named(proto), samples, kinds, per_channel, symmetric)
     return Quantised(made, kinds, tuple(sorted(recurrent - {*stayed})), stayed, unprepared)
 
@@ -164,7 +164,7 @@ def _of_known_opset(model: Model) -> Model:
     if opset >= OLDEST_OPSET:
         return model
     try:
-        proto = extra("onnx.version_converter").convert_version(model.proto, OLDEST_OPSET)
+        proto = optional_import("onnx.version_converter").convert_version(model.proto, OLDEST_OPSET)
     except Exception as error:  # the converter's own errors are RuntimeError and others
         raise ModelError(
             f"Cannot convert model {model.name!r} from opset {opset} to {OLDEST_OPSET}, the oldest that can be "
@@ -185,7 +185,7 @@ def _prepared(model: Model) -> tuple[Model, str]:
     except TaskError as error:  # it fails in many ways
         return model, _line(error)
     try:
-        return _read_again(extra("onnx").load_model_from_string(bytes(made)), model), ""
+        return _read_again(optional_import("onnx").load_model_from_string(bytes(made)), model), ""
     except ModelError as error:
         return model, _line(error)
 
@@ -217,7 +217,7 @@ def _quantised(
         )
     except TaskError as error:
         raise ModelError(f"model {name!r} is not supported by onnxruntime's quantiser: {_line(error)}.") from None
-    return extra("onnx").load_model_from_string(bytes(made))
+    return optional_import("onnx").load_model_from_string(bytes(made))
 
 
 def _task(name: str) -> str:

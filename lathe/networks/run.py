@@ -13,12 +13,12 @@ from lathe.configs.html_repr import repr_html
 from lathe.cycle_attribution import divided_cycles, recorded_trace
 from lathe.engines import CYCLE_MODEL, simulate
 from lathe.frontend import reference
-from lathe.frontend.onnx.reading import part_of
+from lathe.frontend.onnx.reading import submodel
 from lathe.frontend.onnx.run_host_nodes import run_on_host
 from lathe.frontend.onnx.value_types import TensorType
 from lathe.isa import Program
 from lathe.networks.network import Network, program_of
-from lathe.networks.partition import HostPart, parts_of
+from lathe.networks.partition import HostPartition, partition_model
 from lathe.networks.program import NetworkProgram
 from lathe.networks.program_steps import HostStep, NpuStep
 from lathe.sim import Counters, InputError, Result, Trace
@@ -66,7 +66,7 @@ class NetworkResult:
     @property
     def counters(self) -> Counters:
         """The counters summed over all streams."""
-        return Counters.of_several([each.counters for each in self.results])
+        return Counters.total([each.counters for each in self.results])
 
     def write_chrome_trace(self, path: str | PathLike[str]) -> None:
         """Write the streams' traces one after the other in Chrome's format, with the layers' labels.
@@ -75,7 +75,7 @@ class NetworkResult:
         """
         labels = [each.program.labels[label] for each in self.results for label in each.program.label_of.tolist()]
         launches = [(recorded_trace(each), each.cycles) for each in self.results]
-        Trace.one_after_the_other(launches).write_chrome_trace(path, labels.__getitem__)
+        Trace.concatenate(launches).write_chrome_trace(path, labels.__getitem__)
 
 
 RunStream: TypeAlias = Callable[[Program, Mapping[str, Array]], Result]
@@ -125,9 +125,9 @@ def network_reference(network: Network, inputs: Mapping[str, Any]) -> dict[str, 
     """The reference results of a network: quantised layers exactly in integers, other nodes on the host CPU."""
     types = network.model.types
     arrays = checked(inputs, {name: types.get(name) for name in network.model.inputs})
-    for partition in parts_of(network.model, network.found, lambda _: True):
-        if isinstance(partition, HostPart):
-            proto = part_of(network.model, partition.nodes, partition.inputs, partition.outputs)
+    for partition in partition_model(network.model, network.found, lambda _: True):
+        if isinstance(partition, HostPartition):
+            proto = submodel(network.model, partition.nodes, partition.inputs, partition.outputs)
             given = {name: arrays[name] for name in partition.inputs}
             arrays |= run_on_host(proto.SerializeToString(), given, partition.outputs)
             continue

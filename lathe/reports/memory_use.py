@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.isa import MemoryType, Program
-from lathe.isa.instructions import moves_rows
+from lathe.isa.instructions import is_transfer
 from lathe.isa.program import UOPS
 from lathe.isa.table import MEMORIES
 from lathe.reports.occupancy import Occupancy
-from lathe.scheduler.stream.memory_effects import Cells, Footprints
+from lathe.scheduler.stream.memory_effects import Cells, EffectsTracker
 
 Ints = NDArray[np.int64]
 NEVER = -1
@@ -60,12 +60,12 @@ def memory_use(program: Program, occupancy: Occupancy) -> dict[str, tuple[Ints, 
     segment = next((each for each in program.segments if each.name == UOPS), None)
     words = np.zeros(0, np.uint32) if segment is None else program.images[UOPS].view("<u4")
     base = 0 if segment is None else segment.address // config.uop_element_bytes
-    footprints = Footprints(config, words, config.out_element_bytes, (0, 0))
+    footprints = EffectsTracker(config, words, config.out_element_bytes, (0, 0))
     found: dict[str, _LiveRanges] = {}
     depths: Mapping[str, int] = {memory.scratchpad: memory.depth(config) for memory in MEMORIES.values()}
     starts, ends = occupancy.begin.tolist(), occupancy.end.tolist()
     for instruction, start, end in zip(program.instructions, starts, ends, strict=True):
-        if moves_rows(instruction) and instruction.memory_type == MemoryType.UOP:
+        if is_transfer(instruction) and instruction.memory_type == MemoryType.UOP:
             first, size = instruction.dram_base - base, instruction.y_size * instruction.x_size
             if first >= 0:
                 footprints.hold(instruction.sram_base, words[first : first + size])

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
+from lathe.configs.archive_headers import ArchiveHeader, OtherVersionError, load_from_bytes, save_to_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays
-from lathe.configs.atomic import writing
+from lathe.configs.atomic import atomic_write
 from lathe.configs.errors import LatheError
 from lathe.cycle_attribution import recorded_trace
 from lathe.isa import Program
@@ -20,7 +20,7 @@ from lathe.reports.errors import ReportError
 from lathe.sim import Counters, Result, Trace
 from lathe.sim.counters import UnitCounters
 
-FORM = ArchiveForm("result", "lathe result", 1)
+FORM = ArchiveHeader("result", "lathe result", 1)
 COLUMNS = tuple(each.name for each in fields(Trace) if each.name != "stream")
 
 Ran = Program | NetworkProgram
@@ -31,20 +31,20 @@ def write_result(path: str | PathLike[str], ran: Ran, results: Sequence[Result])
 
     Raises TraceError for a result without a trace, and FileError.
     """
-    arrays: dict[str, Any] = {"program": np.frombuffer(bytes_of_file(ran.save), np.uint8)}
+    arrays: dict[str, Any] = {"program": np.frombuffer(save_to_bytes(ran.save), np.uint8)}
     launches = []
     for number, result in enumerate(results):
         trace = recorded_trace(result)
         arrays |= {f"{name}{number}": getattr(trace, name) for name in COLUMNS}
         launches.append({"cycles": result.cycles, "tokens": list(result.tokens), "counters": result.counters.to_dict()})
     kind = "network" if isinstance(ran, NetworkProgram) else "program"
-    with writing(path) as file:
+    with atomic_write(path) as file:
         np.savez_compressed(file, **FORM.with_header({"kind": kind, "launches": launches}, arrays))
 
 
 def holds_result(path: str | PathLike[str]) -> bool:
     """Whether a file is a result archive; errors of other files are reported when they are read."""
-    return FORM.is_form_of(path)
+    return FORM.matches(path)
 
 
 def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
@@ -78,8 +78,8 @@ def read_result(path: str | PathLike[str]) -> tuple[Ran, tuple[Result, ...]]:
 
 def _ran(content: bytes, kind: str) -> Ran:
     if kind == "network":
-        return loaded_from_bytes(content, NetworkProgram.load)
-    return loaded_from_bytes(content, Program.load)
+        return load_from_bytes(content, NetworkProgram.load)
+    return load_from_bytes(content, Program.load)
 
 
 def _result(program: Program, launch: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], number: int) -> Result:

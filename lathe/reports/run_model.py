@@ -72,7 +72,7 @@ class Run:
     @property
     def counters(self) -> Counters:
         """The counts of all launches."""
-        return Counters.of_several([each.result.counters for each in self.streams])
+        return Counters.total([each.result.counters for each in self.streams])
 
     @property
     def instructions(self) -> int:

@@ -14,7 +14,7 @@ from lathe.configs.parameter_listing import given_values
 from lathe.reports.columns import packed
 from lathe.reports.units import is_better_great, unit_of
 from lathe.sweeps.machines import OWN_KEYS, changed
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.store import StoredRow
 from lathe.sweeps.tables import SECONDS
 
@@ -46,7 +46,7 @@ def roles_of(rows: Iterable[StoredRow]) -> dict[str, str]:
                 found.setdefault(name, name)
                 role = "machine" if name == "base" else role
             else:
-                found.setdefault(name, "metric" if name in NUMBERS else role)
+                found.setdefault(name, "metric" if name in METRICS else role)
     return found
 
 

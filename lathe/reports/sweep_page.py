@@ -8,7 +8,7 @@ from lathe.reports.markup import Markup, element, joined
 from lathe.reports.page import Page, facts, figure, section
 from lathe.reports.run_summary import grouped
 from lathe.reports.sweep_data import sweep_data
-from lathe.sweeps.current_rows import left_out, present_rows
+from lathe.sweeps.current_rows import current_rows, outdated_text
 from lathe.sweeps.measurement import OK
 from lathe.sweeps.store import StoredRow, reading_store
 
@@ -22,10 +22,10 @@ def sweep_page(path: Path) -> Page:
     """
     with reading_store(path) as store:
         stored = store.rows()
-    rows = present_rows(stored)
+    rows = current_rows(stored)
     measured = sum(row.status == OK for row in rows)
     told = f"{grouped(len(rows))} points of a sweep, of which {grouped(measured)} have metrics"
-    sections = [_summary(rows, left_out(stored, rows))]
+    sections = [_summary(rows, outdated_text(stored, rows))]
     if rows:
         sections += [_filter()]
         sections += [_front(), _parallel()] if measured else []

@@ -9,7 +9,7 @@ import yaml
 
 from lathe.configs.errors import shown
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.execution import Running, check_of_one_place
+from lathe.sweeps.execution import ExecutionOptions, check_not_distributed
 from lathe.sweeps.feasibility import MOST_POINTS
 from lathe.sweeps.parse_sweep import SweepFile, read_sweep
 from lathe.sweeps.rows import SweepRows
@@ -51,9 +51,9 @@ def sweep(
     Raises SweepError and ConfigError for errors that would affect every row, FileError for an output that cannot be
     written.
     """
-    running = Running(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
+    running = ExecutionOptions(_count(jobs, "jobs", 1), _seconds(timeout), _count(retries, "retries", 0) or 0, cluster)
     if cluster is not None:
-        check_of_one_place("jobs", jobs)
+        check_not_distributed("jobs", jobs)
     spec = _read(source, any_size)
     rows = run_whole(spec, None if output is None else Path(output), running, check=check)
     return SweepRows({**values_of(row, spec.metrics), SECONDS: round(row.seconds, 6)} for row in rows.values())

@@ -7,14 +7,14 @@ would describe no machine.
 
 from collections.abc import Iterable, Sequence
 
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.store import StoredRow
 from lathe.sweeps.tables import REASON, STATUS
 
-RESULTS = frozenset((*NUMBERS, STATUS, REASON))
+RESULTS = frozenset((*METRICS, STATUS, REASON))
 
 
-def present_rows(rows: Iterable[StoredRow]) -> list[StoredRow]:
+def current_rows(rows: Iterable[StoredRow]) -> list[StoredRow]:
     """The rows, in their order, without those with the same point columns as a row that a later sweep has used."""
     described = [(_point(row), row) for row in rows]
     last: dict[frozenset[tuple[str, str]], int] = {}
@@ -23,7 +23,7 @@ def present_rows(rows: Iterable[StoredRow]) -> list[StoredRow]:
     return [row for point, row in described if row.run == last[point]]
 
 
-def left_out(rows: Sequence[StoredRow], present: Sequence[StoredRow]) -> str:
+def outdated_text(rows: Sequence[StoredRow], present: Sequence[StoredRow]) -> str:
     """A text on the rows that are not current; "" if all are."""
     count = len(rows) - len(present)
     return f"{count} outdated {'row' if count == 1 else 'rows'} of earlier files or options" if count else ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from lathe.configs.yaml_file import composed, value_of
+from lathe.configs.yaml_file import compose_yaml, value_of
 
 DRAM_KEYS = ("memory.bus_bits", "memory.cycles_per_beat", "memory.latency")
 """The parameters of a machine that a preset sets."""
@@ -42,6 +42,6 @@ class Dram:
 @cache
 def presets() -> dict[str, Dram]:
     """The presets by name."""
-    document = composed(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
+    document = compose_yaml(Path(__file__).with_name("dram.yaml").read_text(encoding="utf-8"))
     assert document is not None, "dram.yaml is empty"
     return {name: Dram(name, **values) for name, values in value_of(document).items()}

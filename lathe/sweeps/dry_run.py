@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from lathe.configs import LatheError
-from lathe.sweeps.execution import Running, available_cores, measured_points, options_of
+from lathe.sweeps.execution import ExecutionOptions, available_cores, measured_points, options_of
 from lathe.sweeps.hardware import built_as, is_known
 from lathe.sweeps.machines import machine_of
 from lathe.sweeps.measurement import INVALID, LATE, LOST, OK, UNMAPPABLE, Options, family_of
@@ -15,7 +15,7 @@ from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.workloads import make
 
 FORBIDDEN = "left out"
-COUNTED = 100_000
+MOST_EXAMINED = 100_000
 """The maximum number of points that are examined."""
 
 
@@ -23,13 +23,13 @@ COUNTED = 100_000
 class Planned:
     """A point of a dry run: it would be measured (status ok), or has a status and a reason why not."""
 
-    place: int
+    index: int
     point: Point
     status: str
     reason: str = ""
 
 
-def planned(sweep: Sweep) -> Iterator[Planned]:
+def planned_points(sweep: Sweep) -> Iterator[Planned]:
     """All points of a grid or a sample, including group that violate a constraint; of a search, group of its grid."""
     indices = range(sweep.count) if sweep.sample is None else sweep.sample.indices(sweep.count)
     for index in indices:
@@ -66,7 +66,7 @@ class Estimate:
     unknown: tuple[str, ...] = ()
 
 
-def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
+def estimate(sweep: Sweep, running: ExecutionOptions, check: bool) -> Estimate:
     """Estimate the time of a sweep: measure the first point of each workload, and assume its time for all others.
 
     Points are measured as in the sweep, in a subprocess with the same timeout and retries; one that times out counts as
@@ -75,12 +75,12 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
     """
     options = replace(options_of(sweep, check), hardware=None)
     points: dict[str, list[Planned]] = {}
-    for each in islice(planned(sweep), COUNTED):
+    for each in islice(planned_points(sweep), MOST_EXAMINED):
         if each.status == OK:
             points.setdefault(each.point.workload, []).append(each)
     processes = running.jobs or available_cores()
     share = min(1.0, sweep.search.points / sweep.count) if sweep.search is not None else 1.0
-    share *= max(1.0, sweep.count / COUNTED) if sweep.sample is None else 1.0
+    share *= max(1.0, sweep.count / MOST_EXAMINED) if sweep.sample is None else 1.0
     times, unknown = _times({name: group[0].point for name, group in points.items()}, options, running)
     seconds = 0.0
     for group, (first, again) in ((points[workload], time) for workload, time in times.items()):
@@ -92,7 +92,7 @@ def estimate(sweep: Sweep, running: Running, check: bool) -> Estimate:
 
 
 def _times(
-    points: Mapping[str, Point], options: Options, running: Running
+    points: Mapping[str, Point], options: Options, running: ExecutionOptions
 ) -> tuple[dict[str, tuple[float, float]], tuple[str, ...]]:
     """For each workload, the seconds of its point and of the same point measured again; reasons for lost points."""
     each_time = 2 if options.memories else 1

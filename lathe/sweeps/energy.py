@@ -16,9 +16,9 @@ from typing import Any, NoReturn, TypeAlias
 import yaml
 
 from lathe.configs import HardwareConfig
-from lathe.configs.errors import Fault, shown
+from lathe.configs.errors import KeyViolation, shown
 from lathe.configs.validate_config import unknown
-from lathe.configs.yaml_file import YamlFile, line_of, text_of
+from lathe.configs.yaml_file import YamlFile, line_of, read_text
 from lathe.sim import Counters
 from lathe.sweeps.dram import presets
 from lathe.sweeps.errors import SweepError
@@ -119,7 +119,7 @@ def energy_table(path: str | None) -> EnergyTable:
 
 @lru_cache(maxsize=8)
 def _table(path: str, changed: int) -> EnergyTable:  # noqa: ARG001 - part of the cache key, since files change
-    text = text_of(Path(path), "table of energies", "Correct the path.", SweepError)
+    text = read_text(Path(path), "table of energies", "Correct the path.", SweepError)
     return _TableFile(Path(path), text, SweepError).table()
 
 
@@ -129,7 +129,8 @@ class _TableFile(YamlFile):
     def table(self) -> EnergyTable:
         if not isinstance(self.root, yaml.MappingNode):
             self.refuse(
-                1, Fault("", "The content", "keys with values such as 'mac: 0.3'", f"It needs {', '.join(KEYS)}.")
+                1,
+                KeyViolation("", "The content", "keys with values such as 'mac: 0.3'", f"It needs {', '.join(KEYS)}."),
             )
         entries: dict[str, Any] = {}
         for key, key_node, node in self.pairs(self.root):
@@ -137,7 +138,7 @@ class _TableFile(YamlFile):
             if key not in ALL_KEYS:
                 self.refuse(line, unknown(key, ALL_KEYS, "A key"))
             if key in entries:
-                self.refuse(line, Fault(key, f"Key {key}", "given once, not twice", "Remove one of the two."))
+                self.refuse(line, KeyViolation(key, f"Key {key}", "given once, not twice", "Remove one of the two."))
             content = self.value(node)
             if key == "sram":
                 entries[key] = self._by_width(content, line)
@@ -147,7 +148,7 @@ class _TableFile(YamlFile):
                 entries[key] = self._energy(key, content, line)
         for key in KEYS:
             if key not in entries:
-                fault = Fault(
+                fault = KeyViolation(
                     key, "The table of energies", f"complete, not without {key}", f"It needs {', '.join(KEYS)}."
                 )
                 self.refuse(None, fault)
@@ -182,18 +183,18 @@ class _TableFile(YamlFile):
 
     def _refuse_form(self, key: str, line: int, example: str) -> NoReturn:
         kind = "energies by bits of an access and bytes of a memory" if key == "sram" else "energies of a bit by memory"
-        self.refuse(line, Fault(key, key, kind, f"Write '{example}' on a line for each."))
+        self.refuse(line, KeyViolation(key, key, kind, f"Write '{example}' on a line for each."))
 
     def _energy(self, key: str, content: Any, line: int) -> float:
         """An energy: a number, or a mapping of a number and its source."""
         if isinstance(content, Mapping):
             if not {PJ} <= set(content) <= {PJ, SOURCE}:
                 contract = f"a number, or {PJ} with a {SOURCE}, not {shown(content)}"
-                self.refuse(line, Fault(key, key, contract, f"Write '{{{PJ}: 0.3, {SOURCE}: mine}}'."))
+                self.refuse(line, KeyViolation(key, key, contract, f"Write '{{{PJ}: 0.3, {SOURCE}: mine}}'."))
             content = content[PJ]
         return self._number(key, content, line)
 
     def _number(self, key: str, value: object, line: int) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MOST:
-            self.refuse(line, Fault(key, key, f"a number above 0, up to {MOST:g}, not {shown(value)}", REMEDY))
+            self.refuse(line, KeyViolation(key, key, f"a number above 0, up to {MOST:g}, not {shown(value)}", REMEDY))
         return float(value)

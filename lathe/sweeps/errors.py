@@ -1,9 +1,9 @@
 """The errors of sweeps."""
 
-from lathe.configs.errors import PlacedError
+from lathe.configs.errors import LocatedError
 
 
-class SweepError(PlacedError):
+class SweepError(LocatedError):
     """A sweep that cannot be read or run."""
 
     @property

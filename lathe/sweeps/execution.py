@@ -23,7 +23,7 @@ def available_cores() -> int:
 
 
 @dataclass(frozen=True)
-class Running:
+class ExecutionOptions:
     """How a sweep is executed: the number of processes, the time limit of a point in seconds, retries of a lost point.
 
     ``cluster``: the address of a Dask scheduler, on whose workers points are measured instead.
@@ -35,7 +35,7 @@ class Running:
     cluster: str | None = None
 
 
-def check_of_one_place(name: str, jobs: int | None) -> None:
+def check_not_distributed(name: str, jobs: int | None) -> None:
     """Raise SweepError if a number of local processes is given with a cluster; ``name``: the option's name."""
     if jobs is not None:
         cluster = "--cluster" if name.startswith("--") else "cluster"
@@ -56,7 +56,7 @@ def run_sweep(
     *,
     jobs: int | None = None,
     check: bool = False,
-    running: Running | None = None,
+    running: ExecutionOptions | None = None,
     left_out: Callable[[int, Point], bool] = lambda *_: False,
     keyed: bool = False,
 ) -> Generator[tuple[int, Row], None, None]:
@@ -66,13 +66,19 @@ def run_sweep(
     killed. ``keyed``: rows get the keys of their points. A point whose process dies is retried, and finally becomes a
     row that says so, as does one that times out. Closing the generator ends all processes.
     """
-    grid = ((index, sweep.point(index)) for index in sweep.places())
+    grid = ((index, sweep.point(index)) for index in sweep.indices())
     points = ((index, point) for index, point in grid if not left_out(index, point))
-    yield from measured_points(points, sweep.count, options_of(sweep, check, keyed=keyed), running or Running(jobs))
+    yield from measured_points(
+        points, sweep.count, options_of(sweep, check, keyed=keyed), running or ExecutionOptions(jobs)
+    )
 
 
 def measured_points(
-    points: Iterator[tuple[int, Point]], most: int, options: Options, running: Running, ahead: int | None = None
+    points: Iterator[tuple[int, Point]],
+    most: int,
+    options: Options,
+    running: ExecutionOptions,
+    ahead: int | None = None,
 ) -> Generator[tuple[int, Row], None, None]:
     """Yield grid indices and rows of at most ``most`` points; up to ``ahead`` points are fetched in advance."""
     if running.cluster is not None:

@@ -39,7 +39,7 @@ def refusal(attempt: Callable[[int], object], count: int) -> str | None:
     return first if count <= MOST_POINTS else None
 
 
-def forbidding(constraints: tuple[Constraint, ...], sweep: Sweep) -> str | None:
+def unsatisfiable_constraint(constraints: tuple[Constraint, ...], sweep: Sweep) -> str | None:
     """A violated constraint if no valid machine of a sweep satisfies them all; else None.
 
     Raises SweepError for a constraint without a Boolean value.

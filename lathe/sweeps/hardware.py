@@ -16,7 +16,7 @@ from typing import Any
 from lathe.autotune.schedule_cache import sources_of
 from lathe.configs import HardwareConfig, LatheError
 from lathe.configs.atomic import write_text
-from lathe.rtl.cache import as_built, cache_folder, held, writing_to
+from lathe.rtl.cache import as_built, cache_folder, cache_write_errors, exclusive_lock
 from lathe.rtl.derived_widths import RtlError
 
 COUNTS = ("rtl_cells", "rtl_flip_flops", "rtl_memory_bits", "rtl_multipliers")
@@ -57,7 +57,7 @@ def check_hardware(hardware: Hardware) -> None:
     """Raise RtlError if a tool is missing or the cache cannot be written, before the sweep starts."""
     tools_of(hardware)
     cache = cache_folder(PURPOSE)
-    with writing_to(cache, PURPOSE):
+    with cache_write_errors(cache, PURPOSE):
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "hardware.lock").open("w"):
             pass
@@ -88,17 +88,17 @@ def _known(config: HardwareConfig, hardware: Hardware) -> "Mapping[str, float] |
     metrics = _read(path)
     if metrics is not None:
         return metrics
-    with writing_to(path.parent, PURPOSE):
+    with cache_write_errors(path.parent, PURPOSE):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("w")
-    with lock, held(lock):
+    with lock, exclusive_lock(lock):
         metrics = _read(path)  # another process may have written it meanwhile
         if metrics is None:
             try:
                 metrics = _counted(config) if hardware.device is None else _fitted(config, hardware)
             except RtlError as error:
                 return error
-            with writing_to(path.parent, PURPOSE):
+            with cache_write_errors(path.parent, PURPOSE):
                 write_text(path, json.dumps(metrics))
     return metrics
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from lathe.autotune.schedule_cache import ROOMS, sources_of
+from lathe.autotune.schedule_cache import HASHED_PACKAGES, sources_of
 from lathe.configs import LatheError
 from lathe.sweeps.energy import OWN
 from lathe.sweeps.hardware import Hardware, tools_of
@@ -17,7 +17,7 @@ from lathe.sweeps.specification import Point
 from lathe.sweeps.workload_types import Scripted
 from lathe.sweeps.workloads import known_workloads, make
 
-MEASURING = (*ROOMS, "networks", "sweeps")
+MEASURING = (*HASHED_PACKAGES, "networks", "sweeps")
 
 
 def point_key(point: Point, options: Options) -> str:

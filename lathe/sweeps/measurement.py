@@ -42,7 +42,7 @@ WAITS = {
 """Columns of stall cycles by unit and cause, with the counter's unit and cause."""
 
 # The columns of metrics.
-NUMBERS = (
+METRICS = (
     "cycles",
     "utilisation",
     "gemm_operations",
@@ -182,7 +182,7 @@ def timing(program: Compiled) -> tuple[Counters, Layers]:
     """The counters of a timing-only run, over all streams of a network, and the per-layer results."""
     streams = program.parts if isinstance(program, NetworkProgram) else (program,)
     results = [simulate(each, timing_only=True) for each in streams]
-    return Counters.of_several([each.counters for each in results]), layers_of(program, results)
+    return Counters.total([each.counters for each in results]), layers_of(program, results)
 
 
 def numbers_of(

@@ -9,7 +9,7 @@ from lathe.sweeps.energy import energy_table
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware
 from lathe.sweeps.machines import CLOCK
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.specification import Grid, Sample, Search
 from lathe.sweeps.sweep_yaml import SweepYaml, repeated
 
@@ -27,7 +27,7 @@ class OptionsYaml(SweepYaml):
         entries = self.entries(node, ("objectives", "points", "seed"), "search", "A key of search")
         if "objectives" not in entries:
             self.refuse_at(node, "objectives", "search", "complete, not without objectives", "Name metrics.")
-        known = (*NUMBERS, *(f"-{name}" for name in NUMBERS))
+        known = (*METRICS, *(f"-{name}" for name in METRICS))
         objectives = tuple(self.words(entries["objectives"], "objectives", known))
         if (twice := repeated(name.removeprefix("-") for name in objectives)) is not None:
             self.refuse_at(

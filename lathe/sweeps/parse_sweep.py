@@ -12,13 +12,13 @@ import lathe.configs
 from lathe.configs import ConfigError, LatheError, load_config, shipped_configs
 from lathe.configs.errors import shown
 from lathe.configs.validate_config import all_keys
-from lathe.configs.yaml_file import text_of
+from lathe.configs.yaml_file import read_text
 from lathe.sweeps.constraints import NAMES, Constraint, NoConstraintError, first_broken
 from lathe.sweeps.dram import DRAM_KEYS, presets
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.feasibility import MOST_POINTS, forbidding, refusal
+from lathe.sweeps.feasibility import MOST_POINTS, refusal, unsatisfiable_constraint
 from lathe.sweeps.machines import DRAM, OWN_KEYS, changed, machine_of
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.options_yaml import OptionsYaml
 from lathe.sweeps.scalesim import layers_of
 from lathe.sweeps.specification import Axis, Grid, Parameter, Point, Sweep
@@ -70,7 +70,7 @@ def read_sweep(
     """
     file = sweep_path(path)
     remedy = f"Correct the path, or give the name of a shipped one: {', '.join(shipped_sweeps())}."
-    text = text_of(file, "sweep file", remedy, SweepError)
+    text = read_text(file, "sweep file", remedy, SweepError)
     return SweepFile(file, text, workloads, make, any_size).sweep()
 
 
@@ -116,7 +116,7 @@ class SweepFile(OptionsYaml):
             self.check_texts(name, shapes, entries_of_it)
         constraints = self.constraints(entries["constraints"]) if "constraints" in entries else ()
         hardware = self.hardware(entries["hardware"]) if "hardware" in entries else None
-        metrics = tuple(self.words(entries["metrics"], "metrics", NUMBERS)) if "metrics" in entries else ()
+        metrics = tuple(self.words(entries["metrics"], "metrics", METRICS)) if "metrics" in entries else ()
         self.check_metrics(entries, metrics, chosen.get("search"), grid, hardware)
         sweep = Sweep(
             bases=bases,
@@ -309,7 +309,7 @@ class SweepFile(OptionsYaml):
         try:
             for index in range(min(sweep.count, EVALUATED)):
                 sweep.broken(sweep.point(index))
-            first = forbidding(constraints, sweep)
+            first = unsatisfiable_constraint(constraints, sweep)
         except SweepError as error:
             self.refuse_at(node, "constraints", "constraints", "true or false for every machine", str(error))
         if first is not None:

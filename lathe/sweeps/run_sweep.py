@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lathe.sweeps.cluster import check_cluster
-from lathe.sweeps.execution import Running, options_of, run_sweep
+from lathe.sweeps.execution import ExecutionOptions, options_of, run_sweep
 from lathe.sweeps.hardware import check_hardware
 from lathe.sweeps.keys import changed_meanwhile, measuring_sources, point_key
 from lathe.sweeps.match_grid import matching_indices
-from lathe.sweeps.measurement import CHANGED, NUMBERS, OK, RETRIED, Options, Row
+from lathe.sweeps.measurement import CHANGED, METRICS, OK, RETRIED, Options, Row
 from lathe.sweeps.search import check_packages, run_search
 from lathe.sweeps.specification import Point, Sweep
 from lathe.sweeps.store import Store, StoredRow, is_store, writing_store
@@ -24,7 +24,7 @@ Rows: TypeAlias = Generator[tuple[int, Row], None, None]
 
 
 def run_whole(
-    sweep: Sweep, output: Path | None, running: Running, *, check: bool = False, watch: Watch = lambda *_: None
+    sweep: Sweep, output: Path | None, running: ExecutionOptions, *, check: bool = False, watch: Watch = lambda *_: None
 ) -> dict[int, Row]:
     """Measure a sweep, into a store or a CSV file (``is_store``) if ``output`` is given; returns rows by grid index.
 
@@ -58,7 +58,7 @@ def run_whole(
     return {index: rows[index] for index in sorted(rows)}
 
 
-def _measured(sweep: Sweep, stored: Mapping[int, Row], running: Running, check: bool, *, keyed: bool) -> Rows:
+def _measured(sweep: Sweep, stored: Mapping[int, Row], running: ExecutionOptions, check: bool, *, keyed: bool) -> Rows:
     if sweep.search is None:
         yield from run_sweep(sweep, check=check, running=running, left_out=lambda at, _: at in stored, keyed=keyed)
         return
@@ -86,7 +86,7 @@ class _SweepStore:
         }
         if not usable:
             return {}
-        indices = self.sweep.places()
+        indices = self.sweep.indices()
         if self.sweep.search is not None:  # the grid may be too large to enumerate
             matches = {index for row in usable.values() for index in matching_indices(self.sweep, row.columns)}
             indices = iter(sorted(index for index in matches if self.sweep.broken(self.sweep.point(index)) is None))
@@ -124,7 +124,7 @@ class _SweepStore:
 
 
 def _row_of(point: Point, stored: StoredRow) -> Row:
-    numbers = {name: value for name, value in stored.columns.items() if name in NUMBERS}
+    numbers = {name: value for name, value in stored.columns.items() if name in METRICS}
     reason = str(stored.columns.get("reason", ""))
     return Row(point, stored.status, reason, numbers, stored.seconds, stored.layers)
 
@@ -136,8 +136,8 @@ def flat_rows(stored: Iterable[StoredRow]) -> list[dict[str, Any]]:
     of_workloads = dict.fromkeys(name for row in rows for name, _ in workload_of(row))
     leading = [
         *of_workloads,
-        *(key for key in keys if key not in (*of_workloads, *NUMBERS, "status", "reason", SECONDS)),
+        *(key for key in keys if key not in (*of_workloads, *METRICS, "status", "reason", SECONDS)),
     ]
-    numbers = [name for name in NUMBERS if name in keys]
+    numbers = [name for name in METRICS if name in keys]
     order = [*leading, *(["status", *numbers, "reason", SECONDS] if rows else [])]
     return [{key: row.get(key) for key in order} for row in rows]

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from lathe.sweeps.errors import SweepError
-from lathe.sweeps.execution import Running, available_cores, measured_points
+from lathe.sweeps.execution import ExecutionOptions, available_cores, measured_points
 from lathe.sweeps.measurement import OK, Options, Row
 from lathe.sweeps.specification import Point, Search, Sweep
 
@@ -70,7 +70,7 @@ class Study:
                 self.waiting[index] = [trial]
                 return index
         taken = {*self.known, *self.waiting}
-        unknown = next((each for each in self.sweep.places() if each not in taken), None)
+        unknown = next((each for each in self.sweep.indices() if each not in taken), None)
         if unknown is not None:
             self.waiting[unknown] = []
         return unknown
@@ -136,7 +136,7 @@ class Study:
 
 
 def run_search(
-    sweep: Sweep, options: Options, running: Running, known: Mapping[int, Mapping[str, float] | None]
+    sweep: Sweep, options: Options, running: ExecutionOptions, known: Mapping[int, Mapping[str, float] | None]
 ) -> Generator[tuple[int, Row], None, None]:
     """Measure the points that Optuna suggests, until the search's number of points, ``known`` included, is reached."""
     search = sweep.search

@@ -234,14 +234,14 @@ class Sweep:
         """The index of the first point of a workload, given by its number in the file."""
         return self._ends[number - 1] if number else 0
 
-    def places(self) -> Iterator[int]:
+    def indices(self) -> Iterator[int]:
         """The indices of the points to measure: the whole grid or a sample, without those that violate a constraint."""
         chosen = range(self.count) if self.sample is None else self.sample.indices(self.count)
         return (index for index in chosen if self.broken(self.point(index)) is None)
 
     def points(self) -> tuple[Point, ...]:
         """The points to measure."""
-        return tuple(map(self.point, self.places()))
+        return tuple(map(self.point, self.indices()))
 
     @property
     def parameter_keys(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from lathe.configs.errors import Fault, shown
+from lathe.configs.errors import KeyViolation, shown
 from lathe.configs.validate_config import unknown
 from lathe.configs.yaml_file import NotYamlError, YamlFile, line_of, value_of
 from lathe.sweeps.specification import Axis, Span
@@ -127,7 +127,7 @@ class SweepYaml(YamlFile):
 
     def refuse_at(self, node: yaml.Node, key: str, thing: str, contract: str, remedy: str) -> NoReturn:
         """Raise the error for a fault at `node`."""
-        self.refuse(line_of(node), Fault(key, thing, contract, remedy))
+        self.refuse(line_of(node), KeyViolation(key, thing, contract, remedy))
 
 
 def repeated(values: Iterable[Value]) -> Value | None:

@@ -10,12 +10,12 @@ from typing import Any, Self, TextIO
 from lathe.configs.atomic import FileError, check_writable, unwritable, write_text
 from lathe.configs.validate_config import all_keys
 from lathe.sweeps.machines import OWN_KEYS
-from lathe.sweeps.measurement import NUMBERS, Row
+from lathe.sweeps.measurement import METRICS, Row
 from lathe.sweeps.specification import Point, Sweep
 
 WORKLOAD, BASE, STATUS, REASON, SECONDS = "workload", "base", "status", "reason", "run_seconds"
 """Columns besides parameters and metrics. Names of values that differ from run to run contain "second"."""
-TAKEN = frozenset((WORKLOAD, BASE, STATUS, REASON, SECONDS, *NUMBERS, *all_keys(), *OWN_KEYS))
+TAKEN = frozenset((WORKLOAD, BASE, STATUS, REASON, SECONDS, *METRICS, *all_keys(), *OWN_KEYS))
 
 
 def column_of(parameter: str) -> str:
@@ -30,7 +30,7 @@ def point_columns(sweep: Sweep) -> list[str]:
 
 def columns_of(sweep: Sweep) -> list[str]:
     """The columns of a sweep's table."""
-    return [*point_columns(sweep), STATUS, *(sweep.metrics or NUMBERS), REASON]
+    return [*point_columns(sweep), STATUS, *(sweep.metrics or METRICS), REASON]
 
 
 def values_of_point(point: Point) -> dict[str, object]:

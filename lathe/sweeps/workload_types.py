@@ -28,7 +28,7 @@ from lathe.networks.program import NetworkProgram
 from lathe.networks.program_steps import NpuStep
 from lathe.networks.run import network_reference
 from lathe.scheduler import bound
-from lathe.scripts import SCRIPT_NAME, beside, functions_of, installed, lines_of, read_source
+from lathe.scripts import SCRIPT_NAME, functions_of, installed, lines_of, read_source, script_imports
 from lathe.sweeps.errors import SweepError
 from lathe.sweeps.script_dependencies import named_files, newest_file, script_digest
 
@@ -281,7 +281,7 @@ class Scripted:
         return None if self.files is None else self.files.split()
 
     def _result(self, machine: HardwareConfig) -> "Compiled | TensorProgram | Model":
-        with _modules_of(self.path.resolve().parent), beside(self.path), lines_of(self.path):
+        with _modules_of(self.path.resolve().parent), script_imports(self.path), lines_of(self.path):
             work = runpy.run_path(str(self.path), run_name=SCRIPT_NAME)[self.function](machine, **self.parameters)
         if isinstance(work, Program | NetworkProgram | TensorProgram):
             return work

@@ -20,7 +20,7 @@ from lathe.frontend.expr.nodes import AxisRef, Read, Undef
 from lathe.frontend.interpreter.computation_arrays import evaluate_computation
 from lathe.scheduler.allocation.in_place_aliasing import find_aliases
 from lathe.scheduler.codegen.compiled_program import Compiled
-from lathe.scheduler.layout.accumulate_in_place import begun_sums
+from lathe.scheduler.layout.accumulate_in_place import in_place_sums
 from lathe.scheduler.rewriting.undef import defined
 from lathe.scheduler.schedule_ir.stage import StageState
 from lathe.validation.sampling import Ints, Range, Sampler
@@ -60,7 +60,7 @@ class Expectation:
                 self.readers.setdefault(tensor, []).append((state.computation, state.tensors))
         computed = {tensor for state in self.stages for tensor in state.tensors}
         self.placeholders = [tensor for tensor in self.readers if tensor not in computed]
-        self.summed = begun_sums(find_aliases(self.schedule, compiled.program.config)).keys()
+        self.summed = in_place_sums(find_aliases(self.schedule, compiled.program.config)).keys()
         self.inputs = self._inputs(compiled)
         self.tensors: dict[Tensor, ExpectedTensor] = {}
         self._onward: dict[Tensor, Array] = {}
@@ -89,7 +89,7 @@ class Expectation:
         for tensor in self.placeholders:
             layout = compiled.layout_of(tensor)
             one = other = samples = self.inputs[layout.tensor.name]
-            if layout.maps or layout.spread:
+            if layout.maps or layout.host_steps:
                 one, other = (
                     np.stack([layout.pack(sample, int(_wrapped(poison, tensor.dtype))) for sample in samples])
                     for poison in POISON.values()

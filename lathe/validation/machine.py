@@ -11,12 +11,12 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from lathe.isa import Instruction, Program
-from lathe.isa.instructions import RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.instructions import TransferInstruction, is_transfer, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.isa.table import MEMORIES, TABLE
 from lathe.sim.dram import write
 from lathe.sim.executor import by_opcode
-from lathe.sim.micro_ops import Places
+from lathe.sim.micro_ops import Addresses
 
 Bytes = NDArray[np.uint8]
 
@@ -29,7 +29,7 @@ class Written:
     """
 
     memory: str
-    addresses: Places
+    addresses: Addresses
     content: NDArray[np.generic] | None = None
 
 
@@ -109,13 +109,13 @@ class SampledMachine:
         ranges = self.execute[instruction.opcode](instruction, where)
         memory = _written_memory(instruction)
         written = [Written(memory, each) for each in ranges if memory in self.writers]
-        if moves_rows(instruction) and TABLE[instruction.opcode].stores:
+        if is_transfer(instruction) and TABLE[instruction.opcode].stores:
             written = [Written("dram", self._stored(instruction))]
         for each in written:
             self.writers[each.memory][each.addresses] = number
         return written
 
-    def _stored(self, store: RowsInstruction) -> Places:
+    def _stored(self, store: TransferInstruction) -> Addresses:
         """The bytes of DRAM that a STORE writes."""
         size = self.config.out_element_bytes
         rows = store.dram_base * size + np.arange(store.y_size)[:, None] * (store.x_stride * size)
@@ -126,4 +126,4 @@ def _written_memory(instruction: Instruction) -> str:
     """The scratchpad that an instruction writes; "" if it writes none."""
     if runs_micro_ops(instruction):
         return usage_of(instruction).written.scratchpad
-    return MEMORIES[instruction.memory_type].scratchpad if moves_rows(instruction) else ""
+    return MEMORIES[instruction.memory_type].scratchpad if is_transfer(instruction) else ""

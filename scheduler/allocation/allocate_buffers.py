@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from lathe.configs import HardwareConfig
-from lathe.scheduler.allocation.allocation import Buffer, allocate, lifetimes
-from lathe.scheduler.allocation.temporaries import temporaries_wanted
-from lathe.scheduler.allocation.weight_buffer_depth import PLACES, weights_in_turn
+from lathe.scheduler.allocation.allocation import Buffer, allocate, live_ranges
+from lathe.scheduler.allocation.temporaries import required_temporaries
+from lathe.scheduler.allocation.weight_buffer_depth import WEIGHT_SLOTS, multi_buffered_weights
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.nodes import Node
@@ -20,11 +20,11 @@ def buffers_of(
     aliases: dict[StageView, StageView],
 ) -> list[Buffer]:
     """Buffers and temporaries of a symbolic nest, with addresses. Raises CapacityError if they do not fit."""
-    required = temporaries_wanted(schedule, config, place_stages(schedule), physical, aliases)
-    buffers = lifetimes(nest, aliases, physical, required)
-    deep = weights_in_turn(nest, physical, config)
+    required = required_temporaries(schedule, config, place_stages(schedule), physical, aliases)
+    buffers = live_ranges(nest, aliases, physical, required)
+    deep = multi_buffered_weights(nest, physical, config)
     for buffer in buffers:
         if buffer.stage in deep and not buffer.temporary:
-            buffer.useful_slots = PLACES
+            buffer.useful_slots = WEIGHT_SLOTS
     allocate(buffers, config)
     return buffers

@@ -17,14 +17,14 @@ from lathe.scheduler.errors import BuildError, CapacityError
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, Free, Guard, Loop, Node, SignalNode, StatementBlock
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, Free, Guard, Loop, Node, StatementBlock, SyncNode
 from lathe.scheduler.loop_ir.sliding_windows import Ring
 from lathe.scheduler.loop_ir.stage_region import StageRegion
-from lathe.scheduler.schedule_ir.dataflow_graph import makers_of
+from lathe.scheduler.schedule_ir.dataflow_graph import producers_of
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, PARAMETERS, SCRATCHPADS, TABLES, UNIT_OF_SCOPE
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import StageId
-from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 GRAINS = {PARAMETERS: 2, TABLES: TABLE_ELEMENTS}
 """Granularity of buffer sizes in vectors: parameters come in pairs (for two operands), and tables are numbered."""
@@ -41,7 +41,7 @@ class Buffer:
     In a reuse buffer (``reuse_at``), slots after the first hold only what is new in an iteration. ``temporary``: a
     scratch buffer of the stage. ``first``..``last`` is the live range, ``loop_range`` that of the outermost loop.
 
-    ``lifetimes`` creates buffers, ``allocate`` sets their slots and bases; nothing else changes one.
+    ``live_ranges`` creates buffers, ``allocate`` sets their slots and bases; nothing else changes one.
     """
 
     stage: StageView
@@ -62,14 +62,14 @@ class Buffer:
 
     @property
     def total(self) -> int:
-        return self.of_thread * self.threads
+        return self.size_per_thread * self.threads
 
     def live_range(self, *, apart: bool) -> tuple[int, int]:
         """The live range; with ``apart``, that of the outermost loop around the buffer."""
         return self.loop_range if apart and self.loop_range is not None else (self.first, self.last)
 
     @property
-    def of_thread(self) -> int:
+    def size_per_thread(self) -> int:
         """The size per virtual thread, in vectors."""
         if self.ring is None:
             return self.size * self.slots
@@ -105,7 +105,7 @@ def ring_of(placement: StageRegion, physical: PhysicalLayout) -> Ring | None:
     return Ring(d, window.shape[d], window.advance, physical.block(d))
 
 
-def lifetimes(
+def live_ranges(
     nodes: Sequence[Node],
     aliases: dict[StageView, StageView],
     physical: dict[StageView, PhysicalLayout],
@@ -135,7 +135,7 @@ def lifetimes(
                     buffers[stage].loop_range = begin, clock
             elif isinstance(node, Guard):
                 visit(node.body, depth, threads)
-            elif isinstance(node, AdvanceWindow | SignalNode):
+            elif isinstance(node, AdvanceWindow | SyncNode):
                 continue
             elif isinstance(node, Alloc):
                 if node.stored is not None and node.stored.scope == DRAM:
@@ -152,7 +152,7 @@ def lifetimes(
                     buffers[stage] = Buffer(stage, stage.state.scope, size, clock, clock, in_loop, loaded, ring=ring)
                 buffer = buffers[owner(stage)]
                 buffer.threads = threads
-                buffer.requested = stage.state.slots if buffer.requested is None else buffer.requested
+                buffer.requested = stage.state.buffer_count if buffer.requested is None else buffer.requested
             elif isinstance(node, Free):
                 if node.stored is not None and node.stored.scope == DRAM:
                     continue
@@ -318,12 +318,12 @@ class _DependsOn:
 
     def __call__(self, stage: StageView, consumer: StageView) -> bool:
         schedule = consumer.schedule
-        order = schedule.state.tables.order
+        order = schedule.state.def_use.order
         if consumer not in self.known:
             self.known[consumer] = {consumer}, [(-order[consumer.id], consumer.id)]
         reached, waiting = self.known[consumer]
         while waiting and (schedule.has_recurrences or -waiting[0][0] > order[stage.id]):
-            for producer in makers_of(schedule, schedule.by_id(heappop(waiting)[1])):
+            for producer in producers_of(schedule, schedule.by_id(heappop(waiting)[1])):
                 if producer not in reached:
                     reached.add(producer)
                     heappush(waiting, (-order[producer.id], producer.id))
@@ -396,7 +396,7 @@ def _size_of(buffer: Buffer) -> str:
     """The size of a buffer in vectors, times its slots and threads if there are several: ``128 × 2``."""
     size, times = buffer.size, buffer.slots * buffer.threads
     if buffer.ring is not None:
-        size, times = buffer.of_thread, buffer.threads
+        size, times = buffer.size_per_thread, buffer.threads
     return str(size) if times == 1 else f"{size} × {times}"
 
 
@@ -411,7 +411,7 @@ def box_of(buffer: Buffer) -> list[int]:
     """The extents of the largest box of a tensor that its buffer holds, or those of its user buffer (``store_in``)."""
     storage = buffer.stage.state.storage
     if storage is not None:
-        return list(storages_of(buffer.stage.schedule.stages)[storage.buffer].shape)
+        return list(user_buffers_of(buffer.stage.schedule.stages)[storage.buffer].shape)
     placement = place_stages(buffer.stage.schedule)[buffer.stage]
     if placement.window is not None:
         return list(placement.window.shape)

@@ -10,7 +10,7 @@ from lathe.scheduler.isel.rules import RULES
 from lathe.scheduler.isel.rules.alu_expressions import can_take_over
 from lathe.scheduler.isel.select_rule import rule_of
 from lathe.scheduler.layout.accumulate_in_place import SumInPlace, sum_in_place
-from lathe.scheduler.layout.physical_layout import outside_of
+from lathe.scheduler.layout.physical_layout import split_dims_of
 from lathe.scheduler.layout.rescaling import rescaling_of
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.stage_region import StageRegion
@@ -28,7 +28,7 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
     """
     placed = place_stages(schedule)
     aliases: dict[StageView, StageView] = {}
-    slots = {stage: stage.state.slots for stage in schedule.stages}
+    slots = {stage: stage.state.buffer_count for stage in schedule.stages}
     order = {stage: number for number, stage in enumerate(schedule.stages)}
     for stage in schedule.stages:
         state = stage.state
@@ -38,9 +38,9 @@ def find_aliases(schedule: ScheduleView, config: HardwareConfig) -> dict[StageVi
         if both is not None and rule_of(both.brought) == "gemm" and _in_place(both, placed):
             aliases.update({both.brought: both.begun, stage: both.brought})
             continue
-        producers = {each for read in state.computation.reads if (each := schedule.maker(read.tensor)) is not None}
+        producers = {each for read in state.computation.reads if (each := schedule.producer(read.tensor)) is not None}
         for producer in sorted(producers, key=order.__getitem__):
-            if producer is stage or producer.state.scope != ACC or schedule.readers(producer.tensor) != [stage]:
+            if producer is stage or producer.state.scope != ACC or schedule.consumers(producer.tensor) != [stage]:
                 continue
             if producer.state.reuse or producer.state.storage or state.storage:
                 continue  # later iterations read its values again, or the user has chosen its storage
@@ -66,7 +66,7 @@ def _in_place(both: SumInPlace, placed: Mapping[StageView, StageRegion]) -> bool
     return both.begun.tensor.dtype in ("int8", "int16", "int32") and all(
         each.state.scope == ACC
         and not (each.state.reuse or each.state.storage)
-        and each.state.slots is None
+        and each.state.buffer_count is None
         and _same_place(each, both.added)
         and _same_order(each, both.added)
         and (placed[each].low, placed[each].extent) == (here.low, here.extent)
@@ -89,14 +89,14 @@ def _same_place(stage: StageView, producer: StageView) -> bool:
 
 
 def _same_order(stage: StageView, producer: StageView) -> bool:
-    """Whether two stages have the same address order for any layout: split dimensions (``outside_of``) can change it.
+    """Whether two stages have the same address order for any layout; split dimensions can change it.
 
     A consumer of a slice has another shape, which may not be split.
     """
     own, others = stage.tensor.shape, producer.tensor.shape
     return own == others or all(
-        outside_of(stage.schedule, own, VectorLayout(None, dim))
-        == outside_of(stage.schedule, others, VectorLayout(None, dim))
+        split_dims_of(stage.schedule, own, VectorLayout(None, dim))
+        == split_dims_of(stage.schedule, others, VectorLayout(None, dim))
         for dim in range(len(own))
     )
 

@@ -22,7 +22,7 @@ SHARE = 8
 """Temporaries take up to 1/SHARE of acc; a chunk that needs more is split."""
 
 
-def temporaries_wanted(
+def required_temporaries(
     schedule: ScheduleView,
     config: HardwareConfig,
     placed: Mapping[StageView, StageRegion],
@@ -58,7 +58,7 @@ def keeps_source(schedule: ScheduleView, stage: StageView) -> bool:
         return False
     plain = {as_bare_axis(index) for index in body.indices}
     once = all(axis in plain for axis in computation.axes if axis.extent > 1)
-    return not once or schedule.readers(body.tensor) != [stage]
+    return not once or schedule.consumers(body.tensor) != [stage]
 
 
 def _read(state: StageState) -> list[Tensor]:

@@ -17,17 +17,17 @@ from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import WGT
 from lathe.scheduler.schedule_ir.schedule import StageView
 
-PLACES = 4
+WEIGHT_SLOTS = 4
 
 
-def weights_in_turn(
+def multi_buffered_weights(
     nodes: Sequence[Node], physical: Mapping[StageView, PhysicalLayout], config: HardwareConfig
 ) -> set[StageView]:
-    """The stages that load weights in a reduction loop and profit from ``PLACES`` slots."""
+    """The stages that load weights in a reduction loop and profit from ``WEIGHT_SLOTS`` slots."""
     beats = config.wgt_element_bytes / config.bus_bytes * config.memory.cycles_per_beat
     deep: set[StageView] = set()
     for loop in _loops(nodes):
-        if (loop.last - loop.first + 1) % PLACES or loop.threads > 1:
+        if (loop.last - loop.first + 1) % WEIGHT_SLOTS or loop.threads > 1:
             continue
         allocated = (node.placement.stage for node in loop.body if isinstance(node, Alloc) and node.stored is None)
         loaded = {stage.tensor: stage for stage in allocated if stage.state.scope == WGT}

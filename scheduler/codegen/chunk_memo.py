@@ -22,7 +22,7 @@ from lathe.frontend.expr.nodes import Axis, AxisRef, Guard, Read, Select, axes_o
 from lathe.isa import Instruction, Load, Store
 from lathe.isa.instructions import FIELDS_OF, loads_micro_ops
 from lathe.scheduler.codegen.address_resolver import AddressResolver
-from lathe.scheduler.codegen.chunk_template import PreparedChunk
+from lathe.scheduler.codegen.chunk_template import ChunkTemplate
 from lathe.scheduler.codegen.provenance import ChunkProvenance
 from lathe.scheduler.isel.chunk import BufferView, ChunkLoop, Index
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
@@ -135,7 +135,7 @@ class Variant:
 class ChunkMemo:
     """The code emitted for each class of the chunks of one chunk node in the nest."""
 
-    def __init__(self, prepared: PreparedChunk, node: ChunkNode, role: str) -> None:
+    def __init__(self, prepared: ChunkTemplate, node: ChunkNode, role: str) -> None:
         self.node = node
         self.role = role
         self.loops = tuple(ChunkLoop(variable.name, extent, variable.kind) for variable, extent in node.loops)
@@ -162,7 +162,7 @@ class ChunkMemo:
         self._indices: dict[tuple[int, tuple[int, ...]], Index] = {}
 
     @staticmethod
-    def possible(prepared: PreparedChunk, node: ChunkNode) -> bool:
+    def possible(prepared: ChunkTemplate, node: ChunkNode) -> bool:
         """Whether chunks of a node may differ by addresses only: no index has a division, no user buffer is written."""
         indices = [*node.roots.values(), *prepared.target, *(each for _, some in prepared.accesses for each in some)]
         plain = all(isinstance(atom, LoopVariable) for each in indices for atom in each.terms)
@@ -234,7 +234,7 @@ class ChunkMemo:
         question: ZeroInitQuery | None,
     ) -> None:
         """Record the instructions of a chunk, with the accumulators that the rule queried for zeros."""
-        queried = question.asked if question is not None else None
+        queried = question.accumulators if question is not None else None
         fresh: bool | None = False
         if question is not None and queried is not None:
             self._queried[variant.key] = queried
@@ -247,7 +247,7 @@ class ChunkMemo:
         queried = self._queried.get(variant.key)
         fresh = False if queried is None else walk.fresh(queried)
         memo = None if fresh is None else self._known.get((variant.key, fresh))
-        if memo is None or not walk.pool.holds(memo.placed):
+        if memo is None or not walk.pool.are_resident(memo.placed):
             return None
         return memo.moved(variant.address)
 

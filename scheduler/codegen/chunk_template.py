@@ -10,15 +10,15 @@ from lathe.scheduler.codegen.address_resolver import AddressResolver
 from lathe.scheduler.codegen.in_place_checks import operand_in_place
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.isel.chunk import Chunk, ChunkLoop, Index, Operand
-from lathe.scheduler.isel.linearize_index import Bend, index_in_loops, index_where_read
+from lathe.scheduler.isel.linearize_index import SplitNeeded, linearize_guarded_index, linearize_index
 from lathe.scheduler.isel.rules import RULES
-from lathe.scheduler.layout.rescaling import look_ups_taken, told, unmet
+from lathe.scheduler.layout.rescaling import listed_extensions, lookup_hint, missing_extensions_of
 from lathe.scheduler.loop_ir.nodes import ChunkNode
 from lathe.scheduler.rewriting.match_rescale import table_index
 from lathe.scheduler.rewriting.undef import defined
 
 
-class PreparedChunk:
+class ChunkTemplate:
     """The parts of a chunk that do not depend on the values of the outer loops."""
 
     def __init__(self, node: ChunkNode, emitter: AddressResolver) -> None:
@@ -35,10 +35,11 @@ class PreparedChunk:
         self.reduction = body.kind if isinstance(body, Reduce) else None
         self.expression = body.body if isinstance(body, Reduce) else body
         self.accesses: list[tuple[ReadAccess, list[Linear]]] = []
-        missing = unmet(self.expression, emitter.config)
+        missing = missing_extensions_of(self.expression, emitter.config)
         if missing and node.role == "map" and isinstance(self.expression, Read):
             raise EmitError(
-                f"Cannot emit stage {computation.name}: machine {emitter.config.name!r} lacks {told(missing)}.",
+                f"Cannot emit stage {computation.name}: machine {emitter.config.name!r} lacks "
+                f"{listed_extensions(missing)}.",
                 kind="machine",
             )
         self.refusal: EmitError | None = None  # for rules without table look-ups
@@ -51,7 +52,7 @@ class PreparedChunk:
                         refusal = EmitError(
                             f"index of {access.tensor.name} in stage {computation.name} must be linear in the loops, "
                             f"not {index}: instructions have linear addresses only."
-                            f"{look_ups_taken(access.node, index, emitter.config)}",
+                            f"{lookup_hint(access.node, index, emitter.config)}",
                             kind="machine",
                         )
                         if indices or table_index(access.node) is None:
@@ -82,7 +83,7 @@ class PreparedChunk:
             part = parts.pop()
             try:
                 yield self._chunk(emitter, node, environment, rule, role, part, aliased)
-            except Bend as bend:
+            except SplitNeeded as bend:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
                         f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
@@ -107,7 +108,7 @@ class PreparedChunk:
         loops = [(variable, part) for (variable, _), part in zip(node.loops, ranges, strict=True)]
 
         def at(linear: Linear) -> Index:
-            return index_in_loops(linear, loops, environment)
+            return linearize_index(linear, loops, environment)
 
         axes: dict[Axis, Index] = {axis: at(value) for axis, value in node.roots.items()}
         target = tuple(at(value) for value in self.target)
@@ -116,7 +117,7 @@ class PreparedChunk:
         reads = tuple(
             Operand(
                 access.tensor,
-                tuple(index_where_read(linear, loops, environment, access.guards, axes) for linear in indices),
+                tuple(linearize_guarded_index(linear, loops, environment, access.guards, axes) for linear in indices),
                 emitter.place(access.tensor, stage),
                 access.node,
                 access.guards,

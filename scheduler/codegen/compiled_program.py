@@ -45,5 +45,5 @@ class Compiled:
         for shift, verb, markers in ((0.5, "sends to", self.sends), (-0.5, "receives from", self.receives)):
             for number, marker in markers:
                 if marker.unit == unit:
-                    found.append((number + shift, f"{verb} {marker.signal.other}: {marker.origin}"))
+                    found.append((number + shift, f"{verb} {marker.sync_op.other}: {marker.origin}"))
         return found

@@ -9,7 +9,7 @@ def elided_concats(schedule: ScheduleView) -> frozenset[StageView]:
     """Stages that need no instructions: concatenations of stored slices, and scratchpad stages that only these read."""
     found: set[StageView] = set()
     for stage in reversed(schedule.stages):
-        consumers = schedule.readers(stage.tensor)
+        consumers = schedule.consumers(stage.tensor)
         unneeded = stage.state.scope != DRAM and consumers and all(each in found for each in consumers)
         if stage.state.concat_of or unneeded:
             found.add(stage)

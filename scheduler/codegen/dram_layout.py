@@ -23,21 +23,21 @@ from lathe.scheduler.codegen.output_unpacking import host_steps
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.isel.chunk import BufferView
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment
-from lathe.scheduler.layout.layout_transfer import lanes_read
-from lathe.scheduler.layout.match_gemm import lanes_of_operand
-from lathe.scheduler.layout.physical_layout import PhysicalLayout, form_in, outside_of
+from lathe.scheduler.layout.layout_transfer import operand_layout
+from lathe.scheduler.layout.match_gemm import gemm_operand_layout
+from lathe.scheduler.layout.physical_layout import PhysicalLayout, scratchpad_layout, split_dims_of
 from lathe.scheduler.layout.rescaling import own_operands
-from lathe.scheduler.layout.storage_layout import shape_and_lanes
-from lathe.scheduler.layout.store_forms import PLANES, stores_make_elements, stores_make_weights
+from lathe.scheduler.layout.storage_layout import stored_shape_and_layout
+from lathe.scheduler.layout.store_forms import PLANES, forms_loadable_vectors, forms_weight_vectors
 from lathe.scheduler.layout.vector_relayout import positions
-from lathe.scheduler.layout.zero_padding_analysis import tensors_with_zeros_behind
+from lathe.scheduler.layout.zero_padding_analysis import zero_padded_tensors
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.schedule_ir.layout import TensorLayout
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, PARAMETERS, TABLES, WGT
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 from lathe.scheduler.target.target import Target
 
 
@@ -56,10 +56,10 @@ class DramLayout:
         self.config = config
         self.target = Target(config)
         self.plan = plan
-        self.lanes = plan.known
+        self.lanes = plan.layouts
         self.constants = constants
         self.views = views
-        self.zeros_behind = tensors_with_zeros_behind(schedule, plan)
+        self.zeros_behind = zero_padded_tensors(schedule, plan)
         self.segments: list[Segment] = []
         self._places: dict[tuple[Tensor, StageView], BufferView] = {}
         self._shared: dict[StorageBuffer, tuple[int, PhysicalLayout]] = {}
@@ -90,7 +90,7 @@ class DramLayout:
         viewed = self.views.get(tensor, tensor)
         transformed = self.schedule.layouts.get(viewed, TensorLayout(viewed))
         named = transformed.tensor
-        layout = form.layout(named, storage, (*transformed.reorderings, *cells))
+        layout = form.layout(named, storage, (*transformed.array_steps, *cells))
         address = self._address = -(-self._address // self.grain) * self.grain
         taken = {segment.name for segment in self.segments}
         name, count = named.name, 1
@@ -116,7 +116,7 @@ class DramLayout:
         That happens to states of recurrences, to padding without a value, and to cells outside a condition. A stage in
         a loop does not compute padding that its consumers do not read, even with a value.
         """
-        stage = self.schedule.maker(tensor)
+        stage = self.schedule.producer(tensor)
         location = None if stage is None else stage.state.attachment
         in_loop = location is not None and not location.loops
         pads = [pad for pad in layout.pads if pad is not None]
@@ -138,13 +138,13 @@ class DramLayout:
     def _forms(self, tensor: Tensor) -> list[tuple[StageView, PhysicalLayout, str]]:
         """How each consumer of a placeholder needs it: stage, layout and scratchpad."""
         found: dict[StageView, tuple[PhysicalLayout, str]] = {}
-        for stage in self.schedule.readers(tensor):
+        for stage in self.schedule.consumers(tensor):
             for access in stage.state.computation.reads:
                 if access.tensor is not tensor:
                     continue
                 own, scope = self._needed_layout(stage, access)
-                outside = outside_of(self.schedule, tensor.shape, own)
-                form = form_in(tensor.shape, own, self.target.element_in(scope), outside)
+                outside = split_dims_of(self.schedule, tensor.shape, own)
+                form = scratchpad_layout(tensor.shape, own, self.target.vector_type_in(scope), outside)
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
                         f"Cannot lay out input {tensor.name!r} for stage {stage.name}: two of its reads need different "
@@ -156,11 +156,11 @@ class DramLayout:
     def _needed_layout(self, stage: StageView, access: ReadAccess) -> tuple[VectorLayout, str]:
         """The vector layout and the scratchpad in which a stage needs a tensor that it reads."""
         computation = stage.state.computation
-        gemm = self.plan.products[stage.tensor]
+        gemm = self.plan.gemms[stage.tensor]
         if gemm is not None and (access.node is gemm.data or access.node is gemm.weight):
             scope = self.target.memory_of(gemm, access.node).name
-            return lanes_of_operand(gemm, scope, self.config), scope
-        lanes = lanes_read(computation, access, self.lanes[stage.tensor], self.config)
+            return gemm_operand_layout(gemm, scope, self.config), scope
+        lanes = operand_layout(computation, access, self.lanes[stage.tensor], self.config)
         scope = own_operands(computation, self.config).get(access.node, stage.state.scope)
         return lanes, ACC if scope == DRAM else scope
 
@@ -168,8 +168,8 @@ class DramLayout:
         """Lay out a tensor that the program stores, once, so that the vectors of each consumer are contiguous."""
         if tensor in self._stored:
             return
-        own = self.target.near.element
-        scopes = {consumer: consumer.state.scope for consumer in self.schedule.readers(tensor)}
+        own = self.target.acc.vector_type
+        scopes = {consumer: consumer.state.scope for consumer in self.schedule.consumers(tensor)}
         for consumer, scope in scopes.items():
             if scope in (PARAMETERS, TABLES):
                 what = "parameters" if scope == PARAMETERS else "table"
@@ -178,8 +178,10 @@ class DramLayout:
                     f"computes: STORE cannot write vectors of {scope}. Compute it on the host, or build two programs.",
                     kind="machine",
                 )
-        consumers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.readers(one)]
-        widest = max(self.target.element_in(scope).cols for scope in (DRAM, *(each.state.scope for each in consumers)))
+        consumers = [each for one in self._together.get(tensor, (tensor,)) for each in self.schedule.consumers(one)]
+        widest = max(
+            self.target.vector_type_in(scope).cols for scope in (DRAM, *(each.state.scope for each in consumers))
+        )
         storage = "planes" if tensor.dtype in PLANES else ""
         role = "output" if tensor in self.schedule.outputs else "temporary"
         lanes, tallest = self.lanes[tensor], own.rows
@@ -193,31 +195,33 @@ class DramLayout:
                     "tensor has one layout. Make the other operand of one GEMM the weights.",
                     kind="limit",
                 )
-            lanes, tallest, weights = wanted, self.target.weights.element.rows, wanted
+            lanes, tallest, weights = wanted, self.target.weights.vector_type.rows, wanted
 
-        converted = any(self.lanes[each.tensor].turns == 0 for each in consumers)
-        ordered = converted or lanes.turns is not None  # stored in the order that layout conversion needs or returns
+        converted = any(self.lanes[each.tensor].conversions == 0 for each in consumers)
+        ordered = (
+            converted or lanes.conversions is not None
+        )  # stored in the order that layout conversion needs or returns
         if ordered:
             widest = own.span  # whole blocks for all consumers
 
         def form(scope: str, turns: int | None) -> PhysicalLayout:
-            element = self.target.element_in(scope)
-            view, along = shape_and_lanes(self.schedule, stage, tensor, lanes, element)
-            along = replace(along, turns=turns)
+            element = self.target.vector_type_in(scope)
+            view, along = stored_shape_and_layout(self.schedule, stage, tensor, lanes, element)
+            along = replace(along, conversions=turns)
             whole = self._wholes.get(tensor)  # the tensor that this one is a slice of
-            outside = outside_of(self.schedule, view if whole is None else whole[0].tensor.shape, along)
+            outside = split_dims_of(self.schedule, view if whole is None else whole[0].tensor.shape, along)
             group, stack = widest // element.cols, max(tallest // element.rows, 1)
             apart = positions(self.config) if ordered and turns is None and group > 1 else ()
             return PhysicalLayout(view, along, element, group, stack, outside, positions=apart)
 
-        own_form = form(DRAM, lanes.turns)
+        own_form = form(DRAM, lanes.conversions)
         address = self._stored_segment(tensor, stage, role, own_form, storage)
         self._stored[tensor] = address, own_form
         for user, scope in {stage: DRAM, **scopes}.items():
-            turns = lanes.turns if scope == DRAM else self.lanes[user.tensor].turns
+            turns = lanes.conversions if scope == DRAM else self.lanes[user.tensor].conversions
             seen = form(scope, turns)
-            as_stored = turns is not None and turns == (lanes.turns or 0)
-            if not as_stored and not stores_make_elements(self.config, lanes, scope, tensor.shape):
+            as_stored = turns is not None and turns == (lanes.conversions or 0)
+            if not as_stored and not forms_loadable_vectors(self.config, lanes, scope, tensor.shape):
                 raise BuildError(
                     f"Cannot load tensor {tensor.name!r} to {scope}: it is stored in vectors of {own.cols} columns, "
                     f"but those of {scope} have {seen.element.cols}, which takes a layout conversion on a machine with "
@@ -242,7 +246,7 @@ class DramLayout:
         stored = stage.state.storage
         if stored is None:
             return self._segment(tensor, role, form, storage)
-        users = storages_of(self.schedule.stages)[stored.buffer].users
+        users = user_buffers_of(self.schedule.stages)[stored.buffer].users
         if role == "output":
             if len(users) > 1:
                 raise BuildError(
@@ -269,13 +273,13 @@ class DramLayout:
         cols = form.lanes.cols
         if cols is None or tensor not in self.zeros_behind:
             return False
-        return self.target.near.element.filled(form.view[cols]) == form.element.filled(form.view[cols])
+        return self.target.acc.vector_type.filled(form.view[cols]) == form.element.filled(form.view[cols])
 
     def _as_weights(self, tensor: Tensor, stage: StageView, consumer: StageView) -> VectorLayout:
         """The vector layout of a computed tensor that is read as weights: its stored vectors are rows of weights."""
         lanes, wanted = self.lanes[tensor], self.lanes[consumer.tensor]
-        if not stores_make_weights(self.config, lanes, wanted):
-            gemm = next(iter(self.schedule.readers(consumer.tensor)), consumer)
+        if not forms_weight_vectors(self.config, lanes, wanted):
+            gemm = next(iter(self.schedule.consumers(consumer.tensor)), consumer)
             raise BuildError(
                 f"weights of {gemm.name} must be an input of the program, not {tensor.name!r}, which {stage.name} "
                 "computes in a vector layout that cannot be loaded as weights. Make the other operand the weights, or "
@@ -303,7 +307,18 @@ def _bytes_of(form: PhysicalLayout) -> object:
         form.element.spread_rows and rows > 1 and own[0] is None,
         form.element.spread_cols and cols > 1 and own[1] is None,
     )
-    return (form.view, form.order, own, form.lanes.turns, rows, cols, form.group, form.stack, form.positions, spread)
+    return (
+        form.view,
+        form.order,
+        own,
+        form.lanes.conversions,
+        rows,
+        cols,
+        form.group,
+        form.stack,
+        form.positions,
+        spread,
+    )
 
 
 def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -22,19 +22,19 @@ from lathe.scheduler.codegen.pipeline_epilogue import PartSizes, interleave_epil
 from lathe.scheduler.codegen.provenance import ChunkProvenance
 from lathe.scheduler.codegen.reuse_dram import reuse_dram
 from lathe.scheduler.errors import EmitError
-from lathe.scheduler.layout.layout_assignment import assign_layouts, conflict_of_lanes
+from lathe.scheduler.layout.layout_assignment import assign_layouts, describe_layout_conflict
 from lathe.scheduler.layout.physical_layout import PhysicalLayout, physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.split_epilogue import split_epilogue
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.sync import Origin
-from lathe.scheduler.stream.elide_accumulator_init import without_resets
-from lathe.scheduler.stream.hide_compute_loads import fetched_early
-from lathe.scheduler.stream.manual_sync import Step, steps_of
-from lathe.scheduler.stream.memory_effects import Footprints
-from lathe.scheduler.stream.preload_uops import preload_microops
-from lathe.scheduler.stream.schedule_loads import loads_in_order
+from lathe.scheduler.stream.elide_accumulator_init import remove_dead_resets
+from lathe.scheduler.stream.hide_compute_loads import hide_compute_loads
+from lathe.scheduler.stream.manual_sync import SyncedInstruction, synchronised
+from lathe.scheduler.stream.memory_effects import EffectsTracker
+from lathe.scheduler.stream.preload_uops import hoist_uop_loads
+from lathe.scheduler.stream.schedule_loads import schedule_loads
 from lathe.scheduler.stream.schedule_prologue import schedule_prologue
 from lathe.scheduler.stream.tokens import TokenPass
 
@@ -53,7 +53,7 @@ def compile_schedule(
     symbolic = build_nest(schedule, largest_blocks=True)
     plan = assign_layouts(schedule, config)
     physical: dict[StageView, PhysicalLayout] = {
-        stage: physical_of(stage, plan.known, config) for stage in schedule.stages
+        stage: physical_of(stage, plan.layouts, config) for stage in schedule.stages
     }
     aliases = find_aliases(schedule, config)
     buffers = buffers_of(schedule, config, symbolic, physical, aliases)
@@ -62,7 +62,7 @@ def compile_schedule(
     try:
         emitter.run(split_epilogue(partition(symbolic), is_stored, PartSizes(physical, config)))
     except EmitError as error:
-        reasons = [conflict_of_lanes(schedule, config), lanes_as_wanted(schedule)]
+        reasons = [describe_layout_conflict(schedule, config), explain_user_layouts(schedule)]
         if not any(reasons):
             raise
         raise EmitError(" ".join([str(error), *filter(None, reasons)]), kind=error.kind) from None
@@ -70,7 +70,7 @@ def compile_schedule(
     return _assemble(emitter, dram.segments, constants, products)
 
 
-def lanes_as_wanted(schedule: ScheduleView) -> str:
+def explain_user_layouts(schedule: ScheduleView) -> str:
     """A sentence, for errors, on the stages whose vector layout the user has set with ``vectorize``; "" for none."""
     names = [stage.name for stage in schedule.stages if stage.state.is_vectorized]
     if not names:
@@ -84,8 +84,8 @@ def _assemble(
     config = emitter.config
     image = emitter.pool.image()
     footprints = footprints_of(emitter)
-    steps = steps_in_order(emitter, footprints)
-    tokens = TokenPass[Origin](footprints.anew())
+    steps = run_stream_passes(emitter, footprints)
+    tokens = TokenPass[Origin](footprints.restarted())
     numbers: list[int] = []
     for step in steps:
         if step.barrier:
@@ -93,7 +93,7 @@ def _assemble(
         numbers.append(tokens.add(step.instruction, step.origin, [numbers[n] for n in step.waits]))
     labels = list(emitter.labels) or ["program"]
     tokens.add(Finish(), Origin(len(labels) - 1))
-    tokens.check_room()
+    tokens.check_token_counters()
     address = max((segment.end for segment in segments), default=PAGE_BYTES)
     uop_address = -(-address // PAGE_BYTES) * PAGE_BYTES
     uops = Segment(UOPS, UOPS, uop_address, image.nbytes)
@@ -116,7 +116,7 @@ def _assemble(
         tokens.barriers,
         sends,
         receives,
-        [_completed_sum(chunk, emitter) for chunk in emitter.made],
+        [_completed_sum(chunk, emitter) for chunk in emitter.provenance],
         emitter.schedule,
         emitter.dram.views,
         constants,
@@ -125,23 +125,23 @@ def _assemble(
 
 def _completed_sum(chunk: ChunkProvenance, emitter: Emitter) -> ChunkProvenance:
     """The provenance of a chunk; a GEMM that accumulates in place completes the sum that it is added to."""
-    completed = emitter.sums.get(emitter.maker[chunk.tensor])
+    completed = emitter.sums.get(emitter.producers[chunk.tensor])
     return chunk if completed is None else replace(chunk, tensor=completed.tensor, role="map")
 
 
-def steps_in_order(emitter: Emitter, footprints: Footprints) -> list[Step]:
+def run_stream_passes(emitter: Emitter, footprints: EffectsTracker) -> list[SyncedInstruction]:
     """The stream after all stream passes, micro-op loads first. Raises ScheduleError where manual tokens deadlock."""
-    needless = emitter.zeros.needless() if emitter.zeros is not None else set()
-    emitted = without_resets(emitter.entries, needless)
+    needless = emitter.zeros.dead_resets() if emitter.zeros is not None else set()
+    emitted = remove_dead_resets(emitter.entries, needless)
     entries, origins = [entry for entry, _ in emitted], [origin for _, origin in emitted]
-    stream = list(zip(*preload_microops(entries, origins), strict=True))
-    stream = interleave_epilogue(stream, emitter.part_of, footprints.anew)
-    stream = schedule_prologue(stream, footprints.anew())
-    stream = loads_in_order(stream, footprints.anew())
-    return steps_of(fetched_early(stream, footprints.anew()), footprints.anew)
+    stream = list(zip(*hoist_uop_loads(entries, origins), strict=True))
+    stream = interleave_epilogue(stream, emitter.part_of, footprints.restarted)
+    stream = schedule_prologue(stream, footprints.restarted())
+    stream = schedule_loads(stream, footprints.restarted())
+    return synchronised(hide_compute_loads(stream, footprints.restarted()), footprints.restarted)
 
 
-def footprints_of(emitter: Emitter) -> Footprints:
+def footprints_of(emitter: Emitter) -> EffectsTracker:
     """Finds the cells that instructions access, in stream order, with the micro-ops pooled so far."""
     config = emitter.config
     written = [segment for segment in emitter.dram.segments if segment.role in ("output", "temporary")]
@@ -150,7 +150,7 @@ def footprints_of(emitter: Emitter) -> Footprints:
         max((segment.end for segment in written), default=0),
     )
     grain = min(config.out_element_bytes, config.inp_element_bytes, config.wgt_element_bytes)
-    return Footprints(config, emitter.pool.image().view("<u4"), grain, tracked)
+    return EffectsTracker(config, emitter.pool.image().view("<u4"), grain, tracked)
 
 
 def _relocated(instruction: Instruction, uop_base: int) -> Instruction:

@@ -9,24 +9,24 @@ from lathe.frontend.arith.linear import Linear, LoopVariable, floor_divide
 from lathe.isa import Instruction
 from lathe.scheduler.allocation.allocation import Buffer
 from lathe.scheduler.codegen.chunk_memo import ChunkMemo
-from lathe.scheduler.codegen.chunk_template import PreparedChunk
+from lathe.scheduler.codegen.chunk_template import ChunkTemplate
 from lathe.scheduler.codegen.concat_aliases import elided_concats
 from lathe.scheduler.codegen.dram_layout import DramLayout
 from lathe.scheduler.codegen.provenance import ChunkProvenance, provenance_of
-from lathe.scheduler.codegen.rule_driver import RuleCaller
+from lathe.scheduler.codegen.rule_driver import RuleDriver
 from lathe.scheduler.codegen.shift_windows import WindowContents, check_shifted, moves
 from lathe.scheduler.isel.chunk import BufferView
 from lathe.scheduler.isel.rules import RULES
 from lathe.scheduler.isel.rules.border_fill import constants_around
 from lathe.scheduler.isel.select_rule import rule_for, rule_of
 from lathe.scheduler.isel.statement import statement_of
-from lathe.scheduler.layout.accumulate_in_place import begun_sums
-from lathe.scheduler.layout.disjoint_windows import reads_windows_apart
-from lathe.scheduler.layout.nonzero_analysis import DataCells, HeldCells, cells_within
+from lathe.scheduler.layout.accumulate_in_place import in_place_sums
+from lathe.scheduler.layout.disjoint_windows import reads_disjoint_windows
+from lathe.scheduler.layout.nonzero_analysis import HeldCells, NonzeroAnalysis, cells_within
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.layout.zero_padding_analysis import ends_with_sources
-from lathe.scheduler.loop_ir.interleave_vthreads import Thread, turns
-from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, PipelinedChunks, SignalNode
+from lathe.scheduler.loop_ir.interleave_vthreads import Thread, iteration_groups
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, PipelinedChunks, SyncNode
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin, unit_of_stage
@@ -40,11 +40,11 @@ class _Work:
     stage: StageView
     rule: str
     role: str
-    prepared: PreparedChunk
+    prepared: ChunkTemplate
     memo: ChunkMemo | None
 
 
-class Emitter(RuleCaller):
+class Emitter(RuleDriver):
     """Emits the instructions of one program."""
 
     classes_of_chunks = True
@@ -65,11 +65,11 @@ class Emitter(RuleCaller):
         self.physical = physical
         self.buffers = {buffer.stage: buffer for buffer in buffers if not buffer.temporary}
         self.aliases = aliases
-        self.sums = begun_sums(aliases)
+        self.sums = in_place_sums(aliases)
         self._summed = frozenset(self.sums.values())
         self._elided = elided_concats(schedule)
         self.entries: list[tuple[Entry, Origin]] = []
-        self.made: list[ChunkProvenance] = []
+        self.provenance: list[ChunkProvenance] = []
         self.part_of: dict[int, tuple[int, int]] = {}
         self.labels: list[str] = []
         self.thread, self.threads = 0, 1
@@ -83,8 +83,8 @@ class Emitter(RuleCaller):
         }
         self._work: dict[int, _Work | None] = {}
         self._keep_zeros: dict[StageView, bool] = {}
-        computations = {tensor: stage.state.computation for tensor, stage in self.maker.items()}
-        self._data_cells = DataCells(computations.get)
+        computations = {tensor: stage.state.computation for tensor, stage in self.producers.items()}
+        self._data_cells = NonzeroAnalysis(computations.get)
         self._label_of: dict[StageView, int] = {}
 
     def place(self, tensor: Tensor, stage: StageView) -> BufferView | None:
@@ -97,26 +97,26 @@ class Emitter(RuleCaller):
         for node in nodes:
             if isinstance(node, Loop):
                 self.across_cores |= {node.variable} if node.across_cores else set()
-                for inside in turns(threads, node, dict):
+                for inside in iteration_groups(threads, node, dict):
                     self.run(node.body, inside)
                 continue
             for thread in threads:
                 self.thread, self.threads, self.places = thread.number, thread.of, thread.own
                 if isinstance(node, Alloc):
-                    self.acquire(node, thread.environment)
+                    self.allocate(node, thread.environment)
                 elif isinstance(node, ChunkNode):
                     self.chunks(node, thread.environment)
-                elif isinstance(node, SignalNode):
+                elif isinstance(node, SyncNode):
                     if node.signal.kind != "barrier" or thread is threads[0]:  # one barrier for all threads
                         self.signal(node, thread.environment)
                 elif isinstance(node, AdvanceWindow):
-                    self.slide(node, thread.environment)
+                    self.advance_window(node, thread.environment)
                 elif isinstance(node, PipelinedChunks):
                     self.parts(node, thread.environment)
                 else:
                     assert isinstance(node, Free), f"{type(node).__name__} in a partitioned nest"
 
-    def acquire(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
+    def allocate(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
         """Bind the stage's tensor to its buffer. Raises EmitError for a buffer that the machine does not support."""
         if node.stored is not None:
             self._acquire_stored(node.stored)
@@ -139,7 +139,7 @@ class Emitter(RuleCaller):
                 extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
                 data = None
                 size = self.physical[stage].strides(low, extent)[1]
-                assert size <= self.buffers[stage].of_thread, f"ring of {stage.name} takes {size} vectors"
+                assert size <= self.buffers[stage].size_per_thread, f"ring of {stage.name} takes {size} vectors"
         self.places[stage.tensor] = self._place(stage, base, low, extent, data)
 
     def _acquire_stored(self, stored: UserBuffer) -> None:
@@ -159,7 +159,7 @@ class Emitter(RuleCaller):
         """The base address of this thread's buffer, in the next of its slots."""
         buffer = self.buffers[stage]
         assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
-        base = buffer.base + self.thread * buffer.of_thread
+        base = buffer.base + self.thread * buffer.size_per_thread
         if buffer.ring is not None:
             return base
         turn = self._turn[stage, self.thread] = self._turn.get((stage, self.thread), -1) + 1
@@ -184,7 +184,7 @@ class Emitter(RuleCaller):
             keeps = all(source is not None and source.zero_padded for source in sources)
         return BufferView(state.scope, self.physical[stage], base, low, extent, zero_padded=keeps, data=data)
 
-    def slide(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
+    def advance_window(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
         """Advance the window of a reuse buffer; in a shifted buffer, emit the moves of the cells that stay in it."""
         stage, window = node.placement.stage, node.placement.window
         if stage.state.reuse != "shift" or stage.state.storage is not None or window is None:
@@ -206,7 +206,7 @@ class Emitter(RuleCaller):
 
     def folded(self, tensor: Tensor, index: list[Linear]) -> list[Linear]:
         """An index of a tensor as an index of its buffer: modulo a ring, or by the map of a user buffer."""
-        producer = self.maker.get(tensor)
+        producer = self.producers.get(tensor)
         if producer is not None and producer.state.storage is not None:
             return producer.state.storage.in_loops(index)
         if tensor not in self.rings:
@@ -229,30 +229,30 @@ class Emitter(RuleCaller):
             instructions = memo.emitted(variant, self)
             if instructions is not None:
                 if self.zeros is not None:
-                    self.zeros.follow(instructions)
+                    self.zeros.advance(instructions)
                 offsets = {loop.name: value for loop, value in environment.items()}
-                self._add(instructions, stage, label, environment, offsets, len(self.made))
-                self.made.append(memo.provenance(variant, offsets))
+                self._add(instructions, stage, label, environment, offsets, len(self.provenance))
+                self.provenance.append(memo.provenance(variant, offsets))
                 return
         self.free_temporaries(stage)
         for chunk in work.prepared.chunks(self, node, environment, work.rule, work.role):
             self.pool.placed.clear()
             self._tried.clear()
-            question = None if self.zeros is None else self.zeros.question()
+            question = None if self.zeros is None else self.zeros.new_query()
             instructions = self.emit(work.rule, chunk)
             if memo is not None and variant is not None and all(RULES[rule].by_address for rule in self._tried):
                 memo.note(variant, instructions, self.pool.placed, question)
-            self._add(instructions, stage, label, environment, chunk.offsets, len(self.made))
-            self.made.append(provenance_of(chunk, stage.state.computation.axes))
+            self._add(instructions, stage, label, environment, chunk.offsets, len(self.provenance))
+            self.provenance.append(provenance_of(chunk, stage.state.computation.axes))
 
     def parts(self, node: PipelinedChunks, environment: Mapping[LoopVariable, int]) -> None:
         """Emit pipelined chunks, all slices of each, and record the slice that each emitted chunk belongs to."""
-        end = len(self.made)
+        end = len(self.provenance)
         for chunk in node.chunks:
             for n, part in enumerate(chunk):
-                first = len(self.made)
+                first = len(self.provenance)
                 self.chunks(part, environment)
-                self.part_of.update(dict.fromkeys(range(first, len(self.made)), (end, n)))
+                self.part_of.update(dict.fromkeys(range(first, len(self.provenance)), (end, n)))
 
     def _work_of(self, node: ChunkNode) -> "_Work | None":
         """The work for a chunk, independent of the values of enclosing loops; None if nothing is to be emitted."""
@@ -270,7 +270,7 @@ class Emitter(RuleCaller):
                 rule = rule_for(statement_of(stage, role))
             elif node.whole_reduction:
                 role = "reduce"
-        prepared = PreparedChunk(node, self)
+        prepared = ChunkTemplate(node, self)
         memoisable = self.classes_of_chunks and ChunkMemo.possible(prepared, node)
         memo = ChunkMemo(prepared, node, role) if memoisable else None
         return _Work(stage, rule, role, prepared, memo)
@@ -291,7 +291,7 @@ class Emitter(RuleCaller):
         origin = Origin(label, stage.name, offsets, thread, core, number)
         self.entries += [(each, origin) for each in instructions]
 
-    def signal(self, node: SignalNode, environment: Mapping[LoopVariable, int]) -> None:
+    def signal(self, node: SyncNode, environment: Mapping[LoopVariable, int]) -> None:
         """Append a barrier or a manual token to the stream."""
         stage = node.placement.stage
         offsets = {variable.name: value for variable, value in environment.items()}
@@ -309,7 +309,7 @@ class Emitter(RuleCaller):
         seen: set[StageView] = set()
         while True:  # to the stored stage that it is computed for: the enclosing one, or the consumer of a buffer
             seen.add(stage)
-            consumers = [each for each in self.schedule.readers(stage.tensor) if each not in seen]
+            consumers = [each for each in self.schedule.consumers(stage.tensor) if each not in seen]
             if (pooled := self._before_pool(stage)) is not None:
                 stage = pooled
                 break
@@ -328,11 +328,11 @@ class Emitter(RuleCaller):
         seen: set[StageView] = set()
         while stage.state.scope != DRAM and stage not in seen:
             seen.add(stage)
-            consumers = self.schedule.readers(stage.tensor)
+            consumers = self.schedule.consumers(stage.tensor)
             if len(consumers) != 1:
                 return None
             computed = stage.state.scope == ACC and rule_of(stage) != "dma"
-            if computed and consumers[0].state.computation.reduce_axes and reads_windows_apart(consumers[0], stage):
+            if computed and consumers[0].state.computation.reduce_axes and reads_disjoint_windows(consumers[0], stage):
                 return stage
             stage = consumers[0]
         return None

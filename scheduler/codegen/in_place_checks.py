@@ -52,7 +52,7 @@ def operand_in_place(
         )
     in_place: list[ReadAccess] = []  # reads of the very cells that are written
     for access, index in accesses:
-        producer = stage.schedule.maker(access.tensor)
+        producer = stage.schedule.producer(access.tensor)
         stored = None if producer is None else producer.state.storage
         if stored is None or stored.buffer is not storage.buffer:
             continue

@@ -14,15 +14,15 @@ from lathe.frontend import walk
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.nodes import Binary
 from lathe.isa import Load
-from lathe.scheduler.isel.rules import is_own
-from lathe.scheduler.layout.dma_footprint import instructions_of
+from lathe.scheduler.isel.rules import is_user_rule
+from lathe.scheduler.layout.dma_footprint import loads_of_box
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.nodes import ChunkNode
 from lathe.scheduler.loop_ir.split_epilogue import Along, Chain
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
-from lathe.scheduler.stream.memory_effects import Footprints, MemoryEffects, meet
+from lathe.scheduler.stream.memory_effects import EffectsTracker, MemoryEffects, overlap
 
 HANDLING = 6
 """Cycles of an additional STORE; several are in flight at once, so that only the last one waits for the memory."""
@@ -124,13 +124,13 @@ class PartSizes:
         if sum(count > 1 for count in outside) > 1:
             return  # slices would be contiguous neither in DRAM nor in acc
         box = _extents(store)
-        unsplit = instructions_of(layout, box)
+        unsplit = loads_of_box(layout, box)
         blocks = ceil(dict(store.loops)[loop] / step)
         for count in range(2, min(blocks, MOST_PARTS) + 1):
             size = ceil(blocks / count)
             parts = ceil(blocks / size)
             part = [size * step if dim == along else extent for dim, extent in enumerate(box)]
-            stores = parts * max(instructions_of(layout, part), prod(outside))  # a STORE takes contiguous vectors
+            stores = parts * max(loads_of_box(layout, part), prod(outside))  # a STORE takes contiguous vectors
             overhead = HANDLING * max(stores - unsplit, 0)
             computed = steps + (parts - 1) * BEGIN * end.instructions
             part_of_all, last = size / blocks, (blocks - size * (parts - 1)) / blocks
@@ -159,10 +159,10 @@ def _instructions_of(chunk: ChunkNode) -> int:
 
 def _by_builtin_rule(along: Along) -> bool:
     rule = along[0].placement.state.rule
-    return rule is not None and not is_own(rule)
+    return rule is not None and not is_user_rule(rule)
 
 
-def interleave_epilogue(entries: Entries, part_of: PartOf, new_footprints: Callable[[], Footprints]) -> Entries:
+def interleave_epilogue(entries: Entries, part_of: PartOf, new_footprints: Callable[[], EffectsTracker]) -> Entries:
     """The stream with the instructions of each epilogue ordered by slice, where dependences allow it."""
     if not part_of:
         return entries
@@ -189,6 +189,6 @@ def _is_legal(order: Sequence[int], group: Entries, touched: Sequence[MemoryEffe
 def _depend(one: MemoryEffects, other: MemoryEffects) -> bool:
     for x, y in ((one, other), (other, one)):
         for memory, cells in x.writes:
-            if any(memory == accessed and meet(cells, others) for accessed, others in (*y.reads, *y.writes)):
+            if any(memory == accessed and overlap(cells, others) for accessed, others in (*y.reads, *y.writes)):
                 return True
     return False

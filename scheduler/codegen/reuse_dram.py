@@ -17,7 +17,7 @@ from lathe.isa import Load, Segment, Store
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 Entries = Sequence[tuple[Entry, Origin]]
 
@@ -41,7 +41,7 @@ class _LiveRange:
 
 
 def reuse_dram(
-    entries: Entries, segments: Sequence[Segment], footprints: Footprints, align: int
+    entries: Entries, segments: Sequence[Segment], footprints: EffectsTracker, align: int
 ) -> tuple[list[tuple[Entry, Origin]], list[Segment]]:
     """The stream and the segments with temporaries at shared addresses, all multiples of ``align`` bytes.
 
@@ -67,8 +67,8 @@ def reuse_dram(
     return stream, [moved.get(each.name, each) for each in all_segments]
 
 
-def _live_ranges(entries: Entries, written: Sequence[Segment], footprints: Footprints) -> list[_LiveRange]:
-    grain, base = footprints.grain, footprints.tracked[0] // footprints.grain
+def _live_ranges(entries: Entries, written: Sequence[Segment], footprints: EffectsTracker) -> list[_LiveRange]:
+    grain, base = footprints.granule, footprints.tracked[0] // footprints.granule
     ranges = [
         _LiveRange(each, np.zeros(-(-each.nbytes // grain), np.bool_), each.role == "temporary")
         for each in sorted(written, key=lambda each: each.address)
@@ -89,7 +89,7 @@ def _live_ranges(entries: Entries, written: Sequence[Segment], footprints: Footp
     return ranges
 
 
-def _accesses(entries: Entries, footprints: Footprints) -> Iterator[tuple[int, NDArray[np.int64], bool]]:
+def _accesses(entries: Entries, footprints: EffectsTracker) -> Iterator[tuple[int, NDArray[np.int64], bool]]:
     """Instructions that access segments the program stores: number, cells of DRAM, and whether these are stored."""
     for number, (instruction, _) in enumerate(entries):
         if not isinstance(instruction, Load | Store):
@@ -119,7 +119,7 @@ def _allocated(ranges: Sequence[_LiveRange], base: int, align: int) -> dict[str,
     return {each.name: each for _, each in allocated}
 
 
-def _vector_bytes(instruction: Load | Store, footprints: Footprints) -> int:
+def _vector_bytes(instruction: Load | Store, footprints: EffectsTracker) -> int:
     if isinstance(instruction, Store):
         return footprints.config.out_element_bytes
     return MEMORIES[instruction.memory_type].element_bytes(footprints.config)

@@ -14,14 +14,14 @@ from lathe.frontend.expr.errors import shown
 from lathe.isa import EncodingError, Instruction
 from lathe.scheduler.allocation.allocation import Buffer
 from lathe.scheduler.allocation.temporaries import keeps_source
-from lathe.scheduler.codegen.user_rule_checks import OwnInstructions
+from lathe.scheduler.codegen.user_rule_checks import UserRuleChecker
 from lathe.scheduler.errors import EmitError
 from lathe.scheduler.isel.chunk import Chunk, VectorOperand
 from lathe.scheduler.isel.chunk_slicing import halves, parted
 from lathe.scheduler.isel.full_vector_writes import check_covers
-from lathe.scheduler.isel.match_failures import PartialGroupMismatch, RuleMismatch, UopCapacityMismatch
+from lathe.scheduler.isel.match_failures import PartialGroupMismatch, RuleMismatch, TemporariesMismatch
 from lathe.scheduler.isel.peel_conditions import has_conditions, peeled
-from lathe.scheduler.isel.rules import RULES, is_own
+from lathe.scheduler.isel.rules import RULES, is_user_rule
 from lathe.scheduler.isel.select_rule import rule_for
 from lathe.scheduler.isel.statement import statement_of_chunk
 from lathe.scheduler.layout.vector_type import depth_of
@@ -31,7 +31,7 @@ from lathe.scheduler.stream.elide_accumulator_init import ZeroInitTracker
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 
-class RuleCaller:
+class RuleDriver:
     """Calls rules for the instructions of a program's chunks, and gives them micro-ops and temporaries."""
 
     def __init__(self, schedule: ScheduleView, config: HardwareConfig, buffers: Sequence[Buffer]) -> None:
@@ -39,9 +39,9 @@ class RuleCaller:
         self.config = config
         self.pool = MicroOpPool(config)
         self.zeros = ZeroInitTracker(config, self.pool) if GEMM_BEGIN in config.extensions else None
-        self.own = OwnInstructions(config, self.pool) if any(map(is_own, RULES)) else None
+        self.own = UserRuleChecker(config, self.pool) if any(map(is_user_rule, RULES)) else None
         self.named = {stage.name: stage for stage in reversed(schedule.stages)}
-        self.maker: Mapping[Tensor, StageView] = {
+        self.producers: Mapping[Tensor, StageView] = {
             tensor: stage for stage in schedule.stages for tensor in stage.state.tensors
         }
         top = max((b.base + b.total for b in buffers if b.scope == ACC), default=0)
@@ -58,7 +58,7 @@ class RuleCaller:
         """Allocate ``count`` consecutive acc vectors for this chunk. Raises UopCapacityMismatch if too few are free."""
         first, size = self.temporaries
         if self._used + count > size:
-            raise UopCapacityMismatch(
+            raise TemporariesMismatch(
                 f"temporaries must take at most {size} vectors of acc, not {self._used + count}", kind="machine"
             )
         self._used += count
@@ -78,15 +78,15 @@ class RuleCaller:
 
     def begin(self, cells: NDArray[np.int64]) -> bool:
         """Take these accumulators for a GEMM that overwrites zeros; False if it must add, as without the extension."""
-        return self.zeros is not None and self.zeros.take(cells)
+        return self.zeros is not None and self.zeros.claim(cells)
 
     def holds_zeros(self, cells: NDArray[np.int64]) -> bool:
         """Whether all of these accumulators hold zeros that a GEMM may overwrite instead of adding to them."""
-        return self.zeros is not None and self.zeros.may_take(cells)
+        return self.zeros is not None and self.zeros.can_claim(cells)
 
     def fresh(self, cells: NDArray[np.int64]) -> bool | None:
         """Whether accumulators hold zeros that have not been overwritten; None: some of them do."""
-        return self.zeros is not None and self.zeros.fresh(cells)
+        return self.zeros is not None and self.zeros.holds_zeros(cells)
 
     def check_covers(self, chunk: Chunk, target: VectorOperand) -> None:
         """Raises RuleMismatch if a vector that the chunk writes has live lanes that it does not write."""
@@ -99,14 +99,14 @@ class RuleCaller:
         """Whether the operand that a chunk stores is read again."""
         return keeps_source(self.schedule, self.named[chunk.stage])
 
-    def made_by(self, tensor: Tensor) -> str | None:
+    def rule_of_producer(self, tensor: Tensor) -> str | None:
         """The rule that computes a tensor; None for an input of the program."""
-        producer = self.maker.get(tensor)
+        producer = self.producers.get(tensor)
         return None if producer is None else producer.state.rule
 
     def only_stored(self, tensor: Tensor) -> bool:
         """Whether the tensor is only stored to DRAM, which takes its low bits."""
-        consumers = self.schedule.readers(tensor)
+        consumers = self.schedule.consumers(tensor)
         return bool(consumers) and all(each.state.scope == DRAM for each in consumers)
 
     # Calls of rules.
@@ -131,7 +131,7 @@ class RuleCaller:
         if isinstance(result, RuleMismatch):
             parts = _two_parts(chunk, result)
             peels = chunk.role in ("map", "update") and has_conditions(chunk)
-            if peels and (parts is None or isinstance(result, UopCapacityMismatch)):
+            if peels and (parts is None or isinstance(result, TemporariesMismatch)):
                 return self._peeled(rule_name, chunk)
             if parts is not None:
                 return [*self.apply(rule_name, parts[0]), *self.apply(rule_name, parts[1])]
@@ -155,7 +155,7 @@ class RuleCaller:
             if not isinstance(result, RuleMismatch):
                 self.taken.append(rule_name)
                 instructions += result
-            elif isinstance(result, UopCapacityMismatch | PartialGroupMismatch):
+            elif isinstance(result, TemporariesMismatch | PartialGroupMismatch):
                 instructions += self.apply(rule_name, part)
             else:
                 rule = rule_for(statement_of_chunk(part))
@@ -165,28 +165,28 @@ class RuleCaller:
     def _attempt(self, rule_name: str, chunk: Chunk) -> Sequence[Instruction] | RuleMismatch:
         self._tried.add(rule_name)
         if self.zeros is not None:
-            self.zeros.ready()
+            self.zeros.release_claims()
         try:
             result = _attempt(rule_name, chunk, self.pool)
         except EncodingError as error:
-            if not is_own(rule_name):
+            if not is_user_rule(rule_name):
                 raise
             message = f"micro-ops of rule {rule_name!r} for chunk {chunk.describe()} must fit their fields: {error}"
             raise EmitError(message, chunk.describe(), rule_name, message, kind="machine") from None
         if isinstance(result, RuleMismatch):
             return result
-        if self.own is not None and is_own(rule_name):
+        if self.own is not None and is_user_rule(rule_name):
             self.own.check_and_follow(rule_name, chunk, result)
         elif self.own is not None:
             self.own.follow(result)
         if self.zeros is not None:
-            self.zeros.follow(result)
+            self.zeros.advance(result)
         return result
 
 
 def _attempt(rule_name: str, chunk: Chunk, pool: MicroOpPool) -> Sequence[Instruction] | RuleMismatch:
     try:
-        with pool.undoing(RuleMismatch):
+        with pool.rollback_on(RuleMismatch):
             result = RULES[rule_name](chunk)
             if isinstance(result, RuleMismatch):
                 raise result
@@ -205,4 +205,4 @@ def _two_parts(chunk: Chunk, mismatch: RuleMismatch) -> tuple[Chunk, Chunk] | No
     """The chunk cut in two where that may resolve a mismatch, otherwise None."""
     if isinstance(mismatch, PartialGroupMismatch) and mismatch.loop < len(chunk.loops):
         return parted(chunk, mismatch.loop, mismatch.first)
-    return halves(chunk) if isinstance(mismatch, UopCapacityMismatch) else None
+    return halves(chunk) if isinstance(mismatch, TemporariesMismatch) else None

@@ -19,7 +19,7 @@ from lathe.scheduler.isel.chunk import Chunk
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 
-class OwnInstructions:
+class UserRuleChecker:
     """Checks the instructions of user rules in one program, and tracks the contents of the uop scratchpad."""
 
     def __init__(self, config: HardwareConfig, pool: MicroOpPool) -> None:

@@ -15,9 +15,9 @@ from lathe.isa import Unit
 from lathe.scheduler.layout.dma_footprint import parts_of_box
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 
-PART = 12
+REDUCTION_TILE_OVERHEAD = 12
 """Average overhead in cycles of one more reduction tile in every output tile: token waits, and loads of micro-ops."""
-PART_AHEAD = 3
+PREFETCHED_REDUCTION_TILE_OVERHEAD = 3
 """The same if weights are multi-buffered, so that loads run several tiles ahead (``weight_buffer_depth.py``)."""
 LOOKAHEAD = 1.7
 """Reduction tiles that are computed while a load waits to be the next of the load unit."""
@@ -37,7 +37,7 @@ STORE_OVERHEAD = 10
 """Cycles of a short STORE besides the memory's latency."""
 EXPOSED_LATENCY = 3 / 4
 """The fraction of the memory's latency that a load into a single slot waits; some start before all is read."""
-HANDLING = 20
+TRANSFER_OVERHEAD = 20
 """Cycles of a transfer besides the memory's latency and its beats."""
 
 
@@ -52,7 +52,7 @@ class OperandLoads:
     unit: Unit
     cycles: float
     times: float
-    doubled: bool
+    double_buffered: bool
     parts: float = 1
     instructions: int = 1
     begins: bool = False
@@ -72,9 +72,9 @@ class TileWork:
     steps: int
     stored: int
     planes: int
-    alone: bool
+    single_buffered: bool
     ends: bool = False
-    ahead: bool = False
+    multi_buffered: bool = False
     stores: int = 1
 
 
@@ -108,7 +108,7 @@ def load_cycles(
 
 def least_cycles(config: HardwareConfig, tiles: int, steps: int, *, product: bool) -> float:
     """A lower bound on the estimate for a group with or without a GEMM: ``steps`` cycles per tile, and overhead."""
-    return tiles * (steps + (_tile_overhead(config) if product else HANDLING))
+    return tiles * (steps + (_tile_overhead(config) if product else TRANSFER_OVERHEAD))
 
 
 def _tile_overhead(config: HardwareConfig) -> float:
@@ -121,9 +121,9 @@ def least_cycles_of_transfers(least: float, transfers: float) -> float:
     return (max(least, transfers) + transfers * TRAFFIC) * (1 - ROUNDING)
 
 
-def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
+def cycles_with_gemm(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
     """The estimated cycles of a group with a GEMM."""
-    latency = config.memory.latency + HANDLING
+    latency = config.memory.latency + TRANSFER_OVERHEAD
     first = rest = 0.0  # cycles of the loads in the prologue, before the first tile, and of all others
     exposed = 0.0  # of loads that wait until the values they overwrite have been read
     later = 0.0  # of what the first output tile needs after its first reduction tile
@@ -134,7 +134,9 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], w
     for each in loads:
         if each.unit == Unit.COMPUTE:
             loading += each.times * (each.cycles + each.instructions * latency)
-            if each.begins and each.doubled:  # its latency overlaps with the ALU's last instruction of the tile before
+            if (
+                each.begins and each.double_buffered
+            ):  # its latency overlaps with the ALU's last instruction of the tile before
                 loading -= each.times * min(config.memory.latency, work.steps / LAST_INSTRUCTION)
             continue
         again = (each.times - 1) * (each.cycles + latency / 4)
@@ -142,9 +144,11 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], w
         rest += again + each.cycles * (1 - 1 / each.parts)
         later += each.cycles * (1 - 1 / each.parts)
         others = each_part if each.times < often else 0  # the loads of the next reduction tile
-        waited = max(each.cycles + others - ahead, 0) if each.doubled else each.cycles + latency * EXPOSED_LATENCY
+        waited = (
+            max(each.cycles + others - ahead, 0) if each.double_buffered else each.cycles + latency * EXPOSED_LATENCY
+        )
         exposed += waited * (each.times - 1)
-    part = PART_AHEAD if work.ahead else PART
+    part = PREFETCHED_REDUCTION_TILE_OVERHEAD if work.multi_buffered else REDUCTION_TILE_OVERHEAD
     compute = loading + work.tiles * (work.steps + work.parts * part + _tile_overhead(config))
     waits = max(later - work.steps, 0)  # loads that the computation of the first tile does not hide
     first, rest = first + waits, rest - waits
@@ -154,7 +158,7 @@ def cycles_with_product(config: HardwareConfig, loads: Sequence[OperandLoads], w
         shifts = work.tiles * work.stored * (work.planes - 1)
         compute += shifts
         exposed += max(store * (work.planes - 1) / work.planes - shifts, 0) + work.tiles * work.planes * latency
-    if work.alone:  # the next tile waits for the store of this one
+    if work.single_buffered:  # the next tile waits for the store of this one
         exposed += (store - last) / work.planes + work.tiles * 2 * latency
     busy: float = (compute + exposed) ** SHARPNESS + (rest + store) ** SHARPNESS
     together: float = busy ** (1 / SHARPNESS)
@@ -178,19 +182,19 @@ def _end_in_parts(stored: float, handling: float) -> float:
     return min(stored, 2 * sqrt(2 * stored * handling) - handling)
 
 
-def cycles_without_product(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
+def cycles_without_gemm(config: HardwareConfig, loads: Sequence[OperandLoads], work: TileWork) -> float:
     """The estimated cycles of a group that only the ALU computes; the compute unit loads its operands in sequence.
 
     The latency of the first LOAD of a tile overlaps with the last ALU instruction of the tile before, if its buffer is
     doubled.
     """
-    latency = config.memory.latency + HANDLING
+    latency = config.memory.latency + TRANSFER_OVERHEAD
     once = sum(each.cycles + each.instructions * latency for each in loads if each.times <= 1)
     often = sum(each.times * (each.cycles + each.instructions * latency) for each in loads if each.times > 1)
     steps, store = work.tiles * work.steps, work.tiles * _store_cycles(config, work)
-    if work.alone or not all(each.doubled for each in loads):
+    if work.single_buffered or not all(each.double_buffered for each in loads):
         return once + often + steps + store + work.tiles * 2 * latency
     begun = min(max((each.times for each in loads), default=0), work.tiles)  # tiles that begin with a LOAD
     hidden = min(often, begun * min(latency, work.steps / LAST_INSTRUCTION))
     waiting = min(often, store) / 2 if config.memory.shared_bandwidth else 0  # for the bus, during stores
-    return once + max(steps + often - hidden + waiting, store) + store / work.tiles + work.tiles * HANDLING
+    return once + max(steps + often - hidden + waiting, store) + store / work.tiles + work.tiles * TRANSFER_OVERHEAD

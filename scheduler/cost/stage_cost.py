@@ -6,12 +6,12 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, walk
 from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.nodes import Binary, Const, reads_data
-from lathe.scheduler.layout.vector_type import element_of
-from lathe.scheduler.rewriting.matchers import dimension_of, match_gemm_operands
+from lathe.scheduler.layout.vector_type import vector_type_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import INP
 
 
-def element_steps(computation: Computation, config: HardwareConfig) -> int:
+def cycles_per_vector(computation: Computation, config: HardwareConfig) -> int:
     """Cycles per vector: for a GEMM one for each tap and reduction block, on the ALU one or two for each operation."""
     pair = match_gemm_operands(computation)
     reduced = prod(axis.extent for axis in computation.reduce_axes)
@@ -19,11 +19,11 @@ def element_steps(computation: Computation, config: HardwareConfig) -> int:
         operations = [node for body in computation.bodies for node in walk(body) if isinstance(node, Binary)]
         steps = sum(_steps(node) for node in operations if reads_data(node))
         return (steps + 2 * bool(computation.reduce_axes)) * reduced
-    block = element_of(config, INP).cols
+    block = vector_type_of(config, INP).cols
     summed = [
         axis.extent
         for axis in computation.reduce_axes
-        if all(dimension_of(operand, axis) is not None for operand in pair)
+        if all(dim_indexed_by(operand, axis) is not None for operand in pair)
     ]
     inner = max(summed, default=1)
     return reduced // inner * ceil(inner / block) + 1
@@ -35,4 +35,4 @@ def _steps(operation: Binary) -> int:
     )
 
 
-__all__ = ["element_steps"]
+__all__ = ["cycles_per_vector"]

@@ -6,7 +6,7 @@ from lathe.frontend import placeholders, topological
 from lathe.frontend.expr.text import format_computation, format_placeholder
 from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.inspect.print_levels import communication_lines, data_lines, instruction_lines, order_lines
-from lathe.scheduler.isel.resolve_selects import decide, with_rules
+from lathe.scheduler.isel.resolve_selects import resolve_selects, with_rules
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.printer import Line, nest_lines
@@ -23,7 +23,7 @@ def marked_levels(compiled: Compiled) -> dict[str, list[Line]]:
         "data": data_lines(schedule, config),
         "communication": communication_lines(compiled),
         "loops": nest_lines(build_nest(schedule)),
-        "chunks": nest_lines(with_rules(decide(partition(build_nest(schedule, largest_blocks=True))))),
+        "chunks": nest_lines(with_rules(resolve_selects(partition(build_nest(schedule, largest_blocks=True))))),
         "instructions": instruction_lines(compiled),
     }
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from lathe.configs import HardwareConfig
 from lathe.frontend.arith.linear import LoopVariable
 from lathe.isa import Instruction, Load, MemoryType
-from lathe.scheduler.compile import compiled
+from lathe.scheduler.compile import lower_and_compile
 from lathe.scheduler.errors import BuildError, CapacityError, EmitError
 from lathe.scheduler.inspect.redundant_compute import Coverage
 from lathe.scheduler.inspect.traffic import OF_PROGRAM, traffic_of
@@ -106,7 +106,7 @@ def _chunks(nodes: Sequence[Node], around: Ranges, marked: list[int]) -> Iterato
 
 
 def _traffic(schedule: ScheduleView, config: HardwareConfig) -> dict[Core, tuple[dict[str, int], ...]]:
-    lowered = compiled(schedule, config, {})
+    lowered = lower_and_compile(schedule, config, {})
     of_core: dict[Core, list[Instruction]] = {}
     for each, origin in zip(lowered.program.instructions, lowered.origins, strict=True):
         if not isinstance(each, Load) or each.memory_type != MemoryType.UOP:

@@ -15,7 +15,7 @@ from lathe.configs.html_repr import repr_html
 from lathe.frontend.arith.linear import LoopVariable
 from lathe.isa import Program
 from lathe.isa.table import QUEUE_OF
-from lathe.scheduler.compile import compiled
+from lathe.scheduler.compile import lower_and_compile
 from lathe.scheduler.inspect.cores import CoreCount, core_counts
 from lathe.scheduler.inspect.redundant_compute import Coverage, StageCount
 from lathe.scheduler.inspect.traffic import traffic_of
@@ -23,13 +23,13 @@ from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.physical_layout import physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.compute_locations import loop_extent
-from lathe.scheduler.loop_ir.nodes import ChunkNode, Loop, Node, SignalNode
+from lathe.scheduler.loop_ir.nodes import ChunkNode, Loop, Node, SyncNode
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.passes.pipeline import run_pipeline
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.sync import queue_of, unit_of_stage
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 from lathe.scheduler.target.machine import check_machine
 
 
@@ -152,7 +152,7 @@ def count(schedule: ScheduleView, config: HardwareConfig | None = None) -> Count
             stages, marked, buffers=_buffers(schedule, {}), cores=core_counts(schedule, None), **signals.counts
         )
     check_machine(config, "build")
-    program = compiled(schedule, config, {}).program
+    program = lower_and_compile(schedule, config, {}).program
     buffers, traffic = _buffers(schedule, _vectors(schedule, config)), traffic_of(config, program.instructions)
     cores = core_counts(schedule, config)
     return Counts(stages, marked, *traffic, buffers, _tokens(program), **signals.counts, cores=cores)
@@ -160,7 +160,7 @@ def count(schedule: ScheduleView, config: HardwareConfig | None = None) -> Count
 
 def _buffers(schedule: ScheduleView, elements: Mapping[StorageBuffer, int]) -> dict[str, BufferCount]:
     counts: dict[str, BufferCount] = {}
-    for buffer, allocated in storages_of(schedule.stages).items():
+    for buffer, allocated in user_buffers_of(schedule.stages).items():
         values = sum(prod(stage.tensor.shape) for stage in allocated.users)
         counts[buffer.name] = BufferCount(allocated.scope, allocated.shape, values, elements.get(buffer, 0))
     return counts
@@ -169,8 +169,8 @@ def _buffers(schedule: ScheduleView, elements: Mapping[StorageBuffer, int]) -> d
 def _vectors(schedule: ScheduleView, config: HardwareConfig) -> dict[StorageBuffer, int]:
     """Vectors that each user buffer takes in its memory."""
     lowered = run_pipeline(schedule, config)
-    known = assign_layouts(lowered, config).known
-    stored = storages_of(lowered.stages)
+    known = assign_layouts(lowered, config).layouts
+    stored = user_buffers_of(lowered.stages)
     return {buffer: physical_of(each.users[0], known, config).count for buffer, each in stored.items()}
 
 
@@ -200,7 +200,7 @@ class _Signals:
             iterations = node.last - node.first + 1
             for inner in node.body:
                 self.visit(inner, times * iterations, turns * -(-iterations // node.threads))
-        elif isinstance(node, SignalNode):
+        elif isinstance(node, SyncNode):
             if node.signal.kind == "barrier":
                 self.barriers += turns
                 return

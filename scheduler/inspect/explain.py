@@ -13,17 +13,17 @@ from lathe.frontend.expr.nodes import Const
 from lathe.isa import EncodingError, Gemm, Instruction
 from lathe.isa.required_extensions import extensions_of
 from lathe.scheduler.allocation.allocate_buffers import buffers_of
-from lathe.scheduler.allocation.allocation import Buffer, box_of, lifetimes
+from lathe.scheduler.allocation.allocation import Buffer, box_of, live_ranges
 from lathe.scheduler.allocation.in_place_aliasing import find_aliases
-from lathe.scheduler.allocation.temporaries import temporaries_wanted
+from lathe.scheduler.allocation.temporaries import required_temporaries
 from lathe.scheduler.codegen.dram_layout import DramLayout
-from lathe.scheduler.codegen.driver import footprints_of, lanes_as_wanted, steps_in_order
+from lathe.scheduler.codegen.driver import explain_user_layouts, footprints_of, run_stream_passes
 from lathe.scheduler.codegen.emit import Emitter
 from lathe.scheduler.errors import CapacityError, EmitError, ScheduleError
 from lathe.scheduler.inspect.explanation import BufferUse, ChunkClass, Explanation, Pad, Refusal
 from lathe.scheduler.isel.chunk import Chunk
 from lathe.scheduler.isel.peel_conditions import decided_boxes
-from lathe.scheduler.layout.layout_assignment import assign_layouts, conflict_of_lanes
+from lathe.scheduler.layout.layout_assignment import assign_layouts, describe_layout_conflict
 from lathe.scheduler.layout.physical_layout import physical_of
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
@@ -36,7 +36,7 @@ from lathe.scheduler.schedule_ir.memories import ACC, SCRATCHPADS
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.schedule_ir.sync import Marker
-from lathe.scheduler.stream.elide_accumulator_init import needless_resets
+from lathe.scheduler.stream.elide_accumulator_init import dead_resets
 from lathe.scheduler.target.target import Target
 
 NOT_ASKED = "no rule is tried, for the reason above"
@@ -67,7 +67,7 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
     classes = emitter.classes()
     refusals += _refused_signals(emitter) if not refusals and all(each.maps for each in classes) else []
     if any(not each.maps for each in classes):
-        reasons = conflict_of_lanes(schedule, machine), lanes_as_wanted(schedule)
+        reasons = describe_layout_conflict(schedule, machine), explain_user_layouts(schedule)
         refusals += [Refusal("EmitError", reason) for reason in reasons if reason]
     computing = {each.stage for each in classes}
     by_stage = ((f"{name}.{ACC}" if f"{name}.{ACC}" in computing else name, why) for name, why in units.items())
@@ -78,15 +78,17 @@ def explanation_of(given: ScheduleView, machine: HardwareConfig) -> Explanation:
 def _packed(given: ScheduleView, schedule: ScheduleView) -> Iterator[tuple[str, str]]:
     """Names of inputs whose layout the passes have changed, with the index maps that they have added."""
     for seen, layout in schedule.layouts.items():
-        if seen not in given.layouts and schedule.maker(seen) is None:
-            own = max((len(given.layouts[each].maps) for each in layout.earlier if each in given.layouts), default=0)
+        if seen not in given.layouts and schedule.producer(seen) is None:
+            own = max(
+                (len(given.layouts[each].maps) for each in layout.predecessors if each in given.layouts), default=0
+            )
             yield from ((layout.tensor.name, str(each)) for each in layout.maps[own:])
 
 
 def _refused_signals(emitter: Emitter) -> list[Refusal]:
     """Why tokens of manual synchronisation do not match, or would deadlock; [] if they are correct."""
     try:
-        steps_in_order(emitter, footprints_of(emitter))
+        run_stream_passes(emitter, footprints_of(emitter))
     except ScheduleError as error:
         return [_refusal(error)]
     return []
@@ -100,15 +102,15 @@ def _refusal(error: LatheError, stage: StageView | None = None) -> Refusal:
 def _allocated(schedule: ScheduleView, config: HardwareConfig, refusals: list[Refusal]) -> list[Buffer]:
     """The allocated buffers; if they do not fit, each is at address 0, and ``refusals`` gets the reason."""
     nest = build_nest(schedule, largest_blocks=True)
-    lanes = assign_layouts(schedule, config).known
+    lanes = assign_layouts(schedule, config).layouts
     physical = {stage: physical_of(stage, lanes, config) for stage in schedule.stages}
     aliases = find_aliases(schedule, config)
     try:
         return buffers_of(schedule, config, nest, physical, aliases)
     except CapacityError as error:
         refusals.append(_refusal(error))
-    wanted = temporaries_wanted(schedule, config, place_stages(schedule), physical, aliases)
-    return lifetimes(nest, aliases, physical, wanted)
+    wanted = required_temporaries(schedule, config, place_stages(schedule), physical, aliases)
+    return live_ranges(nest, aliases, physical, wanted)
 
 
 def _use(buffer: Buffer) -> BufferUse:
@@ -160,7 +162,7 @@ class _Explainer(Emitter):
         refused: Mapping[StageId, LatheError],
     ) -> None:
         plan = assign_layouts(schedule, config)
-        physical = {stage: physical_of(stage, plan.known, config) for stage in schedule.stages}
+        physical = {stage: physical_of(stage, plan.layouts, config) for stage in schedule.stages}
         dram = DramLayout(schedule, config, plan, {}, views)
         super().__init__(schedule, config, dram, physical, buffers, find_aliases(schedule, config))
         self.refused = refused
@@ -168,15 +170,15 @@ class _Explainer(Emitter):
         self.without_buffer: dict[StageView, str] = {}
         self.emitted = 0
 
-    def acquire(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
+    def allocate(self, node: Alloc, environment: Mapping[LoopVariable, int]) -> None:
         try:
-            super().acquire(node, environment)
+            super().allocate(node, environment)
         except EmitError as error:
             self.without_buffer[node.placement.stage] = str(error)
 
-    def slide(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
+    def advance_window(self, node: AdvanceWindow, environment: Mapping[LoopVariable, int]) -> None:
         if node.placement.stage not in self.without_buffer:
-            super().slide(node, environment)
+            super().advance_window(node, environment)
 
     def chunks(self, node: ChunkNode, environment: Mapping[LoopVariable, int]) -> None:
         stage = node.placement.stage
@@ -234,7 +236,7 @@ class _Explainer(Emitter):
             isinstance(each, _Tally) and not each.constraint for each in self.results.values()
         ):
             stream = [entry for entry, _ in self.entries if not isinstance(entry, Marker)]
-            elided, needed = frozenset(needless_resets(stream, self.zeros.needless())), self.zeros.needed
+            elided, needed = frozenset(dead_resets(stream, self.zeros.dead_resets())), self.zeros.live_resets
         results = [_class_of(tally, elided, needed) for tally in self.results.values()]
         return tuple(sorted(results, key=lambda each: order[each.stage]))
 

@@ -20,7 +20,7 @@ from lathe.configs.errors import LatheError, RefusalKind
 from lathe.frontend.onnx import unsupported
 from lathe.scheduler import errors
 from lathe.scheduler.errors import LegalityError, PaddingError, ValidationError
-from lathe.scheduler.isel.match_failures import PartialGroupMismatch, RuleMismatch, UopCapacityMismatch
+from lathe.scheduler.isel.match_failures import PartialGroupMismatch, RuleMismatch, TemporariesMismatch
 
 PACKAGE = Path(__file__).parents[1]
 MODELS = Path(unsupported.__file__).parent
@@ -115,7 +115,7 @@ def _refusals() -> dict[str, type[Exception]]:
         for name, each in vars(errors).items()
         if isinstance(each, type) and issubclass(each, LatheError) and each is not LatheError
     }
-    return {**classes, **{each.__name__: each for each in (RuleMismatch, UopCapacityMismatch, PartialGroupMismatch)}}
+    return {**classes, **{each.__name__: each for each in (RuleMismatch, TemporariesMismatch, PartialGroupMismatch)}}
 
 
 class _Source:

@@ -7,8 +7,8 @@ from lathe.frontend import format_program
 from lathe.isa import Unit, host_copies, instruction_text, unit_of
 from lathe.scheduler.allocation.allocation import largest_size
 from lathe.scheduler.codegen.compiled_program import Compiled
-from lathe.scheduler.compile import compiled
-from lathe.scheduler.isel.resolve_selects import decide, with_rules
+from lathe.scheduler.compile import lower_and_compile
+from lathe.scheduler.isel.resolve_selects import resolve_selects, with_rules
 from lathe.scheduler.layout.layout_assignment import assign_lanes
 from lathe.scheduler.layout.physical_layout import physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
@@ -18,10 +18,10 @@ from lathe.scheduler.loop_ir.printer import Line, format_nest
 from lathe.scheduler.passes.pipeline import run_pipeline, run_until
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.stage import StageState, same_place
+from lathe.scheduler.schedule_ir.stage import StageState, same_loop
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.sync import tag_of
-from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 
 def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: bool) -> str:
@@ -29,7 +29,7 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
     if name == "algorithm":
         return format_program(schedule.program)
     if name == "communication":
-        return _text(communication_lines(compiled(schedule, config, {})))
+        return _text(communication_lines(lower_and_compile(schedule, config, {})))
     shown = run_pipeline(schedule, config) if name == "data" or not given else schedule
     if name == "order":
         return _text(order_lines(shown))
@@ -38,7 +38,7 @@ def level(schedule: ScheduleView, config: HardwareConfig, name: str, *, given: b
         return before + _text(data_lines(shown, config)) + after
     if name == "loops":
         return format_nest(build_nest(shown))
-    chunks = decide(partition(build_nest(shown, largest_blocks=not given)))
+    chunks = resolve_selects(partition(build_nest(shown, largest_blocks=not given)))
     return format_nest(chunks if given else with_rules(chunks))
 
 
@@ -96,9 +96,9 @@ def stage_tags(state: StageState) -> Iterator[str]:
         yield f" @rule {state.rule}"
     if state.reuse:
         yield f" @reuse {state.reuse}"
-    if state.slots is not None:
-        yield f" @double_buffer {state.slots}"
-    for signal in state.signals:
+    if state.buffer_count is not None:
+        yield f" @double_buffer {state.buffer_count}"
+    for signal in state.sync_ops:
         yield f" @{tag_of(signal)}"
 
 
@@ -109,7 +109,7 @@ def time_of(schedule: ScheduleView, stage: StageView) -> str:
         siblings = [each for each in schedule.stages if each.state.attachment is None]
         outer = ""
     else:
-        siblings = [each for each in schedule.stages if same_place(each.state.attachment, attachment)]
+        siblings = [each for each in schedule.stages if same_loop(each.state.attachment, attachment)]
         anchor = schedule.at(attachment)
         inside = len(anchor.state.leaves) - anchor.state.leaves.index(attachment.axis) - 1
         own = time_of(schedule, anchor)[1:-1].split(", ")
@@ -130,7 +130,7 @@ def _is_attached_at(stage: StageView, leaf: object) -> bool:
 def data_lines(schedule: ScheduleView, config: HardwareConfig) -> list[Line]:
     """Scope, box, vector layout and size of every stage."""
     lines = []
-    lanes, stored = assign_lanes(schedule, config), storages_of(schedule.stages)
+    lanes, stored = assign_lanes(schedule, config), user_buffers_of(schedule.stages)
     for stage, placement in reversed(place_stages(schedule).items()):
         physical = physical_of(stage, lanes, config)
         box = ", ".join(
@@ -155,7 +155,7 @@ def _host_copies(schedule: ScheduleView, config: HardwareConfig) -> tuple[str, s
     """The host copies that the user has scheduled: before the launch, and after it."""
     if not schedule.host_copies:
         return "", ""
-    steps = host_copies(compiled(schedule, config, {}).program)
+    steps = host_copies(lower_and_compile(schedule, config, {}).program)
     scheduled = {(direction, tensor.name) for direction, tensor in schedule.host_copies}
     shown = [each for each in steps if (each.direction, each.tensor) in scheduled]
     before = "".join(f"{each}\n" for each in shown if each.direction == "host_to_device")

@@ -17,7 +17,7 @@ from lathe.scheduler.query_results import QueryResult
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_trace import commands_of
+from lathe.scheduler.schedule_trace import primitives_of
 
 
 def is_parallel(
@@ -104,7 +104,7 @@ def _apply(schedule: Edit, command: object, arguments: list[Any]) -> None:
     if command in OF_SCHEDULES:
         _call(getattr(schedule, str(command)), command, arguments)
         return
-    commands = commands_of(type(schedule.stages[0]))
+    commands = primitives_of(type(schedule.stages[0]))
     if command not in commands:
         raise _NoCommandError(
             f"command of is_legal must be a function of the schedule, or one of {', '.join(commands)}, "
@@ -119,7 +119,7 @@ def _apply(schedule: Edit, command: object, arguments: list[Any]) -> None:
     for position in STAGE_ARGUMENTS.get(str(command), ()):
         if position < len(rest) and isinstance(rest[position], Tensor):
             rest[position] = schedule[rest[position]]
-    if command in FOR_INPUTS and isinstance(stage, Tensor) and schedule.maker(schedule.current(stage)) is None:
+    if command in FOR_INPUTS and isinstance(stage, Tensor) and schedule.producer(schedule.current(stage)) is None:
         _call(getattr(schedule, str(command)), command, [stage, *rest])
         return
     _call(getattr(schedule[stage], str(command)), command, rest)

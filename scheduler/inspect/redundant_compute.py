@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Computation, evaluate
-from lathe.frontend.arith.conditions import happens, possible
+from lathe.frontend.arith.conditions import instance_condition, over_approximation
 from lathe.frontend.arith.linear import LoopVariable
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, axes_of
 from lathe.scheduler.inspect.distinct_points import CoveredBox, Weight, connected, covered_points
 from lathe.scheduler.loop_ir.nodes import ChunkNode
 from lathe.scheduler.loop_ir.timestamps import values_on
-from lathe.scheduler.rewriting.undef import conditions_of, terms_of
+from lathe.scheduler.rewriting.undef import conjuncts, defined_where
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 Ints = NDArray[np.int64]
@@ -49,8 +49,8 @@ class Coverage:
     def __init__(self, stage: StageView) -> None:
         self.computation = stage.state.computation
         self.executed = 0
-        self.mask, self.exact = possible(happens(self.computation))
-        self.terms = [] if self.mask is None else terms_of(self.mask)
+        self.mask, self.exact = over_approximation(instance_condition(self.computation))
+        self.terms = [] if self.mask is None else conjuncts(self.mask)
         # A root-level stage computes each point once: only stages attached to loops may recompute any.
         attachment = stage.state.attachment
         counted = attachment is not None and not attachment.loops
@@ -91,7 +91,7 @@ def _weights(computation: Computation, mask: Sequence[Expr]) -> Iterator[Weight]
     axes, reductions = computation.axes, computation.reduce_axes
     terms = list(mask)
     if reductions:  # without reductions, no box contains excluded elements
-        terms += [term for body in computation.bodies for term in conditions_of(body)]
+        terms += [term for body in computation.bodies for term in defined_where(body)]
     mentioned = [axes_of(term) for term in terms]
     for group in connected([*axes, *reductions], mentioned):
         own = tuple(axis for axis in group if axis in axes)

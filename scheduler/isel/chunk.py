@@ -58,7 +58,7 @@ class BufferView:
     """Where a box of a tensor is stored: its memory and base address; it is dense in the tensor's physical layout.
 
     ``base`` counts vectors, in the scratchpad, or in DRAM from address 0. ``low`` and ``extent`` give the box.
-    ``data``: which of its indices, counted from ``low``, may hold non-zeros (``data_cells``); None: all.
+    ``data``: which of its indices, counted from ``low``, may hold non-zeros (``nonzero_masks``); None: all.
     """
 
     scope: str
@@ -130,7 +130,7 @@ class EmitterContext(Protocol):
         """Whether what a chunk stores is read again afterwards."""
         ...
 
-    def made_by(self, tensor: Tensor) -> str | None:
+    def rule_of_producer(self, tensor: Tensor) -> str | None:
         """The rule that computes a tensor, if a stage does."""
         ...
 

@@ -11,7 +11,7 @@ from lathe.frontend.expr.nodes import Axis, Guard, axes_of
 from lathe.scheduler.isel.chunk import Index
 
 
-class Bend(Exception):  # noqa: N818 - no error: the chunk is split there
+class SplitNeeded(Exception):  # noqa: N818 - no error: the chunk is split there
     """An index is only piecewise linear: loop ``loop`` of the chunk must be split after ``count`` iterations."""
 
     def __init__(self, loop: int, count: int) -> None:
@@ -20,7 +20,7 @@ class Bend(Exception):  # noqa: N818 - no error: the chunk is split there
         self.count = count
 
 
-def index_in_loops(
+def linearize_index(
     value: Linear, loops: Sequence[tuple[LoopVariable, range]], environment: Mapping[LoopVariable, int]
 ) -> Index:
     """An index as a linear function of a chunk's loops, each over a range, at the values of the outer loops.
@@ -38,7 +38,7 @@ def index_in_loops(
             else:
                 constant += coefficient * environment[atom]
             continue
-        inner = index_in_loops(atom.numerator, loops, environment)
+        inner = linearize_index(atom.numerator, loops, environment)
         divisor = atom.divisor
         reach = {n: c % divisor * (len(loops[n][1]) - 1) for n, c in enumerate(inner.coefficients) if c % divisor}
         headroom = divisor - 1 - inner.constant % divisor
@@ -46,14 +46,14 @@ def index_in_loops(
             widest = max(reach, key=lambda n: (reach[n] > 0, inner.coefficients[n] % divisor))
             rest = headroom - sum(reach.values()) + reach[widest]
             step = inner.coefficients[widest] % divisor
-            raise Bend(widest, min(max(rest, 0) // step + 1, len(loops[widest][1]) - 1))
+            raise SplitNeeded(widest, min(max(rest, 0) // step + 1, len(loops[widest][1]) - 1))
         constant += coefficient * (inner.constant // divisor)
         for n, c in enumerate(inner.coefficients):  # remainders never carry here, so the quotient is linear
             coefficients[n] += coefficient * (c // divisor)
     return Index(constant, tuple(coefficients))
 
 
-def index_where_read(
+def linearize_guarded_index(
     value: Linear,
     loops: Sequence[tuple[LoopVariable, range]],
     environment: Mapping[LoopVariable, int],
@@ -63,13 +63,13 @@ def index_where_read(
     """The same for an index that is only read where guards hold; it needs to be linear only there.
 
     Between the pixels of a dilated input nothing is read, so that ``x // 2`` is needed at odd ``x`` only, where it is
-    linear. Raises Bend as ``index_in_loops`` does, if guards allow more than one iteration of the loop.
+    linear. Raises Bend as ``linearize_index`` does, if guards allow more than one iteration of the loop.
     """
     ranges, only = list(loops), dict[int, int]()
     while True:
         try:
-            index = index_in_loops(value, ranges, environment)
-        except Bend as bend:
+            index = linearize_index(value, ranges, environment)
+        except SplitNeeded as bend:
             iteration = None if bend.loop in only else _only_iteration(bend.loop, loops, guards, axes)
             if iteration is None:
                 raise

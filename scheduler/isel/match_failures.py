@@ -15,7 +15,7 @@ class RuleMismatch(Exception):  # noqa: N818 - a rule also returns it; it is an 
         self.constraint = constraint
 
 
-class UopCapacityMismatch(RuleMismatch):
+class TemporariesMismatch(RuleMismatch):
     """A chunk needs more temporaries than are free: it must be split in halves."""
 
 

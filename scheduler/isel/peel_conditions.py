@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.arith.strip_casts import constant_value, skip_casts
 from lathe.frontend.arith.substitution import with_children
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Guard, Read, Select, Undef, axes_of
 from lathe.scheduler.isel.chunk import Chunk, Operand
@@ -129,4 +129,4 @@ def with_choices(expr: Expr, decided: dict[int, bool]) -> Expr:
 def _is_neutral(chunk: Chunk) -> bool:
     """Whether the chunk only reduces neutral elements, and so changes nothing."""
     value = constant_value(chunk.expression)
-    return chunk.role == "update" and value == neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
+    return chunk.role == "update" and value == neutral_element(chunk.reduction or "sum", chunk.write.tensor.dtype)

@@ -15,12 +15,12 @@ from lathe.frontend import evaluate, reads_data, walk
 from lathe.frontend.arith.linear import Linear, LoopVariable
 from lathe.frontend.arith.loop_bounds import linear_index
 from lathe.frontend.arith.strip_casts import constant_value, skip_casts
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Compare, Const, Reduce, Select, Undef, axes_of
 from lathe.scheduler.isel.peel_conditions import Grid, constant_boxes, with_choices
 from lathe.scheduler.isel.rules.border_fill import constants_around
-from lathe.scheduler.isel.select_rule import has_own_rule, rule_for, rule_of
+from lathe.scheduler.isel.select_rule import has_user_rule, rule_for, rule_of
 from lathe.scheduler.isel.statement import statement_of
 from lathe.scheduler.loop_ir.nodes import Around, ChunkNode, DecidedChunk, Loop, Node
 from lathe.scheduler.loop_ir.partition import Range, Sign, cut, same
@@ -28,7 +28,7 @@ from lathe.scheduler.rewriting.undef import defined
 from lathe.scheduler.schedule_ir.memories import DRAM
 
 
-def decide(nodes: Sequence[Node]) -> list[Node]:
+def resolve_selects(nodes: Sequence[Node]) -> list[Node]:
     """Resolve all selects over loops of a partitioned nest, except in chunks of user-defined rules."""
     ranges: dict[LoopVariable, Range] = {}
     for node in nodes:
@@ -117,7 +117,7 @@ def _choices(nodes: Sequence[Node]) -> Iterator[object]:
 def _conditions(node: ChunkNode) -> list[Select]:
     """The selects over loops of a chunk, if all their conditions are linear and its rule leaves them to peeling."""
     state = node.placement.state
-    if node.role == "init" or has_own_rule(state):
+    if node.role == "init" or has_user_rule(state):
         return []
     selects = [each for body in defined(state.computation).bodies for each in walk(body) if isinstance(each, Select)]
     over_loops = [each for each in selects if not reads_data(each.condition)]
@@ -236,7 +236,7 @@ def _is_neutral(part: DecidedChunk) -> bool:
     body = part.values[0]
     if not isinstance(body, Reduce):
         return False
-    return constant_value(body.body) == neutral(body.kind, part.placement.state.tensor.dtype)
+    return constant_value(body.body) == neutral_element(body.kind, part.placement.state.tensor.dtype)
 
 
 def _is_undefined(part: DecidedChunk) -> bool:

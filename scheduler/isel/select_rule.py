@@ -16,7 +16,7 @@ def rule_of(stage: StageView) -> str:
     return stage.state.pragma or rule_for(statement_of(stage))
 
 
-def has_own_rule(state: StageState) -> bool:
+def has_user_rule(state: StageState) -> bool:
     """Whether a user-defined rule takes a stage; it receives conditions unresolved, since it may implement them."""
     rule = state.rule or state.pragma
     return rule is not None and rule not in BUILT_IN

@@ -33,9 +33,9 @@ def sum_in_place(schedule: ScheduleView, added: StageView) -> SumInPlace | None:
     reads = addends(computation)
     if len(reads) != 2 or not all(_is_plain(computation, read) for read in reads):
         return None
-    producers = [schedule.maker(read.tensor) for read in reads]
+    producers = [schedule.producer(read.tensor) for read in reads]
     order = {stage: number for number, stage in enumerate(schedule.stages)}
-    exclusive = [each for each in producers if each is not None and schedule.readers(each.tensor) == [added]]
+    exclusive = [each for each in producers if each is not None and schedule.consumers(each.tensor) == [added]]
     if len(exclusive) < 2:
         return None
     begun, brought = sorted(exclusive, key=order.__getitem__)
@@ -45,10 +45,10 @@ def sum_in_place(schedule: ScheduleView, added: StageView) -> SumInPlace | None:
 def added_to_loaded(schedule: ScheduleView, stage: StageView, loaded: Tensor) -> StageView | None:
     """The one-tap GEMM that a stage adds to the loaded tensor, which must be in ``acc`` before the GEMM, or None."""
     reads = addends(stage.state.computation)
-    producers = [schedule.maker(read.tensor) for read in reads if read.tensor is not loaded]
+    producers = [schedule.producer(read.tensor) for read in reads if read.tensor is not loaded]
     if len(reads) != 2 or len(producers) != 1 or (brought := producers[0]) is None:
         return None
-    return brought if schedule.readers(brought.tensor) == [stage] and _is_of_one_tap(brought) else None
+    return brought if schedule.consumers(brought.tensor) == [stage] and _is_of_one_tap(brought) else None
 
 
 def addends(computation: Computation) -> list[Read]:
@@ -79,7 +79,7 @@ def _is_of_one_tap(stage: StageView) -> bool:
     return summed and once and len(computation.bodies) == 1 and match_gemm_operands(computation) is not None
 
 
-def begun_sums(aliases: Mapping[StageView, StageView]) -> dict[StageView, StageView]:
+def in_place_sums(aliases: Mapping[StageView, StageView]) -> dict[StageView, StageView]:
     """For each GEMM that accumulates over another stage (``brought``), the sum that aliases its result (``added``)."""
     return {
         owner: stage for stage, owner in aliases.items() if owner in aliases and owner.state.computation.reduce_axes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lathe.frontend import as_affine
 from lathe.frontend.arith.strip_casts import skip_casts
 from lathe.frontend.expr.nodes import Select
-from lathe.scheduler.layout.nonzero_analysis import data_cells
+from lathe.scheduler.layout.nonzero_analysis import nonzero_masks
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import INP
 from lathe.scheduler.schedule_ir.schedule import StageView
@@ -31,20 +31,20 @@ Gaps = tuple[Gap | None, ...]
 """One per dimension; empty if no dimension is dilated."""
 
 
-def gaps_of(stage: StageView, lanes: VectorLayout) -> Gaps:
+def dilation_of(stage: StageView, lanes: VectorLayout) -> Gaps:
     """The dilation of each dimension of a tensor loaded into ``inp``, or () if its buffer is not compacted.
 
     Compacted are only buffers that GEMMs of the built-in rule alone read, without ``reuse_at`` or ``store_in``.
     """
     state = stage.state
-    if state.scope != INP or state.storage is not None or state.reuse is not None or lanes.turns is not None:
+    if state.scope != INP or state.storage is not None or state.reuse is not None or lanes.conversions is not None:
         return ()
     if len(state.computation.bodies) > 1 or not isinstance(skip_casts(state.computation.bodies[0]), Select):
         return ()
-    consumers = stage.schedule.readers(state.tensor)
+    consumers = stage.schedule.consumers(state.tensor)
     if state.pragma not in (None, "dma") or not consumers or not all(map(_skips_zeros, consumers)):
         return ()
-    cells = data_cells(state.computation, lambda _: None) or ()
+    cells = nonzero_masks(state.computation, lambda _: None) or ()
     gaps = tuple(None if held is None or dim in lanes.dims else _gap(held) for dim, held in enumerate(cells))
     return gaps if any(gaps) else ()
 

@@ -8,7 +8,7 @@ from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 
-def reads_windows_apart(reader: StageView, stage: StageView) -> bool:
+def reads_disjoint_windows(reader: StageView, stage: StageView) -> bool:
     """Whether an ALU reduction reads each element of a stage at most once: windows are no longer than their strides."""
     computation = reader.state.computation
     if match_gemm_operands(computation) is not None or computation.where is not None or len(computation.bodies) > 1:

@@ -27,24 +27,22 @@ def parts_of_box(
         n = [dim for each in physical.order for dim in ((each, None) if each in steps else (each,))].index(grouped)
         part, whole = parts[n]
         parts[n] = ceil(part / group), ceil(whole / group)
-        parts.append((group if physical.adjoins else 1, group))
+        parts.append((group if physical.contiguous else 1, group))
     return parts
 
 
 def _grouped(physical: PhysicalLayout) -> int | None:
     """The dimension along the columns, if groups of its blocks are contiguous in DRAM."""
-    return physical.lanes.cols if physical.group > 1 and physical.lanes.turns is None else None
+    return physical.lanes.cols if physical.group > 1 and physical.lanes.conversions is None else None
 
 
-def instructions_of(
-    physical: PhysicalLayout, box: Sequence[int], steps: Mapping[int, int] = MappingProxyType({})
-) -> int:
+def loads_of_box(physical: PhysicalLayout, box: Sequence[int], steps: Mapping[int, int] = MappingProxyType({})) -> int:
     """The number of LOADs that transfer a box: each moves rows of contiguous vectors, one stride apart."""
     blocks = parts_of_box(physical, box, steps)
     while blocks and blocks[-1][0] == blocks[-1][1]:  # dimensions that are loaded whole are merged into the row
         blocks.pop()
     loads, strided, goes_on = 1, False, False
-    if (grouped := _grouped(physical)) is not None and not physical.adjoins:
+    if (grouped := _grouped(physical)) is not None and not physical.contiguous:
         loads = min(physical.blocks(grouped, 0, box[grouped]), physical.group)
     for part, whole in blocks[-2::-1]:  # outside the row: one stride for the rows, and whole dimensions that extend it
         if part > 1 and strided and not goes_on:

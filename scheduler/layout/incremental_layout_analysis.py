@@ -18,7 +18,7 @@ from lathe.scheduler.layout.match_gemm import GemmMatch, KnownLanes
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState, VectorLayout
 
-RELEVANT = attrgetter("computation", "tensors", "scope", "lanes", "sequential_dims", "on_alu", "pragma")
+RELEVANT = attrgetter("computation", "tensors", "scope", "vector_layout", "sequential_dims", "on_alu", "pragma")
 """The fields of a stage that its result, and the results of stages that query it, depend on."""
 
 _FIELDS = attrgetter(*(each.name for each in fields(GemmMatch)))
@@ -30,7 +30,7 @@ class StagesInOrder:
 
     states: Mapping[StageId, StageState] = field(default_factory=dict)
     order: Mapping[StageId, int] = field(default_factory=dict)
-    makers: Mapping[Tensor, StageId] = field(default_factory=dict)
+    producers: Mapping[Tensor, StageId] = field(default_factory=dict)
 
     def is_reordered(self, states: Mapping[StageId, StageState]) -> bool:
         """Whether the stages that are in a later snapshot too have another order in it."""
@@ -44,12 +44,12 @@ class StagesInOrder:
         before = self.states
         changed = [key for key, state in states.items() if before.get(key) is not state]
         was = [key for key, state in before.items() if states.get(key) is not state]
-        makers = self.makers
+        producers = self.producers
         if [before[key].tensors for key in was] != [states[key].tensors for key in changed]:
             gone = {tensor for key in was for tensor in before[key].tensors}
-            makers = {tensor: key for tensor, key in makers.items() if tensor not in gone}
-            makers |= {tensor: key for key in changed for tensor in states[key].tensors}
-        return Changes(self, StagesInOrder(states, order, makers), changed, was)
+            producers = {tensor: key for tensor, key in producers.items() if tensor not in gone}
+            producers |= {tensor: key for key in changed for tensor in states[key].tensors}
+        return Changes(self, StagesInOrder(states, order, producers), changed, was)
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ class IncrementalAnalysis:
         for key in were:
             changed |= self._forget(key, had[key], gone=key not in now)
         for key in others:
-            tensors, lanes = now[key].tensors, now[key].lanes
+            tensors, lanes = now[key].tensors, now[key].vector_layout
             changed.update(tensors)
             if lanes is not None:
                 self._given.update(dict.fromkeys(tensors, lanes))
-        stale = {*others, *(self.stages.makers[tensor] for tensor in cut)}
+        stale = {*others, *(self.stages.producers[tensor] for tensor in cut)}
         self._evaluate(stale.union(*(self._dependents.get(tensor, ()) for tensor in changed)), changed)
 
     def _forget(self, key: StageId, state: StageState, *, gone: bool) -> set[Tensor]:
@@ -172,7 +172,7 @@ class IncrementalAnalysis:
                         heappush(waiting, (position, dependent))
         self._position = len(order)
         for tensor in changed:
-            layout = self.known(tensor) if tensor in self.stages.makers else None
+            layout = self.known(tensor) if tensor in self.stages.producers else None
             if layout is None:
                 self.lanes.pop(tensor, None)
             else:
@@ -204,13 +204,13 @@ class IncrementalAnalysis:
     def look(self, tensor: Tensor) -> StageState | None:
         """The state of the producer of a tensor, recorded as a dependency of the stage being analysed."""
         self._looked.add(tensor)
-        key = self.stages.makers.get(tensor)
+        key = self.stages.producers.get(tensor)
         return None if key is None else self.stages.states[key]
 
     def is_not_gemm(self, tensor: Tensor) -> bool:
         """Whether the producer of a tensor is analysed already and is no GEMM."""
         self._looked.add(tensor)
-        key = self.stages.makers.get(tensor)
+        key = self.stages.producers.get(tensor)
         return key is not None and self.stages.order[key] < self._position and self.products[tensor] is None
 
     def known(self, tensor: Tensor) -> VectorLayout | None:
@@ -234,10 +234,10 @@ class TrackedLookup:
     def __init__(self, schedule: ScheduleView, analysis: IncrementalAnalysis) -> None:
         self._schedule, self._analysis = schedule, analysis
 
-    def maker(self, tensor: Tensor) -> StageView | None:
+    def producer(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
         self._analysis.look(tensor)
-        return self._schedule.maker(tensor)
+        return self._schedule.producer(tensor)
 
     def scope_of(self, tensor: Tensor) -> str:
         """The memory that holds the tensor."""

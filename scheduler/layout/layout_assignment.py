@@ -20,31 +20,31 @@ from lathe.scheduler.layout.incremental_layout_analysis import (
     LayoutScope,
     TrackedLookup,
 )
-from lathe.scheduler.layout.layout_conflicts import obstacles_of
-from lathe.scheduler.layout.layout_transfer import lanes_back, lanes_read, lanes_through
-from lathe.scheduler.layout.match_depthwise import diagonal_product, is_given
+from lathe.scheduler.layout.layout_conflicts import layout_obstacles
+from lathe.scheduler.layout.layout_transfer import elementwise_operand_layout, lanes_back, operand_layout
+from lathe.scheduler.layout.match_depthwise import is_given, match_depthwise
 from lathe.scheduler.layout.match_gemm import (
     GemmMatch,
     SequentialAxes,
     filled,
+    gemm_operand_layout,
     is_computed,
-    lanes_of_operand,
-    matrix_product,
+    match_gemm,
     may_end,
     turning_product,
 )
 from lathe.scheduler.layout.rescaling import own_operands
 from lathe.scheduler.layout.subvector_tiling import Cuts, steps_between_chunks
-from lathe.scheduler.layout.vector_type import element_of, whole_elements
-from lathe.scheduler.rewriting.matchers import dimension_of, match_gemm_operands
+from lathe.scheduler.layout.vector_type import largest_block, vector_type_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 
 def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor, VectorLayout]:
-    """The layout of every tensor that a stage computes; placeholders follow their consumers (``lanes_through``)."""
-    return assign_layouts(schedule, config).known
+    """The layout of every computed tensor; placeholders follow their consumers (``elementwise_operand_layout``)."""
+    return assign_layouts(schedule, config).layouts
 
 
 @dataclass
@@ -54,8 +54,8 @@ class LayoutAssignment:
     It is shared by all callers, and must not be changed.
     """
 
-    known: dict[Tensor, VectorLayout] = field(default_factory=dict)
-    products: dict[Tensor, GemmMatch | None] = field(default_factory=dict)
+    layouts: dict[Tensor, VectorLayout] = field(default_factory=dict)
+    gemms: dict[Tensor, GemmMatch | None] = field(default_factory=dict)
 
 
 def assign_layouts(schedule: ScheduleView, config: HardwareConfig) -> LayoutAssignment:
@@ -82,8 +82,8 @@ class _Planner:
     def __init__(self, schedule: ScheduleView, config: HardwareConfig) -> None:
         self.schedule = schedule
         self.config = config
-        self.element = element_of(config, ACC)
-        self.step = whole_elements(config)
+        self.element = vector_type_of(config, ACC)
+        self.step = largest_block(config)
         self.matches: dict[tuple[object, ...], GemmMatch | None] = {}
         self._reset()
 
@@ -91,7 +91,7 @@ class _Planner:
         self.constants = self.schedule.state.constants
         self.cuts = Cuts(self.schedule, {self.element.rows, self.element.cols})
         self.analysis = IncrementalAnalysis(self.visit)
-        self.makers = TrackedLookup(self.schedule, self.analysis)
+        self.producers = TrackedLookup(self.schedule, self.analysis)
 
     def planned(self) -> LayoutAssignment:
         """The layouts and GEMMs of the schedule in its present state."""
@@ -103,7 +103,7 @@ class _Planner:
         known = self.analysis.lanes.copy()
         self.stages = list(states.values())
         self.spread(known)
-        while len(known) < len(self.analysis.stages.makers):
+        while len(known) < len(self.analysis.stages.producers):
             unassigned = (state for state in reversed(self.stages) if state.tensor not in known)
             known.update(self.decide(next(unassigned), known))
         return LayoutAssignment(known, self.analysis.products.copy())
@@ -112,13 +112,13 @@ class _Planner:
         """Analyse one stage, given the results of those before it: add layouts to ``known``, and match its GEMM."""
         config, product = self.config, None
         if _is_conversion(state):
-            assert state.lanes is not None, f"{state.tensor.name} has no layout"
-            product = turning_product(state.computation, state.lanes)
+            assert state.vector_layout is not None, f"{state.tensor.name} has no layout"
+            product = turning_product(state.computation, state.vector_layout)
         elif not state.on_alu:
-            product = self._match(matrix_product, state, known)
+            product = self._match(match_gemm, state, known)
             if state.pragma is not None and product is not None and product.column is None:
                 # emit_insn asks for whole vectors: keep the axis, so that a tile that cuts them is refused.
-                product = self._match(matrix_product, state, known, cut=True)
+                product = self._match(match_gemm, state, known, cut=True)
             product = self._or_with_diagonals(state, product, known)
         if product is not None and not product.diagonal and product.turns is None:
             product = self._without_obstacles(state, product, known)
@@ -133,7 +133,7 @@ class _Planner:
             producer = self.analysis.look(read.tensor)
             fixed = (WGT,) if product.turns is None else OPERANDS  # memories whose layout the GEMM determines alone
             if producer is not None and (read.tensor not in known or producer.scope in fixed):
-                known.update(dict.fromkeys(producer.tensors, lanes_of_operand(product, scope, config)))
+                known.update(dict.fromkeys(producer.tensors, gemm_operand_layout(product, scope, config)))
                 self._backwards(producer, known)
         return product
 
@@ -149,25 +149,27 @@ class _Planner:
             return None
         operands = [self._operand(read.tensor, known) for read in pair]
         sequential = self._sequential_axes(state, cut)
-        key = (matcher, state.computation, state.lanes, sequential, *operands)
+        key = (matcher, state.computation, state.vector_layout, sequential, *operands)
         if key not in self.matches:
-            self.matches[key] = matcher(state.computation, self.config, self.makers, known, state.lanes, sequential)
+            self.matches[key] = matcher(
+                state.computation, self.config, self.producers, known, state.vector_layout, sequential
+            )
         return self.matches[key]
 
     def _sequential_axes(self, state: "StageState", cut: bool) -> SequentialAxes:
         """The axes that a stage computes one value at a time (recurrences), or that loops tile below vector width."""
         dims = frozenset(state.sequential_dims)
         rows, cols = dims, dims
-        if state.lanes is None and not cut:
+        if state.vector_layout is None and not cut:
             rows, cols = (dims | self.cuts.of(state.tensor, block) for block in (self.element.rows, self.element.cols))
         axes = state.computation.axes
         return SequentialAxes(frozenset([axes[dim] for dim in rows]), frozenset([axes[dim] for dim in cols]))
 
     def _operand(self, tensor: Tensor, known: LayoutScope) -> tuple[object, ...]:
         """The facts about an operand that a GEMM match depends on: its memory, layout and origin."""
-        makers, computed = self.makers, is_computed(tensor, self.makers)
-        copied = not computed and not is_computed(tensor, makers, borders=False)
-        return makers.scope_of(tensor), known.get(tensor), computed, copied, is_given(tensor, makers)
+        producers, computed = self.producers, is_computed(tensor, self.producers)
+        copied = not computed and not is_computed(tensor, producers, borders=False)
+        return producers.scope_of(tensor), known.get(tensor), computed, copied, is_given(tensor, producers)
 
     def _or_with_diagonals(self, state: StageState, product: GemmMatch | None, known: LayoutScope) -> GemmMatch | None:
         """The GEMM with diagonal weights instead, if there is one that leaves no more multipliers idle."""
@@ -175,16 +177,18 @@ class _Planner:
             return product
         if product is not None and _is_long(product.inner) and _is_long(product.column):
             return product  # a real GEMM, with reduction and columns: its result keeps its columns in the lanes
-        other = self._match(diagonal_product, state, known)
+        other = self._match(match_depthwise, state, known)
         if other is None:
             return product
-        thin = state.lanes is None and product is not None and product.is_thin(self.config)  # wherever its operands are
+        thin = (
+            state.vector_layout is None and product is not None and product.is_thin(self.config)
+        )  # wherever its operands are
         is_identity = other.weight.tensor in self.constants and all(
             axis.extent == 1 for axis in state.computation.reduce_axes
         )  # ones that the compiler has added, to load an addend by GEMM: as full weights most lanes would be empty
         if product is not None and not (thin or is_identity) and product.fill(self.config) > other.fill(self.config):
             layout = known.get(product.data.tensor)
-            along = [dimension_of(each.data, each.inner, self.step) for each in (other, product)]
+            along = [dim_indexed_by(each.data, each.inner, self.step) for each in (other, product)]
             if layout is None or layout.cols != along[0] or layout.cols == along[1]:
                 return product  # otherwise its data would already have the layout of the diagonal form
         return other
@@ -197,22 +201,22 @@ class _Planner:
             return product
         candidates: list[tuple[int, float, GemmMatch]] = []
         for axis in (product.inner, *state.computation.reduce_axes):
-            dim = dimension_of(data, axis, self.step)
-            if axis is None or dim is None or dimension_of(product.weight, axis, self.step) is None:
+            dim = dim_indexed_by(data, axis, self.step)
+            if axis is None or dim is None or dim_indexed_by(product.weight, axis, self.step) is None:
                 continue
-            if not may_end(axis, element_of(self.config, INP).cols, (data, product.weight)):
+            if not may_end(axis, vector_type_of(self.config, INP).cols, (data, product.weight)):
                 continue
             other = replace(product, inner=axis)
-            trial = known.trying(dict.fromkeys(producer.tensors, lanes_of_operand(other, INP, self.config)))
+            trial = known.trying(dict.fromkeys(producer.tensors, gemm_operand_layout(other, INP, self.config)))
             self._backwards(producer, trial)
             new = {id(each): each for each in map(self.analysis.look, trial.said.keys() - known.said.keys()) if each}
             count = sum(self.obstacles(each, trial) for each in new.values())
-            candidates.append((count, -filled(axis, element_of(self.config, INP).cols), other))
+            candidates.append((count, -filled(axis, vector_type_of(self.config, INP).cols), other))
         return min(candidates, key=lambda each: each[:2])[2] if candidates else product
 
     def spread(self, known: dict[Tensor, VectorLayout]) -> None:
         """Propagate layouts along copies and element-wise stages, backward and forward, to a fixed point."""
-        while len(known) < len(self.analysis.stages.makers):
+        while len(known) < len(self.analysis.stages.producers):
             before = len(known)
             for state in (*self.stages, *reversed(self.stages)):
                 if self.analysis.products[state.tensor] is None:
@@ -231,7 +235,7 @@ class _Planner:
                 lanes = lanes_back(state.computation, access, theirs)
                 if lanes is not None:
                     if state.scope == ACC and not theirs.is_diagonal:  # same vector width: a permutation is preserved
-                        lanes = replace(lanes, turns=theirs.turns or None)
+                        lanes = replace(lanes, conversions=theirs.conversions or None)
                     known.update(dict.fromkeys(state.tensors, lanes))
                     return
 
@@ -242,7 +246,7 @@ class _Planner:
         for access in state.computation.reads:
             producer = self.analysis.look(access.tensor)
             if producer is not None and access.tensor not in known:
-                lanes = lanes_read(state.computation, access, known[state.tensor], self.config)
+                lanes = operand_layout(state.computation, access, known[state.tensor], self.config)
                 known.update(dict.fromkeys(producer.tensors, lanes))  # all outputs of a stage have one layout
                 self._backwards(producer, known)
 
@@ -268,7 +272,7 @@ class _Planner:
 
     def _cut(self, state: StageState, lanes: VectorLayout) -> int:
         """The number of vector dimensions that the loops of a stage tile below vector width."""
-        steps = steps_between_chunks(self.schedule.by_id(self.analysis.stages.makers[state.tensor]))
+        steps = steps_between_chunks(self.schedule.by_id(self.analysis.stages.producers[state.tensor]))
         sides = self.element.sides(lanes) if any(steps) else ()
         return sum(1 for dim, block in sides if dim is not None and steps[dim] % block)
 
@@ -276,12 +280,12 @@ class _Planner:
         """The number of layout conflicts at the reads of an element-wise stage."""
         if state.tensor not in known or not self.analysis.is_not_gemm(state.tensor):
             return 0
-        return len(obstacles_of(state, known, self.element, self.config))
+        return len(layout_obstacles(state, known, self.element, self.config))
 
 
 def _is_conversion(state: StageState) -> bool:
     """Whether a stage is a permutation GEMM (layout conversion); ALU stages may have such a layout too."""
-    permuted = state.lanes is not None and state.lanes.turns is not None
+    permuted = state.vector_layout is not None and state.vector_layout.conversions is not None
     return permuted and bool(state.computation.reduce_axes) and match_gemm_operands(state.computation) is not None
 
 
@@ -295,19 +299,19 @@ def _is_long(axis: Axis | None) -> bool:
     return axis is not None and axis.extent > 1
 
 
-def conflict_of_lanes(schedule: ScheduleView, config: HardwareConfig) -> str:
+def describe_layout_conflict(schedule: ScheduleView, config: HardwareConfig) -> str:
     """A sentence on the first layout conflict between a producer and an element-wise consumer; "" without any."""
-    plan, element = assign_layouts(schedule, config), element_of(config, ACC)
+    plan, element = assign_layouts(schedule, config), vector_type_of(config, ACC)
     computed = {tensor for stage in schedule.stages for tensor in stage.state.tensors}
     for consumer in schedule.stages:
         for access in consumer.state.computation.reads:
-            if access.tensor not in computed or plan.products[consumer.tensor] is not None:
+            if access.tensor not in computed or plan.gemms[consumer.tensor] is not None:
                 continue
             if access.node in own_operands(consumer.state.computation, config):
                 continue
-            required = lanes_through(consumer.state.computation, access, plan.known[consumer.tensor])
+            required = elementwise_operand_layout(consumer.state.computation, access, plan.layouts[consumer.tensor])
             for side, block in (("rows", element.rows), ("cols", element.cols)):
-                actual, needed = getattr(plan.known[access.tensor], side), getattr(required, side)
+                actual, needed = getattr(plan.layouts[access.tensor], side), getattr(required, side)
                 if block > 1 and actual != needed:
                     return (
                         f"Cause: layout conflict on {access.tensor.name}: it is vectorised along {_named(actual)}, but "

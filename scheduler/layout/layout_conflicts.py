@@ -12,7 +12,7 @@ from lathe.scheduler.layout.vector_type import VectorType
 from lathe.scheduler.schedule_ir.stage import StageState
 
 
-def obstacles_of(state: StageState, known: KnownLanes, element: VectorType, config: HardwareConfig) -> list[Tensor]:
+def layout_obstacles(state: StageState, known: KnownLanes, element: VectorType, config: HardwareConfig) -> list[Tensor]:
     """The layout conflicts of an element-wise stage: for each, the tensor read with another layout than it needs.
 
     A condition that differs between the lanes of a vector counts as one too, with the tensor of the stage itself.

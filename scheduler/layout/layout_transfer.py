@@ -7,25 +7,25 @@ from lathe.frontend import Computation, as_affine
 from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.expr.nodes import ReadAccess
 from lathe.scheduler.layout.rescaling import lanes_of_own_operand, own_operands
-from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
-def lanes_read(
+def operand_layout(
     computation: Computation, access: ReadAccess, lanes: VectorLayout, config: HardwareConfig
 ) -> VectorLayout:
     """The layout of an operand of a computation that is no GEMM, from the layout of the result."""
     scope = own_operands(computation, config).get(access.node)
     if scope is not None:
         return lanes_of_own_operand(computation, access, scope, lanes, config)
-    return lanes_through(computation, access, lanes)
+    return elementwise_operand_layout(computation, access, lanes)
 
 
-def lanes_through(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout:
+def elementwise_operand_layout(computation: Computation, access: ReadAccess, lanes: VectorLayout) -> VectorLayout:
     """The layout of an operand that is read element-wise, from the layout of the result."""
 
     def follow(dim: int | None) -> int | None:
-        return None if dim is None else dimension_of(access.node, computation.axes[dim])
+        return None if dim is None else dim_indexed_by(access.node, computation.axes[dim])
 
     shifted = _shifted_dimensions(computation, access)
     if lanes.is_diagonal:
@@ -35,7 +35,7 @@ def lanes_through(computation: Computation, access: ReadAccess, lanes: VectorLay
         cols = shifted.get(lanes.cols)
     if rows is None and lanes.rows is not None:
         rows = shifted.get(lanes.rows)
-    return VectorLayout(None if rows == cols else rows, cols, lanes.turns or None)
+    return VectorLayout(None if rows == cols else rows, cols, lanes.conversions or None)
 
 
 @lru_cache(maxsize=4096)

@@ -23,13 +23,13 @@ from lathe.scheduler.layout.match_gemm import (
     only_in,
     possible_axes,
 )
-from lathe.scheduler.layout.vector_type import element_of, whole_elements
-from lathe.scheduler.rewriting.matchers import dimension_of, match_gemm_operands
+from lathe.scheduler.layout.vector_type import largest_block, vector_type_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import DRAM, INP, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 
-def diagonal_product(
+def match_depthwise(
     computation: Computation,
     config: HardwareConfig,
     schedule: ProducerLookup,
@@ -37,14 +37,14 @@ def diagonal_product(
     result: VectorLayout | None,
     sequential: SequentialAxes,
 ) -> GemmMatch | None:
-    """Match a computation as GEMM with diagonal weights, or None; arguments as for ``matrix_product``.
+    """Match a computation as GEMM with diagonal weights, or None; arguments as for ``match_gemm``.
 
     The weights are the operand that is a program input; if both are, the one with fewer values, or else the second.
     """
     pair = match_gemm_operands(computation)
     if pair is None:
         return None
-    data_element, step = element_of(config, INP), whole_elements(config)
+    data_element, step = vector_type_of(config, INP), largest_block(config)
     may_be_rows, may_be_columns = possible_axes(computation, sequential)
     for weight, data in sorted((pair[::-1], pair), key=lambda each: prod(each[0].tensor.shape)):
         if not is_given(weight.tensor, schedule) or not _may_be_in(data.tensor, INP, schedule):
@@ -52,7 +52,7 @@ def diagonal_product(
         both = [
             axis
             for axis in may_be_columns
-            if all(dimension_of(read, axis, step) is not None for read in (data, weight))
+            if all(dim_indexed_by(read, axis, step) is not None for read in (data, weight))
         ]
         columns = axes_of_made_lanes(computation, both, result, "cols")
         rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), result, "rows")
@@ -71,11 +71,11 @@ def diagonal_product(
 
 def is_given(tensor: Tensor, schedule: ProducerLookup) -> bool:
     """Whether a tensor is a program input, or an unchanged copy of one in ``wgt``."""
-    stage = schedule.maker(tensor)
+    stage = schedule.producer(tensor)
     if stage is None:
         return True
     source = copied(stage.state.computation)
-    return stage.state.scope == WGT and source is not None and schedule.maker(source) is None
+    return stage.state.scope == WGT and source is not None and schedule.producer(source) is None
 
 
 def _may_be_in(tensor: Tensor, scope: str, schedule: ProducerLookup) -> bool:

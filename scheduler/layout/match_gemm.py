@@ -9,8 +9,8 @@ from typing import Protocol
 from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.expr.nodes import Axis, Read, axes_of
-from lathe.scheduler.layout.vector_type import element_of, whole_elements
-from lathe.scheduler.rewriting.matchers import dimension_of, is_loadable, is_plain_read, match_gemm_operands
+from lathe.scheduler.layout.vector_type import largest_block, vector_type_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_loadable, is_plain_read, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, INP, OPERANDS, WGT
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
@@ -32,7 +32,7 @@ class KnownLanes(Protocol):
 class ProducerLookup(Protocol):
     """What matching asks of a schedule: the producer of a tensor, and its memory."""
 
-    def maker(self, tensor: Tensor) -> StageView | None:
+    def producer(self, tensor: Tensor) -> StageView | None:
         """The stage that computes the tensor; None for an input."""
 
     def scope_of(self, tensor: Tensor) -> str:
@@ -72,18 +72,18 @@ class GemmMatch:
             return count * self.steps_of_tap(config)
         if self.inner is None:
             return count
-        return count // self.inner.extent * ceil(self.inner.extent / element_of(config, INP).cols)
+        return count // self.inner.extent * ceil(self.inner.extent / vector_type_of(config, INP).cols)
 
     def steps_of_tap(self, config: HardwareConfig) -> int:
         """Cycles of the matrix core for every vector of the result and point of the reduction outside the lanes."""
         if not self.diagonal:
             return 1
-        data, weights = (element_of(config, scope) for scope in OPERANDS)
+        data, weights = (vector_type_of(config, scope) for scope in OPERANDS)
         return ceil(weights.rows / data.cols)
 
     def fill(self, config: HardwareConfig) -> float:
         """Utilisation: the fraction of the matrix core's multipliers that contribute to the result."""
-        data, weights = (element_of(config, scope) for scope in OPERANDS)
+        data, weights = (vector_type_of(config, scope) for scope in OPERANDS)
         rows = filled(self.row, data.rows)
         if self.diagonal:
             return rows * filled(self.column, min(weights.rows, weights.cols)) / max(weights.rows, weights.cols)
@@ -91,11 +91,11 @@ class GemmMatch:
 
     def is_thin(self, config: HardwareConfig) -> bool:
         """Whether no lanes are reduced and at most a quarter of the columns are filled, so that the ALU is faster."""
-        narrow = self.column is None or self.column.extent * 4 <= element_of(config, WGT).rows
+        narrow = self.column is None or self.column.extent * 4 <= vector_type_of(config, WGT).rows
         return self.inner is None and narrow
 
 
-def matrix_product(
+def match_gemm(
     computation: Computation,
     config: HardwareConfig,
     schedule: ProducerLookup | None = None,
@@ -109,7 +109,7 @@ def matrix_product(
     where possible, because stored vectors seldom have the layout of weights. ``known`` gives the layouts of computed
     tensors, which the choice follows where it can; ``made`` the layout of the result, if it is fixed; ``walked`` the
     axes that cannot be its lanes. A product that reduces no lanes (as in a depthwise convolution) and has hardly any
-    columns is not matched: it may be a GEMM with diagonal weights (``diagonal_product``), or else the ALU takes fewer
+    columns is not matched: it may be a GEMM with diagonal weights (``match_depthwise``), or else the ALU takes fewer
     cycles, and preserves the layout of the channels.
     """
     pair = match_gemm_operands(computation)
@@ -117,8 +117,8 @@ def matrix_product(
         return None
     candidates: list[tuple[float, GemmMatch]] = []
     in_operand_memory = False
-    data_element, weight_element = (element_of(config, scope) for scope in OPERANDS)
-    step = whole_elements(config)
+    data_element, weight_element = (vector_type_of(config, scope) for scope in OPERANDS)
+    step = largest_block(config)
     for order, (data, weight) in enumerate((pair, pair[::-1])):
         scopes = (schedule.scope_of(data.tensor), schedule.scope_of(weight.tensor)) if schedule else (DRAM, DRAM)
         if ACC in scopes:
@@ -131,7 +131,7 @@ def matrix_product(
         inners = [
             axis
             for axis in _mentioned(computation.reduce_axes, data, step)
-            if dimension_of(weight, axis, step) is not None and may_end(axis, data_element.cols, (data, weight))
+            if dim_indexed_by(weight, axis, step) is not None and may_end(axis, data_element.cols, (data, weight))
         ]
         rows = axes_of_made_lanes(computation, only_in(may_be_rows, data, weight, step), made, "rows")
         if columns is None or (rows is None and data_element.rows > 1):
@@ -181,10 +181,10 @@ def axes_of_made_lanes(
 
 def _is_sooner_loaded(product: GemmMatch, computation: Computation, config: HardwareConfig) -> bool:
     """Whether the weights of a GEMM, padded to whole vectors, take no longer to load than the GEMM to compute."""
-    weights, data = (element_of(config, scope) for scope in (WGT, INP))
+    weights, data = (vector_type_of(config, scope) for scope in (WGT, INP))
     blocks = {product.column: weights.rows, product.row: data.rows}
     steps = prod(ceil(axis.extent / blocks.get(axis, 1)) for axis in computation.axes)
-    lanes = lanes_of_operand(product, WGT, config)
+    lanes = gemm_operand_layout(product, WGT, config)
     elements = prod(ceil(extent / weights.block(lanes, dim)) for dim, extent in enumerate(product.weight.tensor.shape))
     beats = elements * config.wgt_element_bytes * config.memory.cycles_per_beat / config.bus_bytes
     return beats <= steps * product.steps(computation, config)
@@ -196,7 +196,7 @@ def is_computed(tensor: Tensor, schedule: ProducerLookup | None, borders: bool =
     With ``borders``, copies with zero padding count as copies too.
     """
     while True:
-        stage = schedule.maker(tensor) if schedule else None
+        stage = schedule.producer(tensor) if schedule else None
         computation = stage.state.computation if stage is not None else tensor.computation
         source = None if computation is None else (loaded if borders else copied)(computation)
         if source is None:
@@ -225,13 +225,13 @@ def may_end(axis: Axis, block: int, reads: Iterable[Read]) -> bool:
 
 def ends_with(read: Read, axis: Axis) -> bool:
     """Whether an axis that alone indexes a dimension of a tensor ends where the dimension ends."""
-    dim = dimension_of(read, axis, step=1)
+    dim = dim_indexed_by(read, axis, step=1)
     index = None if dim is None else as_affine(read.indices[dim])
     return dim is not None and index is not None and read.tensor.shape[dim] == axis.extent + index.const
 
 
 def _mentioned(axes: Iterable[Axis], read: Read, step: int) -> list[Axis]:
-    return [axis for axis in axes if dimension_of(read, axis, step) is not None]
+    return [axis for axis in axes if dim_indexed_by(read, axis, step) is not None]
 
 
 def only_in(axes: Iterable[Axis], operand: Read, other: Read, step: int) -> list[Axis]:
@@ -261,7 +261,7 @@ def best_axis(
     operand's layout is known, so that no axis is chosen if ``wanted`` is None.
     """
     if strict or wanted is not None:
-        matching = [axis for axis in axes if wanted is not None and dimension_of(read, axis, step) == wanted]
+        matching = [axis for axis in axes if wanted is not None and dim_indexed_by(read, axis, step) == wanted]
         if matching:
             return matching[0], filled(matching[0], block)
         if strict and wanted is None:
@@ -270,18 +270,20 @@ def best_axis(
     return chosen, filled(chosen, block) * (AGAINST if wanted is not None and block > 1 else 1)
 
 
-def lanes_of_operand(product: GemmMatch, scope: str, config: HardwareConfig) -> VectorLayout:
+def gemm_operand_layout(product: GemmMatch, scope: str, config: HardwareConfig) -> VectorLayout:
     """The layout of the operand of a GEMM that is read from a scratchpad, ``inp`` or ``wgt``."""
-    inner, step = product.inner, whole_elements(config)
+    inner, step = product.inner, largest_block(config)
     if product.turns is not None:
         if scope == WGT:
             return VectorLayout(1, 2)
-        row, column = (dimension_of(product.data, axis) for axis in (product.row, product.column))
+        row, column = (dim_indexed_by(product.data, axis) for axis in (product.row, product.column))
         return VectorLayout(row, column, product.turns - 1)
     if scope == INP:
-        row = dimension_of(product.data, product.row, step) if element_of(config, INP).rows > 1 else None
-        return VectorLayout(row, dimension_of(product.data, inner, step))
-    return VectorLayout(dimension_of(product.weight, product.column, step), dimension_of(product.weight, inner, step))
+        row = dim_indexed_by(product.data, product.row, step) if vector_type_of(config, INP).rows > 1 else None
+        return VectorLayout(row, dim_indexed_by(product.data, inner, step))
+    return VectorLayout(
+        dim_indexed_by(product.weight, product.column, step), dim_indexed_by(product.weight, inner, step)
+    )
 
 
 def turning_product(computation: Computation, lanes: VectorLayout) -> GemmMatch:
@@ -289,9 +291,9 @@ def turning_product(computation: Computation, lanes: VectorLayout) -> GemmMatch:
     pair = match_gemm_operands(computation)
     assert pair is not None, f"{computation.name} is no product"
     rows, cols = (None if dim is None else computation.axes[dim] for dim in (lanes.rows, lanes.cols))
-    return GemmMatch(*pair, rows, cols, None, turns=lanes.turns)
+    return GemmMatch(*pair, rows, cols, None, turns=lanes.conversions)
 
 
-def has_placed_operand(stage: StageView) -> bool:
+def reads_operand_memory(stage: StageView) -> bool:
     """Whether an operand of a stage is already in ``inp`` or ``wgt``, which only GEMM reads."""
     return any(stage.schedule.scope_of(read.tensor) in OPERANDS for read in stage.state.computation.reads)

@@ -25,8 +25,8 @@ LARGEST = 1 << 20
 """The most points of one index expression that are evaluated; beyond that, all are taken for non-zero."""
 
 
-class DataCells:
-    """``data_cells`` of all tensors of a program, cached.
+class NonzeroAnalysis:
+    """``nonzero_masks`` of all tensors of a program, cached.
 
     ``computation_of`` gives the computation of a tensor, None for an input.
     """
@@ -41,11 +41,11 @@ class DataCells:
             self.known[tensor] = None  # conservative where copies form a recurrence
             computation = self.computation_of(tensor)
             if computation is not None:
-                self.known[tensor] = data_cells(computation, self)
+                self.known[tensor] = nonzero_masks(computation, self)
         return self.known[tensor]
 
 
-def data_cells(computation: Computation, cells_of: Callable[[Tensor], HeldCells | None]) -> HeldCells | None:
+def nonzero_masks(computation: Computation, cells_of: Callable[[Tensor], HeldCells | None]) -> HeldCells | None:
     """The indices of the result of a computation that may hold non-zeros; None if all may.
 
     ``cells_of`` gives the same for its operands.
@@ -95,7 +95,7 @@ def cells_within(cells: HeldCells | None, low: tuple[int, ...], extent: tuple[in
     return tuple(masks) if any(each is not None for each in masks) else None
 
 
-def share_with_data(indices: Sequence[Expr], cells: HeldCells | None) -> float:
+def nonzero_fraction(indices: Sequence[Expr], cells: HeldCells | None) -> float:
     """The fraction of all points of the indices' axes at which elements that may be non-zero are read."""
     share = 1.0
     for index, held in zip(indices, cells or [None] * len(indices), strict=True):

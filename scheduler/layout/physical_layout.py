@@ -14,10 +14,10 @@ from lathe.frontend import Tensor
 from lathe.isa import Layout, PhysicalAxis
 from lathe.isa.layout import BROADCAST, PADDING
 from lathe.isa.layout_steps import Diagonal, LayoutStep
-from lathe.scheduler.layout.dilation_compaction import Gaps, gaps_of
-from lathe.scheduler.layout.storage_layout import shape_and_lanes
-from lathe.scheduler.layout.vector_relayout import conversions_needed, digits, elements_with_rows, positions
-from lathe.scheduler.layout.vector_type import VectorType, element_of
+from lathe.scheduler.layout.dilation_compaction import Gaps, dilation_of
+from lathe.scheduler.layout.storage_layout import stored_shape_and_layout
+from lathe.scheduler.layout.vector_relayout import conversions_needed, digits, positions, vectors_with_rows
+from lathe.scheduler.layout.vector_type import VectorType, vector_type_of
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
@@ -44,7 +44,7 @@ class PhysicalLayout:
     stack: int = 1
     outside: tuple[int, ...] = ()
     gaps: Gaps = ()
-    adjoins: bool = False
+    contiguous: bool = False
     joined: bool = False
     positions: tuple[int, ...] = ()
     held: int = 0
@@ -71,7 +71,7 @@ class PhysicalLayout:
     @property
     def is_together(self) -> bool:
         """Whether the vectors of a group together hold the values of one block."""
-        return self.lanes.turns is not None or self.joined
+        return self.lanes.conversions is not None or self.joined
 
     @property
     def inseparable(self) -> int:
@@ -87,7 +87,7 @@ class PhysicalLayout:
     @property
     def in_buffers(self) -> "PhysicalLayout":
         """The layout as buffers are sized by it: contiguous groups count as one block, since they are stored whole."""
-        return replace(self, adjoins=False, joined=True) if self.adjoins else self
+        return replace(self, contiguous=False, joined=True) if self.contiguous else self
 
     def blocks(self, dim: int, first: int, extent: int) -> int:
         """How many vectors of a buffer a range of a dimension touches."""
@@ -115,7 +115,7 @@ class PhysicalLayout:
         if self.lanes.is_diagonal:
             return self._layout_of_diagonals(tensor, storage, reorderings)
         axes = [PhysicalAxis(dim, self.step(dim), -(-self.view[dim] // self.step(dim))) for dim in self.order]
-        if self.lanes.turns is not None:
+        if self.lanes.conversions is not None:
             axes += digits(self.element, self.lanes)
             return Layout(tensor.shape, tensor.dtype, tuple(axes), view=self.view, storage=storage)
         if self.positions and self.lanes.cols is not None:
@@ -156,24 +156,26 @@ class PhysicalLayout:
 
 def physical_of(stage: StageView, lanes: Mapping[Tensor, VectorLayout], config: HardwareConfig) -> PhysicalLayout:
     """The physical layout of the tensor of a stage in its memory."""
-    element = element_of(config, stage.state.scope)
-    view, along = shape_and_lanes(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
-    form = form_in(view, along, element, outside_of(stage.schedule, view, along), gaps_of(stage, along), config)
-    return adjoining(form, stage, lanes, config) if stage.state.contiguous else form
+    element = vector_type_of(config, stage.state.scope)
+    view, along = stored_shape_and_layout(stage.schedule, stage, stage.tensor, lanes[stage.tensor], element)
+    form = scratchpad_layout(
+        view, along, element, split_dims_of(stage.schedule, view, along), dilation_of(stage, along), config
+    )
+    return contiguous_layout(form, stage, lanes, config) if stage.state.contiguous else form
 
 
-def adjoining(
+def contiguous_layout(
     form: PhysicalLayout, stage: StageView, lanes: Mapping[Tensor, VectorLayout], config: HardwareConfig
 ) -> PhysicalLayout:
     """The scratchpad layout with the vectors that form one stored vector contiguous, as they are in DRAM."""
-    assert form.lanes.turns is None, f"blocks of {form} are permuted"
+    assert form.lanes.conversions is None, f"blocks of {form} are permuted"
     sources = [lanes.get(read.tensor) for read in stage.state.computation.reads]
-    permuted = any(each is not None and each.turns is not None for each in sources)
-    group = element_of(config, DRAM).cols // form.element.cols
-    return replace(form, group=group, adjoins=True, positions=positions(config) if permuted else ())
+    permuted = any(each is not None and each.conversions is not None for each in sources)
+    group = vector_type_of(config, DRAM).cols // form.element.cols
+    return replace(form, group=group, contiguous=True, positions=positions(config) if permuted else ())
 
 
-def form_in(
+def scratchpad_layout(
     view: tuple[int, ...],
     lanes: VectorLayout,
     element: VectorType,
@@ -182,7 +184,7 @@ def form_in(
     config: HardwareConfig | None = None,
 ) -> PhysicalLayout:
     """The physical layout of a scratchpad buffer."""
-    group = 1 if lanes.turns is None else element.span // element.cols
+    group = 1 if lanes.conversions is None else element.span // element.cols
     held = 0 if config is None or group == 1 else _held(view, lanes, element, config)
     return PhysicalLayout(view, lanes, element, group, outside=outside, gaps=gaps, held=held)
 
@@ -193,15 +195,15 @@ def _held(view: tuple[int, ...], lanes: VectorLayout, element: VectorType, confi
     Loads transfer all of them if that is no slower: leaving some out makes each DRAM row a burst of its own, which
     waits for the memory's latency.
     """
-    assert lanes.turns is not None, f"{lanes} is not permuted"
+    assert lanes.conversions is not None, f"{lanes} is not permuted"
     if lanes.rows is None:
         return 0
     rows = min(view[lanes.rows], element.rows)
-    if element == element_of(config, ACC):
-        return elements_with_rows(config, lanes.turns, rows) if lanes.turns else 0
-    if lanes.turns == conversions_needed(config):
+    if element == vector_type_of(config, ACC):
+        return vectors_with_rows(config, lanes.conversions, rows) if lanes.conversions else 0
+    if lanes.conversions == conversions_needed(config):
         return 0
-    held, memory = elements_with_rows(config, lanes.turns + 1, rows), config.memory
+    held, memory = vectors_with_rows(config, lanes.conversions + 1, rows), config.memory
     beats = [
         ceil(count * config.inp_element_bytes / config.bus_bytes) for count in (held, element.span // element.cols)
     ]
@@ -209,7 +211,7 @@ def _held(view: tuple[int, ...], lanes: VectorLayout, element: VectorType, confi
     return held if max(beats[0] * memory.cycles_per_beat, waiting) < beats[1] * memory.cycles_per_beat else 0
 
 
-def outside_of(schedule: ScheduleView, view: tuple[int, ...], lanes: VectorLayout) -> tuple[int, ...]:
+def split_dims_of(schedule: ScheduleView, view: tuple[int, ...], lanes: VectorLayout) -> tuple[int, ...]:
     """The other dimensions that the axis in the columns was split into (``delinearize-axes``), for ``outside``.
 
     They become outer dimensions, so that the pixels of one group of channels, which a GEMM reads, are contiguous. This

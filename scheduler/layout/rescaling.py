@@ -8,9 +8,9 @@ from lathe.configs.encoding import LOOKUP, RESCALE, RESCALE_ADD, TABLE_ELEMENTS
 from lathe.frontend import Computation
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Read, ReadAccess, Select, axes_of, reads_data
-from lathe.scheduler.layout.vector_type import VectorType, whole_elements
-from lathe.scheduler.rewriting.match_rescale import Rescaling, rescaling_in, table_index, why_no_rescaling
-from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.layout.vector_type import VectorType, largest_block
+from lathe.scheduler.rewriting.match_rescale import Rescaling, explain_no_rescale, match_rescale, table_index
+from lathe.scheduler.rewriting.matchers import dim_indexed_by
 from lathe.scheduler.rewriting.undef import defined
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, TABLES
 from lathe.scheduler.schedule_ir.stage import VectorLayout
@@ -39,7 +39,7 @@ def rescalings_of(computation: Computation) -> tuple[Rescaling, ...]:
         return ()
     matched: list[Rescaling] = []
     for branch in _branches(defined(computation).bodies[0]):
-        rescaling = rescaling_in(branch)
+        rescaling = match_rescale(branch)
         if rescaling is None or (matched and _without_parameters(rescaling) != _without_parameters(matched[0])):
             return ()
         matched.append(rescaling)
@@ -68,9 +68,9 @@ def missing_extensions(rescaling: Rescaling, config: HardwareConfig) -> tuple[st
     return tuple(each for each in required if each not in config.extensions)
 
 
-def unmet(value: Expr, config: HardwareConfig) -> Mapping[str, str]:
+def missing_extensions_of(value: Expr, config: HardwareConfig) -> Mapping[str, str]:
     """The extensions that a machine lacks for a rescaling or look-up, each with its purpose."""
-    found = rescaling_in(value)
+    found = match_rescale(value)
     if found is not None:
         return {each: _PURPOSES[each] for each in missing_extensions(found, config)}
     if isinstance(value, Read) and table_index(value) is not None and LOOKUP not in config.extensions:
@@ -79,7 +79,7 @@ def unmet(value: Expr, config: HardwareConfig) -> Mapping[str, str]:
     return {}
 
 
-def told(missing: Mapping[str, str]) -> str:
+def listed_extensions(missing: Mapping[str, str]) -> str:
     """Extensions with their purposes, for messages: ``extensions 'a' (purpose) and 'b' (purpose)``."""
     named = " and ".join(f"{extension!r} ({purpose})" for extension, purpose in missing.items())
     return f"extension{'s' * (len(missing) > 1)} {named}"
@@ -88,11 +88,11 @@ def told(missing: Mapping[str, str]) -> str:
 def why_not_rescale(value: Expr, config: HardwareConfig) -> str:
     """Why RESCALE does not take an int64 expression, for messages: the form that it takes, and the difference."""
     without = "" if RESCALE in config.extensions else f" (extension {RESCALE!r}, which {config.name!r} lacks)"
-    why = why_no_rescaling(value) or "the rule must be 'rescale'"
+    why = explain_no_rescale(value) or "the rule must be 'rescale'"
     return f"RESCALE{without} takes int64 only as {FORM}: {why}"
 
 
-def look_ups_taken(read: Read, index: Expr, config: HardwareConfig) -> str:
+def lookup_hint(read: Read, index: Expr, config: HardwareConfig) -> str:
     """A hint, for messages about a data-dependent index, on the look-ups that the machine supports; "" without any."""
     if not reads_data(index):
         return ""
@@ -125,7 +125,7 @@ def lanes_of_own_operand(
     A parameter vector has the lanes of the result in its rows, and the two words of each in its columns.
     """
     axis = None if lanes.cols is None else computation.axes[lanes.cols]
-    along = dimension_of(access.node, axis, whole_elements(config))
+    along = dim_indexed_by(access.node, axis, largest_block(config))
     return VectorLayout(along, len(access.indices) - 1) if scope == PARAMETERS else VectorLayout(None, along)
 
 
@@ -138,5 +138,5 @@ def is_in_the_way(
     axes = axes_of(*(index for index in access.indices if not reads_data(index)))
     rows = element.rows > 1 and lanes.rows is not None and computation.axes[lanes.rows] in axes
     cols = lanes.cols is not None and computation.axes[lanes.cols] in axes
-    along = dimension_of(access.node, computation.axes[lanes.cols or 0], whole_elements(config)) if cols else None
+    along = dim_indexed_by(access.node, computation.axes[lanes.cols or 0], largest_block(config)) if cols else None
     return rows or (cols and along is None)

@@ -3,17 +3,17 @@
 from lathe.configs import HardwareConfig
 from lathe.frontend import as_affine
 from lathe.scheduler.layout.match_gemm import GemmMatch
-from lathe.scheduler.layout.vector_type import element_of
-from lathe.scheduler.rewriting.matchers import dimension_of, is_plain_read
+from lathe.scheduler.layout.vector_type import vector_type_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_plain_read
 from lathe.scheduler.schedule_ir.memories import INP
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 
-def pixels_of(product: GemmMatch, config: HardwareConfig) -> list[int]:
+def spatial_dims_of(product: GemmMatch, config: HardwareConfig) -> list[int]:
     """The dimensions of a GEMM's data that are not in the lanes; the last is that of pixels in a row."""
-    element = element_of(config, INP)
+    element = vector_type_of(config, INP)
     sides = ((product.row, element.rows), (product.inner, element.cols))
-    lanes = [dimension_of(product.data, axis) for axis, values in sides if values > 1]
+    lanes = [dim_indexed_by(product.data, axis) for axis, values in sides if values > 1]
     return [dim for dim in range(product.data.tensor.ndim) if dim not in lanes]
 
 
@@ -24,7 +24,7 @@ def gathers(stage: StageView, product: GemmMatch, config: HardwareConfig) -> boo
         return False
     if stage.state.computation.reduce_axes:
         return False
-    axes, pixels = list(enumerate(stage.state.computation.axes)), pixels_of(product, config)
+    axes, pixels = list(enumerate(stage.state.computation.axes)), spatial_dims_of(product, config)
     some = False
     for index, extent in zip(body.indices, body.tensor.shape, strict=True):
         form = as_affine(index)

@@ -14,10 +14,10 @@ from lathe.scheduler.layout.vector_type import VectorType
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.schedule_ir.storage import Storage
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 
-def lanes_of_cells(storage: Storage, lanes: VectorLayout, element: VectorType) -> VectorLayout | None:
+def buffer_layout(storage: Storage, lanes: VectorLayout, element: VectorType) -> VectorLayout | None:
     """The layout of a buffer, from the layout of the tensor; None if the storage map takes blocks apart."""
     variables = [LoopVariable(axis.name, axis.extent) for axis in storage.axes]
     cell = storage.in_loops([Linear.of(variable) for variable in variables])
@@ -52,7 +52,7 @@ def _along(cell: Sequence[Linear], variable: LoopVariable, block: int) -> int | 
     return position
 
 
-def shape_and_lanes(
+def stored_shape_and_layout(
     schedule: ScheduleView, stage: StageView, tensor: Tensor, lanes: VectorLayout, element: VectorType
 ) -> tuple[tuple[int, ...], VectorLayout]:
     """The shape and layout of a stage's tensor as it is stored: its own, or those of its user buffer.
@@ -62,7 +62,7 @@ def shape_and_lanes(
     storage = stage.state.storage
     if storage is None:
         return tensor.shape, lanes
-    found = lanes_of_cells(storage, lanes, element)
+    found = buffer_layout(storage, lanes, element)
     if found is None:
         axes = [stage.state.computation.axes[dim].name for dim in (lanes.rows, lanes.cols) if dim is not None]
         raise BuildError(
@@ -72,4 +72,4 @@ def shape_and_lanes(
             kind="machine",
         )
 
-    return storages_of(schedule.stages)[storage.buffer].shape, found
+    return user_buffers_of(schedule.stages)[storage.buffer].shape, found

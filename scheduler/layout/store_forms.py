@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lathe.configs import HardwareConfig
 from lathe.scheduler.layout.vector_relayout import conversions_needed
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.schedule_ir.memories import DRAM, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
@@ -12,23 +12,23 @@ PLANES = ("int16", "int32", "uint8", "uint16", "uint32")
 """The dtypes that are stored as byte planes."""
 
 
-def stores_make_weights(config: HardwareConfig, lanes: VectorLayout, wanted: VectorLayout) -> bool:
+def forms_weight_vectors(config: HardwareConfig, lanes: VectorLayout, wanted: VectorLayout) -> bool:
     """Whether consecutive stored vectors with layout ``lanes`` form weight vectors with layout ``wanted``."""
-    stored, weights = element_of(config, DRAM), element_of(config, WGT)
+    stored, weights = vector_type_of(config, DRAM), vector_type_of(config, WGT)
     rows = wanted.rows is not None and (stored.rows == 1 or lanes.rows == wanted.rows)
     cols = wanted.cols is not None and lanes.cols == wanted.cols
     return rows and cols and weights.cols == stored.cols and weights.rows % stored.rows == 0
 
 
-def stores_make_elements(config: HardwareConfig, lanes: VectorLayout, scope: str, shape: Sequence[int]) -> bool:
+def forms_loadable_vectors(config: HardwareConfig, lanes: VectorLayout, scope: str, shape: Sequence[int]) -> bool:
     """Whether consecutive stored vectors of a tensor of this shape and layout form vectors as a memory loads them.
 
     If the widths differ, they do with a batch of 1, with nothing in the lanes, if one row and one block of columns hold
     the whole tensor, or after all conversions.
     """
-    stored, loaded = element_of(config, DRAM), element_of(config, scope)
-    if lanes.turns is not None:
-        return lanes.turns == conversions_needed(config)
+    stored, loaded = vector_type_of(config, DRAM), vector_type_of(config, scope)
+    if lanes.conversions is not None:
+        return lanes.conversions == conversions_needed(config)
     one_row = lanes.rows is not None and shape[lanes.rows] == 1
     one_block = lanes.cols is not None and shape[lanes.cols] <= min(stored.cols, loaded.cols)
     plain = stored.rows == 1 or stored.cols == loaded.cols or lanes == VectorLayout(None, None)

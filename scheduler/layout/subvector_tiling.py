@@ -59,12 +59,12 @@ class Cuts:
         for states, keys in ((had, changes.were), (now, changes.others)):
             for key in keys:
                 anchor = states[key].attachment
-                waiting |= {anchor.host} if anchor is not None else set()
+                waiting |= {anchor.enclosing} if anchor is not None else set()
                 waiting |= self._makers(states[key], changes.now)
         for key in changes.were:
             for known in self._known.values():
                 for tensor in had[key].tensors:
-                    if tensor not in changes.now.makers:
+                    if tensor not in changes.now.producers:
                         known.pop(tensor, None)
         heap = [(-order[key], key) for key in waiting if key in order]
         heapify(heap)
@@ -81,7 +81,7 @@ class Cuts:
         return updated
 
     def _makers(self, state: StageState, stages: StagesInOrder) -> set[StageId]:
-        producers = (stages.makers.get(read.tensor) for read in state.computation.reads)
+        producers = (stages.producers.get(read.tensor) for read in state.computation.reads)
         return {key for key in producers if key is not None}
 
     def _update(self, stage: StageView, order: Mapping[StageId, int]) -> set[Tensor]:
@@ -92,7 +92,7 @@ class Cuts:
             own = frozenset([dim for dim, step in enumerate(steps) if step % block]) if any(steps) else NONE
             for number, made in enumerate(stage.state.tensors):
                 # Most tensors have no consumer that is tiled below vector width: nothing more is computed for them.
-                cut = [each for each in self._schedule.readers(made) if known.get(each.tensor)]
+                cut = [each for each in self._schedule.consumers(made) if known.get(each.tensor)]
                 later = [each for each in cut if order[each.id] > position or (each is stage and number)]
                 dims = own.union(*(_through(each, made, known[each.tensor]) for each in later)) if later else own
                 if known.get(made, NONE) != dims:

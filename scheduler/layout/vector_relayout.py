@@ -77,7 +77,7 @@ def positions(config: HardwareConfig) -> tuple[int, ...]:
     return offsets if offsets != tuple(1 << n for n in range(len(bits))) else ()
 
 
-def steps_of_span(config: HardwareConfig) -> int:
+def conversion_cycles_of_span(config: HardwareConfig) -> int:
     """Cycles of one turn of a span: a GEMM micro-op for each narrow vector, and a reset for each accumulator."""
     spans = _spans(config)
     return spans.blocks + (1 if spans.stores_wider else spans.blocks)
@@ -102,7 +102,7 @@ def selection(config: HardwareConfig, turn: int) -> NDArray[np.int8]:
     return matrices
 
 
-def elements_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
+def vectors_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
     """How many narrow vectors of a span, from the first on, hold any of the first ``rows`` rows in a turn.
 
     The narrow vectors are those loaded if results are wider, else the results.
@@ -119,9 +119,9 @@ def elements_with_rows(config: HardwareConfig, turn: int, rows: int) -> int:
 
 def digits(element: VectorType, lanes: VectorLayout) -> tuple[PhysicalAxis, ...]:
     """The physical axes within a span of stored vectors."""
-    assert lanes.turns is not None, f"{lanes} is not permuted"
+    assert lanes.conversions is not None, f"{lanes} is not permuted"
     axes: list[PhysicalAxis] = []
-    for kind, weight in spans_of(element).orders[lanes.turns]:
+    for kind, weight in spans_of(element).orders[lanes.conversions]:
         dim, size = (lanes.rows, 1) if kind == "row" else (lanes.cols, element.grain)
         axes.append(PhysicalAxis(BROADCAST if dim is None else dim, weight * size if dim is not None else 1, 2))
     assert lanes.cols is not None, f"no dimension fills columns of {lanes}"

@@ -31,7 +31,7 @@ class VectorType:
 
     def block(self, lanes: VectorLayout, dim: int) -> int:
         """How many values of a dimension one vector holds."""
-        if lanes.turns is not None and dim == lanes.cols:
+        if lanes.conversions is not None and dim == lanes.cols:
             return self.span
         if lanes.is_diagonal and dim == lanes.cols:
             return min(self.rows, self.cols)
@@ -51,7 +51,7 @@ class VectorType:
                     yield VectorLayout(rows, cols)
 
 
-def element_of(config: HardwareConfig, scope: str) -> VectorType:
+def vector_type_of(config: HardwareConfig, scope: str) -> VectorType:
     """The vector type of a memory; tensors in DRAM have that of ``acc``, from which they are stored.
 
     Columns of inp and wgt are reduced over, so unused ones are zeros; all other lanes that no dimension fills broadcast
@@ -74,7 +74,7 @@ def _elements(batch: int, block_in: int, block_out: int) -> dict[str, VectorType
     }
 
 
-def whole_elements(config: HardwareConfig) -> int:
+def largest_block(config: HardwareConfig) -> int:
     """The longest side of any vector of a machine: multiples of it are vector boundaries in all memories."""
     return max(config.batch, config.block_in, config.block_out)
 

@@ -11,7 +11,7 @@ from lathe.frontend import Tensor, as_affine, evaluate, walk
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Const, Read, ReadAccess, Reduce, Select
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment
-from lathe.scheduler.layout.layout_transfer import lanes_through
+from lathe.scheduler.layout.layout_transfer import elementwise_operand_layout
 from lathe.scheduler.layout.match_gemm import ends_with
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.memories import DRAM, PARAMETERS
@@ -19,28 +19,30 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 
-def tensors_with_zeros_behind(schedule: ScheduleView, plan: LayoutAssignment) -> set[Tensor]:
+def zero_padded_tensors(schedule: ScheduleView, plan: LayoutAssignment) -> set[Tensor]:
     """The computed tensors with a dimension in the columns whose pad lanes are known to be zero."""
-    maker = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
+    states = {tensor: stage.state for stage in schedule.stages for tensor in stage.state.tensors}
     zero_padded: set[Tensor] = set()
     for stage in schedule.stages:
         state = stage.state
-        if plan.known[state.tensor].cols is None:
+        if plan.layouts[state.tensor].cols is None:
             continue
-        product = plan.products[state.tensor]
+        product = plan.gemms[state.tensor]
         if product is not None:
             all_rows = product.column is None or ends_with(product.weight, product.column)
-            if all_rows and comes_from_host(schedule, product.weight.tensor):
+            if all_rows and is_program_input(schedule, product.weight.tensor):
                 zero_padded.update(state.tensors)
-        elif _reads_zeros(stage, plan, maker, zero_padded) and all(_is_zero(body) for body in state.computation.bodies):
+        elif _reads_zeros(stage, plan, states, zero_padded) and all(
+            _is_zero(body) for body in state.computation.bodies
+        ):
             zero_padded.update(state.tensors)
     return zero_padded
 
 
-def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
+def is_program_input(schedule: ScheduleView, tensor: Tensor) -> bool:
     """Whether a GEMM operand is a program input, or loaded from one, perhaps with zero padding."""
     loaded = False
-    while (stage := schedule.maker(tensor)) is not None:
+    while (stage := schedule.producer(tensor)) is not None:
         state = stage.state
         if state.scope == DRAM:
             if loaded or not is_loaded_with_zeros(schedule, tensor):
@@ -54,10 +56,10 @@ def comes_from_host(schedule: ScheduleView, tensor: Tensor) -> bool:
 
 def is_loaded_with_zeros(schedule: ScheduleView, tensor: Tensor) -> bool:
     """Whether a GEMM operand is a zero padding with no other use, which its LOADs carry out, so that none is stored."""
-    stage = schedule.maker(tensor)
+    stage = schedule.producer(tensor)
     if stage is None or tensor in schedule.outputs or stage.state.scope != DRAM:
         return False
-    users = [read for each in schedule.readers(tensor) for read in each.state.computation.reads]
+    users = [read for each in schedule.consumers(tensor) for read in each.state.computation.reads]
     body = stage.state.computation.bodies[0]
     one = len(stage.state.computation.reads) == 1 and sum(read.tensor is tensor for read in users) == 1
     return one and isinstance(body, Select) and _keeps_zeros(body)
@@ -71,16 +73,16 @@ def _keeps_zeros(body: Expr) -> bool:
 
 
 def _reads_zeros(
-    stage: StageView, plan: LayoutAssignment, maker: Mapping[Tensor, StageState], zeros: set[Tensor]
+    stage: StageView, plan: LayoutAssignment, states: Mapping[Tensor, StageState], zeros: set[Tensor]
 ) -> bool:
     """Whether all operands have zeros in the pad lanes too, rather than broadcast values."""
     state = stage.state
-    lanes = plan.known[state.tensor]
+    lanes = plan.layouts[state.tensor]
     if state.scope == PARAMETERS and lanes.rows is None:
         return False
     for access in state.computation.reads:
-        read = lanes_through(state.computation, access, lanes).cols
-        if access.tensor in maker:
+        read = elementwise_operand_layout(state.computation, access, lanes).cols
+        if access.tensor in states:
             if access.tensor not in zeros:
                 return False
         elif read is None:
@@ -93,7 +95,7 @@ def _reads_zeros(
 def ends_with_sources(stage: StageView, lanes: VectorLayout) -> bool:
     """Whether a copy ends together with all its sources, so that its pad lanes are copies of theirs."""
     for access in stage.state.computation.reads:
-        read = lanes_through(stage.state.computation, access, lanes)
+        read = elementwise_operand_layout(stage.state.computation, access, lanes)
         for own, other in ((lanes.rows, read.rows), (lanes.cols, read.cols)):
             if own is not None and (other is None or not ends_together(stage, access, own, other)):
                 return False
@@ -107,7 +109,7 @@ def ends_together(stage: StageView, access: ReadAccess, own: int | None, read: i
     """
     computation, index = stage.state.computation, as_affine(access.indices[read])
     layout = stage.schedule.layouts.get(access.tensor)
-    end = access.tensor.shape[read] if layout is None else layout.last_value(read)
+    end = access.tensor.shape[read] if layout is None else layout.live_extent(read)
     if own is None or index is None or dict(index.coefficients) != {computation.axes[own]: 1}:
         return False
     return computation.axes[own].extent + index.const >= end

@@ -2,12 +2,12 @@
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 
 def check_buffers(schedule: ScheduleView, command: str) -> None:
     """Raises ScheduleError if a buffer, or the loop of its allocation, has become invalid."""
-    for buffer, allocated in storages_of(schedule.stages).items():
+    for buffer, allocated in user_buffers_of(schedule.stages).items():
         scopes = {stage.state.scope: stage for stage in reversed(allocated.users)}
         declared = {buffer.scope} if buffer.scope is not None else set()
         if len(declared | set(scopes)) > 1:

@@ -14,10 +14,10 @@ def check_communication(stage: StageView, command: str) -> None:
     state = stage.state
     for loop, count in state.threads.items():
         _check_loop(stage, loop, f"to run in {count} threads", "vthread", command)
-    for signal in state.signals:
+    for signal in state.sync_ops:
         _check_signal(stage, signal, command)
-    if state.slots is not None:
-        _check_slots(stage, state.slots, command)
+    if state.buffer_count is not None:
+        _check_slots(stage, state.buffer_count, command)
 
 
 def _check_loop(stage: StageView, loop: LoopAxis, what: str, primitive: str, command: str) -> None:
@@ -36,10 +36,10 @@ def _check_loop(stage: StageView, loop: LoopAxis, what: str, primitive: str, com
             kind="machine",
         )
     if loop not in state.own_leaves:
-        assert stage.host is not None
+        assert stage.enclosing is not None
         raise ScheduleError(
             f"loop {loop.name} of stage {stage.name} must be a loop of its own {what}, not one that it shares with "
-            f"{stage.host.name} ({command}). Call {primitive} on {stage.host.name}.",
+            f"{stage.enclosing.name} ({command}). Call {primitive} on {stage.enclosing.name}.",
             kind="limit",
         )
 

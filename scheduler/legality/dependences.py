@@ -50,7 +50,7 @@ def dependences(schedule: ScheduleView) -> tuple[Dependence, ...]:
     for stage in schedule.stages:
         computation = stage.state.computation
         for read in computation.reads:
-            producer = schedule.maker(read.tensor)
+            producer = schedule.producer(read.tensor)
             if producer is None:
                 continue
             with answerable(f"how {stage.name} depends on {producer.name}"):

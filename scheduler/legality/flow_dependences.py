@@ -10,14 +10,14 @@ instances are compared. Updates of a reduction commute, so their order does not 
 
 from lathe.frontend.expr.nodes import ReadAccess
 from lathe.scheduler.errors import LegalityError, ScheduleError
-from lathe.scheduler.legality.reaching_write_query import Ordering, first_lost
+from lathe.scheduler.legality.reaching_write_query import Ordering, first_violation
 from lathe.scheduler.legality.reaching_writes import DirectAccesses
 from lathe.scheduler.loop_ir.compute_locations import comes_first, place_stages
-from lathe.scheduler.loop_ir.fused_loops import shares_reduction
-from lathe.scheduler.loop_ir.recurrences import read_later, recurrence_groups, recurrence_of
+from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
+from lathe.scheduler.loop_ir.recurrences import preceding_consumers, recurrence_groups, recurrence_of
 from lathe.scheduler.loop_ir.stage_region import StageRegion, shared_depth
 from lathe.scheduler.query_results import answerable
-from lathe.scheduler.schedule_ir.dataflow_graph import makers_of, reached, readers_of
+from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of, producers_of, reachable
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 
@@ -31,7 +31,7 @@ def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], pla
     """
     if _is_plain(schedule):
         return
-    dependent = reached(moved, lambda each: [*schedule.attached(each), *makers_of(schedule, each)])
+    dependent = reachable(moved, lambda each: [*schedule.attached(each), *producers_of(schedule, each)])
     affected = [stage for stage in schedule.stages if stage in dependent]
     attached = [stage for stage in affected if stage.state.attachment is not None]
     early = [(stage, consumer) for stage in affected if stage not in attached for consumer in _before(schedule, stage)]
@@ -47,9 +47,9 @@ def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], pla
     for stage in attached:
         persists = stage.state.attachment and stage.state.attachment.loops and outlives_iteration(stage)
         others = recurrence_of(schedule, stage) if persists else []  # these are compared by instances
-        for consumer in readers_of(schedule, stage):
+        for consumer in consumers_of(schedule, stage):
             for read in _reads_of(consumer, stage) if consumer not in others else []:
-                if shares_reduction(stage):
+                if fuses_reduction(stage):
                     _check_pairs(schedule, stage, consumer, read, placed, command, "as a complete sum")
                 else:
                     _check_read(schedule, stage, consumer, read, placed, command)
@@ -57,10 +57,11 @@ def check_reads(schedule: ScheduleView, command: str, moved: set[StageView], pla
 
 def _is_plain(schedule: ScheduleView) -> bool:
     """Whether no stage is computed in a loop of another and all precede their consumers, as in a new schedule."""
-    tables = schedule.state.tables
-    makers, order = tables.makers, tables.order
+    tables = schedule.state.def_use
+    producers, order = tables.producers, tables.order
     return not tables.attached and not any(
-        tensor in makers and order[consumers[0]] < order[makers[tensor]] for tensor, consumers in tables.readers.items()
+        tensor in producers and order[consumers[0]] < order[producers[tensor]]
+        for tensor, consumers in tables.consumers.items()
     )
 
 
@@ -68,11 +69,11 @@ def check_recurrences(schedule: ScheduleView, command: str, changed: set[StageVi
     """Raises LegalityError, with a witness, if a stage of a recurrence would read a value not computed yet."""
     why = "in their recurrence"
     for group in recurrence_groups(schedule):
-        if not changed & reached(group, lambda each: [] if each.host is None else [each.host]):
+        if not changed & reachable(group, lambda each: [] if each.enclosing is None else [each.enclosing]):
             continue
         for consumer in group:
             for read in consumer.state.computation.reads:
-                producer = schedule.maker(read.tensor)
+                producer = schedule.producer(read.tensor)
                 location = None if producer is None else producer.state.attachment
                 by_region = location is not None and not location.loops
                 if producer in group and producer is not None and not by_region:
@@ -89,13 +90,13 @@ def check_emitted(placement: StageRegion, command: str) -> None:
     level = around.index(placement.loops.of_leaf[emitted[0]][0])
     order = Ordering(every=True, outside=tuple(around[:level]), free=tuple(around[level:]))
     with answerable(f"whether rule {placement.state.pragma!r} may execute loops of stage {stage.name} in any order"):
-        verdict = first_lost(DirectAccesses.of_instances(placement, placement, own), order)
+        verdict = first_violation(DirectAccesses.of_instances(placement, placement, own), order)
     if verdict is not None:
         raise LegalityError(
             f"Cannot give loops of stage {stage.name}, from {emitted[0].name} inwards, to rule "
             f"{placement.state.pragma!r} ({command}): it may execute iterations in any order, and some depend on "
             f"others. For example, {verdict.witness}. Put the pragma on an inner loop.",
-            verdict.found,
+            verdict.read_witness,
         )
 
 
@@ -109,7 +110,7 @@ def _question(command: str, consumer: StageView, read: ReadAccess) -> str:
 
 def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The consumers of a root-level stage that precede it, except in its recurrence: there they read earlier values."""
-    consumers, stages = set(readers_of(schedule, stage)), schedule.stages
+    consumers, stages = set(consumers_of(schedule, stage)), schedule.stages
     early = [each for each in stages[: stages.index(stage)] if each in consumers]
     recurrence = recurrence_of(schedule, stage) if early else []
     return [each for each in early if each not in recurrence]
@@ -117,19 +118,19 @@ def _before(schedule: ScheduleView, stage: StageView) -> list[StageView]:
 
 def _runs_inside(stage: StageView, anchor: StageView) -> bool:
     """Whether a stage runs in loops of another, directly or not."""
-    return stage.host is not None and (stage.host is anchor or _runs_inside(stage.host, anchor))
+    return stage.enclosing is not None and (stage.enclosing is anchor or _runs_inside(stage.enclosing, anchor))
 
 
 def _refuse_premature(stage: StageView, consumer: StageView, read: ReadAccess, placed: Placed, command: str) -> None:
     """Refuse a root-level stage after one of its consumers, unless that never reads it."""
     with answerable(_question(command, consumer, read)):
         uses = DirectAccesses.in_iterations(placed[stage], placed[consumer], read, 0, placed)
-        verdict = first_lost(uses, Ordering(first=False, stays=False))
+        verdict = first_violation(uses, Ordering(first=False, stays=False))
     if verdict is not None:
         raise LegalityError(
             f"Cannot apply {command}: {consumer.name} would run before {stage.name}, which it reads. For example, "
             f"{verdict.witness}.",
-            verdict.found,
+            verdict.read_witness,
         )
 
 
@@ -145,13 +146,13 @@ def _check_read(
     with answerable(_question(command, consumer, read)):
         uses = DirectAccesses.in_iterations(here, there, read, depth, placed)
         if inside and not together:
-            verdict = first_lost(uses, Ordering(stays=False))
+            verdict = first_violation(uses, Ordering(stays=False))
             assert verdict is None, (
                 f"{command}: the region of {stage.name} lacks cells that {consumer.name} needs: {verdict.witness}"
             )
             return
         first = comes_first(schedule, stage, consumer, placed, depth)
-        verdict = first_lost(uses, Ordering(first=first and (stays or inside), stays=stays))
+        verdict = first_violation(uses, Ordering(first=first and (stays or inside), stays=stays))
     if verdict is None:
         return
     why = "reads values after the iteration that computes them has ended"
@@ -168,7 +169,7 @@ def _check_read(
         message = f"Cannot run {stage.name} in {loop} ({command}): {consumer.name} {why}"
     else:
         message = f"Cannot compute {stage.name} at {loop} ({command}): {consumer.name} {why}"
-    raise LegalityError(f"{message}. For example, {verdict.witness}.", verdict.found)
+    raise LegalityError(f"{message}. For example, {verdict.witness}.", verdict.read_witness)
 
 
 def _check_pairs(
@@ -181,7 +182,7 @@ def _check_pairs(
     why: str,
 ) -> None:
     """Raises LegalityError unless all instances that write what a read accesses precede it, one by one."""
-    if not outlives_iteration(producer) and consumer in read_later(schedule, producer):
+    if not outlives_iteration(producer) and consumer in preceding_consumers(schedule, producer):
         raise ScheduleError(
             f"scope of stage {producer.name} must be dram, not {producer.state.scope!r} ({command}): {consumer.name} "
             "reads values of earlier iterations, and a scratchpad buffer is freed after each. Copy them into a "
@@ -191,10 +192,10 @@ def _check_pairs(
     with answerable(_question(command, consumer, read)):
         uses = DirectAccesses.of_instances(placed[producer], placed[consumer], [read])
         first = producer is not consumer and comes_first(schedule, producer, consumer, placed, uses.depth)
-        verdict = first_lost(uses, Ordering(first=first, every=True))
+        verdict = first_violation(uses, Ordering(first=first, every=True))
     if verdict is not None:
         raise LegalityError(
             f"Cannot apply {command}: {consumer.name} would read {producer.name} before it is computed {why}. For "
             f"example, {verdict.witness}.",
-            verdict.found,
+            verdict.read_witness,
         )

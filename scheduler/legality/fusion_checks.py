@@ -1,9 +1,9 @@
 """Checks of loops that stages share: they must match one for one, and be fusible."""
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.fused_loops import shares_reduction
+from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
 from lathe.scheduler.loop_ir.stage_loops import stage_loops
-from lathe.scheduler.schedule_ir.loops import AffineMap, Fuse, LoopAxis, Relation, made_by, replaced_by
+from lathe.scheduler.schedule_ir.loops import AffineMap, Fuse, LoopAxis, Relation, created_loops, replaced_loops
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
@@ -43,7 +43,7 @@ def check_together(stage: StageView, command: str) -> None:
             "Leave them as they are, or share loops outside the reduction.",
             kind="limit",
         )
-    if shares_reduction(stage) and not outlives_iteration(stage):
+    if fuses_reduction(stage) and not outlives_iteration(stage):
         raise ScheduleError(
             f"scope of stage {stage.name} must be dram to share its reduction loops with {anchor.name}, not "
             f"{stage.state.scope!r}, where a buffer is freed after each iteration ({command}). Share loops outside the "
@@ -85,8 +85,8 @@ def _extents(state: StageState) -> dict[LoopAxis, int]:
 def _is_derived_from_fused(state: StageState, loop: LoopAxis) -> bool:
     derived = {loop}
     for relation in reversed(state.relations):
-        if derived & set(made_by(relation)):
+        if derived & set(created_loops(relation)):
             if isinstance(relation, Fuse):
                 return relation.fused is not loop
-            derived |= set(replaced_by(relation))
+            derived |= set(replaced_loops(relation))
     return False

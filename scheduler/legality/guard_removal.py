@@ -14,7 +14,7 @@ from lathe.frontend.expr.nodes import Read, Reduce, Select, axes_of
 from lathe.scheduler.errors import PaddingError, PaddingWitness
 from lathe.scheduler.legality.padding_dataflow import Dataflow, Poison, Unknown, Value, known_cells
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.rewriting.undef import terms_of
+from lathe.scheduler.rewriting.undef import conjuncts
 from lathe.scheduler.schedule_ir.loops import AxisLike
 from lathe.scheduler.schedule_ir.schedule import StageView
 
@@ -22,7 +22,7 @@ SET = isl.dim_type.set
 
 
 @dataclass
-class Branches:
+class GuardRemoval:
     """Removes the terms that ``wanted`` selects from the conditions of a stage's expressions, if that is harmless.
 
     ``computation`` is the stage's, or a new one. Where a condition fails, the guarded expression must have the value of
@@ -63,7 +63,7 @@ class Branches:
 
     def _branch(self, expr: Select, points: isl.Set) -> Expr:
         holds = self.flow.where(expr.condition, True, points)
-        terms = terms_of(expr.condition)
+        terms = conjuncts(expr.condition)
         dropped = [term for term in terms if self.wanted(term)]
         if holds is None:
             return expr

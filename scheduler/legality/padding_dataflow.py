@@ -20,7 +20,7 @@ from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Binary, Cast, Compare, Const, Not, Read, Reduce, Select, Undef, axes_of
 from lathe.scheduler.rewriting.index_maps import IndexMap
 from lathe.scheduler.rewriting.padding import AddedCells
-from lathe.scheduler.rewriting.undef import conditions_of, stripped
+from lathe.scheduler.rewriting.undef import defined_where, without_undef
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
 SET = isl.dim_type.set
@@ -243,7 +243,7 @@ def known_cells(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Class
     layout = schedule.layouts.get(tensor)
     if layout is not None and layout.padding_count:
         return padded_cells(layout.tensor.shape, layout.padded_maps)
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     if producer is None or depth >= DEEPEST:
         return []
     computation = producer.state.computation
@@ -252,13 +252,13 @@ def known_cells(schedule: ScheduleView, tensor: Tensor, depth: int = 0) -> Class
     flow = Dataflow(schedule, computation, depth + 1)
     body = computation.bodies[producer.state.tensors.index(tensor)]
     defined = flow.domain()
-    for condition in conditions_of(body):
+    for condition in defined_where(body):
         holds = flow.where(condition, True, defined)
         if holds is None:
             return []
         defined = holds
     found: Classes = []
-    for part, value in flow.parts(stripped(body), defined):
+    for part, value in flow.parts(without_undef(body), defined):
         found.append((_anonymous(part), None if isinstance(value, Poison) else value))
     undefined = flow.domain().subtract(defined)
     if not undefined.is_empty():

@@ -6,7 +6,7 @@ buffers inside a loop belong to one iteration.
 """
 
 from lathe.scheduler.errors import ParallelismError, ScheduleError, Witness
-from lathe.scheduler.legality.reaching_write_query import Ordering, first_lost
+from lathe.scheduler.legality.reaching_write_query import Ordering, first_violation
 from lathe.scheduler.legality.reaching_writes import DirectAccesses
 from lathe.scheduler.legality.storage_folding import FoldedAccesses
 from lathe.scheduler.loop_ir.build_nest import build_nest
@@ -17,7 +17,7 @@ from lathe.scheduler.loop_ir.timestamps import occurrences_of
 from lathe.scheduler.query_results import QueryResult, answerable
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, user_buffers_of
 
 
 def check_annotated_loops(schedule: ScheduleView, command: str) -> None:
@@ -75,15 +75,15 @@ def parallel_loop(
     question = f"whether loop {loop.name} of stage {stage.name} is parallel"
     for consumer in inside:
         for read in consumer.state.computation.reads:
-            producer = schedule.maker(read.tensor)
+            producer = schedule.producer(read.tensor)
             if producer not in inside or producer is None or not outlives_iteration(producer):
                 continue
             with answerable(question):
-                verdict = first_lost(
+                verdict = first_violation(
                     DirectAccesses.in_iterations(placed[producer], placed[consumer], read, depth, placed), order
                 )
             if verdict is not None:
-                witness = verdict.found
+                witness = verdict.read_witness
                 return QueryResult(False, f"one iteration reads what another writes: {witness}", witness)
     reason = "" if updates_commute else _shared_cell(schedule, order, placed, question)
     if reason:
@@ -96,7 +96,7 @@ def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView
 
     Buffers that are allocated in the loop, or in one inside it, belong to one iteration.
     """
-    buffers = storages_of(schedule.stages)
+    buffers = user_buffers_of(schedule.stages)
     if not buffers:
         return ""
     occurrences, end = occurrences_of(partition(build_nest(schedule)))
@@ -108,7 +108,7 @@ def _shared_cell(schedule: ScheduleView, order: Ordering, placed: dict[StageView
             if [*inside.outside, *inside.free][: len(loops)] == loops:
                 continue
         with answerable(question):
-            verdict = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), order)
+            verdict = first_violation(FoldedAccesses(schedule, allocated, occurrences, end), order)
         if verdict is not None:
             cell = ", ".join(map(str, verdict.cell))
             return f"two iterations use cell {buffer.name}[{cell}], which one of them writes"

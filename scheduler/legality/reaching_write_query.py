@@ -51,7 +51,7 @@ class Violation:
     iterations: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
-    def found(self) -> Witness:
+    def read_witness(self) -> Witness:
         """The witness, for a query with reads."""
         assert self.witness is not None, f"cell {self.cell} has no read"
         return self.witness
@@ -60,12 +60,12 @@ class Violation:
 class AccessSet(Protocol):
     """Reads and writes of cells: ``DirectAccesses`` queries isl, ``FoldedAccesses`` enumerates events."""
 
-    def lost(self, order: Ordering) -> Violation | None: ...
+    def violation(self, order: Ordering) -> Violation | None: ...
 
 
-def first_lost(accesses: AccessSet, order: Ordering) -> Violation | None:
+def first_violation(accesses: AccessSet, order: Ordering) -> Violation | None:
     """None if in the given order every read finds its value; otherwise the first violation.
 
     Call it inside ``answerable``, which handles queries that exceed their budget.
     """
-    return accesses.lost(order)
+    return accesses.violation(order)

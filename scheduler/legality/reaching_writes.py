@@ -13,8 +13,15 @@ import islpy as isl
 from lathe.frontend.expr.nodes import ReadAccess
 from lathe.scheduler.legality.reaching_write_query import Ordering, Violation
 from lathe.scheduler.legality.witnesses import reads_missing
-from lathe.scheduler.loop_ir.active_iterations import carried_out
-from lathe.scheduler.loop_ir.instances import cells_kept, cells_made, cells_read, cells_written, equal_loops, values_of
+from lathe.scheduler.loop_ir.active_iterations import executed_iterations
+from lathe.scheduler.loop_ir.instances import (
+    cells_read,
+    cells_written,
+    computed_box,
+    equal_loops,
+    held_cells,
+    values_of,
+)
 from lathe.scheduler.loop_ir.stage_region import StageRegion, shared_depth
 from lathe.scheduler.schedule_ir.schedule import StageView
 
@@ -28,7 +35,7 @@ class DirectAccesses:
     ``depth``: how many of these loops are around both. Without ``reads``, two writes of one cell are the violation.
     """
 
-    maker: StageRegion
+    producer: StageRegion
     reader: StageRegion
     reads: tuple[ReadAccess, ...]
     needed: isl.Map
@@ -37,42 +44,43 @@ class DirectAccesses:
 
     @staticmethod
     def in_iterations(
-        maker: StageRegion, reader: StageRegion, read: ReadAccess, depth: int, placed: dict[StageView, StageRegion]
+        producer: StageRegion, reader: StageRegion, read: ReadAccess, depth: int, placed: dict[StageView, StageRegion]
     ) -> "DirectAccesses":
         """One read, by iterations of the first ``depth`` loops; the producer's cells are those live by their end.
 
         Iterations that are skipped need and write nothing.
         """
-        needed = _by_loops(cells_read(reader, read, depth, carried_out(reader, placed)))
-        name, inside = read.tensor.name, depth == len(maker.prefix)
-        location = maker.state.attachment
-        whole = location is not None and not location.loops and location.region == "box" and depth <= len(maker.prefix)
-        if inside and maker.window is not None:
-            made = cells_kept(maker, name)
+        needed = _by_loops(cells_read(reader, read, depth, executed_iterations(reader, placed)))
+        name, inside = read.tensor.name, depth == len(producer.prefix)
+        location = producer.state.attachment
+        boxed = location is not None and not location.loops and location.region == "box"
+        whole = boxed and depth <= len(producer.prefix)
+        if inside and producer.window is not None:
+            made = held_cells(producer, name)
         else:
-            around = None if inside and whole else carried_out(maker, placed)
-            made = (cells_made if whole else cells_written)(maker, name, depth, around)
-        return DirectAccesses(maker, reader, (read,), needed, _by_loops(made), depth)
+            around = None if inside and whole else executed_iterations(producer, placed)
+            made = (computed_box if whole else cells_written)(producer, name, depth, around)
+        return DirectAccesses(producer, reader, (read,), needed, _by_loops(made), depth)
 
     @staticmethod
-    def of_instances(maker: StageRegion, reader: StageRegion, reads: Sequence[ReadAccess]) -> "DirectAccesses":
+    def of_instances(producer: StageRegion, reader: StageRegion, reads: Sequence[ReadAccess]) -> "DirectAccesses":
         """Reads, instance by instance. Reads of several tensors of one stage count as reads of the first."""
-        name = reads[0].tensor.name if len(reads) == 1 else maker.state.tensor.name
-        every, own = len(reader.around), len(maker.around)
+        name = reads[0].tensor.name if len(reads) == 1 else producer.state.tensor.name
+        every, own = len(reader.around), len(producer.around)
         first, *others = (cells_read(reader, read, every).set_tuple_name(OUT, name) for read in reads)
         for each in others:
             first = first.union(each)
-        made = cells_written(maker, name, own)
-        depth = shared_depth(maker.around, reader.around)
-        return DirectAccesses(maker, reader, tuple(reads), _by_loops(first), _by_loops(made), depth)
+        made = cells_written(producer, name, own)
+        depth = shared_depth(producer.around, reader.around)
+        return DirectAccesses(producer, reader, tuple(reads), _by_loops(first), _by_loops(made), depth)
 
     @staticmethod
     def of_sums(stage: StageRegion, depth: int, placed: dict[StageView, StageRegion]) -> "DirectAccesses":
         """The sums that a stage initialises, by iterations of the first ``depth`` loops."""
-        made = _by_loops(cells_written(stage, stage.state.tensor.name, depth, carried_out(stage, placed)))
+        made = _by_loops(cells_written(stage, stage.state.tensor.name, depth, executed_iterations(stage, placed)))
         return DirectAccesses(stage, stage, (), made, made, depth)
 
-    def lost(self, order: Ordering) -> Violation | None:
+    def violation(self, order: Ordering) -> Violation | None:
         """The first iteration that misses a cell, and the first such cell."""
         missing = self.needed
         if not order.every:
@@ -118,7 +126,7 @@ class DirectAccesses:
             cells = cells.intersect(self.made.intersect_domain(others).range()).lexmin()
             writer_point = self.made.intersect_range(cells).domain().intersect(others).lexmin()
             iterations = tuple(values_of(reader_point)), tuple(values_of(writer_point))
-        witness = reads_missing(self.maker, self.reader, self.reads, reader_point, cells) if self.reads else None
+        witness = reads_missing(self.producer, self.reader, self.reads, reader_point, cells) if self.reads else None
         return Violation(tuple(values_of(cells)), witness, iterations)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lathe.configs.html_repr import repr_html
 from lathe.frontend import Tensor, evaluate, reads_data
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Binary, Cast, Const, Read, Reduce, Select, Undef
@@ -54,14 +54,14 @@ def padding_needed(schedule: ScheduleView, tensor: Tensor) -> PaddingNeeded:
     Raises ScheduleError for a tensor without consumers, or if two of them need different values, naming both.
     """
     current = schedule.current(tensor)
-    if not isinstance(current, Tensor) or not schedule.readers(current):
+    if not isinstance(current, Tensor) or not schedule.consumers(current):
         raise ScheduleError(
             f"tensor of padding_needed must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
     together: Accepted = None
     needs: list[tuple[StageView, Accepted]] = []
-    for stage in schedule.readers(current):
+    for stage in schedule.consumers(current):
         accepted = _accepted(schedule, stage, current, {})
         if accepted == frozenset():
             needs.append((stage, accepted))  # a branch, whatever the padding holds
@@ -112,7 +112,7 @@ def _accepted(schedule: ScheduleView, stage: StageView, tensor: Tensor, known: d
     for result, body in zip(stage.state.tensors, stage.state.computation.bodies, strict=True):
         inner = body.body if isinstance(body, Reduce) else body
         if isinstance(body, Reduce):
-            required: Accepted = frozenset([neutral(body.kind, body.dtype)])
+            required: Accepted = frozenset([neutral_element(body.kind, body.dtype)])
         else:
             required = _required(schedule, result, known)
         if required is None:
@@ -134,7 +134,7 @@ def _required(schedule: ScheduleView, tensor: Tensor, known: dict[Tensor, Accept
         known[tensor] = None if None in numbers else frozenset(number for number in numbers if number is not None)
         return known[tensor]
     together: Accepted = None
-    for consumer in schedule.readers(tensor):
+    for consumer in schedule.consumers(tensor):
         accepted = _accepted(schedule, consumer, tensor, known)
         if accepted:
             together = accepted if together is None else together & accepted

@@ -3,15 +3,15 @@
 from functools import partial
 
 from lathe.scheduler.errors import LegalityError, StorageWitness
-from lathe.scheduler.legality.reaching_write_query import Ordering, Violation, first_lost
+from lathe.scheduler.legality.reaching_write_query import Ordering, Violation, first_violation
 from lathe.scheduler.legality.storage_folding import FoldedAccesses, storage_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.timestamps import occurrences_of
 from lathe.scheduler.query_results import answerable
-from lathe.scheduler.schedule_ir.dataflow_graph import makers_of, reached, readers_of
+from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of, producers_of, reachable
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 
 def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] | None = None) -> None:
@@ -20,7 +20,7 @@ def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] 
     Checks only buffers that ``changed`` stages may affect; all if that is None. Raises ScheduleError if there are too
     many events to enumerate.
     """
-    buffers = [each for each in storages_of(schedule.stages).values() if _needs_check(schedule, each, changed)]
+    buffers = [each for each in user_buffers_of(schedule.stages).values() if _needs_check(schedule, each, changed)]
     if not buffers:
         return
     occurrences, end = occurrences_of(partition(build_nest(schedule, largest_blocks=True)))
@@ -28,7 +28,7 @@ def check_storage(schedule: ScheduleView, command: str, changed: set[StageView] 
         users = " and ".join(stage.name for stage in allocated.users)
         location = f"in buffer {allocated.buffer.name}"
         with answerable(f"whether values of {users} stay live {location} until they are read after {command}"):
-            violation = first_lost(FoldedAccesses(schedule, allocated, occurrences, end), Ordering())
+            violation = first_violation(FoldedAccesses(schedule, allocated, occurrences, end), Ordering())
         if violation is not None:
             raise _refusal(schedule, allocated, violation, command)
 
@@ -46,15 +46,15 @@ def _affecting_stages(schedule: ScheduleView, allocated: UserBuffer) -> set[Stag
 
     def onward(stage: StageView) -> list[StageView]:
         """The enclosing stage, and the consumers, which determine the region computed there."""
-        return [] if stage.host is None else [stage.host, *readers_of(schedule, stage)]
+        return [] if stage.enclosing is None else [stage.enclosing, *consumers_of(schedule, stage)]
 
     users = allocated.users
-    found = reached([*users, *(consumer for stage in users for consumer in readers_of(schedule, stage))], onward)
-    return reached(found, partial(makers_of, schedule))  # producers inside a stage's loops affect its order
+    found = reachable([*users, *(consumer for stage in users for consumer in consumers_of(schedule, stage))], onward)
+    return reachable(found, partial(producers_of, schedule))  # producers inside a stage's loops affect its order
 
 
 def _refusal(schedule: ScheduleView, allocated: UserBuffer, violation: Violation, command: str) -> LegalityError:
-    witness, name = violation.found, allocated.buffer.name
+    witness, name = violation.read_witness, allocated.buffer.name
     if not isinstance(witness, StorageWitness):  # the same value, from another allocation of the buffer
         location = schedule.allocations[allocated.buffer]
         consumer = witness.consumer_stage

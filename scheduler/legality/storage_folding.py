@@ -41,7 +41,7 @@ class FoldedAccesses:
     occurrences: Sequence[Occurrence]
     end: int
 
-    def lost(self, order: Ordering) -> Violation | None:
+    def violation(self, order: Ordering) -> Violation | None:
         """The first read that finds another value, or the first cell that unordered iterations share.
 
         Raises QueryBudgetExceeded if there are too many events.
@@ -112,7 +112,7 @@ class FoldedAccesses:
                     writes.append((stage, Use(each, index, shape, len(each.around), exists, tag(each))))
                 else:
                     reads.append((stage, Use(each, index, shape, _shared_depth(each, starts), exists, tag(each))))
-            for reader in self.schedule.readers(stage.tensor):
+            for reader in self.schedule.consumers(stage.tensor):
                 own = [access for access in reader.state.computation.reads if access.tensor is stage.tensor]
                 for each in self._chunks(reader):
                     depth = _shared_depth(each, starts)

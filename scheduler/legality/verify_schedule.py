@@ -13,7 +13,7 @@ from lathe.scheduler.legality.storage import check_storage
 from lathe.scheduler.legality.vthread_independence import check_threads
 from lathe.scheduler.legality.well_formedness import check_structure
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.loop_ir.live_instances import without_unneeded
+from lathe.scheduler.loop_ir.live_instances import restrict_to_live
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
@@ -36,7 +36,7 @@ def check_schedule(schedule: ScheduleView, command: str, changed: set[StageView]
     check_threads(schedule, command)
 
 
-def check_completed(schedule: ScheduleView) -> None:
+def check_lowered(schedule: ScheduleView) -> None:
     """Verify a schedule that has been lowered for a machine.
 
     Primitives have refused what is illegal in the user's schedule, so an illegal read is now a bug of the compiler: an
@@ -48,7 +48,7 @@ def check_completed(schedule: ScheduleView) -> None:
         try:
             _check_all_reads(schedule, placed)
         except LegalityError:  # perhaps of a cell that only pads a box
-            _check_all_reads(schedule, without_unneeded(schedule, placed))
+            _check_all_reads(schedule, restrict_to_live(schedule, placed))
     except LegalityError as error:
         raise AssertionError(f"lowering a legal schedule has made it illegal: {error}") from error
     except ScheduleError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.parallelism import not_parallel, parallel_loop
-from lathe.scheduler.legality.reaching_write_query import Ordering, first_lost
+from lathe.scheduler.legality.reaching_write_query import Ordering, first_violation
 from lathe.scheduler.legality.reaching_writes import DirectAccesses
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.compute_locations import place_stages
@@ -18,7 +18,7 @@ from lathe.scheduler.query_results import QueryResult, answerable
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 
 def check_threads(schedule: ScheduleView, command: str) -> None:
@@ -56,7 +56,7 @@ def _update_disjoint_cells(
         if not state.computation.reduce_axes or region.around[: len(loops)] != loops:
             continue
         with answerable(f"whether loop {loop.name} of stage {stage.name} may run in threads"):
-            verdict = first_lost(DirectAccesses.of_sums(region, len(loops), placed), order)
+            verdict = first_violation(DirectAccesses.of_sums(region, len(loops), placed), order)
         if verdict is None:
             continue
         cell = ", ".join(map(str, verdict.cell))
@@ -71,7 +71,7 @@ def _update_disjoint_cells(
 
 def _check_storage(schedule: ScheduleView, after: str) -> None:
     """Raises ScheduleError if threads share folded cells."""
-    buffers = storages_of(schedule.stages)
+    buffers = user_buffers_of(schedule.stages)
     folded = [
         buffer
         for buffer, each in buffers.items()

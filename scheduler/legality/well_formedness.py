@@ -4,8 +4,8 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.buffers import check_buffers
 from lathe.scheduler.legality.communication import check_communication
 from lathe.scheduler.legality.fusion_checks import check_together
-from lathe.scheduler.loop_ir.recurrences import read_later
-from lathe.scheduler.schedule_ir.dataflow_graph import readers_of
+from lathe.scheduler.loop_ir.recurrences import preceding_consumers
+from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of
 from lathe.scheduler.schedule_ir.layout import check_dimensions
 from lathe.scheduler.schedule_ir.loops import AffineSchedule
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -36,7 +36,7 @@ def _check_compute_location(schedule: ScheduleView, stage: StageView, command: s
             "Let it share loops with after instead.",
             kind="limit",
         )
-    elif schedule.has_recurrences and (later := read_later(schedule, stage)):
+    elif schedule.has_recurrences and (later := preceding_consumers(schedule, stage)):
         raise ScheduleError(
             f"Cannot compute {stage.name} at a loop ({command}): {later[0].name} reads values of earlier iterations. "
             f"Let it share loops with after, or copy it with s.cache_write({stage.name}, ...) and move the copy.",
@@ -48,7 +48,7 @@ def _check_compute_location(schedule: ScheduleView, stage: StageView, command: s
             f"s.cache_write({stage.name}, ...) and move the copy.",
             kind="limit",
         )
-    elif not readers_of(schedule, stage):
+    elif not consumers_of(schedule, stage):
         raise ScheduleError(
             f"Cannot compute {stage.name} at a loop ({command}): no stage reads it. Leave it at the root, or remove it "
             "with s.remove_dead_stores().",
@@ -63,7 +63,7 @@ def _check_compute_location(schedule: ScheduleView, stage: StageView, command: s
             kind="legality",
         )
     if after:
-        consumers = [consumer.name for consumer in readers_of(schedule, stage)]
+        consumers = [consumer.name for consumer in consumers_of(schedule, stage)]
         raise ScheduleError(
             f"consumer of compute_at of stage {stage.name} must be a stage that comes after it, not {anchor.name!r}, "
             f"which is computed before. Its consumers are {', '.join(consumers)}.",
@@ -92,7 +92,7 @@ def _check_order_of_iterations(stage: StageView, command: str) -> None:
     if not stage.state.reuse and attachment.region != "missing":
         return
     subject = f"reuse buffer {stage.name}" if stage.state.reuse else f"stage {stage.name} with region 'missing'"
-    anchor = stage.host
+    anchor = stage.enclosing
     while anchor is not None:
         location = anchor.state.attachment
         if location is not None and location.region != "box":
@@ -101,7 +101,7 @@ def _check_order_of_iterations(stage: StageView, command: str) -> None:
                 f"{location.region!r}, as {anchor.name!r} is ({command}). Compute {anchor.name} with region='box'.",
                 kind="limit",
             )
-        anchor = anchor.host if not stage.state.reuse else None
+        anchor = anchor.enclosing if not stage.state.reuse else None
 
 
 def _check_annotations(stage: StageView, command: str) -> None:

@@ -14,7 +14,7 @@ from lathe.scheduler.loop_ir.instances import InstanceSpace
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.stage import same_place
+from lathe.scheduler.schedule_ir.stage import same_loop
 
 
 def conditions_at(
@@ -59,7 +59,7 @@ def innermost_fused(schedule: ScheduleView, placed: dict[StageView, StageRegion]
     return found
 
 
-def carried_out(placement: StageRegion, placed: dict[StageView, StageRegion]) -> isl.Set | None:
+def executed_iterations(placement: StageRegion, placed: dict[StageView, StageRegion]) -> isl.Set | None:
     """The iterations of the loops around a stage that are executed; None for all of them."""
     fused = innermost_fused(placement.stage.schedule, placed)
     bounds: list[Bound] = []
@@ -102,6 +102,6 @@ def _runs_in_warmup_of(inner: StageRegion, variable: LoopVariable) -> bool:
     reused = [
         each
         for each in schedule.stages
-        if each.state.reuse and same_place(each.state.attachment, inner.state.attachment)
+        if each.state.reuse and same_loop(each.state.attachment, inner.state.attachment)
     ]
     return inner.prefix[-1] is variable and bool(reused) and runs_in_warmup(schedule, inner.stage)

@@ -8,7 +8,7 @@ from lathe.scheduler.loop_ir.nodes import Alloc, Free, Guard, Loop, Node, Statem
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 
 def allocation_loops(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> list[LoopVariable]:
@@ -19,7 +19,7 @@ def allocation_loops(schedule: ScheduleView, placed: dict[StageView, StageRegion
 
 def with_buffers(schedule: ScheduleView, nodes: Sequence[Node], placed: dict[StageView, StageRegion]) -> list[Node]:
     """The nest with allocation and freeing of user buffers; those in DRAM are live throughout the program."""
-    for allocated in storages_of(schedule.stages).values():
+    for allocated in user_buffers_of(schedule.stages).values():
         location = schedule.allocations.get(allocated.buffer)
         if location is not None and schedule.at(location) in placed:
             nodes = _in_loop(nodes, placed[schedule.at(location)].loops.of_leaf[location.axis][-1], allocated, placed)

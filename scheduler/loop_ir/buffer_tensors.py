@@ -10,7 +10,7 @@ from lathe.frontend.expr.nodes import Read
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
 from lathe.scheduler.schedule_ir.storage import Ints, Storage, StorageBuffer
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 
 class BufferTensors:
@@ -22,7 +22,7 @@ class BufferTensors:
         self.shapes: dict[Tensor, tuple[int, ...]] = {}
         self.of_buffer: dict[StorageBuffer, Tensor] = {}
         self._rewritten: dict[int, tuple[Expr, Expr]] = {}
-        for buffer, allocated in storages_of(schedule.stages if schedule else ()).items():
+        for buffer, allocated in user_buffers_of(schedule.stages if schedule else ()).items():
             cells = Tensor(buffer.name, allocated.shape, allocated.users[0].tensor.dtype)
             self.of_buffer[buffer] = cells
             for stage in allocated.users:

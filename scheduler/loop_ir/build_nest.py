@@ -10,7 +10,7 @@ from lathe.frontend.expr.nodes import Axis
 from lathe.scheduler.loop_ir.active_iterations import conditions_at, innermost_fused, may_grow
 from lathe.scheduler.loop_ir.buffer_live_ranges import allocation_loops, with_buffers
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.loop_ir.fused_loops import shares_reduction
+from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
 from lathe.scheduler.loop_ir.nodes import (
     AdvanceWindow,
     Alloc,
@@ -19,8 +19,8 @@ from lathe.scheduler.loop_ir.nodes import (
     Loop,
     Node,
     Role,
-    SignalNode,
     StatementBlock,
+    SyncNode,
 )
 from lathe.scheduler.loop_ir.recurrences import carried_loops
 from lathe.scheduler.loop_ir.stage_region import StageRegion
@@ -48,7 +48,7 @@ def build_nest(schedule: ScheduleView, *, largest_blocks: bool = False) -> list[
         attached.setdefault(variable, [])
     inits_before: dict[LoopVariable, list[StageView]] = {}
     for stage in schedule.stages:
-        for leaf in stage.state.attachment.loops if stage.state.attachment and shares_reduction(stage) else ():
+        for leaf in stage.state.attachment.loops if stage.state.attachment and fuses_reduction(stage) else ():
             if leaf.kind == "reduce":
                 inits_before.setdefault(placed[stage].loops.of_leaf[leaf][0], []).append(stage)
                 break
@@ -105,13 +105,13 @@ class _Builder:
         constraints = cases[0][1]
         if len(cases) > 1:  # those that all cases share
             constraints = [each for each in constraints if all(each in own for _, own in cases)]
-        mixed = placement.state.is_mapped and placement.loops.is_mixed()
+        mixed = placement.state.has_affine_schedule and placement.loops.is_mixed()
         block_level = self.block_level(placement)
         reducing = bool(state.computation.reduce_axes)
         reductions = _reductions(placement)  # its own, not those of enclosing stages
         first_reduction = next((level for level, v in enumerate(variables) if v.kind == "reduce"), len(variables))
         init_level = 0 if mixed else min(first_reduction, block_level)
-        if shares_reduction(stage):  # it is initialised outside the fused loops
+        if fuses_reduction(stage):  # it is initialised outside the fused loops
             init_level = -1
         whole = reducing and init_level == block_level and not mixed
 
@@ -177,7 +177,7 @@ class _Builder:
             return next(level for level, v in enumerate(variables) if v in emitted)
         if not self.largest_blocks:
             return len(variables)
-        kept = {v for leaf in placement.state.kept_leaves for v in placement.loops.of_leaf[leaf]}
+        kept = {v for leaf in placement.state.synchronised_leaves for v in placement.loops.of_leaf[leaf]}
         outer = max((level + 1 for level, v in enumerate(variables) if v in self.attached or v in kept), default=0)
         return max(outer, carried_loops(placement))
 
@@ -205,10 +205,10 @@ def _signals(placement: StageRegion, variable: LoopVariable | None, kinds: tuple
     """The stage's synchronisation in each iteration of a loop (None: around the stage), in the order of ``kinds``."""
     nodes: list[Node] = []
     for kind in kinds:
-        for signal in placement.state.signals:
+        for signal in placement.state.sync_ops:
             loop = None if signal.axis is None else placement.loops.of_leaf[signal.axis][-1]
             if signal.kind == kind and loop is variable:
-                nodes.append(SignalNode(placement, signal))
+                nodes.append(SyncNode(placement, signal))
     return nodes
 
 

@@ -14,7 +14,7 @@ from lathe.scheduler.loop_ir.tight_bounds import smallest_box
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup, sibling_consumers
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.stage import StageState, placed_alike
+from lathe.scheduler.schedule_ir.stage import StageState, same_loop_nest
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def place_stages(schedule: ScheduleView) -> dict[StageView, StageRegion]:
     if (
         cached is not None
         and list(cached.states) == list(states)
-        and all(map(placed_alike, states.values(), cached.states.values()))
+        and all(map(same_loop_nest, states.values(), cached.states.values()))
     ):
         return cached.placed
     result = schedule.derived["placed"] = _place(schedule, states, cached)
@@ -72,14 +72,14 @@ def _inputs(schedule: ScheduleView, stage: StageView, placed: dict[StageView, St
     location = stage.state.attachment
     if location is None:
         return []
-    consumers = dict.fromkeys(consumer for tensor in stage.state.tensors for consumer in schedule.readers(tensor))
+    consumers = dict.fromkeys(consumer for tensor in stage.state.tensors for consumer in schedule.consumers(tensor))
     return [placed[schedule.at(location)], *(placed[consumer] for consumer in consumers)]
 
 
 def _is_valid(stage: StageView, inputs: list[StageRegion], before: _Regions) -> bool:
     """Whether the cached region of a stage is still valid."""
     location, state = stage.state.attachment, before.states.get(stage)
-    if state is None or not placed_alike(stage.state, state) or (location is not None and location.region != "box"):
+    if state is None or not same_loop_nest(stage.state, state) or (location is not None and location.region != "box"):
         return False
     return before.inputs[stage] == inputs  # regions compare by identity
 
@@ -194,8 +194,8 @@ def _needed_box(
     merged: dict[LoopVariable, tuple[int, int]] = {}
     inside: list[tuple[StageRegion, list[ReadAccess]]] = []
     tensors = stage.state.tensors
-    several = {consumer for tensor in tensors for consumer in schedule.readers(tensor)} if len(tensors) > 1 else set()
-    in_order = [each for each in schedule.stages if each in several] if several else schedule.readers(tensors[0])
+    several = {consumer for tensor in tensors for consumer in schedule.consumers(tensor)} if len(tensors) > 1 else set()
+    in_order = [each for each in schedule.stages if each in several] if several else schedule.consumers(tensors[0])
     for consumer in in_order:
         reads = [read for read in consumer.state.computation.reads if read.tensor in tensors]
         placement = placed[consumer]

@@ -9,7 +9,7 @@ import islpy as isl
 
 from lathe.frontend.arith.linear import Bound, Linear
 from lathe.frontend.arith.quasi_affine import linear_of
-from lathe.scheduler.loop_ir.active_iterations import carried_out
+from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.instances import cells_read
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.query_results import answerable
@@ -31,7 +31,7 @@ def _pieces(placement: StageRegion, placed: dict[StageView, StageRegion]) -> lis
             continue
         reads = [read for read in consumer.state.computation.reads if read.tensor in stage.state.tensors]
         if reads:  # an iteration that is skipped needs nothing, and computes nothing that later ones could rely on
-            executed = carried_out(there, placed)
+            executed = executed_iterations(there, placed)
             for read in reads:
                 cells = cells_read(there, read, depth, executed)
                 cells = cells.set_tuple_name(isl.dim_type.in_, "loops").set_tuple_name(isl.dim_type.out, "cells")

@@ -9,13 +9,13 @@ from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 
-def shares_reduction(stage: StageView) -> bool:
+def fuses_reduction(stage: StageView) -> bool:
     """Whether reduction loops of a stage are fused with another's, so that it is complete only after these loops."""
     attachment = stage.state.attachment
     return attachment is not None and any(loop.kind == "reduce" for loop in attachment.loops)
 
 
-def sharing(stage: StageView, loops: tuple[LoopAxis, ...]) -> dict[StageView, tuple[LoopAxis, ...]]:
+def fused_stages(stage: StageView, loops: tuple[LoopAxis, ...]) -> dict[StageView, tuple[LoopAxis, ...]]:
     """Every stage fused with a stage in all of these loops, itself included, with its own loops in the same order."""
     anchor, of_anchor = stage, loops
     attachment = anchor.state.attachment
@@ -35,7 +35,7 @@ def sharing(stage: StageView, loops: tuple[LoopAxis, ...]) -> dict[StageView, tu
     return found
 
 
-def running(stage: StageView, loop: LoopAxis) -> tuple[StageView, LoopAxis]:
+def fusion_root(stage: StageView, loop: LoopAxis) -> tuple[StageView, LoopAxis]:
     """The stage whose loop a loop of a stage is fused into, and that loop; stage and loop themselves if not fused."""
     location = stage.state.attachment
     while location is not None and loop in location.loops:

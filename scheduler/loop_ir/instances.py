@@ -9,7 +9,7 @@ from lathe.frontend.arith.linear import Bound, Box, Extremum, Linear, LoopVariab
 from lathe.frontend.arith.polyhedra import access_of, existing_cells
 from lathe.frontend.expr.nodes import ReadAccess
 from lathe.scheduler.loop_ir.stage_region import ExactBox, StageRegion
-from lathe.scheduler.rewriting.undef import conditions_of
+from lathe.scheduler.rewriting.undef import defined_where
 
 SET = isl.dim_type.set
 
@@ -105,7 +105,7 @@ def _instances(placement: StageRegion) -> isl.Map:
 
 
 def _has_conditions(computation: Computation) -> bool:
-    return computation.where is not None or any(map(conditions_of, computation.bodies))
+    return computation.where is not None or any(map(defined_where, computation.bodies))
 
 
 def _of_exact(placement: StageRegion, exact: ExactBox, space: InstanceSpace, points: isl.Set) -> isl.Map:
@@ -149,7 +149,7 @@ def _points(placement: StageRegion, space: InstanceSpace, values: Mapping[Axis, 
 
 def cells_read(placement: StageRegion, read: ReadAccess, depth: int, around: isl.Set | None = None) -> isl.Map:
     """From the first ``depth`` loops around a stage to the cells that a read touches, in iterations ``around``."""
-    producer = placement.stage.schedule.maker(read.tensor)  # once lowered, it may compute more than existing cells
+    producer = placement.stage.schedule.producer(read.tensor)  # once lowered, it may compute more than existing cells
     cells = None if producer is None else existing_cells(read.tensor, producer.state.computation)
     access = access_of(placement.state.computation, read, cells)
     relation = _executed_in(placement, around).apply_range(access)
@@ -175,7 +175,7 @@ def cells_written(placement: StageRegion, tensor_name: str, depth: int, around: 
     return relation.set_tuple_name(isl.dim_type.out, tensor_name)
 
 
-def cells_made(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
+def computed_box(placement: StageRegion, tensor_name: str, depth: int, around: isl.Set | None = None) -> isl.Map:
     """From the first ``depth`` loops around a stage to the box of cells that it computes, in iterations ``around``."""
     if placement.exact is not None:
         relation = placement.exact.cells.set_tuple_name(isl.dim_type.out, tensor_name)
@@ -186,7 +186,7 @@ def cells_made(placement: StageRegion, tensor_name: str, depth: int, around: isl
     return relation.project_out(isl.dim_type.in_, depth, len(placement.prefix) - depth)
 
 
-def cells_kept(placement: StageRegion, tensor_name: str) -> isl.Map:
+def held_cells(placement: StageRegion, tensor_name: str) -> isl.Map:
     """From the loops around a reuse buffer to the cells of its window that this or earlier iterations have fetched."""
     window, depth = placement.window, len(placement.prefix)
     assert window is not None, f"{placement.stage.name} is no reuse buffer"

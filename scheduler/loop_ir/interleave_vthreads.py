@@ -18,7 +18,7 @@ Memory = TypeVar("Memory")
 
 @dataclass
 class Thread(Generic[Memory]):
-    """One of ``of`` concurrent threads of a walk: its number, the values of loops (set by ``turns``), its own state."""
+    """One of ``of`` concurrent threads: its number, the values of loops (set by ``iteration_groups``), its state."""
 
     number: int
     environment: "dict[LoopVariable, int]"
@@ -26,7 +26,7 @@ class Thread(Generic[Memory]):
     of: int = 1
 
 
-def turns(
+def iteration_groups(
     threads: list[Thread[Memory]], loop: "Loop", fork: Callable[[Memory], Memory]
 ) -> Iterator[list[Thread[Memory]]]:
     """The threads for each group of iterations of a loop; ``fork`` returns the private state of a new thread."""

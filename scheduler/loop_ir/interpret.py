@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lathe.frontend import Computation, Tensor, evaluate, reads_data
-from lathe.frontend.arith.conditions import happens, mask_of
+from lathe.frontend.arith.conditions import instance_condition, residual_condition
 from lathe.frontend.arith.linear import Linear, LoopVariable, bound_value
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.evaluation import REDUCTIONS
 from lathe.frontend.expr.nodes import Reduce
 from lathe.scheduler.loop_ir.buffer_tensors import BufferTensors
 from lathe.scheduler.loop_ir.build_nest import build_nest
-from lathe.scheduler.loop_ir.interleave_vthreads import Thread, turns
+from lathe.scheduler.loop_ir.interleave_vthreads import Thread, iteration_groups
 from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, DecidedChunk, Free, Loop, Node
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.rewriting.undef import defined
@@ -124,7 +124,7 @@ def _outside_of(computation: Computation, shape: tuple[int, ...]) -> Array:
 def _run(nodes: Sequence[Node], threads: list[Thread[_Memory]]) -> None:
     for node in nodes:
         if isinstance(node, Loop):
-            for inside in turns(threads, node, _Memory.fork):
+            for inside in iteration_groups(threads, node, _Memory.fork):
                 _run(node.body, inside)
             continue
         for thread in threads:
@@ -162,7 +162,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
     bound: dict[Any, Array] = {**axes, **memory.values}
     if chunk.role != "init":
         _count(chunk, bound, shape, memory)
-    domain = mask_of(computation)
+    domain = residual_condition(computation)
     where: tuple[Any, ...] = (...,)
     if domain is not None:
         where = (np.broadcast_to(evaluate(memory.stored.reading(domain), bound), shape),)
@@ -176,7 +176,7 @@ def _run_chunk(chunk: ChunkNode, environment: Mapping[LoopVariable, int], memory
         values = memory.values[memory.stored.tensors.get(tensor, tensor)]
         if chunk.role == "init":
             assert isinstance(body, Reduce)
-            values[cells] = neutral(body.kind, tensor.dtype)
+            values[cells] = neutral_element(body.kind, tensor.dtype)
             continue
         if not isinstance(body, Reduce):
             values[cells] = np.broadcast_to(evaluate(body, bound), shape)[where]
@@ -200,7 +200,7 @@ def _count(chunk: ChunkNode, bound: dict[Any, Array], shape: tuple[int, ...], me
             count = int(np.broadcast_to(executed, shape).sum())
             memory.reads[access.tensor.name] = memory.reads.get(access.tensor.name, 0) + count
     if memory.instances is not None:
-        condition, name = happens(computation), chunk.placement.stage.name
+        condition, name = instance_condition(computation), chunk.placement.stage.name
         present = np.asarray(condition is None or evaluate(memory.stored.reading(condition), bound))
         memory.instances[name] = memory.instances.get(name, 0) + int(np.broadcast_to(present, shape).sum())
 

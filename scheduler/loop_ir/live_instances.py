@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import islpy as isl
 
-from lathe.scheduler.loop_ir.active_iterations import carried_out
+from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.instances import cells_read, instances
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import DRAM
@@ -17,7 +17,7 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
 
-def without_unneeded(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> dict[StageView, StageRegion]:
+def restrict_to_live(schedule: ScheduleView, placed: dict[StageView, StageRegion]) -> dict[StageView, StageRegion]:
     """The regions, with those of scratchpad stages restricted to instances whose values are read in their loops."""
     found = dict(placed)
     for stage in reversed(schedule.stages):  # consumers first
@@ -42,13 +42,13 @@ def _read_inside(schedule: ScheduleView, stage: StageView, placed: dict[StageVie
     depth = len(here.prefix)
     needed: isl.Map | None = None
     for tensor in stage.state.tensors:
-        for consumer in schedule.readers(tensor):
+        for consumer in schedule.consumers(tensor):
             there = placed[consumer]
             if [*there.prefix, *there.loops.variables][:depth] != here.prefix:
                 return None
             for read in consumer.state.computation.reads:
                 if read.tensor is tensor:
-                    cells = cells_read(there, read, depth, carried_out(there, placed))
+                    cells = cells_read(there, read, depth, executed_iterations(there, placed))
                     cells = cells.set_tuple_name(IN, "instance").set_tuple_name(OUT, "cells")
                     needed = cells if needed is None else needed.union(cells)
     return needed

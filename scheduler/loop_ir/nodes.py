@@ -80,7 +80,7 @@ class AdvanceWindow:
 
 
 @dataclass(frozen=True)
-class SignalNode:
+class SyncNode:
     """Manual synchronisation: a barrier, or a dependence token that a stage sends or receives."""
 
     placement: StageRegion
@@ -131,4 +131,4 @@ class PipelinedChunks:
     chunks: tuple[tuple[ChunkNode, ...], ...]
 
 
-Node = Loop | StatementBlock | Alloc | Free | AdvanceWindow | SignalNode | Guard | ChunkNode | PipelinedChunks
+Node = Loop | StatementBlock | Alloc | Free | AdvanceWindow | SyncNode | Guard | ChunkNode | PipelinedChunks

@@ -31,8 +31,8 @@ from lathe.scheduler.loop_ir.nodes import (
     Guard,
     Loop,
     Node,
-    SignalNode,
     StatementBlock,
+    SyncNode,
 )
 
 Range = tuple[int, int]
@@ -68,7 +68,7 @@ def _partition(nodes: Sequence[Node], box: dict[LoopVariable, Range], known: Sig
                 if any(bound_range(constraint, inside)[1] < 0 for constraint in node.constraints):
                     continue
                 body = _partition(node.body, inside, known)
-                if all(isinstance(inner, Alloc | Free | AdvanceWindow | SignalNode) for inner in body):
+                if all(isinstance(inner, Alloc | Free | AdvanceWindow | SyncNode) for inner in body):
                     continue
                 before = result[-1] if result else None
                 if continues(before, node.variable, segment[0]) and same(before.body, body):
@@ -113,7 +113,7 @@ def same(left: Sequence[Node], right: Sequence[Node]) -> bool:
             case ChunkNode(), ChunkNode():
                 if a.placement is not b.placement or (a.role, a.loops, a.roots) != (b.role, b.loops, b.roots):
                     return False
-            case SignalNode(), SignalNode():
+            case SyncNode(), SyncNode():
                 if a.placement is not b.placement or a.signal is not b.signal:
                     return False
             case Free(), Free():

@@ -17,8 +17,8 @@ from lathe.scheduler.loop_ir.nodes import (
     Guard,
     Loop,
     Node,
-    SignalNode,
     StatementBlock,
+    SyncNode,
 )
 from lathe.scheduler.loop_ir.sliding_windows import buffer_shape
 from lathe.scheduler.rewriting.rewrite import rewrite
@@ -82,7 +82,7 @@ class _Formatter:
                 state = node.placement.state
                 where = f" in {state.scope}{slots_text(state)}" if isinstance(node, Alloc) else ""
                 result.append(Line(f"{indent}{verb} {state.tensor.name}{where}: [{box}]", state.computation.name))
-            elif isinstance(node, SignalNode):
+            elif isinstance(node, SyncNode):
                 name = node.placement.state.computation.name
                 result.append(Line(f"{indent}{signal_text(name, node.signal)}", name))
             elif isinstance(node, Free):
@@ -187,4 +187,4 @@ def signal_text(stage: str, signal: SyncOp) -> str:
 
 def slots_text(state: StageState) -> str:
     """The number of slots of a double-buffered or multi-buffered stage; "" if the schedule does not set it."""
-    return "" if state.slots is None else f" × {state.slots}"
+    return "" if state.buffer_count is None else f" × {state.buffer_count}"

@@ -12,16 +12,16 @@ from lathe.frontend.arith.linear import bound_range
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.instances import cells_read, cells_written, equal_loops
 from lathe.scheduler.loop_ir.stage_region import StageRegion
-from lathe.scheduler.schedule_ir.dataflow_graph import makers_of, reached
-from lathe.scheduler.schedule_ir.loops import made_by, replaced_by
+from lathe.scheduler.schedule_ir.dataflow_graph import producers_of, reachable
+from lathe.scheduler.schedule_ir.loops import created_loops, replaced_loops
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt
 
 
 def recurrence_groups(schedule: ScheduleView) -> list[list[StageView]]:
     """The recurrences (strongly connected components) of a schedule, each in the order of the stages."""
-    producers = partial(makers_of, schedule)
-    from_stage = {each: reached(producers(each), producers) for each in schedule.stages}
+    producers = partial(producers_of, schedule)
+    from_stage = {each: reachable(producers(each), producers) for each in schedule.stages}
     groups: list[list[StageView]] = []
     for stage in schedule.stages:
         if stage in from_stage[stage] and not any(stage in group for group in groups):
@@ -35,15 +35,15 @@ def recurrence_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     return next((group for group in groups if stage in group), [])
 
 
-def place_inside(stage: StageView) -> ComputeAt:
+def innermost_carrying_loop(stage: StageView) -> ComputeAt:
     """The innermost of the loops that carry the recurrence of a stage, as a compute location."""
     location = stage.state.attachment
     if location is not None:
-        return ComputeAt(location.host, location.axis)
-    return ComputeAt(stage.id, stage.state.leaves[max(shared_loops(stage), 1) - 1])
+        return ComputeAt(location.enclosing, location.axis)
+    return ComputeAt(stage.id, stage.state.leaves[max(loops_outside_blocks(stage), 1) - 1])
 
 
-def read_later(schedule: ScheduleView, stage: StageView) -> list[StageView]:
+def preceding_consumers(schedule: ScheduleView, stage: StageView) -> list[StageView]:
     """The consumers of a stage that precede it, and so read what its earlier iterations have computed."""
     here = schedule.stages.index(stage)
     return [
@@ -83,21 +83,21 @@ def _own_pairs(placement: StageRegion) -> isl.Map | None:
     return pairs
 
 
-def walked_dimensions(stage: StageView) -> frozenset[int]:
+def sequential_dims_of(stage: StageView) -> frozenset[int]:
     """The dimensions along which a recurrence computes one value at a time, so that they cannot be vector lanes."""
     axes = stage.state.computation.axes
     if _is_computed_at(stage):
         placement = place_stages(stage.schedule)[stage]
         return frozenset(n for n, each in enumerate(placement.extent) if bound_range(each, placement.box)[1] <= 1)
-    leaves = set(stage.state.leaves[: shared_loops(stage)])
+    leaves = set(stage.state.leaves[: loops_outside_blocks(stage)])
     for relation in reversed(stage.state.relations):
-        if leaves & set(made_by(relation)):
-            leaves |= set(replaced_by(relation))
+        if leaves & set(created_loops(relation)):
+            leaves |= set(replaced_loops(relation))
     roots = {root.source for root in stage.state.roots if root in leaves}
     return frozenset(n for n, axis in enumerate(axes) if axis in roots and axis.extent > 1)
 
 
-def shared_loops(stage: StageView) -> int:
+def loops_outside_blocks(stage: StageView) -> int:
     """How many loops of a stage must stay outside its blocks: others run in them, or they carry its recurrence."""
     location = stage.state.attachment
     locations = [each.state.attachment for each in stage.schedule.stages]

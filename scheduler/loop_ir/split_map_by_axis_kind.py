@@ -10,7 +10,7 @@ from lathe.frontend.arith.linear import Linear
 from lathe.frontend.arith.quasi_affine import linear_of
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.loop_ir.instances import InstanceSpace
-from lathe.scheduler.schedule_ir.loops import AffineSchedule, Relation, made_by, replaced_by
+from lathe.scheduler.schedule_ir.loops import AffineSchedule, Relation, created_loops, replaced_loops
 from lathe.scheduler.schedule_ir.schedule import StageView
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
@@ -102,7 +102,7 @@ def relations_by_kind(stage: StageView) -> tuple[tuple[Relation, ...] | None, tu
     found: dict[str, list[Relation]] = {"data": [], "reduce": []}
     unordered = False
     for relation in state.relations:
-        if len({parent.kind for parent in replaced_by(relation)}) == 1:
+        if len({parent.kind for parent in replaced_loops(relation)}) == 1:
             found[_kind(relation)].append(relation)
             continue
         if not isinstance(relation, AffineSchedule):
@@ -128,4 +128,4 @@ def _refusal(stage: StageView, command: str, remedy: str) -> str:
 
 
 def _kind(relation: Relation) -> str:
-    return made_by(relation)[0].kind
+    return created_loops(relation)[0].kind

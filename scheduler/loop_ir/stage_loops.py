@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lathe.frontend.arith.linear import FloorDivision, Linear, LoopVariable, floor_divide
-from lathe.scheduler.schedule_ir.loops import AffineMap, AffineSchedule, Fuse, LoopAxis, Split, made_by
+from lathe.scheduler.schedule_ir.loops import AffineMap, AffineSchedule, Fuse, LoopAxis, Split, created_loops
 from lathe.scheduler.schedule_ir.stage import StageState
 
 FusedLoop = tuple[Linear, tuple[LoopVariable, ...]]
@@ -77,7 +77,7 @@ def _sizes(state: StageState, extents: Mapping[LoopAxis, int]) -> _Sizes:
                 most = sum(c * end for c, end in zip(row, last, strict=True) if c > 0)
                 sizes.least[relation].append(least)
                 extent[child] = most - least + 1 + shift
-        for part in made_by(relation):
+        for part in created_loops(relation):
             extent[part] += state.warmup.get(part, 0)
             assert isinstance(relation, Split) or part not in state.warmup, f"warm-up of {part.name}, not from a split"
     return sizes

@@ -11,7 +11,7 @@ from lathe.frontend.arith.loop_bounds import Interval, condition_bound
 from lathe.frontend.expr.nodes import Axis
 from lathe.scheduler.loop_ir.sliding_windows import Window, buffer_shape
 from lathe.scheduler.loop_ir.stage_loops import StageLoops
-from lathe.scheduler.rewriting.undef import conditions_of
+from lathe.scheduler.rewriting.undef import defined_where
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import ACROSS_CORES, StageState
 
@@ -105,7 +105,7 @@ class StageRegion:
         bounds += self.domain_bounds()
         roots = self.roots()
         for body in self.state.computation.bodies:
-            for condition in conditions_of(body):
+            for condition in defined_where(body):
                 bound = condition_bound(condition, roots)
                 assert bound is not None, f"{self.stage.name} is defined only where {condition}, which is not linear"
                 bounds.append(bound)

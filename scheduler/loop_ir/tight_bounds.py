@@ -28,7 +28,7 @@ from lathe.frontend.arith.loop_bounds import Interval
 from lathe.frontend.arith.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations, range_of
 from lathe.frontend.arith.quasi_affine import linear_of
 from lathe.frontend.expr.nodes import ReadAccess, reads_data
-from lathe.scheduler.loop_ir.active_iterations import carried_out
+from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.bounds_inference import cases, extent_of
 from lathe.scheduler.loop_ir.instances import InstanceSpace, cells_read
 from lathe.scheduler.loop_ir.stage_region import ExactBox, StageRegion
@@ -141,11 +141,11 @@ class _ExactBounds:
         self.here = here
         self.inputs = [Linear.of(variable) for variable in here.prefix]
         self.space = InstanceSpace(here.prefix, "instance")
-        executed = None if _in_pieces(here, placed) else carried_out(here, placed)
+        executed = None if _in_pieces(here, placed) else executed_iterations(here, placed)
         self.around = self.space.box(here.box) if executed is None else executed.intersect(self.space.box(here.box))
         cells: isl.Map | None = None
         for consumer, reads in consumers:
-            iterations = carried_out(consumer, placed)
+            iterations = executed_iterations(consumer, placed)
             for read in reads:
                 each = cells_read(consumer, read, len(here.prefix), iterations)
                 each = each.set_tuple_name(IN, "instance").set_tuple_name(OUT, "cells")

@@ -1,7 +1,7 @@
 """Stages that are also computed in warm-up iterations, in which reuse buffers are filled."""
 
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.stage import same_place
+from lathe.scheduler.schedule_ir.stage import same_loop
 
 
 def runs_in_warmup(schedule: ScheduleView, stage: StageView) -> bool:
@@ -21,9 +21,9 @@ def sibling_consumers(schedule: ScheduleView, stage: StageView) -> list[StageVie
     """The stages at the same compute location as a stage that consume it, themselves or by a stage in their loops."""
     found: list[StageView] = []
     for tensor in stage.state.tensors:
-        for consumer in schedule.readers(tensor):
+        for consumer in schedule.consumers(tensor):
             sibling: StageView | None = consumer
-            while sibling is not None and not same_place(sibling.state.attachment, stage.state.attachment):
+            while sibling is not None and not same_loop(sibling.state.attachment, stage.state.attachment):
                 sibling = schedule.at(sibling.state.attachment) if sibling.state.attachment else None
             if sibling is not None and sibling is not stage:
                 found.append(sibling)

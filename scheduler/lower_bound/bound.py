@@ -153,7 +153,7 @@ def bound_of(schedule: ScheduleView, config: HardwareConfig) -> Bound:
     check_extensions(schedule, config)
     lowered = run_until(schedule, config, LAST_PASS)
     merged = _Program(lowered, config).bound()
-    if not any(layout.spread for layout in lowered.layouts.values()):
+    if not any(layout.host_steps for layout in lowered.layouts.values()):
         return merged
     unmerged = _Program(run_until(schedule, config, LAST_PASS, without="merge-conv-groups"), config).bound()
     if unmerged.cycles <= merged.cycles:
@@ -210,7 +210,7 @@ class _Program:
         recurrent = False
         for stage in stages:
             recurrent = recurrent or any(
-                self.schedule.maker(read.tensor) is not None and read.tensor not in seen
+                self.schedule.producer(read.tensor) is not None and read.tensor not in seen
                 for read in stage.state.computation.reads
             )
             seen.update(stage.state.tensors)
@@ -220,7 +220,7 @@ class _Program:
         for stage in reversed(stages):
             axes = self._axes(stage)
             for read in stage.state.computation.reads:
-                if self.schedule.maker(read.tensor) is not None:
+                if self.schedule.producer(read.tensor) is not None:
                     self.needed.setdefault(read.tensor, []).append(_read(stage, axes, read))
 
     def _axes(self, stage: StageView) -> dict[Axis, Bits | None]:
@@ -233,7 +233,7 @@ class _Program:
 
     def _domain_of(self, tensor: Tensor) -> Masks:
         """The elements of an output that are in its domain."""
-        stage = self.schedule.maker(tensor)
+        stage = self.schedule.producer(tensor)
         assert stage is not None, f"output {tensor.name} has no producer"
         computation = stage.state.computation
         if computation.where is None:
@@ -241,8 +241,8 @@ class _Program:
         points = CountedPoints(dict.fromkeys(computation.axes), [(computation.where, True)])
         return points.read(tuple(axis + 0 for axis in computation.axes), tensor.shape)
 
-    def _maker(self, tensor: Tensor) -> Computation | None:
-        stage = self.schedule.maker(tensor)
+    def _producer_of(self, tensor: Tensor) -> Computation | None:
+        stage = self.schedule.producer(tensor)
         return None if stage is None else stage.state.computation
 
     def _stages(self, stored: int) -> tuple[StageBound, ...]:
@@ -250,7 +250,7 @@ class _Program:
         axes = {stage: self._axes(stage) for stage in self.schedule.stages}
         loads = {stage: _Loads(self, stage, axes[stage]) for stage in self.schedule.stages}
         implementations = {
-            stage: StageImplementations(stage.state.computation, axes[stage], self._maker, self.config)
+            stage: StageImplementations(stage.state.computation, axes[stage], self._producer_of, self.config)
             for stage in self.schedule.stages
         }
         layouts = SharedLayouts(self.schedule, implementations, lambda stage, each: loads[stage].cycles(each))
@@ -285,7 +285,7 @@ class _Program:
         for source, (size, scope) in operands.items():
             if scope in sizes:
                 sizes[scope] += size
-            if self.schedule.maker(source.read.tensor) is not None:
+            if self.schedule.producer(source.read.tensor) is not None:
                 tensor = source.read.tensor
                 written = bytes_stored(tensor, _whole(tensor), self.config)
                 self.between[tensor] = self.between.get(tensor, written) + size
@@ -306,7 +306,7 @@ class _Loads:
         self.known: dict[tuple[bool, tuple[object, ...]], dict[Tensor, tuple[int, str]]] = {}
         self.read: dict[tuple[Tensor, str], list[Masks]] = {}
         for read in stage.state.computation.reads:
-            if program.schedule.maker(read.tensor) is None:
+            if program.schedule.producer(read.tensor) is None:
                 key = read.tensor, own.get(read.node, ACC)
                 self.read.setdefault(key, []).append(_read(stage, axes, read))
 
@@ -326,7 +326,7 @@ class _Loads:
         config = self.program.config
         loads: dict[Tensor, tuple[int, str]] = {}
         for source, (size, scope) in self.of_operands(chosen).items():
-            if self.program.schedule.maker(source.read.tensor) is None:
+            if self.program.schedule.producer(source.read.tensor) is None:
                 _add(loads, source.read.tensor, size, scope)
         for (tensor, scope), reads in self.read.items():
             if chosen.operands and scope == ACC:

@@ -14,7 +14,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import GEMM_BEGIN
 from lathe.frontend import Computation, as_affine
 from lathe.frontend.arith.strip_casts import skip_casts, skip_value_preserving_casts
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import (
     Axis,
@@ -31,15 +31,15 @@ from lathe.frontend.expr.nodes import (
 )
 from lathe.isa import AluOp
 from lathe.isa.table import alu_operations
-from lathe.scheduler.cost.issue_cycles import steps_of_alu, steps_of_rescaling
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles, rescale_issue_cycles
 from lathe.scheduler.isel.rules.alu_cse import Sharing, sharing_of
 from lathe.scheduler.isel.rules.alu_expressions import order
 from lathe.scheduler.layout.match_gemm import GemmMatch, only_in
 from lathe.scheduler.layout.rescaling import rescaling_of
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.lower_bound.domain_points import Bits, CountedPoints
-from lathe.scheduler.lower_bound.mac_counts import Maker, Source, factors_of, macs_in, source_of
-from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.lower_bound.mac_counts import ProducerOf, Source, factors_of, macs_in, source_of
+from lathe.scheduler.rewriting.matchers import dim_indexed_by
 from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
@@ -79,13 +79,14 @@ class StageImplementations:
     """All implementations of a stage, by accumulator layout; ``needed``: the live values of its data axes."""
 
     def __init__(
-        self, computation: Computation, needed: Mapping[Axis, Bits | None], maker: Maker, config: HardwareConfig
-    ) -> None:
+        self, computation: Computation, needed: Mapping[Axis, Bits | None], producer_of: ProducerOf,
+        config: HardwareConfig,
+    ) -> None:  # fmt: skip
         self.guards: tuple[Guard, ...] = () if computation.where is None else ((computation.where, True),)
-        self.computation, self.needed, self.maker, self.config = computation, needed, maker, config
-        self.acc, self.data, self.weights = (element_of(config, scope) for scope in (ACC, *OPERANDS))
+        self.computation, self.needed, self.producer_of, self.config = computation, needed, producer_of, config
+        self.acc, self.data, self.weights = (vector_type_of(config, scope) for scope in (ACC, *OPERANDS))
         self.results = self.points(())
-        self.macs = macs_in(computation, maker, needed)
+        self.macs = macs_in(computation, producer_of, needed)
         self.rescaling = rescaling_of(computation)
         self._at: dict[AccLayout, tuple[Implementation, ...]] = {}
 
@@ -106,7 +107,7 @@ class StageImplementations:
 
     def _at_layout(self, layout: AccLayout) -> Iterator[Implementation]:
         if self.rescaling is not None:
-            steps = steps_of_rescaling(self.rescaling) * self.vectors(layout)
+            steps = rescale_issue_cycles(self.rescaling) * self.vectors(layout)
             yield Implementation("rescale", layout, rescale=steps)
             return
         yield from self.by_gemm.get(layout, ())
@@ -157,7 +158,7 @@ class StageImplementations:
 
     def gemms(self) -> Iterator[Implementation]:
         """The implementations by GEMM: either operand may be the data; of a sum of bytes, GEMM with ones."""
-        factors = factors_of(self.computation, self.maker)
+        factors = factors_of(self.computation, self.producer_of)
         if factors is None:
             yield from self._sums_as_gemm()
             return
@@ -187,12 +188,12 @@ class StageImplementations:
             or (body.kind, body.dtype) != ("sum", "int32")
         ):
             return
-        source = source_of(body.body, self.maker, 0)
+        source = source_of(body.body, self.producer_of, 0)
         if source is None or source.read.dtype != "int8":
             return
         counted = self.points(source.counted, reduced=True)
         data = self._packed(source.read)
-        plain = [axis for axis in self.computation.axes if dimension_of(data, axis) is not None]
+        plain = [axis for axis in self.computation.axes if dim_indexed_by(data, axis) is not None]
         for column in plain:
             rows: list[Axis | None] = [axis for axis in plain if axis is not column]
             for row in rows if rows and self.data.rows > 1 else [None]:
@@ -208,7 +209,7 @@ class StageImplementations:
 
     def _packed(self, read: Read) -> Read:
         """A read as the host CPU may pack the tensor: without the stride of a strided read of an input."""
-        if self.maker(read.tensor) is not None:
+        if self.producer_of(read.tensor) is not None:
             return read
         return Read(read.tensor, tuple(map(_without_stride, read.indices)))
 
@@ -225,7 +226,7 @@ class StageImplementations:
         rows: list[Axis | None] = [*only_in(computation.axes, data, weight, step=1)]
         rows = rows if rows and self.data.rows > 1 else [None]
         both = (*computation.axes, *computation.reduce_axes)
-        shared = [a for a in both if all(dimension_of(each, a, step=1) is not None for each in (data, weight))]
+        shared = [a for a in both if all(dim_indexed_by(each, a, step=1) is not None for each in (data, weight))]
         columns: list[Axis | None] = [*only_in(computation.axes, weight, data, step=1)]
         inners: list[Axis | None] = [axis for axis in shared if axis.kind == "reduce"]
         for row in rows:
@@ -233,24 +234,24 @@ class StageImplementations:
                 for inner in inners or [None]:
                     yield GemmMatch(data, weight, row, column, inner)
             along = [axis for axis in shared if axis.kind == "data"]
-            if self.maker(weight.tensor) is None:  # the host CPU broadcasts inputs along axes of the data only
+            if self.producer_of(weight.tensor) is None:  # the host CPU broadcasts inputs along axes of the data only
                 along += [axis for axis in only_in(computation.axes, data, weight, step=1) if axis is not row]
             for column in along:
                 yield GemmMatch(data, weight, row, column, column, diagonal=True)
 
     def _of_data(self, product: GemmMatch) -> tuple[VectorLayout, ...]:
         """The possible layouts of the data: rows along any other dimension."""
-        along = dimension_of(product.data, product.inner, step=1)
+        along = dim_indexed_by(product.data, product.inner, step=1)
         rows = (None, *range(len(product.data.indices))) if self.data.rows > 1 else (None,)
         return tuple(VectorLayout(row, along) for row in rows if row is None or row != along)
 
     def _of_weights(self, product: GemmMatch) -> tuple[VectorLayout, ...]:
-        along = (dimension_of(product.weight, axis, step=1) for axis in (product.column, product.inner))
+        along = (dim_indexed_by(product.weight, axis, step=1) for axis in (product.column, product.inner))
         return (VectorLayout(*along),)
 
     def _on_alu(self, layout: AccLayout) -> Implementation:
         work = self._work_of_alu
-        pair, block = steps_of_alu(AluOp.ADD, immediate=False), min(self.acc.cols, self.data.cols)
+        pair, block = alu_issue_cycles(AluOp.ADD, immediate=False), min(self.acc.cols, self.data.cols)
         lanes, gemm_lanes = self._lanes_of(layout), self._lanes_of(layout, block)
         steps = sum(each * points.vectors(lanes, axes) for each, points, axes in work.counts)
         for points, axes in work.added:
@@ -273,16 +274,16 @@ class StageImplementations:
             value = body.body if isinstance(body, Reduce) else body
             conditions: tuple[Guard, ...] = ()
             if reduction is not None:
-                source = source_of(value, self.maker, neutral(reduction, body.dtype))
+                source = source_of(value, self.producer_of, neutral_element(reduction, body.dtype))
                 conditions = () if source is None else source.counted
                 points = self.points(conditions, reduced=True)
                 own = frozenset((*self.computation.axes, *self.computation.reduce_axes))
-                counts.append((steps_of_alu(OPERATIONS[reduction], immediate=False), points, own))
+                counts.append((alu_issue_cycles(OPERATIONS[reduction], immediate=False), points, own))
                 reset = True
             walker = _Operations(sharing_of(value, alu_operations(self.config)))
             for operation, immediate, axes, guards in walker.operations(value):
                 points = self.points((*conditions, *guards), reduced=True)
-                counts.append((steps_of_alu(operation, immediate=immediate), points, axes))
+                counts.append((alu_issue_cycles(operation, immediate=immediate), points, axes))
             if len(self.computation.bodies) == 1 and (addition_axes := _axes_of_addition(body)) is not None:
                 added.append((counts.pop(0)[1], addition_axes))
         return _WorkOfAlu(counts, added, reset)

@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeAlias
 from lathe.frontend import as_affine
 from lathe.frontend.expr.nodes import Axis, ReadAccess
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
 from lathe.scheduler.lower_bound.implementations import AccLayout, Implementation, StageImplementations
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 
-CONVERSION_CYCLES = 3 * (2 * steps_of_alu(AluOp.SHR, immediate=True) + steps_of_alu(AluOp.ADD, immediate=False))
+CONVERSION_CYCLES = 3 * (2 * alu_issue_cycles(AluOp.SHR, immediate=True) + alu_issue_cycles(AluOp.ADD, immediate=False))
 """ALU cycles per 32-bit vector that changes its layout through DRAM."""
 
 MAX_FRONT = 64
@@ -78,7 +78,7 @@ class SharedLayouts:
                 self.members.append({stage: axis})
         for stage in schedule.stages:
             for read in stage.state.computation.reads:
-                producer = schedule.maker(read.tensor)
+                producer = schedule.producer(read.tensor)
                 if producer is not None and producer is not stage and read.tensor.dtype == "int32":
                     self._share_layout(stage, producer, read)
 

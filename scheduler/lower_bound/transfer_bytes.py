@@ -9,7 +9,7 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.scheduler.layout.store_forms import PLANES
-from lathe.scheduler.layout.vector_type import VectorType, element_of, loaded_bytes
+from lathe.scheduler.layout.vector_type import VectorType, loaded_bytes, vector_type_of
 from lathe.scheduler.lower_bound.domain_points import Masks
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, INP, PARAMETERS, TABLES, WGT
 from lathe.scheduler.schedule_ir.stage import VectorLayout
@@ -19,7 +19,7 @@ def bytes_loaded(
     tensor: Tensor, masks: Masks, scope: str, lanes: Iterable[VectorLayout], config: HardwareConfig
 ) -> int:
     """The fewest bytes that load the elements in ``masks`` of a tensor to a memory, in the best of these layouts."""
-    element = element_of(config, scope)
+    element = vector_type_of(config, scope)
     return min(_vectors(element, masks, each) for each in lanes) * loaded_bytes(config, scope, tensor.dtype)
 
 
@@ -35,12 +35,12 @@ def any_lanes(scope: str, rank: int, config: HardwareConfig) -> list[VectorLayou
         return [VectorLayout(dim, rank - 1) for dim in (None, *range(rank - 1))]
     if scope == TABLES:
         return [VectorLayout(None, dim) for dim in (None, *range(1, rank))]
-    return [*element_of(config, scope).possible_lanes(range(rank))]
+    return [*vector_type_of(config, scope).possible_lanes(range(rank))]
 
 
 def bytes_stored(tensor: Tensor, masks: Masks, config: HardwareConfig) -> int:
     """The fewest bytes that a store of a tensor takes: a byte for each value, or one for each byte plane."""
-    element = element_of(config, DRAM)
+    element = vector_type_of(config, DRAM)
     count = min(_vectors(element, masks, each) for each in element.possible_lanes(range(len(masks))))
     planes = -(-DTYPES[tensor.dtype].bits // 8) if tensor.dtype in PLANES else 1
     return count * config.out_element_bytes * planes

@@ -28,7 +28,7 @@ def assign_memory_scopes(schedule: Edit, target: Target) -> None:
             continue
         if location is None or location.loops or state.scope != DRAM or set(state.tensors) & set(schedule.outputs):
             continue
-        has_tokens = any(signal.kind != "barrier" for signal in state.signals)
+        has_tokens = any(signal.kind != "barrier" for signal in state.sync_ops)
         if has_tokens and unit_of_stage(stage) == Unit.STORE and can_write_back(stage, location):
             continue  # its tokens are those of its STOREs
         if location.region == "missing" and (
@@ -39,7 +39,7 @@ def assign_memory_scopes(schedule: Edit, target: Target) -> None:
         if scope == DRAM and can_write_back(stage, location):
             continue
         moved[stage] = state
-        stage.put(replace(state, scope=target.near.name if scope == DRAM else scope))
+        stage.put(replace(state, scope=target.acc.name if scope == DRAM else scope))
     if not moved or _are_reads_legal(schedule, set(moved)):
         return
     scratchpad_states = {stage: stage.state for stage in moved}
@@ -70,19 +70,19 @@ def _consumer_scope(stage: EditedStage, target: Target) -> str:
     """
     schedule, tensor = stage.schedule, stage.tensor
     scopes: set[str] = set()
-    for consumer in schedule.readers(tensor):
-        if consumer.state.copies is tensor and consumer.state.scope in OPERANDS:
+    for consumer in schedule.consumers(tensor):
+        if consumer.state.copy_of is tensor and consumer.state.scope in OPERANDS:
             scopes.add(DRAM)
         elif any(read.tensor is tensor for read in match_gemm_operands(consumer.state.computation) or ()):
-            product = assign_layouts(schedule, target.config).products[consumer.tensor]
+            product = assign_layouts(schedule, target.config).gemms[consumer.tensor]
             reads = () if product is None else (product.data, product.weight)
             scopes.update(target.memory_of(product, read).name for read in reads if read.tensor is tensor)
         else:
             computation = consumer.state.computation
             other_reads = (read.node for read in computation.reads if read.tensor is tensor)
             scopes.update(target.memory_of(None, read, computation).name for read in other_reads)
-    if scopes <= {target.near.name}:
-        return target.near.name
+    if scopes <= {target.acc.name}:
+        return target.acc.name
     return scopes.pop() if len(scopes) == 1 and is_loadable(stage.state.computation.bodies[0]) else DRAM
 
 

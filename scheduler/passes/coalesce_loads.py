@@ -7,18 +7,23 @@ from lathe.scheduler.allocation.allocate_buffers import buffers_of
 from lathe.scheduler.allocation.in_place_aliasing import find_aliases
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
-from lathe.scheduler.layout.physical_layout import PhysicalLayout, adjoining, physical_of
+from lathe.scheduler.layout.physical_layout import PhysicalLayout, contiguous_layout, physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.target.target import Target
-from lathe.scheduler.tiling.contiguous_operands import adjoins, may_adjoin, stored_source, wastes
+from lathe.scheduler.tiling.contiguous_operands import (
+    can_be_contiguous,
+    has_contiguous_groups,
+    stored_source,
+    wastes_lanes,
+)
 
 
 def coalesce_loads(schedule: Edit, target: Target) -> None:
     """Mark loads of GEMM data as contiguous, in place, that load whole stored vectors, if the buffers still fit."""
-    if target.near.element.cols <= target.data.element.cols:
+    if target.acc.vector_type.cols <= target.data.vector_type.cols:
         return
     plan = assign_layouts(schedule, target.config)
     for stage in schedule.stages:
@@ -41,17 +46,19 @@ def find_undecided_load(schedule: Edit, target: Target) -> str | None:
 def _adjoins(schedule: Edit, stage: EditedStage, target: Target, plan: LayoutAssignment) -> bool:
     decided = stage.state.contiguous
     stage.change(contiguous=None)
-    layout = physical_of(stage, plan.known, target.config)
-    if not may_adjoin(layout):
+    layout = physical_of(stage, plan.layouts, target.config)
+    if not has_contiguous_groups(layout):
         return False
-    contiguous, placed = adjoining(layout, stage, plan.known, target.config), place_stages(schedule)
-    return adjoins(placed, stage, contiguous) and (decided is True or not wastes(placed[stage], contiguous))
+    contiguous, placed = contiguous_layout(layout, stage, plan.layouts, target.config), place_stages(schedule)
+    return can_be_contiguous(placed, stage, contiguous) and (
+        decided is True or not wastes_lanes(placed[stage], contiguous)
+    )
 
 
 def _fits(schedule: Edit, target: Target, plan: LayoutAssignment) -> bool:
     config = target.config
     physical: dict[StageView, PhysicalLayout] = {
-        each: physical_of(each, plan.known, config) for each in schedule.stages
+        each: physical_of(each, plan.layouts, config) for each in schedule.stages
     }
     try:
         buffers_of(

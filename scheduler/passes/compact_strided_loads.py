@@ -12,12 +12,12 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Axis
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_gemm import GemmMatch
-from lathe.scheduler.layout.spatial_dims import pixels_of
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.spatial_dims import spatial_dims_of
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.passes.eliminate_dead_elements import shrink_dim
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
-from lathe.scheduler.rewriting.rewrite import copy_of, reads_redirected
-from lathe.scheduler.rewriting.strided_access import Elements, elements_read
+from lathe.scheduler.rewriting.rewrite import copy_of, redirect_single_reads
+from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM, INP
 from lathe.scheduler.schedule_ir.stage import initial_state
@@ -27,7 +27,7 @@ from lathe.scheduler.target.target import Target
 
 def compact_strided_loads(schedule: Edit, target: Target) -> None:
     """Insert copies, in place, of the data of unscheduled GEMMs that read every n-th element of it."""
-    gemms = assign_layouts(schedule, target.config).products
+    gemms = assign_layouts(schedule, target.config).gemms
     for stage in list(schedule.stages):
         gemm = gemms[stage.tensor]
         if gemm is None or not is_unscheduled(stage) or schedule.scope_of(gemm.data.tensor) != DRAM:
@@ -41,14 +41,14 @@ def compact_strided_loads(schedule: Edit, target: Target) -> None:
                 schedule.reset_to(before)
 
 
-def _strided_dims(gemm: GemmMatch, config: HardwareConfig) -> dict[int, Elements]:
+def _strided_dims(gemm: GemmMatch, config: HardwareConfig) -> dict[int, StridedElements]:
     """By dimension, the strided elements that a GEMM reads of its data, where loading these alone is faster."""
-    data, pixels = gemm.data, pixels_of(gemm, config)
+    data, pixels = gemm.data, spatial_dims_of(gemm, config)
     read = {dim: elements_read([index], data.tensor.shape[dim]) for dim, index in enumerate(data.indices)}
     strided = {dim: each for dim, each in read.items() if each is not None and each.step > 1}
     if not strided or not strided.keys() <= set(pixels):
         return {}
-    vector = element_of(config, INP).lanes / config.bus_bytes
+    vector = vector_type_of(config, INP).lanes / config.bus_bytes
     row = data.tensor.shape[pixels[-1]] * vector
     if pixels[-1] in strided and _burst(vector, config) <= strided[pixels[-1]].step * vector:
         return strided  # each pixel is a burst, in whatever rows
@@ -56,22 +56,24 @@ def _strided_dims(gemm: GemmMatch, config: HardwareConfig) -> dict[int, Elements
     return {} if any(_burst(row, config) > each.step * row for each in strided.values()) else strided
 
 
-def _insert_copy(schedule: Edit, stage: EditedStage, gemm: GemmMatch, strided: dict[int, Elements]) -> None:
+def _insert_copy(schedule: Edit, stage: EditedStage, gemm: GemmMatch, strided: dict[int, StridedElements]) -> None:
     """Let a GEMM read a copy of its data that has only these elements."""
     tensor = gemm.data.tensor
     axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(tensor.shape))
     copy = copy_of(tensor, fresh_name(schedule, f"{tensor.name}.read"), axes, whole=True)
     copied = schedule.insert(initial_state(copy), before=stage)
-    stage.change(computation=reads_redirected(stage.state.computation, {gemm.data: copied.tensor}))
+    stage.change(computation=redirect_single_reads(stage.state.computation, {gemm.data: copied.tensor}))
     for dim, elements in strided.items():
         shrink_dim(copied, dim, elements)
-    copied.change(copies=tensor)
+    copied.change(copy_of=tensor)
 
 
-def _fills_rows(schedule: Edit, stage: EditedStage, strided: dict[int, Elements], config: HardwareConfig) -> bool:
+def _fills_rows(
+    schedule: Edit, stage: EditedStage, strided: dict[int, StridedElements], config: HardwareConfig
+) -> bool:
     """Whether a compacted dimension would run along the rows of vectors, which are loaded as they are stored."""
-    gemm = assign_layouts(schedule, config).products[stage.tensor]
-    return gemm is None or any(dim not in pixels_of(gemm, config) for dim in strided)
+    gemm = assign_layouts(schedule, config).gemms[stage.tensor]
+    return gemm is None or any(dim not in spatial_dims_of(gemm, config) for dim in strided)
 
 
 def _burst(beats: float, config: HardwareConfig) -> float:

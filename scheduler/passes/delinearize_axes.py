@@ -157,7 +157,7 @@ class _AxisSplitter:
         return split
 
     def _redirect(self, tensor: Tensor, split: Tensor, dim: int, radices: list[int]) -> None:
-        for consumer in self.schedule.readers(tensor):
+        for consumer in self.schedule.consumers(tensor):
             computation = consumer.state.computation
             bodies = tuple(_simplified(_with_digits(body, tensor, split, dim, radices)) for body in computation.bodies)
             new = Computation(computation.name, computation.axes, computation.reduce_axes, bodies, computation.attrs)
@@ -176,7 +176,7 @@ class _AxisSplitter:
             )
             if not identity or body.tensor.shape != tensor.shape or tensor in self.schedule.outputs:
                 continue
-            consumers = self.schedule.readers(tensor)
+            consumers = self.schedule.consumers(tensor)
             if not all(is_unscheduled(consumer) for consumer in consumers):
                 continue
             for consumer in consumers:
@@ -192,7 +192,7 @@ def _can_split(stage: StageView, axis: Axis) -> bool:
 
 
 def _can_split_dimension(schedule: ScheduleView, tensor: Tensor) -> bool:
-    return all(_is_splittable(consumer) for consumer in schedule.readers(tensor)) and all(
+    return all(_is_splittable(consumer) for consumer in schedule.consumers(tensor)) and all(
         _is_splittable(stage) for stage in schedule.stages if tensor in stage.state.tensors
     )
 
@@ -206,10 +206,10 @@ def _is_splittable(stage: StageView) -> bool:
     state = stage.state
     if not any(layout.maps for layout in stage.schedule.layouts.values()):
         return is_unscheduled(stage)
-    if state.storage is not None or state.threads or state.signals:
+    if state.storage is not None or state.threads or state.sync_ops:
         return False
     unscheduled = state.scope == DRAM and not state.relations and state.pragma is None and state.attachment is None
-    return unscheduled and state.lanes is None and not stage.schedule.attached(stage) and not state.copies
+    return unscheduled and state.vector_layout is None and not stage.schedule.attached(stage) and not state.copy_of
 
 
 def _with_loop_order(

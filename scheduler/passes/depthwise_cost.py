@@ -6,12 +6,12 @@ from math import ceil, prod
 from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expr.nodes import Axis, Read
-from lathe.scheduler.cost.cost_model import HANDLING
-from lathe.scheduler.layout.layout_transfer import lanes_read
-from lathe.scheduler.layout.match_gemm import GemmMatch, is_computed, lanes_of_operand
+from lathe.scheduler.cost.cost_model import TRANSFER_OVERHEAD
+from lathe.scheduler.layout.layout_transfer import operand_layout
+from lathe.scheduler.layout.match_gemm import GemmMatch, gemm_operand_layout, is_computed
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
-from lathe.scheduler.layout.vector_relayout import conversions_needed, steps_of_span
-from lathe.scheduler.layout.vector_type import element_of, loaded_bytes
+from lathe.scheduler.layout.vector_relayout import conversion_cycles_of_span, conversions_needed
+from lathe.scheduler.layout.vector_type import loaded_bytes, vector_type_of
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, INP, WGT
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -38,16 +38,16 @@ def estimate(stage: StageView, gemm: GemmMatch, config: HardwareConfig, alu_cycl
     computation = stage.state.computation
     axes: list[Axis | None] = list(computation.axes)
     column, row = axes.index(gemm.column), None if gemm.row is None else axes.index(gemm.row)
-    acc = element_of(config, ACC)
+    acc = vector_type_of(config, ACC)
     cells = PhysicalLayout(stage.tensor.shape, VectorLayout(row if acc.rows > 1 else None, column), acc).count
     taps = prod(axis.extent for axis in computation.reduce_axes)
     loads = sum(_bus_beats(read, gemm, scope, config) for scope, read in ((INP, gemm.data), (WGT, gemm.weight)))
     loads_of_alu = sum(_bus_beats(read, gemm, ACC, config) for read in (gemm.data, gemm.weight))
-    latency = 2 * (config.memory.latency + HANDLING)
+    latency = 2 * (config.memory.latency + TRANSFER_OVERHEAD)
     assert gemm.column is not None, f"no channels of {stage.name} run along diagonals"
     blocks = (
         ceil(gemm.column.extent / acc.cols),
-        ceil(gemm.column.extent / element_of(config, INP).grain),
+        ceil(gemm.column.extent / vector_type_of(config, INP).grain),
     )
     cycles = cells // blocks[0] * blocks[1] * taps  # blocks of a vector without channels are skipped
     matrix = max(cycles, loads * config.memory.cycles_per_beat)
@@ -69,10 +69,10 @@ def _conversion_cycles(stage: StageView, gemm: GemmMatch, config: HardwareConfig
     stored = _stored_operand(stage, gemm, config)
     if not conversions or stored is None or not _depends_on_gemm(schedule, stored[0]):
         return 0
-    acc = element_of(config, ACC)
+    acc = vector_type_of(config, ACC)
     tensor, lanes = stored
     cells = PhysicalLayout(tensor.shape, VectorLayout(lanes.rows, lanes.cols), acc).count
-    cycles = cells * steps_of_span(config) * acc.cols // acc.span
+    cycles = cells * conversion_cycles_of_span(config) * acc.cols // acc.span
     beats = -(-2 * cells * acc.lanes // config.bus_bytes) * config.memory.cycles_per_beat
     return ceil(conversions * max(cycles, beats) * CONVERSION_OVERHEAD)
 
@@ -82,8 +82,8 @@ def _gap_cycles(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -> in
 
     The channels fill a part of the wider vector, and unused vectors follow, so each stored vector is its own burst.
     """
-    stored, acc = _stored_operand(stage, gemm, config), element_of(config, ACC)
-    loaded = element_of(config, INP)
+    stored, acc = _stored_operand(stage, gemm, config), vector_type_of(config, ACC)
+    loaded = vector_type_of(config, INP)
     if stored is None or conversions_needed(config) or loaded.cols <= acc.cols:
         return 0
     tensor, lanes = stored
@@ -100,28 +100,28 @@ def _stored_operand(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -
 
     With the vector layout in which the GEMM loads it: a padding may have other dimensions.
     """
-    schedule, read, lanes = stage.schedule, gemm.data, lanes_of_operand(gemm, INP, config)
-    producer = schedule.maker(read.tensor)
-    while producer is not None and is_padding(producer) and schedule.readers(read.tensor) == [stage]:
+    schedule, read, lanes = stage.schedule, gemm.data, gemm_operand_layout(gemm, INP, config)
+    producer = schedule.producer(read.tensor)
+    while producer is not None and is_padding(producer) and schedule.consumers(read.tensor) == [stage]:
         stage, (access,) = producer, producer.state.computation.reads
-        read, lanes = access.node, lanes_read(producer.state.computation, access, lanes, config)
-        producer = schedule.maker(read.tensor)
-    others = (each for each in schedule.readers(read.tensor) if each is not stage)
+        read, lanes = access.node, operand_layout(producer.state.computation, access, lanes, config)
+        producer = schedule.producer(read.tensor)
+    others = (each for each in schedule.consumers(read.tensor) if each is not stage)
     read_by_others = any(match_gemm_operands(each.state.computation) is not None or is_padding(each) for each in others)
     return None if read_by_others or not is_computed(read.tensor, schedule) else (read.tensor, lanes)
 
 
 def _rows(gemm: GemmMatch, config: HardwareConfig) -> int:
     """The number of contiguous rows of the data's vectors; it takes about as many LOADs."""
-    shape, lanes = gemm.data.tensor.shape, lanes_of_operand(gemm, INP, config)
-    count = PhysicalLayout(shape, VectorLayout(lanes.rows, lanes.cols), element_of(config, ACC)).count
+    shape, lanes = gemm.data.tensor.shape, gemm_operand_layout(gemm, INP, config)
+    count = PhysicalLayout(shape, VectorLayout(lanes.rows, lanes.cols), vector_type_of(config, ACC)).count
     innermost = [extent for dim, extent in enumerate(shape) if dim not in lanes.dims]
     return count // innermost[-1] if innermost else count
 
 
 def _depends_on_gemm(schedule: ScheduleView, tensor: Tensor) -> bool:
     """Whether a tensor depends on a GEMM; what the ALU computes of inputs alone may be stored as it is loaded."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     if producer is None:
         return False
     computation = producer.state.computation
@@ -131,8 +131,8 @@ def _depends_on_gemm(schedule: ScheduleView, tensor: Tensor) -> bool:
 
 def _bus_beats(read: Read, gemm: GemmMatch, scope: str, config: HardwareConfig) -> int:
     """Beats of the bus for loading an operand once."""
-    lanes = lanes_of_operand(gemm, INP if read is gemm.data else WGT, config)
+    lanes = gemm_operand_layout(gemm, INP if read is gemm.data else WGT, config)
     if scope == ACC and lanes.is_diagonal:
         lanes = VectorLayout(None, lanes.cols)
-    vectors = PhysicalLayout(read.tensor.shape, lanes, element_of(config, scope)).count
+    vectors = PhysicalLayout(read.tensor.shape, lanes, vector_type_of(config, scope)).count
     return -(-vectors * loaded_bytes(config, scope, read.tensor.dtype) // config.bus_bytes)

@@ -8,14 +8,14 @@ themselves. The concat stage remains, with its reads and loops, to carry the dep
 from lathe.frontend import Tensor
 from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.vector_type import whole_elements
+from lathe.scheduler.layout.vector_type import largest_block
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.fold_slices import has_layout
 from lathe.scheduler.passes.lower_concat_to_gemm import concat_operands
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.target.target import Target
-from lathe.scheduler.tiling.fusion_groups import is_left_open, is_padding
+from lathe.scheduler.tiling.fusion_groups import is_padding, is_unscheduled_stage
 
 
 def elide_concat(schedule: Edit, target: Target) -> None:
@@ -26,10 +26,10 @@ def elide_concat(schedule: Edit, target: Target) -> None:
         if not found or elided & {*found} or not all(_is_elidable(schedule, tensor) for tensor in found):
             continue
         plan, tensors = assign_layouts(schedule, target.config), (stage.tensor, *found)
-        gemms = [plan.products[consumer.tensor] for each in tensors for consumer in schedule.readers(each)]
+        gemms = [plan.gemms[consumer.tensor] for each in tensors for consumer in schedule.consumers(each)]
         if any(each is not None and each.weight.tensor in tensors for each in gemms):
             continue  # a vector of weights consists of several contiguous rows
-        if {plan.known[each] for each in tensors} == {VectorLayout(None, stage.tensor.ndim - 1)}:
+        if {plan.layouts[each] for each in tensors} == {VectorLayout(None, stage.tensor.ndim - 1)}:
             elided |= {*found}
             stage.change(concat_of=tuple(found.items()))
 
@@ -37,12 +37,12 @@ def elide_concat(schedule: Edit, target: Target) -> None:
 def _offsets(stage: EditedStage, target: Target) -> dict[Tensor, int]:
     """The offset of each tensor that a stage concatenates, whole, along its last dimension; {} if it does more."""
     schedule, shape = stage.schedule, stage.tensor.shape
-    if not is_unscheduled(stage) or not is_left_open(stage) or stage.tensor in schedule.outputs:
+    if not is_unscheduled(stage) or not is_unscheduled_stage(stage) or stage.tensor in schedule.outputs:
         return {}
     if has_layout(schedule, stage.tensor):
         return {}
     axes, operands = stage.state.computation.axes, concat_operands(stage)
-    block, found = whole_elements(target.config), dict[Tensor, int]()
+    block, found = largest_block(target.config), dict[Tensor, int]()
     for part in operands:
         tensor, first = part.read.tensor, min(part.moves, default=0)
         moves = {first + n: n for n in range(shape[-1] if tensor.ndim != len(shape) else tensor.shape[-1])}
@@ -52,7 +52,7 @@ def _offsets(stage: EditedStage, target: Target) -> dict[Tensor, int]:
         if first % block or any(as_bare_axis(index) is not axis for axis, index in others):
             return {}
         found[tensor] = first
-    consumers = schedule.readers(stage.tensor)
+    consumers = schedule.consumers(stage.tensor)
     fusable = len(consumers) == 1 and not consumers[0].state.computation.reduce_axes and not is_padding(consumers[0])
     whole = sum(tensor.shape[-1] for tensor in found) == shape[-1]
     return found if len(found) > 1 and whole and consumers and not fusable else {}
@@ -60,7 +60,7 @@ def _offsets(stage: EditedStage, target: Target) -> dict[Tensor, int]:
 
 def _is_elidable(schedule: Edit, tensor: Tensor) -> bool:
     """Whether a computed tensor may be stored as a slice of another one."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     if producer is None or len(producer.state.tensors) > 1 or tensor in schedule.outputs or producer.state.concat_of:
         return False
-    return is_unscheduled(producer) and is_left_open(producer) and not has_layout(schedule, tensor)
+    return is_unscheduled(producer) and is_unscheduled_stage(producer) and not has_layout(schedule, tensor)

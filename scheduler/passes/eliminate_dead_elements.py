@@ -10,7 +10,7 @@ from lathe.frontend import Tensor
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.shrink_to_windows import insert_borders, shrink_to_windows
 from lathe.scheduler.passes.widen_accumulators import with_computation
-from lathe.scheduler.rewriting.strided_access import Elements, elements_read, narrowed, reading_narrowed
+from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read, restrict_dim, restrict_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.target.target import Target
@@ -33,9 +33,9 @@ def has_no_dead_elements(stage: StageView) -> bool:
     return not _demanded(stage)
 
 
-def _demanded(stage: StageView) -> dict[int, Elements]:
+def _demanded(stage: StageView) -> dict[int, StridedElements]:
     """The demanded elements along each dimension that has dead ones."""
-    tensor, consumers = stage.tensor, stage.schedule.readers(stage.tensor)
+    tensor, consumers = stage.tensor, stage.schedule.consumers(stage.tensor)
     if not _is_shrinkable(stage):
         return {}
     reads = [read for each in consumers for read in each.state.computation.reads if read.tensor is tensor]
@@ -45,18 +45,18 @@ def _demanded(stage: StageView) -> dict[int, Elements]:
 
 def _is_shrinkable(stage: StageView) -> bool:
     """Whether a stage computes a single tensor that is no output, and it and all its consumers are unscheduled."""
-    consumers = stage.schedule.readers(stage.tensor)
+    consumers = stage.schedule.consumers(stage.tensor)
     unscheduled = len(stage.state.tensors) == 1 and all(is_unscheduled(each) for each in (stage, *consumers))
     return unscheduled and bool(consumers) and stage not in consumers and stage.tensor not in stage.schedule.outputs
 
 
-def shrink_dim(stage: EditedStage, dim: int, elements: Elements) -> None:
+def shrink_dim(stage: EditedStage, dim: int, elements: StridedElements) -> None:
     """Shrink a dimension of a stage's tensor to some elements, in place, and redirect its consumers' reads."""
     old = stage.tensor
-    new = narrowed(stage.state.computation, dim, elements)
+    new = restrict_dim(stage.state.computation, dim, elements)
     tensor = Tensor(old.name, new.shape, old.dtype, new)
-    consumers = stage.schedule.readers(old)
+    consumers = stage.schedule.consumers(old)
     stage.put(with_computation(new, (tensor,)))
     for consumer in consumers:
-        again = reading_narrowed(consumer.state.computation, old, tensor, dim, elements)
+        again = restrict_reads(consumer.state.computation, old, tensor, dim, elements)
         consumer.put(with_computation(again, consumer.state.tensors))

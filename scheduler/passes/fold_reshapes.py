@@ -28,8 +28,8 @@ from lathe.scheduler.target.target import Target
 def is_unscheduled(stage: StageView) -> bool:
     """Whether the user has scheduled nothing of a stage, its vector layout included, nor computes others in it."""
     state = stage.state
-    untouched = not state.is_touched and not state.is_vectorized and not stage.schedule.attached(stage)
-    return state.scope == DRAM and untouched and state.attachment is None and not state.copies and not state.storage
+    untouched = not state.has_changed_loops and not state.is_vectorized and not stage.schedule.attached(stage)
+    return state.scope == DRAM and untouched and state.attachment is None and not state.copy_of and not state.storage
 
 
 def source_of_reshape(stage: StageView) -> Tensor | None:
@@ -97,7 +97,7 @@ class _ReshapeFolder:
         source = self._source(stage)
         if source is None:
             return is_unscheduled(stage) and self._sink_reshape(stage)
-        if not self.schedule.maker(source):
+        if not self.schedule.producer(source):
             return self._fold_input_reshape(stage, source)
         if stage.tensor in self.schedule.outputs:
             return self._fold_output_reshape(stage, source)
@@ -110,7 +110,7 @@ class _ReshapeFolder:
 
     def _fold_input_reshape(self, stage: EditedStage, source: Tensor) -> bool:
         view = self._view_of(source, stage.tensor.shape)
-        for consumer in self.schedule.readers(stage.tensor):
+        for consumer in self.schedule.consumers(stage.tensor):
             computation = redirect_reads(consumer.state.computation, {stage.tensor: view})
             consumer.change(computation=computation)
         if stage.tensor in self.schedule.outputs:
@@ -126,7 +126,7 @@ class _ReshapeFolder:
         axes = tuple(Axis(f"i{dim}", extent) for dim, extent in enumerate(source.shape))
         copy = copy_of(source, stage.name, axes, whole=True)
         view = self._view_of(tensor, source.shape, copy)
-        readers = self.schedule.readers(tensor)
+        readers = self.schedule.consumers(tensor)
         if readers:
             body = redirect_reads(stage.state.computation, {source: view})
             again = Computation(fresh_name(self.schedule, f"{stage.name}.reshaped"), body.axes, (), body.bodies)
@@ -146,9 +146,9 @@ class _ReshapeFolder:
             return False
         reshaped: dict[Tensor, tuple[EditedStage, Tensor]] = {}
         for read in computation.reads:
-            producer = self.schedule.maker(read.tensor)
+            producer = self.schedule.producer(read.tensor)
             source = self._source(producer) if producer is not None else None
-            if producer is not None and source is not None and self.schedule.maker(source):
+            if producer is not None and source is not None and self.schedule.producer(source):
                 reshaped[read.tensor] = (producer, source)
         shapes = {source.shape for _, source in reshaped.values()}
         if len(shapes) != 1 or not self._is_elementwise(computation, reshaped):
@@ -175,7 +175,7 @@ class _ReshapeFolder:
         self.schedule.insert(initial_state(before), before=stage)
         stage.put(replace(initial_state(after), tensors=state.tensors))
         for each, _ in set(reshaped.values()):
-            if not self.schedule.readers(each.tensor) and each.tensor not in self.schedule.outputs:
+            if not self.schedule.consumers(each.tensor) and each.tensor not in self.schedule.outputs:
                 self.schedule.remove(each)
         return True
 
@@ -192,7 +192,7 @@ class _ReshapeFolder:
                 return False
             if read.tensor.shape != computation.shape:
                 return False
-            if read.tensor not in reshaped and self.schedule.maker(read.tensor) is not None:
+            if read.tensor not in reshaped and self.schedule.producer(read.tensor) is not None:
                 return False
         free = transform(computation.bodies[0], lambda node: Const(0, node.dtype) if isinstance(node, Read) else None)
         return not any(isinstance(node, AxisRef) for node in walk(free))
@@ -206,7 +206,7 @@ def merge_output_copies(schedule: Edit) -> None:
         if not is_unscheduled(stage) or not isinstance(body, Read) or tensor not in schedule.outputs:
             continue
         source = body.tensor
-        producer = schedule.maker(source)
+        producer = schedule.producer(source)
         axes = stage.state.computation.axes
         plain = len(body.indices) == len(axes) and all(
             as_bare_axis(index) is axis for index, axis in zip(body.indices, axes, strict=True)
@@ -216,9 +216,9 @@ def merge_output_copies(schedule: Edit) -> None:
         if source in schedule.outputs or len(producer.state.tensors) > 1:
             continue
         schedule.remove(stage)
-        for consumer in schedule.readers(source):
+        for consumer in schedule.consumers(source):
             computation = redirect_reads(consumer.state.computation, {source: tensor})
             consumer.change(computation=computation)
         producer.change(tensors=(tensor,))
         position = schedule.stages.index(producer)
-        assert all(schedule.stages.index(consumer) > position for consumer in schedule.readers(tensor))
+        assert all(schedule.stages.index(consumer) > position for consumer in schedule.consumers(tensor))

@@ -7,7 +7,7 @@ from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.arith.substitution import substitute
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Read
-from lathe.scheduler.layout.vector_type import whole_elements
+from lathe.scheduler.layout.vector_type import largest_block
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.rewrite import rewrite_reads
@@ -24,7 +24,7 @@ def fold_slices(schedule: Edit, target: Target) -> None:
     for stage in list(schedule.stages):
         if (source := match_slice(stage, target)) is None:
             continue
-        for consumer in schedule.readers(stage.tensor):
+        for consumer in schedule.consumers(stage.tensor):
             consumer.put(with_computation(_bypass(consumer.state.computation, stage, source), consumer.state.tensors))
         schedule.remove(stage)
 
@@ -39,15 +39,15 @@ def match_slice(stage: StageView, target: Target) -> Read | None:
     axes = state.computation.axes
     if not isinstance(body, Read) or len(state.tensors) > 1 or len(body.indices) != len(axes):
         return None
-    consumers = schedule.readers(stage.tensor)
+    consumers = schedule.consumers(stage.tensor)
     if not consumers or stage.tensor in schedule.outputs or body.tensor.shape == stage.tensor.shape:
         return None
-    if not all(is_unscheduled(each) for each in (stage, *consumers)) or schedule.maker(body.tensor) in (None, stage):
+    if not all(is_unscheduled(each) for each in (stage, *consumers)) or schedule.producer(body.tensor) in (None, stage):
         return None
     if has_layout(schedule, stage.tensor) or has_layout(schedule, body.tensor):
         return None
-    outer_dims = range(1, len(axes) - 1) if len(axes) >= IMAGE_RANK and target.near.element.rows == 1 else range(0)
-    block = whole_elements(target.config)
+    outer_dims = range(1, len(axes) - 1) if len(axes) >= IMAGE_RANK and target.acc.vector_type.rows == 1 else range(0)
+    block = largest_block(target.config)
     for dim, (axis, index) in enumerate(zip(axes, body.indices, strict=True)):
         affine = as_affine(index)
         if affine is None or axis.start or {**affine.coefficients} != {axis: 1}:

@@ -16,9 +16,9 @@ from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Cast, Read
 from lathe.frontend.tensor.rescale_parameters import SHIFT_BITS, rescale_parameters
-from lathe.scheduler.isel.select_rule import has_own_rule
+from lathe.scheduler.isel.select_rule import has_user_rule
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
-from lathe.scheduler.rewriting.match_rescale import rescaling_in, table_index
+from lathe.scheduler.rewriting.match_rescale import match_rescale, table_index
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.schedule import StageView
@@ -35,7 +35,7 @@ def fuse_lookups_into_rescale(schedule: Edit, target: Target) -> None:
         value = _unscaled_index(stage)
         if value is None:
             continue
-        producer = schedule.maker(value.tensor) if isinstance(value, Read) else None
+        producer = schedule.producer(value.tensor) if isinstance(value, Read) else None
         if isinstance(value, Read) and producer is not None and _is_fusable(schedule, producer, stage, value):
             axes = producer.state.computation.axes
             point: dict[Axis, Expr] = dict(zip(axes, value.indices, strict=True))
@@ -54,26 +54,26 @@ def _unscaled_index(stage: StageView) -> Expr | None:
     """The index of a stage's lookup if it is not the result of a rescale, else None."""
     computation = stage.state.computation
     body = computation.bodies[0]
-    if len(computation.bodies) > 1 or not isinstance(body, Read) or has_own_rule(stage.state):
+    if len(computation.bodies) > 1 or not isinstance(body, Read) or has_user_rule(stage.state):
         return None
     value = table_index(body)
-    return value if value is not None and isinstance(value, Read) and rescaling_in(body) is None else None
+    return value if value is not None and isinstance(value, Read) and match_rescale(body) is None else None
 
 
 def _is_fusable(schedule: Edit, producer: EditedStage, stage: EditedStage, value: Read) -> bool:
     """Whether ``producer`` is a rescale whose only consumer is the lookup ``stage``, element by element."""
     state = producer.state
-    if producer is stage or not is_unscheduled(producer) or has_own_rule(state) or schedule.attached(producer):
+    if producer is stage or not is_unscheduled(producer) or has_user_rule(state) or schedule.attached(producer):
         return False
     if len(state.computation.bodies) > 1 or any(tensor in schedule.outputs for tensor in state.tensors):
         return False
-    rescaling = rescaling_in(state.computation.bodies[0])
+    rescaling = match_rescale(state.computation.bodies[0])
     once = sum(read.tensor is value.tensor for read in stage.state.computation.reads) == 1
     axes = stage.state.computation.axes
     plain = len(axes) == len(value.indices) and all(
         as_bare_axis(index) is axis for index, axis in zip(value.indices, axes, strict=True)
     )
-    alone = schedule.readers(value.tensor) == [stage] and once and plain
+    alone = schedule.consumers(value.tensor) == [stage] and once and plain
     return alone and rescaling is not None and rescaling.table is None
 
 

@@ -15,7 +15,7 @@ from lathe.scheduler.target.target import Target
 def hoist_loads(schedule: Edit, target: Target, loads: list[EditedStage]) -> None:
     """Move each load of a program input before the loops of all recurrences, unless the buffers no longer fit."""
     for stage in loads:
-        if any(schedule.maker(read.tensor) is not None for read in stage.state.computation.reads):
+        if any(schedule.producer(read.tensor) is not None for read in stage.state.computation.reads):
             continue  # it loads computed values, perhaps of the same loops
         before = schedule.state
         stage.change(attachment=None)
@@ -25,7 +25,7 @@ def hoist_loads(schedule: Edit, target: Target, loads: list[EditedStage]) -> Non
             schedule.insert(stage, before=schedule.stages[position])
         try:
             config = target.config
-            layouts = assign_layouts(schedule, config).known
+            layouts = assign_layouts(schedule, config).layouts
             physical: dict[StageView, PhysicalLayout] = {
                 each: physical_of(each, layouts, config) for each in schedule.stages
             }

@@ -11,8 +11,8 @@ from lathe.frontend import Axis, Computation, Tensor
 from lathe.frontend.arith.simplify import simplified_index
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Read, Reduce
-from lathe.scheduler.rewriting.rewrite import reads_replaced
-from lathe.scheduler.rewriting.strided_access import Elements
+from lathe.scheduler.rewriting.rewrite import replace_single_reads
+from lathe.scheduler.rewriting.strided_access import StridedElements
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.stage import VectorLayout, initial_state
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
@@ -23,7 +23,7 @@ def insert_identity_gemm(
     consumer: EditedStage,
     reads: tuple[Read, ...],
     dim: int,
-    selected: Elements,
+    selected: StridedElements,
     identity: Tensor,
     lanes: VectorLayout,
     on_alu: bool,
@@ -43,7 +43,7 @@ def insert_identity_gemm(
     total = Computation(fresh_name(schedule, f"{tensor.name}.turned.sum"), axes, (inner,), (body,))
     value = Cast(Read(total.outputs[0], tuple(points)), "int8")
     copy = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
-    schedule.insert(replace(initial_state(total), lanes=lanes, on_alu=on_alu), before=consumer)
+    schedule.insert(replace(initial_state(total), vector_layout=lanes, on_alu=on_alu), before=consumer)
     schedule.insert(initial_state(copy), before=consumer)
     converted = copy.outputs[0]
 
@@ -54,4 +54,4 @@ def insert_identity_gemm(
         return Read(converted, (*read.indices[:dim], index, *read.indices[dim + 1 :]))
 
     replacements = {read: redirected(read) for read in reads}
-    consumer.change(computation=reads_replaced(consumer.state.computation, replacements))
+    consumer.change(computation=replace_single_reads(consumer.state.computation, replacements))

@@ -20,10 +20,10 @@ from lathe.frontend.arith.strip_casts import as_bare_axis, skip_casts, skip_valu
 from lathe.frontend.arith.substitution import with_children
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Compare, Const, Not, Read, Reduce, Select, axes_of
-from lathe.scheduler.isel.select_rule import has_own_rule
+from lathe.scheduler.isel.select_rule import has_user_rule
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
-from lathe.scheduler.rewriting.constant_folding import folded
-from lathe.scheduler.rewriting.rewrite import reads_redirected
+from lathe.scheduler.rewriting.constant_folding import fold_expr
+from lathe.scheduler.rewriting.rewrite import redirect_single_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import initial_state
@@ -49,7 +49,7 @@ def if_convert(schedule: Edit, target: Target) -> None:
         return
     plan = _layouts_without_selects(schedule, target)
     for stage in schedule.stages:
-        if has_own_rule(stage.state):
+        if has_user_rule(stage.state):
             continue
         rewriter = _SelectRewriter(stage, constants, plan, target)
         computation = stage.state.computation
@@ -66,7 +66,7 @@ def find_unconverted_select(schedule: Edit, target: Target) -> str | None:
     which later passes may change.
     """
     for stage in schedule.stages:
-        if has_own_rule(stage.state):
+        if has_user_rule(stage.state):
             continue
         if _operand_conditions(schedule, stage) is not None:
             return f"{stage.name} sums products under conditions on the indices of their operands"
@@ -103,13 +103,13 @@ def _mask_operands(schedule: Edit, stage: EditedStage) -> None:
     masked_operands: dict[Read, Tensor] = {}
     for factor, conditions in by_operand.items():
         masked_operands[factor] = _masked_operand(schedule, stage, factor, conditions)
-    stage.change(computation=reads_redirected(plain, masked_operands))
+    stage.change(computation=redirect_single_reads(plain, masked_operands))
 
 
 def _operand_conditions(schedule: Edit, stage: EditedStage) -> tuple[Expr, dict[Read, list[Expr]]] | None:
     """The product that a stage sums under conditions, and these by operand; None unless each is on one's indices."""
     predicated = _predicated_product(stage.state.computation)
-    if predicated is None or has_own_rule(stage.state) or not all(map(_is_in_bounds, predicated[2])):
+    if predicated is None or has_user_rule(stage.state) or not all(map(_is_in_bounds, predicated[2])):
         return None
     condition, product, factors = predicated
     by_operand: dict[Read, list[Expr]] = {}
@@ -148,7 +148,7 @@ def _is_on_indices(schedule: Edit, condition: Expr, read: Read) -> bool:
     indices = {as_bare_axis(index) for index in read.indices}
     if not all(axis in indices for axis in axes_of(condition)):
         return False
-    producer = schedule.maker(read.tensor)
+    producer = schedule.producer(read.tensor)
     return producer is None or (producer.state.scope == DRAM and producer.state.attachment is None)
 
 
@@ -219,7 +219,7 @@ class _SelectRewriter:
         converted = self._visit(inner)
         if converted is inner:
             return body
-        return folded(Reduce(body.kind, converted, body.axes) if isinstance(body, Reduce) else converted)
+        return fold_expr(Reduce(body.kind, converted, body.axes) if isinstance(body, Reduce) else converted)
 
     def changes(self, expr: Expr) -> bool:
         """Whether an expression would be converted, its operands being as they are."""
@@ -330,14 +330,14 @@ class _SelectRewriter:
     def _cuts_vectors(self, condition: Expr) -> bool:
         """Whether a condition on indices changes within a vector, in the stage's layout without selects on indices."""
         computation = self.stage.state.computation
-        lanes = self.plan.known[self.stage.state.tensor]
+        lanes = self.plan.layouts[self.stage.state.tensor]
         axes = axes_of(condition)
         if prod(axis.extent for axis in axes) > LARGEST_MASK:
             return False
         ranges = [np.arange(axis.start, axis.stop) for axis in axes]
         points = dict(zip(axes, np.meshgrid(*ranges, indexing="ij", sparse=True), strict=True))
         mask = np.broadcast_to(evaluate(condition, points), [axis.extent for axis in axes])
-        for dim, block in self.target.near.element.sides(lanes):
+        for dim, block in self.target.acc.vector_type.sides(lanes):
             if dim is None or block == 1 or computation.axes[dim] not in axes:
                 continue
             along = np.moveaxis(mask, axes.index(computation.axes[dim]), 0)

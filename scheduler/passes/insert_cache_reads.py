@@ -7,18 +7,18 @@ from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.expr.nodes import Read, ReadAccess, axes_of
 from lathe.scheduler.layout.accumulate_in_place import added_to_loaded
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.layout_transfer import lanes_read
-from lathe.scheduler.layout.match_gemm import GemmMatch, lanes_of_operand
-from lathe.scheduler.layout.vector_type import VectorType, element_of
+from lathe.scheduler.layout.layout_transfer import operand_layout
+from lathe.scheduler.layout.match_gemm import GemmMatch, gemm_operand_layout
+from lathe.scheduler.layout.vector_type import VectorType, vector_type_of
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.passes.hoist_loads import hoist_loads
-from lathe.scheduler.rewriting.rewrite import copy_of, reads_redirected
+from lathe.scheduler.rewriting.rewrite import copy_of, redirect_single_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt, VectorLayout, initial_state
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
-from lathe.scheduler.tiling.fusion_groups import FusionGroup, is_copy, is_loaded_for_placed
+from lathe.scheduler.tiling.fusion_groups import FusionGroup, is_copy, is_padding_of_user_reduction
 from lathe.scheduler.tiling.problem import LoadedOperand
 
 
@@ -26,7 +26,7 @@ def insert_cache_reads(schedule: Edit, target: Target) -> None:
     """Insert caches for what acc stages still read from DRAM; hoist loads out of recurrences where they fit."""
     loads: list[EditedStage] = []
     for stage in schedule.stages:
-        if stage.state.scope == target.near.name and target.computes(stage.state.pragma) and not stage.state.copies:
+        if stage.state.scope == target.acc.name and target.computes(stage.state.pragma) and not stage.state.copy_of:
             loads += _load_operands(schedule, stage, target)
     if schedule.has_recurrences:
         hoist_loads(schedule, target, loads)
@@ -39,12 +39,14 @@ def _load_operands(schedule: Edit, stage: EditedStage, target: Target) -> list[E
     state = stage.state
     location = state.attachment
     if location is not None:
-        location = ComputeAt(location.host, location.axis)  # of all that is read there, whatever region the stage is
+        location = ComputeAt(
+            location.enclosing, location.axis
+        )  # of all that is read there, whatever region the stage is
     if state.pragma_axis is not None and state.leaves.index(state.pragma_axis) > 0:
         location = ComputeAt(stage.id, state.leaves[state.leaves.index(state.pragma_axis) - 1])
-    gemm = assign_layouts(schedule, target.config).products[stage.tensor]
-    producers = [schedule.maker(read.tensor) for read in state.computation.reads]
-    pads = [each for each in producers if each is not None and is_loaded_for_placed(schedule, target, each)]
+    gemm = assign_layouts(schedule, target.config).gemms[stage.tensor]
+    producers = [schedule.producer(read.tensor) for read in state.computation.reads]
+    pads = [each for each in producers if each is not None and is_padding_of_user_reduction(schedule, target, each)]
     operands = operands_of(schedule, target, stage, gemm, FusionGroup(stage, [], pads), [])
     for operand in operands:
         operand.stage.change(attachment=location)
@@ -76,8 +78,8 @@ def operands_of(
     for read in stage.state.computation.reads:
         tensor = read.tensor
         slot = next((n for n, each in enumerate(operands) if each.stage.tensor is tensor), None)
-        if slot is not None and stage not in operands[slot].readers:  # a padding that is loaded already
-            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].readers, stage))
+        if slot is not None and stage not in operands[slot].consumers:  # a padding that is loaded already
+            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].consumers, stage))
             continue
         if tensor in computed or schedule.scope_of(tensor) != DRAM:
             continue
@@ -96,7 +98,7 @@ def operands_of(
         layout = _operand_layout(schedule, stage, gemm, read, target)
         slot = None if recurrence else _find_loaded(operands, stage, scope, read.node, layout, target)
         if slot is not None:
-            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].readers, stage))
+            operands[slot] = LoadedOperand(operands[slot].stage, (*operands[slot].consumers, stage))
             cached_as[key] = replacements[read.node] = operands[slot].stage.tensor
             continue
         axes = tuple(Axis(axis.name, axis.extent) for axis in _axes_like(tensor))
@@ -107,7 +109,7 @@ def operands_of(
         operands.append(LoadedOperand(cached, (stage,)))
         cached_as[key] = replacements[read.node] = cached.tensor
     if replacements:
-        stage.change(computation=reads_redirected(stage.state.computation, replacements))
+        stage.change(computation=redirect_single_reads(stage.state.computation, replacements))
     return operands
 
 
@@ -117,8 +119,10 @@ def _operand_layout(
     """The vector layout in which a stage reads a loaded operand."""
     computation = stage.state.computation
     if gemm is None:
-        return lanes_read(computation, read, assign_layouts(schedule, target.config).known[stage.tensor], target.config)
-    return lanes_of_operand(gemm, target.memory_of(gemm, read.node, computation).name, target.config)
+        return operand_layout(
+            computation, read, assign_layouts(schedule, target.config).layouts[stage.tensor], target.config
+        )
+    return gemm_operand_layout(gemm, target.memory_of(gemm, read.node, computation).name, target.config)
 
 
 def _find_loaded(
@@ -128,10 +132,10 @@ def _find_loaded(
     axes_read = _axes_read(stage, read)
     for index, operand in enumerate(operands):
         copy = operand.stage
-        whole = copy.state.copies is read.tensor and copy.tensor.shape == read.tensor.shape
-        if not whole or copy.state.scope != scope or stage in operand.readers:
+        whole = copy.state.copy_of is read.tensor and copy.tensor.shape == read.tensor.shape
+        if not whole or copy.state.scope != scope or stage in operand.consumers:
             continue
-        consumer = operand.readers[0]
+        consumer = operand.consumers[0]
         other_reads = [
             _axes_read(consumer, each.node)
             for each in consumer.state.computation.reads
@@ -139,8 +143,8 @@ def _find_loaded(
         ]
         if not all(a == b or b is None for other in other_reads for a, b in zip(axes_read, other, strict=True)):
             continue
-        loaded = assign_layouts(stage.schedule, target.config).known[copy.tensor]
-        if _is_same_vector(element_of(target.config, scope), loaded, lanes):
+        loaded = assign_layouts(stage.schedule, target.config).layouts[copy.tensor]
+        if _is_same_vector(vector_type_of(target.config, scope), loaded, lanes):
             return index
     return None
 
@@ -148,7 +152,7 @@ def _find_loaded(
 def _is_same_vector(vector: VectorType, one: VectorLayout, other: VectorLayout) -> bool:
     """Whether vectors of a memory hold the same values in both layouts."""
     sides = zip(vector.sides(one), vector.sides(other), strict=True)
-    return one.turns == other.turns and all(a == b for (a, block), (b, _) in sides if block > 1)
+    return one.conversions == other.conversions and all(a == b for (a, block), (b, _) in sides if block > 1)
 
 
 def _axes_read(stage: EditedStage, read: Read) -> list[frozenset[int] | None]:
@@ -176,12 +180,12 @@ def sink_loads(schedule: Edit, operands: list[LoadedOperand]) -> None:
     But no further in than the consumer, which may share fewer of these loops and run before the rest begin.
     """
     for operand in operands:
-        producers = [schedule.maker(read.tensor) for read in operand.stage.state.computation.reads]
+        producers = [schedule.producer(read.tensor) for read in operand.stage.state.computation.reads]
         for producer in [producer for producer in producers if producer is not None and producer.state.scope == DRAM]:
-            for consumer in operand.readers:
+            for consumer in operand.consumers:
                 location = _location_around(producer.state.attachment, consumer)
                 if location is not None and _is_outside(operand.stage.state.attachment, location, consumer):
-                    operand.stage.change(attachment=ComputeAt(location.host, location.axis))
+                    operand.stage.change(attachment=ComputeAt(location.enclosing, location.axis))
 
 
 def _location_around(location: ComputeAt | None, consumer: EditedStage) -> ComputeAt | None:
@@ -199,12 +203,12 @@ def _location_around(location: ComputeAt | None, consumer: EditedStage) -> Compu
 
 def _enclosing_stages(stage: EditedStage) -> list[EditedStage]:
     """The stages in whose loops a stage is computed, the innermost first."""
-    return [] if stage.host is None else [stage.host, *_enclosing_stages(stage.host)]
+    return [] if stage.enclosing is None else [stage.enclosing, *_enclosing_stages(stage.enclosing)]
 
 
 def _is_outside(now: ComputeAt | None, location: ComputeAt, stage: EditedStage) -> bool:
     """Whether ``now`` is outside ``location``: at the root, at a loop before that, or at one of an enclosing stage."""
     enclosing = stage.schedule.at(location)
-    if now is None or now.host is not location.host:
+    if now is None or now.enclosing is not location.enclosing:
         return now is None or stage.schedule.at(now) in _enclosing_stages(enclosing)
     return enclosing.state.leaves.index(now.axis) < enclosing.state.leaves.index(location.axis)

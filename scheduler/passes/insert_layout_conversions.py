@@ -18,11 +18,11 @@ from lathe.frontend.expr.dtypes import INDEX
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Const, Read, Reduce
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.store_forms import stores_make_elements
+from lathe.scheduler.layout.store_forms import forms_loadable_vectors
 from lathe.scheduler.layout.vector_relayout import conversions_needed, selection
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.passes.propagate_layout_to_inputs import stages_to_relayout
-from lathe.scheduler.rewriting.rewrite import reads_redirected
+from lathe.scheduler.rewriting.rewrite import redirect_single_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import VectorLayout, initial_state
@@ -51,18 +51,20 @@ def insert_layout_conversions(schedule: Edit, target: Target) -> None:
             ordered = stages_to_relayout(schedule, target.config, plan, one.tensor, loaders)
             if ordered:
                 for stage in ordered:
-                    stage.change(lanes=replace(plan.known[stage.tensor], turns=conversions_needed(target.config)))
+                    stage.change(
+                        vector_layout=replace(plan.layouts[stage.tensor], conversions=conversions_needed(target.config))
+                    )
                 continue
-            lanes = plan.known[one.tensor]
+            lanes = plan.layouts[one.tensor]
             last = one.tensor
             for number in range(1, conversions_needed(target.config) + 1):
                 if number not in matrices:
                     shape = selection(target.config, number).shape
                     matrices[number] = Tensor(fresh_name(schedule, f"select{number}"), shape, "int8")
-                last = _insert(schedule, last, matrices[number], replace(lanes, turns=number))
+                last = _insert(schedule, last, matrices[number], replace(lanes, conversions=number))
             converted[one.tensor] = last
         replacements = dict.fromkeys(one.reads, converted[one.tensor])
-        one.consumer.change(computation=reads_redirected(one.consumer.state.computation, replacements))
+        one.consumer.change(computation=redirect_single_reads(one.consumer.state.computation, replacements))
     constants = {tensor: selection(target.config, number) for number, tensor in matrices.items()}
     schedule.update(constants={**schedule.state.constants, **constants})
 
@@ -75,7 +77,7 @@ def find_unconverted(schedule: Edit, target: Target) -> str | None:
 
 def can_convert_layout(schedule: Edit, tensor: Tensor) -> bool:
     """Whether conversions may be inserted after a computed tensor, or after what is loaded or padded to make it."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     if producer is None:
         return True
     state = producer.state
@@ -95,19 +97,19 @@ def _needed_conversions(schedule: Edit, target: Target) -> Iterator[_Conversion]
     plan = assign_layouts(schedule, target.config)
     pads = {pad for group in groups_of(schedule, target) for pad in group.pads}
     for stage in schedule.stages:
-        gemm = plan.products[stage.tensor]
+        gemm = plan.gemms[stage.tensor]
         if gemm is None or gemm.turns is not None:
             continue
         consumer = stage
         reads: tuple[Read, ...] = (gemm.data,)
-        producer = schedule.maker(gemm.data.tensor)
+        producer = schedule.producer(gemm.data.tensor)
         if producer is not None and (producer in pads or producer.state.scope == target.data.name):
             consumer, reads = producer, tuple(read.node for read in producer.state.computation.reads)
         for tensor in dict.fromkeys(read.tensor for read in reads):
-            if schedule.maker(tensor) is None or schedule.scope_of(tensor) != DRAM:
+            if schedule.producer(tensor) is None or schedule.scope_of(tensor) != DRAM:
                 continue
-            lanes = plan.known[tensor]
-            if lanes.cols is None or stores_make_elements(target.config, lanes, target.data.name, tensor.shape):
+            lanes = plan.layouts[tensor]
+            if lanes.cols is None or forms_loadable_vectors(target.config, lanes, target.data.name, tensor.shape):
                 continue
             if can_convert_layout(schedule, tensor):
                 yield _Conversion(consumer, tensor, tuple(read for read in reads if read.tensor is tensor))
@@ -115,7 +117,7 @@ def _needed_conversions(schedule: Edit, target: Target) -> Iterator[_Conversion]
 
 def _insert(schedule: Edit, tensor: Tensor, matrix: Tensor, lanes: VectorLayout) -> Tensor:
     """Insert one conversion after the stage that computes a tensor, and return its result."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     assert producer is not None, f"no stage makes {tensor.name}"
     axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(tensor.shape))
     vector = Axis("e", matrix.shape[0], 0, "reduce")
@@ -125,8 +127,8 @@ def _insert(schedule: Edit, tensor: Tensor, matrix: Tensor, lanes: VectorLayout)
     total = Computation(fresh_name(schedule, f"{tensor.name}.turned.sum"), axes, (vector,), (body,))
     value = Cast(Read(total.outputs[0], points), "int8")
     copy = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
-    schedule.insert(replace(initial_state(total), lanes=lanes), behind=producer)
-    accumulated = schedule.maker(total.outputs[0])
+    schedule.insert(replace(initial_state(total), vector_layout=lanes), behind=producer)
+    accumulated = schedule.producer(total.outputs[0])
     assert accumulated is not None, f"{total.name} has been inserted"
-    schedule.insert(replace(initial_state(copy), lanes=lanes), behind=accumulated)
+    schedule.insert(replace(initial_state(copy), vector_layout=lanes), behind=accumulated)
     return copy.outputs[0]

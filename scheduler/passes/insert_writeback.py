@@ -10,13 +10,18 @@ from lathe.frontend.expr.nodes import Read
 from lathe.scheduler.errors import BuildError, LegalityError
 from lathe.scheduler.legality.flow_dependences import check_reads
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.loop_ir.fused_loops import shares_reduction
-from lathe.scheduler.loop_ir.instances import cells_made, cells_written
-from lathe.scheduler.loop_ir.recurrences import read_later, recurrence_groups, shared_loops, walked_dimensions
+from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
+from lathe.scheduler.loop_ir.instances import cells_written, computed_box
+from lathe.scheduler.loop_ir.recurrences import (
+    loops_outside_blocks,
+    preceding_consumers,
+    recurrence_groups,
+    sequential_dims_of,
+)
 from lathe.scheduler.passes.forward_stores import forward_stores, is_same_iteration
 from lathe.scheduler.passes.simplify_recurrence_selects import outline_operand_selects, simplify_selects
 from lathe.scheduler.passes.split_recurrence_states import split_states
-from lathe.scheduler.primitives.stage_through_acc import keep_loops, write_through_acc
+from lathe.scheduler.primitives.stage_through_acc import distribute_sync, stage_through_acc
 from lathe.scheduler.rewriting.matchers import is_loadable, match_gemm_operands
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
@@ -41,7 +46,7 @@ def insert_writeback(schedule: Edit, target: Target) -> None:
     for group in recurrence_groups(schedule) if schedule.has_recurrences else []:
         component = [schedule.own(stage) for stage in group]
         for stage in component:
-            stage.change(sequential_dims=walked_dimensions(stage))
+            stage.change(sequential_dims=sequential_dims_of(stage))
             if _is_fused(stage) and not _must_stay_in_dram(stage, component):
                 stage.change(scope=_scratchpad_of(stage, target))
         last = component[-1]
@@ -58,8 +63,8 @@ def insert_writeback(schedule: Edit, target: Target) -> None:
 def _remove_dead_copies(schedule: Edit) -> None:
     """Remove copies that no stage reads any more."""
     for stage in reversed(list(schedule.stages)):
-        needed = any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
-        if stage.state.copies is not None and not needed and not schedule.attached(stage):
+        needed = any(schedule.consumers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
+        if stage.state.copy_of is not None and not needed and not schedule.attached(stage):
             schedule.remove(stage)
 
 
@@ -70,7 +75,7 @@ def _check_reductions(schedule: Edit) -> None:
         if location is None or not location.loops:
             continue
         enclosing = schedule.at(location)
-        if shares_reduction(stage):
+        if fuses_reduction(stage):
             raise BuildError(
                 f"Cannot share reduction loops of stage {stage.name} with {enclosing.name} on a machine: it stores the "
                 "result of a reduction only once that is complete. Share loops outside the reduction.",
@@ -97,7 +102,7 @@ def _covers_all_reads(stage: EditedStage, location: ComputeAt) -> bool:
     if stage.state.storage is None or not outlives_iteration(stage):
         return True
     given = stage.state
-    stage.put(replace(given, attachment=ComputeAt(location.host, location.axis)))
+    stage.put(replace(given, attachment=ComputeAt(location.enclosing, location.axis)))
     try:
         check_reads(stage.schedule, "build", {stage})
     except LegalityError:
@@ -137,7 +142,7 @@ def _outer_location(stage: EditedStage, location: ComputeAt) -> ComputeAt:
             "fewer loops.",
             kind="limit",
         )
-    return ComputeAt(above.host, outer.state.leaves[count - 1], location.loops[:count])
+    return ComputeAt(above.enclosing, outer.state.leaves[count - 1], location.loops[:count])
 
 
 def _is_fused(stage: EditedStage) -> bool:
@@ -168,8 +173,8 @@ def _must_stay_in_dram(stage: EditedStage, group: list[EditedStage]) -> bool:
     schedule = stage.schedule
     if any(tensor in schedule.outputs for tensor in stage.state.tensors) or len(stage.state.tensors) > 1:
         return True
-    consumers = schedule.readers(stage.tensor)
-    if any(consumer not in group for consumer in consumers) or read_later(schedule, stage):
+    consumers = schedule.consumers(stage.tensor)
+    if any(consumer not in group for consumer in consumers) or preceding_consumers(schedule, stage):
         return True
     reads = [(consumer, read) for consumer in consumers for read in consumer.state.computation.reads]
     if not all(is_same_iteration(stage, consumer, read) for consumer, read in reads if read.tensor is stage.tensor):
@@ -179,14 +184,14 @@ def _must_stay_in_dram(stage: EditedStage, group: list[EditedStage]) -> bool:
 
 def _is_operand(stage: EditedStage) -> bool:
     """Whether a GEMM reads a stage as an operand."""
-    for consumer in stage.schedule.readers(stage.tensor):
+    for consumer in stage.schedule.consumers(stage.tensor):
         if any(read.tensor is stage.tensor for read in match_gemm_operands(consumer.state.computation) or ()):
             return True
     return False
 
 
 def _scratchpad_of(stage: EditedStage, target: Target) -> str:
-    return target.data.name if _is_operand(stage) else target.near.name
+    return target.data.name if _is_operand(stage) else target.acc.name
 
 
 def _split_through_acc(stage: EditedStage) -> EditedStage:
@@ -209,16 +214,16 @@ def _split_through_acc(stage: EditedStage) -> EditedStage:
                 "it at an outer loop.",
                 kind="limit",
             )
-    given, outside = stage.state, stage.state.leaves[: shared_loops(stage)]
+    given, outside = stage.state, stage.state.leaves[: loops_outside_blocks(stage)]
     least = sum(leaf.kind == "data" for leaf in outside)  # a store has no reduction loops
-    _, writer = write_through_acc(schedule, stage)
-    least = max(least, keep_loops(given, stage, writer), 1)
+    _, writer = stage_through_acc(schedule, stage)
+    least = max(least, distribute_sync(given, stage, writer), 1)
     for leaf in stage.state.leaves[least - 1 :]:
         writer.change(attachment=ComputeAt(stage.id, leaf))
         placed = place_stages(schedule)
         depth = len(placed[writer].prefix)
         stored = cells_written(placed[stage], stage.tensor.name, depth)
-        made = cells_made(placed[writer], stage.tensor.name, depth).intersect_domain(stored.domain())
+        made = computed_box(placed[writer], stage.tensor.name, depth).intersect_domain(stored.domain())
         if made.is_equal(stored):
             break  # else the innermost loop remains, of which an iteration stores one cell
     return writer

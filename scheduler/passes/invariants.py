@@ -13,7 +13,7 @@ from lathe.scheduler.allocation.in_place_aliasing import find_aliases
 from lathe.scheduler.isel.select_rule import rule_of
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.physical_layout import PhysicalLayout, physical_of
-from lathe.scheduler.legality.verify_schedule import check_completed
+from lathe.scheduler.legality.verify_schedule import check_lowered
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.passes.coalesce_loads import find_undecided_load
 from lathe.scheduler.passes.delinearize_axes import has_linear_indices
@@ -57,7 +57,7 @@ def _of_stages(name: str, sentence: str, holds: Callable[[StageView], bool]) -> 
 
 def _find_illegal_read(schedule: Edit, target: Target) -> str | None:  # noqa: ARG001 - one signature for all invariants
     try:
-        check_completed(schedule)
+        check_lowered(schedule)
     except (AssertionError, LatheError) as error:
         return str(error)
     return None
@@ -67,7 +67,7 @@ def _has_valid_scope(stage: StageView) -> bool:
     state, place = stage.state, stage.state.attachment
     if place is None or place.loops or state.scope != DRAM or set(state.tensors) & set(stage.schedule.outputs):
         return True
-    by_user = state.storage is not None or state.pragma is not None or bool(state.signals)
+    by_user = state.storage is not None or state.pragma is not None or bool(state.sync_ops)
     return by_user or is_writeback(stage) or can_write_back(stage, place)
 
 
@@ -103,11 +103,11 @@ def _is_no_input_reshape(stage: StageView) -> bool:
     if not is_unscheduled(stage):
         return True
     source = source_of_reshape(stage)
-    return source is None or stage.schedule.maker(source) is not None
+    return source is None or stage.schedule.producer(source) is not None
 
 
 def _find_misfit(schedule: Edit, target: Target) -> str | None:
-    known = assign_layouts(schedule, target.config).known
+    known = assign_layouts(schedule, target.config).layouts
     physical: dict[StageView, PhysicalLayout] = {
         each: physical_of(each, known, target.config) for each in schedule.stages
     }
@@ -127,7 +127,7 @@ def _find_misfit(schedule: Edit, target: Target) -> str | None:
 def _find_uncached_operand(schedule: Edit, target: Target) -> str | None:
     for stage in schedule.stages:
         state = stage.state
-        computes = state.scope == target.near.name and state.copies is None and target.computes(state.pragma)
+        computes = state.scope == target.acc.name and state.copy_of is None and target.computes(state.pragma)
         if not computes or is_copy(stage):
             continue
         in_dram = next(
@@ -180,7 +180,7 @@ UNFUSED = _of_stages(
 VECTORIZED = _of_stages(
     "vectorized",
     "every stage marked vectorize has a vector layout",
-    lambda stage: not stage.state.is_vectorized or stage.state.lanes is not None,
+    lambda stage: not stage.state.is_vectorized or stage.state.vector_layout is not None,
 )
 FOLDED = _of_stages(
     "folded",

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from lathe.frontend import Axis, Computation, Tensor, interval, substitute
 from lathe.frontend.arith.strip_casts import as_bare_axis
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Const, Read, Reduce, Select
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.loop_ir.split_map_by_axis_kind import has_all_points, relations_by_kind
-from lathe.scheduler.primitives.stage_through_acc import keep_loops, write_through_acc
-from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, renamed_axes
+from lathe.scheduler.primitives.stage_through_acc import distribute_sync, stage_through_acc
+from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, with_new_axes
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import AffineSchedule, LoopAxis, Relation
 from lathe.scheduler.schedule_ir.memories import DRAM
@@ -72,7 +72,7 @@ def _predicated(computation: Computation) -> Computation:
     bodies: list[Expr] = []
     for body in computation.bodies:
         if isinstance(body, Reduce):
-            identity = Const(neutral(body.kind, body.dtype), body.dtype)
+            identity = Const(neutral_element(body.kind, body.dtype), body.dtype)
             bodies.append(Reduce(body.kind, Select(where, body.body, identity), body.axes))
         else:
             bodies.append(Select(where, body, Const(0, body.dtype)))
@@ -128,8 +128,8 @@ def _copy_source(schedule: Edit, target: Target, stage: EditedStage) -> EditedSt
         return None
     if any(as_bare_axis(index) is not axis for index, axis in zip(body.indices, computation.axes, strict=True)):
         return None
-    producer = schedule.maker(body.tensor)
-    return producer if producer is not None and producer.state.scope == target.near.name else None
+    producer = schedule.producer(body.tensor)
+    return producer if producer is not None and producer.state.scope == target.acc.name else None
 
 
 def _zero_fill_source(schedule: Edit, target: Target, producer: EditedStage, stage: EditedStage) -> None:
@@ -141,12 +141,12 @@ def _zero_fill_source(schedule: Edit, target: Target, producer: EditedStage, sta
     assert computation.where is not None
     where = substitute(computation.where, points)
     whole = replace(computation, where=None)
-    if not made.computation.reduce_axes and len(schedule.readers(made.tensor)) == 1:
+    if not made.computation.reduce_axes and len(schedule.consumers(made.tensor)) == 1:
         producer.put(replace(made, computation=_predicated(replace(made.computation, where=where))))
     else:
         name = fresh_name(schedule, f"{made.tensor.name}.filled")
         copy = replace(copy_of(made.tensor, made.computation.name, made.computation.axes, whole=True), where=where)
-        filled = initial_state(renamed_axes(_predicated(copy), name), target.near.name)
+        filled = initial_state(with_new_axes(_predicated(copy), name), target.acc.name)
         inner = schedule.new(replace(filled, attachment=made.attachment))
         schedule.insert(inner, behind=producer)
         whole = redirect_reads(whole, {made.tensor: inner.tensor})
@@ -163,7 +163,7 @@ def _can_split_reduction(schedule: Edit, stage: EditedStage) -> bool:
 def _innermost_attached_loop(schedule: Edit, stage: EditedStage) -> LoopAxis | None:
     """The innermost data loop that other stages, queue commands or threads need; None if there is none."""
     places = [guest.state.attachment for guest in schedule.attached(stage)]
-    leaves, kept = stage.state.leaves, stage.state.kept_leaves
+    leaves, kept = stage.state.leaves, stage.state.synchronised_leaves
     used = [leaf for leaf in leaves if leaf in kept or any(place and place.axis is leaf for place in places)]
     around = leaves[: leaves.index(used[-1]) + 1] if used else ()
     return next((leaf for leaf in reversed(around) if leaf.kind == "data"), None)
@@ -172,8 +172,8 @@ def _innermost_attached_loop(schedule: Edit, stage: EditedStage) -> LoopAxis | N
 def _reduce_in_acc(schedule: Edit, target: Target, stage: EditedStage, loop: LoopAxis) -> None:
     """Reduce in acc, in the loop where the operands of the reduction are computed, and select the zeros there, too."""
     given, where = stage.state, stage.state.computation.where
-    _, writer = write_through_acc(schedule, stage)
-    inside = keep_loops(given, stage, writer)
+    _, writer = stage_through_acc(schedule, stage)
+    inside = distribute_sync(given, stage, writer)
     loop = stage.state.leaves[max(stage.state.leaves.index(loop), inside - 1)]
     reduction = writer.state.computation
     whole = replace(reduction, where=None) if _reads_in_bounds(reduction) else _predicated(reduction)
@@ -186,18 +186,18 @@ def _split_reduction(schedule: Edit, stage: EditedStage) -> None:
     """Split a stage into a reduction, which keeps the reduction loops, and a selection, which keeps the data loops."""
     state = stage.state
     computation = state.computation
-    reduction = renamed_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
+    reduction = with_new_axes(computation, fresh_name(schedule, f"{state.tensor.name}.whole"))
     reduction = replace(reduction, where=None) if _reads_in_bounds(computation) else _predicated(reduction)
     reducer = initial_state(reduction)
     reducing, selecting = relations_by_kind(stage)
-    if reducing or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
+    if reducing or any(leaf.kind == "reduce" for leaf in state.synchronised_leaves):
         own = tuple(root for root in reducer.roots if root.kind == "data")
         roots = tuple(root for root in state.roots if root.kind == "reduce")
         loops = tuple(leaf for leaf in state.leaves if leaf.kind == "reduce")
         reducer = replace(reducer, roots=(*own, *roots), leaves=(*own, *loops), relations=reducing or ())
-    inner = schedule.new(replace(reducer, lanes=state.lanes, on_alu=state.on_alu))
+    inner = schedule.new(replace(reducer, vector_layout=state.vector_layout, on_alu=state.on_alu))
     stage.put(_select_only(state, inner.tensor, selecting))
-    keep_loops(state, stage, inner)
+    distribute_sync(state, stage, inner)
     schedule.insert(inner, before=stage)
 
 
@@ -223,7 +223,7 @@ def _remove_dead_stages(schedule: Edit, consumed: set[Tensor]) -> None:
             stage
             for stage in schedule.stages
             if consumed.issuperset(stage.state.tensors)
-            and not any(schedule.readers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
+            and not any(schedule.consumers(tensor) or tensor in schedule.outputs for tensor in stage.state.tensors)
             and not schedule.attached(stage)
         ]
         if not dead:

@@ -25,13 +25,13 @@ from lathe.frontend.arith.strip_casts import as_bare_axis, skip_casts, skip_valu
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
 from lathe.scheduler.layout.accumulate_in_place import addends
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.layout.rescaling import missing_extensions, rescaling_of
 from lathe.scheduler.layout.vector_relayout import conversions_needed
-from lathe.scheduler.layout.vector_type import element_of, loaded_bytes
+from lathe.scheduler.layout.vector_type import loaded_bytes, vector_type_of
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.matchers import is_elementwise
 from lathe.scheduler.rewriting.rewrite import transform
@@ -98,7 +98,7 @@ def _residuals(schedule: Edit, stage: EditedStage, target: Target) -> list[_Resi
         return []
     if len(reads) != 2 or not all(_is_plain(stage, read) for read in reads):
         return []
-    gemms = assign_layouts(schedule, target.config).products
+    gemms = assign_layouts(schedule, target.config).gemms
     for read, other in (reads, reads[::-1]):
         if not _is_loaded(schedule, stage, read):
             continue
@@ -126,12 +126,12 @@ def _loaded_residuals(schedule: Edit, stage: EditedStage, reads: Sequence[Read],
     A single one is accumulated onto the other, which the compute unit loads; of both, the second onto the first.
     """
     along = len(stage.state.computation.axes) - 1
-    if along < 0 or stage.tensor.shape[along] % element_of(target.config, ACC).cols:
+    if along < 0 or stage.tensor.shape[along] % vector_type_of(target.config, ACC).cols:
         return []
     if not all(_is_loaded(schedule, stage, read) for read in reads):
         return []
     gemm, reset, load = _costs(target, stage.tensor.shape[along])
-    addition = steps_of_alu(AluOp.ADD, immediate=False)
+    addition = alu_issue_cycles(AluOp.ADD, immediate=False)
     stored = [read for read in reads if _is_gemm_data(schedule, read.tensor, along, target, _load_ratio(target))]
     costs = [2 * load + addition, load + gemm, 2 * gemm + reset]
     count = min(range(len(stored) + 1), key=costs.__getitem__)
@@ -157,10 +157,10 @@ def _producing_gemm(
     through_others: bool,
 ) -> tuple[GemmMatch, EditedStage] | None:
     """The GEMM that computes what a stage reads, if ``through_others`` perhaps followed by element-wise stages."""
-    producer = schedule.maker(read.tensor)
+    producer = schedule.producer(read.tensor)
     if producer is None or not is_unscheduled(producer) or read.tensor in schedule.outputs:
         return None
-    if schedule.readers(read.tensor) != [stage]:
+    if schedule.consumers(read.tensor) != [stage]:
         return None
     gemm = gemms[read.tensor]
     if gemm is not None:
@@ -176,7 +176,7 @@ def _offsets(schedule: Edit, data: Tensor, tensor: Tensor) -> tuple[int, ...] | 
     """The position in ``data`` of the first element of ``tensor``, if ``data`` is that with padding; else None."""
     if data is tensor:
         return (0,) * len(tensor.shape)
-    pad = schedule.maker(data)
+    pad = schedule.producer(data)
     if pad is None or not is_unscheduled(pad) or not is_padding(pad, with_zeros=False):
         return None
     body = skip_casts(pad.state.computation.bodies[0])
@@ -212,8 +212,8 @@ def _is_plain(stage: EditedStage, read: Read) -> bool:
 
 def _is_stored(schedule: Edit, stage: EditedStage, read: Read) -> bool:
     """Whether a tensor comes from DRAM: it is an input or an output, or has other consumers."""
-    producer = schedule.maker(read.tensor)
-    return producer is None or read.tensor in schedule.outputs or schedule.readers(read.tensor) != [stage]
+    producer = schedule.producer(read.tensor)
+    return producer is None or read.tensor in schedule.outputs or schedule.consumers(read.tensor) != [stage]
 
 
 def _is_gemm_data(schedule: Edit, tensor: Tensor, along: int, target: Target, ratio: float = 1.0) -> bool:
@@ -221,14 +221,16 @@ def _is_gemm_data(schedule: Edit, tensor: Tensor, along: int, target: Target, ra
 
     ``ratio``: how many times the bytes of a LOAD to acc it may take.
     """
-    widths = [element_of(target.config, scope).filled(tensor.shape[along]) for scope in (INP, ACC)]
-    return widths[0] <= ratio * widths[1] and (schedule.maker(tensor) is None or conversions_needed(target.config) == 0)
+    widths = [vector_type_of(target.config, scope).filled(tensor.shape[along]) for scope in (INP, ACC)]
+    return widths[0] <= ratio * widths[1] and (
+        schedule.producer(tensor) is None or conversions_needed(target.config) == 0
+    )
 
 
 def _load_ratio(target: Target) -> float:
     """How many times the bytes of a LOAD to acc the bus transfers in the cycles of an addition on the ALU."""
     *_, load = _costs(target, 1)
-    return max(steps_of_alu(AluOp.ADD, immediate=False) / load, 1.0)
+    return max(alu_issue_cycles(AluOp.ADD, immediate=False) / load, 1.0)
 
 
 def _is_faster(target: Target, channels: int, in_place: bool) -> bool:
@@ -237,13 +239,13 @@ def _is_faster(target: Target, channels: int, in_place: bool) -> bool:
     ``in_place``: the GEMM accumulates onto the other operand (``scheduler/layout/accumulate_in_place.py``).
     """
     gemm, reset, load = _costs(target, channels)
-    return gemm < load + steps_of_alu(AluOp.ADD, immediate=False) if in_place else gemm + reset <= load
+    return gemm < load + alu_issue_cycles(AluOp.ADD, immediate=False) if in_place else gemm + reset <= load
 
 
 def _costs(target: Target, channels: int) -> tuple[int, int, float]:
     """Per vector: cycles of the matrix core for its channels, of a reset, and of a LOAD to acc."""
     config = target.config
-    gemm = -(-min(channels, element_of(config, ACC).cols) // element_of(config, INP).cols)
+    gemm = -(-min(channels, vector_type_of(config, ACC).cols) // vector_type_of(config, INP).cols)
     load = loaded_bytes(config, ACC, "int8") * config.memory.cycles_per_beat / config.bus_bytes
     return gemm, 0 if GEMM_BEGIN in config.extensions else 1, load
 

@@ -23,7 +23,7 @@ from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.vector_type import whole_elements
+from lathe.scheduler.layout.vector_type import largest_block
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.resolve_layout_conflicts import LARGEST_SELECTION
 from lathe.scheduler.rewriting.rewrite import rewrite
@@ -99,7 +99,7 @@ def _operand_of(value: Expr, axis: Axis) -> ConcatPart | None:
 
 def _is_unaligned(schedule: Edit, operands: list[ConcatPart], target: Target) -> bool:
     """Whether values change lanes, of operands computed with lanes along the concatenation and small selections."""
-    step, known = whole_elements(target.config), assign_layouts(schedule, target.config).known
+    step, known = largest_block(target.config), assign_layouts(schedule, target.config).layouts
     computed = all(each.read.tensor in known and known[each.read.tensor].cols == each.dim for each in operands)
     small = sum(each.read.tensor.shape[each.dim] for each in operands) <= LARGEST_SELECTION
     unaligned = any((position - source) % step for each in operands for position, source in each.moves.items())

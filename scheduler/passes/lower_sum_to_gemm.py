@@ -14,13 +14,13 @@ from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Read, Reduce, axes_of
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.passes.depthwise_cost import estimate
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
-from lathe.scheduler.rewriting.matchers import dimension_of, is_plain_read, match_gemm_operands
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_plain_read, match_gemm_operands
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -36,18 +36,18 @@ def lower_sum_to_gemm(schedule: Edit, target: Target) -> None:
         axis = None if summed is None else _channels(stage, summed, target)
         if summed is None or axis is None or schedule.scope_of(summed.tensor) != DRAM:
             continue
-        if not all(is_unscheduled(consumer) for consumer in schedule.readers(stage.tensor)):
+        if not all(is_unscheduled(consumer) for consumer in schedule.consumers(stage.tensor)):
             continue  # the user's loops may not suit the vector layout of a GEMM
         if axis.extent not in ones:
             name = fresh_name(schedule, f"ones.{axis.extent}")
             ones[axis.extent] = Tensor(name, (axis.extent,), "int8")
         before = stage.state
         stage.put(with_computation(_with_ones(before.computation, summed, ones[axis.extent], axis), before.tensors))
-        gemm = assign_layouts(schedule, target.config).products[stage.tensor]
+        gemm = assign_layouts(schedule, target.config).gemms[stage.tensor]
         if gemm is None or not gemm.diagonal:
             stage.put(before)
             continue
-        costs = estimate(stage, gemm, target.config, steps_of_alu(AluOp.ADD, immediate=False))
+        costs = estimate(stage, gemm, target.config, alu_issue_cycles(AluOp.ADD, immediate=False))
         if costs.alu <= costs.matrix:
             stage.put(before)
     used = {read.tensor for stage in schedule.stages for read in stage.state.computation.reads}
@@ -57,7 +57,7 @@ def lower_sum_to_gemm(schedule: Edit, target: Target) -> None:
 
 def undo_sum_to_gemm(schedule: Edit, target: Target) -> None:
     """Remove the ones again, in place, from sums that layout conflicts have moved back to the ALU."""
-    products = assign_layouts(schedule, target.config).products
+    products = assign_layouts(schedule, target.config).gemms
     undone = set()
     for stage in schedule.stages:
         operands, gemm = match_gemm_operands(stage.state.computation), products[stage.tensor]
@@ -92,8 +92,8 @@ def _channels(stage: EditedStage, read: Read, target: Target) -> Axis | None:
     """
     axes = stage.state.computation.axes
     mixed = {axis for index in read.indices if len(axes_of(index)) > 1 for axis in axes_of(index)}
-    unmixed = [axis for axis in reversed(axes) if dimension_of(read, axis) is not None and axis not in mixed]
-    along = assign_layouts(stage.schedule, target.config).known[stage.tensor].cols
+    unmixed = [axis for axis in reversed(axes) if dim_indexed_by(read, axis) is not None and axis not in mixed]
+    along = assign_layouts(stage.schedule, target.config).layouts[stage.tensor].cols
     assigned = (axis for axis in unmixed if axis.extent > 1 and along is not None and axis is axes[along])
     return next(assigned, max(unmixed, key=lambda axis: axis.extent, default=None))
 

@@ -20,7 +20,7 @@ def _speculatable_stages(schedule: Edit) -> frozenset[StageId]:
     """The stages that the user's schedule computes only in part and that are read under a condition."""
     conditional: set[EditedStage] = set()
     for stage in reversed(schedule.stages):  # consumers first
-        for consumer in (each for tensor in stage.state.tensors for each in schedule.readers(tensor)):
+        for consumer in (each for tensor in stage.state.tensors for each in schedule.consumers(tensor)):
             reads = [read for read in consumer.state.computation.reads if read.tensor in stage.state.tensors]
             if consumer in conditional or any(read.guards for read in reads):
                 conditional.add(stage)

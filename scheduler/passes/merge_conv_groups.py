@@ -24,11 +24,11 @@ from lathe.frontend.expr.dtypes import INDEX
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Const, Read, Reduce, axes_of, reads_data
 from lathe.isa.layout_steps import Diagonal, LayoutStep, Reordering
-from lathe.scheduler.layout.vector_relayout import conversions_needed, steps_of_span
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_relayout import conversion_cycles_of_span, conversions_needed
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
-from lathe.scheduler.rewriting.matchers import dimension_of, is_elementwise, match_gemm_operands
+from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_elementwise, match_gemm_operands
 from lathe.scheduler.rewriting.rewrite import rewrite_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.layout import TensorLayout
@@ -85,10 +85,10 @@ def _grouped_gemm(schedule: Edit, stage: EditedStage) -> _GroupedGemm | None:
         return None
     for data, weight in (pair, pair[::-1]):
         tensor = weight.tensor
-        is_input = tensor.computation is None and schedule.maker(tensor) is None and tensor is not data.tensor
+        is_input = tensor.computation is None and schedule.producer(tensor) is None and tensor is not data.tensor
         if not is_input or tensor in schedule.layouts or tensor in schedule.state.views:
             continue
-        if schedule.readers(tensor) != [stage] or None in map(as_bare_axis, weight.indices):
+        if schedule.consumers(tensor) != [stage] or None in map(as_bare_axis, weight.indices):
             continue
         match = _channels(computation, data, weight)
         if match is not None:
@@ -111,7 +111,7 @@ def _channels(computation: Computation, data: Read, weight: Read) -> _GroupedGem
             or inner.start
         ):
             continue
-        sides = dimension_of(weight, column), dimension_of(weight, inner)
+        sides = dim_indexed_by(weight, column), dim_indexed_by(weight, inner)
         channels, width = data.tensor.shape[along], inner.extent
         if sides[0] is None or sides[1] is None or channels % width or column.extent % (channels // width):
             continue
@@ -132,7 +132,7 @@ def _unit_axes(computation: Computation, data: Read, weight: Read) -> list[Axis]
     """The reduction axes for the only channel of a group: of extent 1, and in no index of the data."""
     other_axes = axes_of(*data.indices)
     unit = (axis for axis in computation.reduce_axes if axis.extent == 1 and axis not in other_axes)
-    return [axis for axis in unit if dimension_of(weight, axis) is not None]
+    return [axis for axis in unit if dim_indexed_by(weight, axis) is not None]
 
 
 def _cycles(schedule: Edit, stage: EditedStage, gemm: _GroupedGemm, count: int, config: HardwareConfig) -> float:
@@ -142,7 +142,11 @@ def _cycles(schedule: Edit, stage: EditedStage, gemm: _GroupedGemm, count: int, 
     between stages, on machines that store and load different vector shapes.
     """
     computation = stage.state.computation
-    inp, acc, images = element_of(config, INP).cols, element_of(config, ACC).cols, element_of(config, ACC).rows
+    inp, acc, images = (
+        vector_type_of(config, INP).cols,
+        vector_type_of(config, ACC).cols,
+        vector_type_of(config, ACC).rows,
+    )
     merged_groups, width = gemm.groups // count, gemm.inner.extent * count
     vectors = merged_groups * ceil(gemm.filters * count / acc)
     taps = prod(axis.extent for axis in computation.reduce_axes) // gemm.inner.extent
@@ -154,7 +158,7 @@ def _cycles(schedule: Edit, stage: EditedStage, gemm: _GroupedGemm, count: int, 
     for follower in _elementwise_consumers(schedule, stage):
         chain.append(follower)
         cycles += pixels * vectors * _operations(follower)
-    for consumer in schedule.readers(chain[-1].tensor):  # GEMMs on the result, whose channels are split accordingly
+    for consumer in schedule.consumers(chain[-1].tensor):  # GEMMs on the result, whose channels are split accordingly
         consuming = consumer.state.computation
         sums = prod(axis.extent for axis in consuming.reduce_axes)
         if consuming.reduce_axes and match_gemm_operands(consuming) is not None:
@@ -181,16 +185,16 @@ def _conversion_cycles(config: HardwareConfig, tensor: Tensor, channels: int) ->
 
     0 for a single image whose channels fit the narrower vector: they are stored as they are loaded.
     """
-    near = element_of(config, ACC)
+    near = vector_type_of(config, ACC)
     if tensor.shape[0] == 1 and channels <= near.grain:
         return 0
-    return conversions_needed(config) * ceil(channels / near.span) * steps_of_span(config)
+    return conversions_needed(config) * ceil(channels / near.span) * conversion_cycles_of_span(config)
 
 
 def _elementwise_consumers(schedule: Edit, stage: EditedStage) -> Iterator[EditedStage]:
     """The chain of element-wise stages that follows a stage, each the only consumer of the one before."""
     while True:
-        consumers = schedule.readers(stage.tensor)
+        consumers = schedule.consumers(stage.tensor)
         if len(consumers) != 1 or not is_elementwise(consumers[0].state.computation):
             return
         stage = consumers[0]
@@ -199,14 +203,14 @@ def _elementwise_consumers(schedule: Edit, stage: EditedStage) -> Iterator[Edite
 
 def _producers(schedule: Edit, tensor: Tensor) -> Iterator[EditedStage]:
     """The stages that compute a tensor, back to a reduction or to inputs."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     while producer is not None:
         if not is_copy(producer):
             yield producer
         computation = producer.state.computation
         if computation.reduce_axes or not computation.reads:
             return
-        producer = schedule.maker(computation.reads[0].tensor)
+        producer = schedule.producer(computation.reads[0].tensor)
 
 
 def _operations(stage: EditedStage) -> int:
@@ -239,7 +243,7 @@ def _merge(schedule: Edit, stage: EditedStage, gemm: _GroupedGemm, count: int) -
     axes = tuple(inner if axis is gemm.inner else axis for axis in old.reduce_axes)
     new = Computation(old.name, old.axes, axes, (Reduce(body.kind, body.body, axes),), old.attrs)
     stage.put(with_computation(new, stage.state.tensors))
-    layout = TensorLayout(weights, spread=_spread(weights.shape, gemm.sides, gemm.groups, count, shape))
+    layout = TensorLayout(weights, host_steps=_spread(weights.shape, gemm.sides, gemm.groups, count, shape))
     schedule.update(layouts={**schedule.layouts, merged: layout})
 
 

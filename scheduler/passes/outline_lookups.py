@@ -14,7 +14,7 @@ from dataclasses import replace
 from lathe.configs.encoding import LOOKUP
 from lathe.frontend import Axis, Computation, Tensor, substitute, walk
 from lathe.frontend.expr.nodes import AxisRef, Read, axes_of
-from lathe.scheduler.isel.select_rule import has_own_rule
+from lathe.scheduler.isel.select_rule import has_user_rule
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.match_rescale import table_index
 from lathe.scheduler.rewriting.rewrite import transform
@@ -36,7 +36,7 @@ def outline_lookups(schedule: Edit, target: Target) -> None:
 
 def nested_lookup(stage: StageView) -> Read | None:
     """An unconditional lookup nested in the expression of an unscheduled stage, without lookups inside it; or None."""
-    if not is_unscheduled(stage) or has_own_rule(stage.state):
+    if not is_unscheduled(stage) or has_user_rule(stage.state):
         return None
     computation = stage.state.computation
     whole = {id(body) for body in computation.bodies}

@@ -11,15 +11,15 @@ from dataclasses import replace
 from lathe.frontend import Tensor
 from lathe.frontend.arith.polyhedra import TooManyOperationsError, limited_operations
 from lathe.frontend.arith.strip_casts import as_bare_axis
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Axis, Binary, Const, Reduce, Select, Undef
 from lathe.scheduler.errors import PaddingError, ScheduleError
 from lathe.scheduler.legality.flow_dependences import check_reads
-from lathe.scheduler.legality.guard_removal import Branches
-from lathe.scheduler.primitives.overcompute import extended
+from lathe.scheduler.legality.guard_removal import GuardRemoval
+from lathe.scheduler.primitives.overcompute import with_extended_axis
 from lathe.scheduler.rewriting.rewrite import transform
-from lathe.scheduler.rewriting.undef import terms_of
+from lathe.scheduler.rewriting.undef import conjuncts
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.target.target import Target
@@ -28,9 +28,9 @@ from lathe.scheduler.target.target import Target
 def overcompute_padding(schedule: Edit, target: Target) -> None:  # noqa: ARG001 - one signature for all passes
     """Remove undefined values from computations, in place, and extend reductions into zero padding."""
     for stage in schedule.stages:
-        if not stage.state.is_touched:
+        if not stage.state.has_changed_loops:
             _overcompute(stage)
-            if not schedule.attached(stage) and not stage.state.kept_leaves:
+            if not schedule.attached(stage) and not stage.state.synchronised_leaves:
                 _extend_reductions(stage)
         computation = stage.state.computation
         bodies = tuple(_without_undef(body) for body in computation.bodies)
@@ -56,7 +56,7 @@ def _extend_reductions(stage: EditedStage) -> None:
         before = stage.state
         try:
             with limited_operations():
-                widened, _ = extended(stage, before, root, whole, "build")
+                widened, _ = with_extended_axis(stage, before, root, whole, "build")
         except (PaddingError, TooManyOperationsError):
             continue
         stage.put(widened)
@@ -87,12 +87,12 @@ def _overcompute(stage: EditedStage) -> None:
     """Compute the undefined cells of a stage along with the others, or write zeros to them."""
     state = stage.state
     selects = [node for body in state.computation.bodies for node in walk(body) if isinstance(node, Select)]
-    terms = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in terms_of(node.condition)}
+    terms = {id(term) for node in selects if isinstance(node.otherwise, Undef) for term in conjuncts(node.condition)}
     if not terms:
         return
     bodies: tuple[Expr, ...] | None = None
     if not any(_has_unwritten_cells(stage.schedule, read.tensor) for read in state.computation.reads):
-        branches = Branches(stage, lambda term: id(term) in terms, "build", state.computation)
+        branches = GuardRemoval(stage, lambda term: id(term) in terms, "build", state.computation)
         with suppress(PaddingError, TooManyOperationsError), limited_operations():
             bodies = branches.bodies()
     if bodies is not None:
@@ -105,7 +105,7 @@ def _overcompute(stage: EditedStage) -> None:
 
 def _has_unwritten_cells(schedule: Edit, tensor: Tensor) -> bool:
     """Whether a scratchpad tensor has cells that are never written, as its producer has kept the loops' conditions."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     if producer is None or producer.state.scope == DRAM:
         return False
     bodies = producer.state.computation.bodies
@@ -118,7 +118,7 @@ def _without_undef(body: Expr, *, everywhere: bool = False) -> Expr:
     Cells for which the whole body is undefined are not computed and stay so, unless ``everywhere``.
     """
     if isinstance(body, Reduce):
-        inner = _replace_undef(body.body, neutral(body.kind, body.dtype), everywhere)
+        inner = _replace_undef(body.body, neutral_element(body.kind, body.dtype), everywhere)
         return body if inner is body.body else Reduce(body.kind, inner, body.axes)
     return _replace_undef(body, 0, everywhere)
 

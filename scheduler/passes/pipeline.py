@@ -7,7 +7,7 @@ from typing import Protocol
 from lathe.configs import HardwareConfig, LatheError
 from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.legality.communication import check_communication
-from lathe.scheduler.legality.verify_schedule import check_completed
+from lathe.scheduler.legality.verify_schedule import check_lowered
 from lathe.scheduler.passes import invariants as inv
 from lathe.scheduler.passes.align_input_slices import align_input_slices
 from lathe.scheduler.passes.assign_memory_scopes import assign_memory_scopes
@@ -59,8 +59,8 @@ class Pass:
 
     name: str
     run: Callable[[Edit, Target], None]
-    needs: tuple[Invariant, ...] = ()
-    gives: tuple[Invariant, ...] = ()
+    requires: tuple[Invariant, ...] = ()
+    establishes: tuple[Invariant, ...] = ()
 
     def apply(self, state: ScheduleState, target: Target) -> ScheduleState:
         """Run the pass on a schedule state and return the new state; ``state`` itself is not changed."""
@@ -137,7 +137,7 @@ def run_pipeline(
         each.run(edit, target)
         if watch is not None:
             watch(each.name, edit)
-    check_completed(edit)
+    check_lowered(edit)
     _check_communication(edit, target)
     return edit
 

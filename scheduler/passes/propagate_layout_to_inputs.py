@@ -12,11 +12,11 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor, walk
 from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.expr.nodes import Select, axes_of
-from lathe.scheduler.cost.stage_cost import element_steps
+from lathe.scheduler.cost.stage_cost import cycles_per_vector
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment
 from lathe.scheduler.layout.rescaling import own_operands
 from lathe.scheduler.layout.vector_relayout import conversions_needed
-from lathe.scheduler.layout.vector_type import VectorType, element_of
+from lathe.scheduler.layout.vector_type import VectorType, vector_type_of
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
@@ -35,7 +35,7 @@ def stages_to_relayout(
 
     ``loaders``: the stages that load it as GEMM data.
     """
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     stages: list[EditedStage] = []
     waiting = [] if producer is None else [producer]
     while waiting:
@@ -45,23 +45,25 @@ def stages_to_relayout(
         if not _is_lane_wise(schedule, config, plan, stage):
             return []
         stages.append(stage)
-        producers = (schedule.maker(read.tensor) for read in stage.state.computation.reads)
-        consumers = (each for each in schedule.readers(stage.tensor) if each not in loaders)
+        producers = (schedule.producer(read.tensor) for read in stage.state.computation.reads)
+        consumers = (each for each in schedule.consumers(stage.tensor) if each not in loaders)
         waiting += [each for each in (*producers, *consumers) if each is not None]
-    acc = element_of(config, ACC)
-    extra = sum(_extra_vectors(stage, plan, acc) * element_steps(stage.state.computation, config) for stage in stages)
-    conversions = _vectors(tensor, plan.known[tensor], acc.cols, acc) * conversions_needed(config) * CONVERSION_CYCLES
+    acc = vector_type_of(config, ACC)
+    extra = sum(
+        _extra_vectors(stage, plan, acc) * cycles_per_vector(stage.state.computation, config) for stage in stages
+    )
+    conversions = _vectors(tensor, plan.layouts[tensor], acc.cols, acc) * conversions_needed(config) * CONVERSION_CYCLES
     return stages if extra <= conversions else []
 
 
 def _is_lane_wise(schedule: Edit, config: HardwareConfig, plan: LayoutAssignment, stage: EditedStage) -> bool:
     """Whether a stage computes each lane from the same lane of its operands, in a layout that nothing else fixes."""
-    computation, lanes = stage.state.computation, plan.known[stage.tensor]
-    if plan.products[stage.tensor] is not None or not is_unscheduled(stage) or len(stage.state.tensors) > 1:
+    computation, lanes = stage.state.computation, plan.layouts[stage.tensor]
+    if plan.gemms[stage.tensor] is not None or not is_unscheduled(stage) or len(stage.state.tensors) > 1:
         return False
     if schedule.has_recurrences and any(stage in group for group in recurrence_groups(schedule)):
         return False
-    if lanes.cols is None or lanes.turns is not None or own_operands(computation, config):
+    if lanes.cols is None or lanes.conversions is not None or own_operands(computation, config):
         return False
     if computation.reduce_axes and match_gemm_operands(computation) is not None:
         return False  # it would be mistaken for a conversion
@@ -82,7 +84,7 @@ def _is_lane_wise(schedule: Edit, config: HardwareConfig, plan: LayoutAssignment
 
 def _extra_vectors(stage: EditedStage, plan: LayoutAssignment, acc: VectorType) -> int:
     """The extra vectors that a tensor has when it is stored in whole spans of columns."""
-    lanes = plan.known[stage.tensor]
+    lanes = plan.layouts[stage.tensor]
     spans = _vectors(stage.tensor, lanes, acc.span, acc) * (acc.span // acc.cols)
     return spans - _vectors(stage.tensor, lanes, acc.cols, acc)
 

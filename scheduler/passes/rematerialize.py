@@ -16,7 +16,7 @@ from lathe.configs import HardwareConfig
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend import Tensor
 from lathe.frontend.expr.dtypes import DTYPES
-from lathe.scheduler.cost.stage_cost import element_steps
+from lathe.scheduler.cost.stage_cost import cycles_per_vector
 from lathe.scheduler.passes.eliminate_dead_elements import eliminate_dead_elements
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.rewrite import clone_computation, redirect_reads
@@ -36,7 +36,7 @@ def rematerialize(schedule: Edit, target: Target) -> None:
     """Give, in place, all but one group of consumers of a wide value a copy of the stages that compute it."""
     duplicated = False
     for stage in reversed(list(schedule.stages)):
-        consumers = schedule.readers(stage.tensor)
+        consumers = schedule.consumers(stage.tensor)
         output = stage.tensor in schedule.outputs
         if stage.tensor.dtype not in WIDE or len(consumers) + output < 2:
             continue
@@ -78,7 +78,7 @@ def _chain(schedule: Edit, stage: EditedStage, config: HardwareConfig) -> list[E
         if not _is_duplicable(schedule, each):
             return None
         for read in each.state.computation.reads:
-            producer = schedule.maker(read.tensor)
+            producer = schedule.producer(read.tensor)
             if producer is None or producer in wide:
                 continue
             if read.tensor.dtype in WIDE:
@@ -94,11 +94,11 @@ def _is_duplicable(schedule: Edit, stage: EditedStage) -> bool:
     """Whether a stage is unscheduled and computes a single wide value, not from its own earlier values."""
     computation, own = stage.state.computation, stage.tensor
     single = len(stage.state.tensors) == 1 and own.dtype in WIDE and computation.where is None
-    return single and is_unscheduled(stage) and stage not in schedule.readers(own)
+    return single and is_unscheduled(stage) and stage not in schedule.consumers(own)
 
 
 def _cycles(chain: list[EditedStage], config: HardwareConfig) -> int:
-    return sum(element_steps(each.state.computation, config) for each in chain if each.tensor.dtype in WIDE)
+    return sum(cycles_per_vector(each.state.computation, config) for each in chain if each.tensor.dtype in WIDE)
 
 
 def _duplicate(schedule: Edit, chain: list[EditedStage], consumers: Sequence[EditedStage]) -> None:

@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from lathe.frontend import Tensor
 from lathe.frontend.expr.nodes import Read
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
-from lathe.scheduler.layout.layout_conflicts import obstacles_of
-from lathe.scheduler.layout.layout_transfer import lanes_read
-from lathe.scheduler.layout.match_gemm import GemmMatch, ends_with, has_placed_operand, lanes_of_operand
-from lathe.scheduler.layout.store_forms import stores_make_elements, stores_make_weights
-from lathe.scheduler.layout.vector_type import whole_elements
+from lathe.scheduler.layout.layout_conflicts import layout_obstacles
+from lathe.scheduler.layout.layout_transfer import operand_layout
+from lathe.scheduler.layout.match_gemm import GemmMatch, ends_with, gemm_operand_layout, reads_operand_memory
+from lathe.scheduler.layout.store_forms import forms_loadable_vectors, forms_weight_vectors
+from lathe.scheduler.layout.vector_type import largest_block
 from lathe.scheduler.layout.zero_padding_analysis import (
-    comes_from_host,
     is_loaded_with_zeros,
-    tensors_with_zeros_behind,
+    is_program_input,
+    zero_padded_tensors,
 )
 from lathe.scheduler.passes.align_input_slices import align_input, is_original_input, misaligned_elements
 from lathe.scheduler.passes.identity_gemm import insert_identity_gemm
 from lathe.scheduler.passes.insert_layout_conversions import can_convert_layout
 from lathe.scheduler.passes.lower_sum_to_gemm import undo_sum_to_gemm
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
-from lathe.scheduler.rewriting.strided_access import Elements
+from lathe.scheduler.rewriting.strided_access import StridedElements
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
@@ -59,7 +59,7 @@ def resolve_layout_conflicts(schedule: Edit, target: Target) -> None:
     undo_sum_to_gemm(schedule, target)
 
 
-def _identity(extent: int, selected: Elements) -> NDArray[np.int8]:
+def _identity(extent: int, selected: StridedElements) -> NDArray[np.int8]:
     columns = selected.first + selected.step * np.arange(selected.count)
     return np.eye(extent, dtype=np.int8)[:, columns]
 
@@ -73,7 +73,7 @@ def find_layout_conflict(schedule: Edit, target: Target) -> str | None:
     return None if one is None else f"{one.consumer.name} reads {one.tensor.name} in another layout than it has"
 
 
-def layout_conflicts(schedule: Edit, target: Target) -> int:
+def count_layout_conflicts(schedule: Edit, target: Target) -> int:
     """The number of layout conflicts, by weight, in the layouts that are assigned so far."""
     return sum(map(_weight, _Resolver(schedule, target).find_conflicts()[1]))
 
@@ -97,8 +97,8 @@ class _Resolver:
     def __init__(self, schedule: Edit, target: Target) -> None:
         self.schedule = schedule
         self.target = target
-        self.step = whole_elements(target.config)
-        self.identities: dict[tuple[int, Elements], Tensor] = {}
+        self.step = largest_block(target.config)
+        self.identities: dict[tuple[int, StridedElements], Tensor] = {}
         self.scalar: set[EditedStage] = set()
         """Stages that only the scalar layout helped: with another layout again, the search would not terminate."""
 
@@ -131,15 +131,15 @@ class _Resolver:
 
     def _keeps_gemms(self, plan: LayoutAssignment, changed: LayoutAssignment) -> bool:
         """Whether stages with an operand in a GEMM scratchpad that were GEMMs still are."""
-        placed = (stage.tensor for stage in self.schedule.stages if has_placed_operand(stage))
-        return all(changed.products[each] is not None or plan.products[each] is None for each in placed)
+        placed = (stage.tensor for stage in self.schedule.stages if reads_operand_memory(stage))
+        return all(changed.gemms[each] is not None or plan.gemms[each] is None for each in placed)
 
     def is_free(self, stage: EditedStage) -> bool:
         """Whether a stage may get another layout: the user has fixed nothing of it, and it is not scalar already."""
         state = stage.state
         if state.is_vectorized or stage in self.scalar:
             return False
-        is_scalar = state.lanes == VectorLayout(None, None) and (
+        is_scalar = state.vector_layout == VectorLayout(None, None) and (
             state.on_alu or match_gemm_operands(state.computation) is None
         )
         return state.scope == DRAM and state.pragma is None and not is_scalar
@@ -147,18 +147,20 @@ class _Resolver:
     def find_conflicts(self) -> tuple[LayoutAssignment, list[_Conflict]]:
         """The layout assignment as decided so far, and its conflicts."""
         plan = assign_layouts(self.schedule, self.target.config)
-        zeros = tensors_with_zeros_behind(self.schedule, plan)
+        zeros = zero_padded_tensors(self.schedule, plan)
         conflicts: list[_Conflict] = []
         weights: dict[Tensor, VectorLayout] = {}
         for stage in self.schedule.stages:
-            gemm = plan.products[stage.state.tensor]
+            gemm = plan.gemms[stage.state.tensor]
             if gemm is not None:
                 for read in self._unfit_operands(gemm, plan, zeros, weights):
-                    conflicts.append(_Conflict(self.schedule.maker(read.tensor) or stage, stage, read.tensor, (read,)))
+                    conflicts.append(
+                        _Conflict(self.schedule.producer(read.tensor) or stage, stage, read.tensor, (read,))
+                    )
                 continue
-            for tensor in obstacles_of(stage.state, plan.known, self.target.near.element, self.target.config):
+            for tensor in layout_obstacles(stage.state, plan.layouts, self.target.acc.vector_type, self.target.config):
                 reads = tuple(read.node for read in stage.state.computation.reads if read.tensor is tensor)
-                conflicts.append(_Conflict(self.schedule.maker(tensor) or stage, stage, tensor, reads))
+                conflicts.append(_Conflict(self.schedule.producer(tensor) or stage, stage, tensor, reads))
         return plan, conflicts
 
     def _unfit_operands(
@@ -174,24 +176,24 @@ class _Resolver:
         unpadded: list[bool] = []  # whether the host adds no zeros after the reduced elements of an operand
         for memory, read in ((target.data, gemm.data), (target.weights, gemm.weight)):
             tensor = read.tensor
-            ours = not comes_from_host(self.schedule, tensor)
+            ours = not is_program_input(self.schedule, tensor)
             unpadded.append(ours or (gemm.inner is not None and not ends_with(read, gemm.inner)))
-            producer = self.schedule.maker(tensor)
+            producer = self.schedule.producer(tensor)
             if producer is None:
                 continue
-            actual, wanted = plan.known[tensor], lanes_of_operand(gemm, memory.name, config)
+            actual, wanted = plan.layouts[tensor], gemm_operand_layout(gemm, memory.name, config)
             if memory is target.weights:
-                fits = not ours or stores_make_weights(config, actual, wanted)
+                fits = not ours or forms_weight_vectors(config, actual, wanted)
                 fits = fits and (not ours or weights.setdefault(tensor, wanted) == wanted)
             else:
-                fits = actual.cols == wanted.cols and (memory.element.rows == 1 or actual.rows == wanted.rows)
-                if ours and not stores_make_elements(config, actual, memory.name, tensor.shape):
+                fits = actual.cols == wanted.cols and (memory.vector_type.rows == 1 or actual.rows == wanted.rows)
+                if ours and not forms_loadable_vectors(config, actual, memory.name, tensor.shape):
                     fits = fits and actual.cols is not None and can_convert_layout(self.schedule, tensor)
             if is_loaded_with_zeros(self.schedule, tensor):
-                fits = fits and not obstacles_of(producer.state, {tensor: wanted}, memory.element, config)
+                fits = fits and not layout_obstacles(producer.state, {tensor: wanted}, memory.vector_type, config)
             unfit += [read] * (not fits)
         if not unfit and all(unpadded) and not self._is_covered(gemm, zeros):
-            computed = self.schedule.maker(gemm.weight.tensor) is not None
+            computed = self.schedule.producer(gemm.weight.tensor) is not None
             unfit.append(gemm.weight if computed else gemm.data)
         return unfit
 
@@ -200,24 +202,24 @@ class _Resolver:
         if gemm.inner is None:
             return False
         extent = gemm.inner.extent
-        whole = self.target.data.element.filled(extent)
+        whole = self.target.data.vector_type.filled(extent)
         if whole == extent:
             return True
-        as_stored = self.target.near.element.filled(extent)
+        as_stored = self.target.acc.vector_type.filled(extent)
         return as_stored == whole and bool({gemm.data.tensor, gemm.weight.tensor} & zeros)
 
     def _relayouts(self, one: _Conflict) -> Iterator[Callable[[], None]]:
         """Other layouts for the producer or the consumer, alone or with all that it reads."""
-        possible_lanes = self.target.near.element.possible_lanes
+        possible_lanes = self.target.acc.vector_type.possible_lanes
         for stage in dict.fromkeys((one.producer, one.consumer)):
             if not self.is_free(stage):
                 continue
             state = stage.state
-            has_choice = match_gemm_operands(state.computation) is not None and not has_placed_operand(stage)
+            has_choice = match_gemm_operands(state.computation) is not None and not reads_operand_memory(stage)
             for on_alu in (False, True) if has_choice else (state.on_alu,):
                 for lanes in possible_lanes(range(len(state.computation.axes))):
-                    if (lanes, on_alu) != (state.lanes, state.on_alu):
-                        yield partial(stage.put, replace(state, lanes=lanes, on_alu=on_alu))
+                    if (lanes, on_alu) != (state.vector_layout, state.on_alu):
+                        yield partial(stage.put, replace(state, vector_layout=lanes, on_alu=on_alu))
             if match_gemm_operands(state.computation) is None:
                 for lanes in possible_lanes(range(len(state.computation.axes))):
                     yield partial(self._put_all, stage, lanes)
@@ -227,11 +229,11 @@ class _Resolver:
 
         ``done``: the stages that already have one on the way here, as around a recurrence, and keep it.
         """
-        stage.change(lanes=lanes)
+        stage.change(vector_layout=lanes)
         done = *done, stage
         for tensor, wanted in self._operand_layouts(stage, lanes):
-            owner = self.schedule.maker(tensor)
-            if owner is not None and owner not in done and self.is_free(owner) and owner.state.lanes != wanted:
+            owner = self.schedule.producer(tensor)
+            if owner is not None and owner not in done and self.is_free(owner) and owner.state.vector_layout != wanted:
                 self._put_all(owner, wanted, done)
 
     def _operand_layouts(self, stage: EditedStage, lanes: VectorLayout) -> Iterator[tuple[Tensor, VectorLayout]]:
@@ -240,31 +242,33 @@ class _Resolver:
         computation = stage.state.computation
         if match_gemm_operands(computation) is None or stage.state.on_alu:
             for access in computation.reads:
-                yield access.tensor, lanes_read(computation, access, lanes, config)
+                yield access.tensor, operand_layout(computation, access, lanes, config)
             return
-        gemm = assign_layouts(self.schedule, config).products[stage.tensor]
+        gemm = assign_layouts(self.schedule, config).gemms[stage.tensor]
         if gemm is not None:
             for memory, read in ((self.target.data, gemm.data), (self.target.weights, gemm.weight)):
-                yield read.tensor, lanes_of_operand(gemm, memory.name, config)
+                yield read.tensor, gemm_operand_layout(gemm, memory.name, config)
 
     def _gemms(self, one: _Conflict, plan: LayoutAssignment) -> Iterator[Callable[[], None]]:
         """An identity GEMM in between, in any layout."""
-        tensor, cols = one.tensor, plan.known[one.tensor].cols if one.producer is not one.consumer else None
+        tensor, cols = one.tensor, plan.layouts[one.tensor].cols if one.producer is not one.consumer else None
         states = (one.producer.state, one.consumer.state)
         if one.producer is one.consumer or tensor.dtype != "int8" or any(state.attachment for state in states):
             return
-        if not self.is_free(one.consumer) and one.consumer.state.lanes != VectorLayout(None, None):
+        if not self.is_free(one.consumer) and one.consumer.state.vector_layout != VectorLayout(None, None):
             return
         for dim in range(tensor.ndim) if cols is None else (cols,):
             slice_ = misaligned_elements(one.reads, dim, self.step)
             if tensor.shape[dim] > (LARGEST_SELECTION if slice_ else LARGEST_IDENTITY):
                 continue
-            for lanes in self.target.near.element.possible_lanes(range(tensor.ndim)):
+            for lanes in self.target.acc.vector_type.possible_lanes(range(tensor.ndim)):
                 yield partial(self._convert, one, dim, slice_, lanes, cols is None)
 
-    def _convert(self, one: _Conflict, dim: int, slice_: Elements | None, lanes: VectorLayout, on_alu: bool) -> None:
+    def _convert(
+        self, one: _Conflict, dim: int, slice_: StridedElements | None, lanes: VectorLayout, on_alu: bool
+    ) -> None:
         extent = one.tensor.shape[dim]
-        selected = slice_ or Elements(0, 1, extent)
+        selected = slice_ or StridedElements(0, 1, extent)
         key = extent, selected
         if key not in self.identities:
             name = fresh_name(self.schedule, f"identity{extent}", [each.name for each in self.identities.values()])
@@ -281,15 +285,15 @@ class _Resolver:
                 yield partial(align_input, self.schedule, one.consumer, one.reads, dim, slice_, self.step)
 
     def _scalar(self, stage: EditedStage, plan: LayoutAssignment) -> StageState:
-        gemm = plan.products[stage.state.tensor]
-        on_alu = gemm is None or self.schedule.maker(gemm.weight.tensor) is not None
-        on_alu = on_alu and not has_placed_operand(stage)
-        return replace(stage.state, lanes=VectorLayout(None, None), on_alu=on_alu)
+        gemm = plan.gemms[stage.state.tensor]
+        on_alu = gemm is None or self.schedule.producer(gemm.weight.tensor) is not None
+        on_alu = on_alu and not reads_operand_memory(stage)
+        return replace(stage.state, vector_layout=VectorLayout(None, None), on_alu=on_alu)
 
     def _cost(self, stage: EditedStage, plan: LayoutAssignment) -> float:
         """Estimated cycles of a stage."""
-        computation, lanes = stage.state.computation, plan.known[stage.state.tensor]
-        gemm, element = plan.products[stage.state.tensor], self.target.near.element
+        computation, lanes = stage.state.computation, plan.layouts[stage.state.tensor]
+        gemm, element = plan.gemms[stage.state.tensor], self.target.acc.vector_type
         vectors = prod(-(-axis.extent // element.block(lanes, dim)) for dim, axis in enumerate(computation.axes))
         if gemm is not None:
             return vectors * (gemm.steps(computation, self.target.config) + 1)

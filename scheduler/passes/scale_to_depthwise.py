@@ -47,5 +47,5 @@ def is_scale(computation: Computation) -> bool:
 
 def _is_stored(schedule: Edit, tensor: Tensor) -> bool:
     """Whether a tensor is stored in DRAM anyway: it is an input or an output, or has several consumers."""
-    single_consumer = schedule.maker(tensor) is not None and len(schedule.readers(tensor)) == 1
+    single_consumer = schedule.producer(tensor) is not None and len(schedule.consumers(tensor)) == 1
     return schedule.scope_of(tensor) == DRAM and (not single_consumer or tensor in schedule.outputs)

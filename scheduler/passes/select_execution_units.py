@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from lathe.configs import HardwareConfig
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.match_depthwise import diagonal_product
+from lathe.scheduler.layout.match_depthwise import match_depthwise
 from lathe.scheduler.layout.match_gemm import GemmMatch, SequentialAxes
 from lathe.scheduler.passes.depthwise_cost import Estimate, estimate
 from lathe.scheduler.passes.load_residual_via_gemm import is_identity_gemm
@@ -35,7 +35,7 @@ def select_execution_units(schedule: Edit, target: Target) -> None:
     for stage, as_sum in [*as_sums(schedule)]:
         before = stage.state
         stage.put(as_sum)
-        gemm = assign_layouts(schedule, target.config).products[stage.tensor]
+        gemm = assign_layouts(schedule, target.config).gemms[stage.tensor]
         costs = None if gemm is None or not gemm.diagonal else _estimate(stage, gemm, target.config)
         if costs is None or costs.alu <= costs.matrix:
             stage.put(before)
@@ -51,7 +51,7 @@ def find_wrong_unit(schedule: Edit, target: Target) -> str | None:
 
 def _faster_on_alu(schedule: Edit, target: Target) -> Iterator[EditedStage]:
     """The stages with diagonal weights, on no unit that the user has fixed, that the ALU computes in fewer cycles."""
-    products = assign_layouts(schedule, target.config).products
+    products = assign_layouts(schedule, target.config).gemms
     for stage in schedule.stages:
         gemm = products[stage.tensor]
         if gemm is None or not gemm.diagonal or not _is_undecided(stage, gemm) or is_identity_gemm(stage):
@@ -69,9 +69,9 @@ def explain_unit_selection(schedule: ScheduleView, target: Target) -> Iterator[t
     config = target.config
     plan = assign_layouts(schedule, config)
     for stage in schedule.stages:
-        gemm = plan.products[stage.tensor]
+        gemm = plan.gemms[stage.tensor]
         if gemm is None and stage.state.on_alu:
-            gemm = diagonal_product(stage.state.computation, config, schedule, plan.known, None, SequentialAxes())
+            gemm = match_depthwise(stage.state.computation, config, schedule, plan.layouts, None, SequentialAxes())
         if gemm is None or not gemm.diagonal:
             continue
         costs = _estimate(stage, gemm, config)
@@ -93,7 +93,7 @@ def _is_undecided(stage: StageView, gemm: GemmMatch) -> bool:
 
 def _estimate(stage: StageView, gemm: GemmMatch, config: HardwareConfig) -> Estimate:
     if is_sum(stage, gemm):
-        cycles = steps_of_alu(AluOp.ADD, immediate=False)
+        cycles = alu_issue_cycles(AluOp.ADD, immediate=False)
     else:
         cycles = ALU_CYCLES_PER_MUL if is_scale(stage.state.computation) else ALU_CYCLES_PER_MAC
     return estimate(stage, gemm, config, cycles)

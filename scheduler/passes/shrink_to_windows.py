@@ -24,8 +24,8 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Guard, Read, ReadAccess, axes_of, reads_data
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
-from lathe.scheduler.rewriting.rewrite import reads_redirected, rewrite, rewrite_indices, rewrite_reads
-from lathe.scheduler.rewriting.strided_access import over_axes
+from lathe.scheduler.rewriting.rewrite import redirect_single_reads, rewrite, rewrite_indices, rewrite_reads
+from lathe.scheduler.rewriting.strided_access import replace_axis
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.stage import initial_state
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
@@ -79,7 +79,7 @@ def _bounds(access: ReadAccess) -> list[tuple[int, int]]:
 def _windows(stage: EditedStage, dim: int) -> _Windows | None:
     """The windows in which all consumers read a dimension, if enough elements between them are dead; else None."""
     schedule, tensor = stage.schedule, stage.tensor
-    consumers = schedule.readers(tensor)
+    consumers = schedule.consumers(tensor)
     if tensor in schedule.outputs or not consumers or not all(map(is_unscheduled, consumers)):
         return None
     windows: list[_Windows] = []
@@ -118,9 +118,9 @@ def _split_dim(stage: EditedStage, dim: int, windows: _Windows) -> None:
     old, axis = stage.tensor, stage.state.computation.axes[dim]
     window, within = Axis(f"{axis.name}w", windows.count), Axis(f"{axis.name}r", windows.width)
     index: Expr = AxisRef(window) * windows.step + AxisRef(within) + windows.first
-    new = over_axes(stage.state.computation, dim, (window, within), index)
+    new = replace_axis(stage.state.computation, dim, (window, within), index)
     tensor = Tensor(old.name, new.shape, old.dtype, new)
-    consumers = stage.schedule.readers(old)
+    consumers = stage.schedule.consumers(old)
     stage.put(with_computation(new, (tensor,)))
     for consumer in consumers:
         again = _with_split_reads(consumer.state.computation, old, tensor, dim, windows)
@@ -143,8 +143,8 @@ def _with_split_reads(consumer: Computation, old: Tensor, new: Tensor, dim: int,
 def _insert_border(schedule: Edit, stage: EditedStage, access: ReadAccess, beyond: list[tuple[int, int]]) -> None:
     """Insert a stage that pads a tensor, or widen the border if the tensor already is such a padding."""
     old = access.tensor
-    owner = schedule.maker(old)
-    wider = owner is not None and is_unscheduled(owner) and is_padding(owner) and schedule.readers(old) == [stage]
+    owner = schedule.producer(old)
+    wider = owner is not None and is_unscheduled(owner) and is_padding(owner) and schedule.consumers(old) == [stage]
     names = (
         [f"i{n}" for n in range(old.ndim)] if owner is None else [axis.name for axis in owner.state.computation.axes]
     )
@@ -186,7 +186,7 @@ def _insert_border(schedule: Edit, stage: EditedStage, access: ReadAccess, beyon
 def _replace_read(stage: EditedStage, node: Read, new: Read) -> None:
     computation = stage.state.computation
     marker = Tensor(new.tensor.name, new.tensor.shape, new.tensor.dtype, new.tensor.computation)
-    redirected = reads_redirected(computation, {node: marker})
+    redirected = redirect_single_reads(computation, {node: marker})
     again = redirected.mapped(lambda expr: rewrite_reads(expr, marker, lambda _: new))
     stage.put(with_computation(again, stage.state.tensors))
 

@@ -6,7 +6,7 @@ from lathe.frontend import Axis, Computation, interval
 from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Compare, Read, Reduce, Select, axes_of
-from lathe.scheduler.loop_ir.recurrences import recurrence_groups, shared_loops
+from lathe.scheduler.loop_ir.recurrences import loops_outside_blocks, recurrence_groups
 from lathe.scheduler.rewriting.matchers import is_loadable
 from lathe.scheduler.rewriting.rewrite import rewrite, transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
@@ -52,7 +52,7 @@ def outline_operand_selects(schedule: Edit, target: Target) -> None:
         computation = stage.state.computation
         body = computation.bodies[0]
         if (
-            stage.state.scope not in (DRAM, target.near.name)
+            stage.state.scope not in (DRAM, target.acc.name)
             or not isinstance(body, Reduce)
             or body.kind != "sum"
             or body.dtype != "int32"
@@ -76,7 +76,7 @@ def _outline(stage: EditedStage, choice: Select, scope: str) -> None:
     state = stage.state
     location = replace(state.attachment, loops=()) if state.attachment is not None else None
     if location is None:
-        location = ComputeAt(stage.id, state.leaves[max(shared_loops(stage), 1) - 1])
+        location = ComputeAt(stage.id, state.leaves[max(loops_outside_blocks(stage), 1) - 1])
     new = schedule.new(replace(initial_state(loaded, scope), attachment=location))
     read = Read(new.tensor, tuple(AxisRef(axis) for axis in old))
     bodies = tuple(transform(body, lambda node: read if node is choice else None) for body in computation.bodies)

@@ -15,7 +15,7 @@ that would add layout conflicts.
 from lathe.frontend import Axis, Tensor
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Const, Read
-from lathe.scheduler.passes.resolve_layout_conflicts import layout_conflicts
+from lathe.scheduler.passes.resolve_layout_conflicts import count_layout_conflicts
 from lathe.scheduler.rewriting.index_maps import index_map
 from lathe.scheduler.rewriting.padding import AddedCells
 from lathe.scheduler.rewriting.rewrite import rewrite_reads
@@ -32,9 +32,9 @@ def space_to_depth_inputs(schedule: Edit, target: Target) -> None:
         strides = _strides(schedule, tensor) if _is_packable(schedule, tensor) else {}
         if not strides:
             continue
-        before, conflicts = schedule.state, layout_conflicts(schedule, target)
+        before, conflicts = schedule.state, count_layout_conflicts(schedule, target)
         _pack(schedule, tensor, strides)
-        if layout_conflicts(schedule, target) > conflicts:
+        if count_layout_conflicts(schedule, target) > conflicts:
             schedule.reset_to(before)
 
 
@@ -42,12 +42,12 @@ def _is_packable(schedule: Edit, tensor: Tensor) -> bool:
     """Whether a tensor is an input in the shape and layout that the user has given it."""
     state = schedule.state
     viewed = tensor in state.views or tensor in state.views.values() or tensor in state.layouts
-    return schedule.maker(tensor) is None and not viewed and tensor not in state.constants
+    return schedule.producer(tensor) is None and not viewed and tensor not in state.constants
 
 
 def _strides(schedule: Edit, tensor: Tensor) -> dict[int, int]:
     """The stride at which all stages read a tensor, for each dimension where it is more than 1."""
-    consumers = schedule.readers(tensor)
+    consumers = schedule.consumers(tensor)
     reads = [read for each in consumers for read in each.state.computation.reads if read.tensor is tensor]
     used = {dim: elements_read([read.indices[dim] for read in reads], tensor.shape[dim]) for dim in range(tensor.ndim)}
     return {dim: each.step for dim, each in used.items() if each is not None and each.step > 1}
@@ -69,5 +69,5 @@ def _pack(schedule: Edit, tensor: Tensor, strides: dict[int, int]) -> None:
     def at(read: Read) -> Expr:
         return Read(packed, new.apply(read.indices))
 
-    for consumer in schedule.readers(tensor):
+    for consumer in schedule.consumers(tensor):
         consumer.change(computation=consumer.state.computation.mapped(lambda expr: rewrite_reads(expr, tensor, at)))

@@ -7,9 +7,9 @@ other's values of earlier iterations only, so any order is legal within an itera
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lathe.scheduler.loop_ir.recurrences import recurrence_groups, shared_loops
-from lathe.scheduler.primitives.split_tuple import Loops, twin
-from lathe.scheduler.rewriting.rewrite import renamed_axes
+from lathe.scheduler.loop_ir.recurrences import loops_outside_blocks, recurrence_groups
+from lathe.scheduler.primitives.split_tuple import CloneLoops, clone_stage
+from lathe.scheduler.rewriting.rewrite import with_new_axes
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt
@@ -26,10 +26,12 @@ def split_states(schedule: Edit) -> None:
 
 def _split(schedule: Edit, stage: EditedStage, inside: Sequence[EditedStage]) -> None:
     state, old = stage.state, stage.state.computation
-    count = max(shared_loops(stage), 1)
-    loop_maps = [Loops() for _ in state.tensors]
+    count = max(loops_outside_blocks(stage), 1)
+    loop_maps = [CloneLoops() for _ in state.tensors]
     stages = [
-        twin(schedule, state, renamed_axes(replace(old, name=tensor.name, bodies=(body,)), tensor.name), tensor, loops)
+        clone_stage(
+            schedule, state, with_new_axes(replace(old, name=tensor.name, bodies=(body,)), tensor.name), tensor, loops
+        )
         for tensor, body, loops in zip(state.tensors, old.bodies, loop_maps, strict=True)
     ]
     last, location = stages[-1], state.attachment
@@ -42,6 +44,6 @@ def _split(schedule: Edit, stage: EditedStage, inside: Sequence[EditedStage]) ->
     for guest in inside:
         attached = guest.state.attachment
         assert attached is not None
-        guest.change(attachment=replace(attached, host=last.id, axis=loop_maps[-1](attached.axis)))
+        guest.change(attachment=replace(attached, enclosing=last.id, axis=loop_maps[-1](attached.axis)))
     position = schedule.stages.index(stage)
     schedule.reorder_stages([*schedule.stages[:position], *stages, *schedule.stages[position + 1 :]])

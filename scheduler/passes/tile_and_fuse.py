@@ -13,17 +13,17 @@ from lathe.scheduler.layout.physical_layout import physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.passes.insert_cache_reads import operands_of, sink_loads
 from lathe.scheduler.passes.load_residual_via_gemm import is_identity_gemm
-from lathe.scheduler.primitives.stage_through_acc import keep_loops, write_through_acc
+from lathe.scheduler.primitives.stage_through_acc import distribute_sync, stage_through_acc
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
-from lathe.scheduler.schedule_ir.derating import ALL_THERE_IS
+from lathe.scheduler.schedule_ir.derating import NO_DERATING
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import SubSchedule
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState
-from lathe.scheduler.target.derated_target import behind_memory, elements_spared
+from lathe.scheduler.target.derated_target import with_derated_memory, withheld_vectors
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.apply import apply_tiling
-from lathe.scheduler.tiling.fusion_groups import FusionGroup, cut_apart, groups_of
+from lathe.scheduler.tiling.fusion_groups import FusionGroup, groups_of, split_group
 from lathe.scheduler.tiling.problem import LoadedOperand, Tiling, TilingProblem
 from lathe.scheduler.tiling.search import choose_tiling
 
@@ -42,12 +42,12 @@ class TileAndFuse:
     """
 
     refused: dict[StageId, LatheError] | None = None
-    looker: TilingCallback | None = None
+    callback: TilingCallback | None = None
 
     def __call__(self, schedule: Edit, target: Target) -> None:
         for group in groups_of(schedule, target):
             try:
-                _tile_group(schedule, group, target, self.looker)
+                _tile_group(schedule, group, target, self.callback)
             except LatheError as error:
                 if self.refused is None:
                     raise
@@ -71,7 +71,9 @@ def _tile_group(schedule: Edit, group: FusionGroup, target: Target, looker: Tili
     for stage in _gemm_cuts(schedule, group, target):
         schedule.reset_to(before)
         try:
-            parts = sum(_tile_whole_group(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
+            parts = sum(
+                _tile_whole_group(schedule, part, target, looker) for part in split_group(schedule, group, stage)
+            )
         except LatheError:
             continue
         if parts < limit:
@@ -79,7 +81,7 @@ def _tile_group(schedule: Edit, group: FusionGroup, target: Target, looker: Tili
             best, best_cut = schedule.state, stage
     schedule.reset_to(before)
     if best_cut is not None and any(_gemm_cuts(schedule, part, target) for part in group.cut(best_cut)):
-        return sum(_tile_group(schedule, part, target, looker) for part in cut_apart(schedule, group, best_cut))
+        return sum(_tile_group(schedule, part, target, looker) for part in split_group(schedule, group, best_cut))
     schedule.reset_to(best)
     return cost
 
@@ -92,7 +94,7 @@ def _tile_fitting_parts(
     for stage in _all_cuts(group):
         schedule.reset_to(before)
         try:
-            return sum(_tile_group(schedule, part, target, looker) for part in cut_apart(schedule, group, stage))
+            return sum(_tile_group(schedule, part, target, looker) for part in split_group(schedule, group, stage))
         except LatheError:
             continue
     schedule.reset_to(before)
@@ -110,7 +112,7 @@ def _gemm_cuts(schedule: Edit, group: FusionGroup, target: Target) -> list[Edite
     gemms = [each for each in (*group.inner, group.sink) if match_gemm_operands(each.state.computation) is not None]
     if len(gemms) < 2:
         return []
-    products = assign_layouts(schedule, target.config).products
+    products = assign_layouts(schedule, target.config).gemms
     counted = [each for each in gemms if products[each.tensor] is not None and not is_identity_gemm(each)]
     if len(counted) < 2:
         return []
@@ -134,17 +136,17 @@ def _tile_whole_group(schedule: Edit, group: FusionGroup, target: Target, looker
         )
     given = group.sink.state
     guests = schedule.attached(group.sink)
-    sink, writer = write_through_acc(schedule, group.sink)
-    least_depth = max(_reattach_guests(given, sink, writer, guests), keep_loops(given, sink, writer))
+    sink, writer = stage_through_acc(schedule, group.sink)
+    least_depth = max(_reattach_guests(given, sink, writer, guests), distribute_sync(given, sink, writer))
     computing = [*group.inner, writer]
     for stage in computing:
-        stage.change(scope=target.near.name)
+        stage.change(scope=target.acc.name)
     operands: list[LoadedOperand] = []
-    products = assign_layouts(schedule, target.config).products
+    products = assign_layouts(schedule, target.config).gemms
     for stage in computing:
         gemm = products[stage.tensor]
         operands = operands_of(schedule, target, stage, gemm, group, computing, operands)
-    is_scheduled = given.is_touched or bool(guests)
+    is_scheduled = given.has_changed_loops or bool(guests)
     problem = TilingProblem(
         schedule, target, sink, computing, operands, tuple(given.leaves), is_scheduled, least_depth=least_depth
     )
@@ -184,19 +186,19 @@ def _same_root(leaf: LoopAxis, other: LoopAxis) -> bool:
     return leaf.source is not None and leaf.source is other.source
 
 
-def with_less(problem: TilingProblem) -> TilingProblem:
+def derated(problem: TilingProblem) -> TilingProblem:
     """The same problem on the derated machine that tiles are chosen for, which may be smaller than the real one."""
     derating = problem.schedule.state.derating
-    if derating == ALL_THERE_IS:
+    if derating == NO_DERATING:
         return problem
-    target = Target(behind_memory(problem.target.config, derating))
-    spare = {name: count + problem.spare.get(name, 0) for name, count in elements_spared(target, derating).items()}
-    return replace(problem, target=target, spare=spare)
+    target = Target(with_derated_memory(problem.target.config, derating))
+    spare = {name: count + problem.reserved.get(name, 0) for name, count in withheld_vectors(target, derating).items()}
+    return replace(problem, target=target, reserved=spare)
 
 
 def _choose(problem: TilingProblem) -> Tiling:
     """The cheapest tiling on the derated machine or, if none fits there, on the whole machine."""
-    smaller = with_less(problem)
+    smaller = derated(problem)
     try:
         return choose_tiling(smaller)
     except CapacityError:
@@ -209,10 +211,10 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> float:
     """Apply the cheapest tiling whose buffers fit: the search counts the largest, the allocator all that are live."""
     moved = {problem.sink, *problem.computing, *guests, *(operand.stage for operand in problem.operands)}
     for stage in reversed(problem.schedule.stages):  # with stages in their loops, which come before enclosing ones
-        if stage.state.attachment is not None and stage.host in moved:
+        if stage.state.attachment is not None and stage.enclosing in moved:
             moved.add(stage)
     config = problem.target.config
-    layouts = assign_layouts(problem.schedule, config).known
+    layouts = assign_layouts(problem.schedule, config).layouts
     refusal: CapacityError | None = None
     before = {stage: stage.state for stage in moved}
     while True:
@@ -229,7 +231,7 @@ def _tile(problem: TilingProblem, guests: Sequence[EditedStage]) -> float:
             buffers_of(part, config, blocks, physical, find_aliases(part, config))
         except CapacityError as error:
             refusal = error
-            problem.spare[error.scope] = problem.spare.get(error.scope, 0) + error.excess
+            problem.reserved[error.scope] = problem.reserved.get(error.scope, 0) + error.excess
             for stage, state in before.items():
                 stage.put(state)
         else:

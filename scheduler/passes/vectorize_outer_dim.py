@@ -21,15 +21,15 @@ from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Read, axes_of
 from lathe.isa.layout_steps import Repeating
-from lathe.scheduler.cost.stage_cost import element_steps
+from lathe.scheduler.cost.stage_cost import cycles_per_vector
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
-from lathe.scheduler.layout.match_gemm import GemmMatch, lanes_of_operand
+from lathe.scheduler.layout.match_gemm import GemmMatch, gemm_operand_layout
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
-from lathe.scheduler.layout.store_forms import stores_make_elements
-from lathe.scheduler.layout.vector_relayout import conversions_needed, steps_of_span
-from lathe.scheduler.layout.vector_type import element_of, loaded_bytes
+from lathe.scheduler.layout.store_forms import forms_loadable_vectors
+from lathe.scheduler.layout.vector_relayout import conversion_cycles_of_span, conversions_needed
+from lathe.scheduler.layout.vector_type import loaded_bytes, vector_type_of
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
-from lathe.scheduler.passes.resolve_layout_conflicts import layout_conflicts, resolve_layout_conflicts
+from lathe.scheduler.passes.resolve_layout_conflicts import count_layout_conflicts, resolve_layout_conflicts
 from lathe.scheduler.passes.select_execution_units import ALU_CYCLES_PER_MAC
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
@@ -71,9 +71,9 @@ def vectorize_outer_dim(schedule: Edit, target: Target) -> None:
         cheapest = min(range(len(costs)), key=costs.__getitem__)
         before = schedule.state
         if costs[cheapest] < GAIN * _baseline_cycles(schedule, stages, target):
-            conflicts = layout_conflicts(schedule, target)
+            conflicts = count_layout_conflicts(schedule, target)
             _apply(schedule, stages, found[cheapest])
-            if layout_conflicts(schedule, target) > conflicts:
+            if count_layout_conflicts(schedule, target) > conflicts:
                 schedule.reset_to(before)
 
 
@@ -81,7 +81,7 @@ def _baseline_cycles(schedule: Edit, stages: list[EditedStage], target: Target) 
     """Estimated cycles in the layouts assigned so far or, if these conflict, in the resolved ones if that is less."""
     config = target.config
     planned = _cycles(schedule, stages, assign_layouts(schedule, config), config)
-    if not layout_conflicts(schedule, target):
+    if not count_layout_conflicts(schedule, target):
         return planned
     resolved, others = schedule.fork(), {each.id for each in schedule.stages} - {each.id for each in stages}
     resolve_layout_conflicts(resolved, target)
@@ -102,7 +102,7 @@ def _connected(schedule: Edit) -> list[list[EditedStage]]:
 
 def _is_free(stage: EditedStage) -> bool:
     state = stage.state
-    return is_unscheduled(stage) and len(state.tensors) == 1 and state.lanes is None and not state.on_alu
+    return is_unscheduled(stage) and len(state.tensors) == 1 and state.vector_layout is None and not state.on_alu
 
 
 def _is_gemm(stage: EditedStage) -> bool:
@@ -133,7 +133,7 @@ def _match(schedule: Edit, stages: list[EditedStage], outer_dim: int) -> _Candid
                     return None
         if len(axes) == before:
             return None  # a stage reads single indices of another's tensor
-    if invariant & set(dims) or any(schedule.maker(tensor) for tensor in invariant):
+    if invariant & set(dims) or any(schedule.producer(tensor) for tensor in invariant):
         return None
     return _with_weights(schedule, extent, dims, axes, invariant)
 
@@ -171,8 +171,8 @@ def _with_weights(
         products[stage.tensor] = None
         if pair is None:
             continue
-        data, weight = sorted(pair, key=lambda read: read.tensor in invariant or schedule.maker(read.tensor) is None)
-        if data.tensor in invariant or schedule.maker(weight.tensor) is not None:
+        data, weight = sorted(pair, key=lambda read: read.tensor in invariant or schedule.producer(read.tensor) is None)
+        if data.tensor in invariant or schedule.producer(weight.tensor) is not None:
             return None
         if weight.tensor in invariant:
             tensor = weight.tensor
@@ -182,7 +182,7 @@ def _with_weights(
             computations[stage] = _with_repeated_reads(stage.state.computation, tensor, new, axis)
             weight = Read(new, (AxisRef(axis), *weight.indices))
         products[stage.tensor] = GemmMatch(data, weight, None, axis, axis, diagonal=True)
-    if any(each not in computations for tensor in repeated for each in schedule.readers(tensor)):
+    if any(each not in computations for tensor in repeated for each in schedule.consumers(tensor)):
         return None
     lanes = {stage.tensor: VectorLayout(None, dims[stage.tensor]) for stage in axes}
     return _Candidate(extent, repeated, computations, LayoutAssignment(lanes, products))
@@ -201,9 +201,11 @@ def _apply(schedule: Edit, stages: list[EditedStage], best: _Candidate) -> None:
     """Give the stages the layouts of the candidate ``best``."""
     for stage in stages:
         computation = best.computations.get(stage, stage.state.computation)
-        stage.put(replace(with_computation(computation, stage.state.tensors), lanes=best.plan.known[stage.tensor]))
+        stage.put(
+            replace(with_computation(computation, stage.state.tensors), vector_layout=best.plan.layouts[stage.tensor])
+        )
     layouts = {
-        new: TensorLayout(tensor, spread=(Repeating(tensor.shape, best.extent),))
+        new: TensorLayout(tensor, host_steps=(Repeating(tensor.shape, best.extent),))
         for tensor, new in best.repeated.items()
     }
     schedule.update(layouts={**schedule.layouts, **layouts})
@@ -217,13 +219,18 @@ def _cycles(schedule: Edit, stages: list[EditedStage], plan: LayoutAssignment, c
     """
     cycles = bus_cycles = 0.0
     for stage in stages:
-        computation, product = stage.state.computation, plan.products[stage.tensor]
-        cells = PhysicalLayout(stage.tensor.shape, plan.known[stage.tensor], element_of(config, ACC)).count
+        computation, product = stage.state.computation, plan.gemms[stage.tensor]
+        cells = PhysicalLayout(stage.tensor.shape, plan.layouts[stage.tensor], vector_type_of(config, ACC)).count
         if stage.tensor in schedule.outputs:
             bus_cycles += _bus_cycles(cells * config.out_element_bytes, config)
         taps = prod(axis.extent for axis in computation.reduce_axes)
         options = [
-            (float(cells * (ALU_CYCLES_PER_MAC * taps if _is_gemm(stage) else element_steps(computation, config))), 0.0)
+            (
+                float(
+                    cells * (ALU_CYCLES_PER_MAC * taps if _is_gemm(stage) else cycles_per_vector(computation, config))
+                ),
+                0.0,
+            )
         ]
         if product is not None:
             options.append(_matrix_core_cycles(schedule, stage, product, plan, cells, config))
@@ -237,18 +244,22 @@ def _matrix_core_cycles(
     schedule: Edit, stage: EditedStage, product: GemmMatch, plan: LayoutAssignment, cells: int, config: HardwareConfig
 ) -> tuple[float, float]:
     """Cycles of the matrix core and of the bus for a GEMM, with layout conversions."""
-    near, bytes_moved = element_of(config, ACC), 0
+    near, bytes_moved = vector_type_of(config, ACC), 0
     cycles = cells + _gemm_cycles(stage, product, cells, config)
     for scope, read in zip(OPERANDS, (product.data, product.weight), strict=True):
-        operand = PhysicalLayout(read.tensor.shape, lanes_of_operand(product, scope, config), element_of(config, scope))
+        operand = PhysicalLayout(
+            read.tensor.shape, gemm_operand_layout(product, scope, config), vector_type_of(config, scope)
+        )
         bytes_moved += operand.count * loaded_bytes(config, scope, read.tensor.dtype)
     source = _stored_operand(schedule, product.data.tensor)
     if source is not None:
-        lanes = plan.known[source]
+        lanes = plan.layouts[source]
         stored = PhysicalLayout(source.shape, lanes, near).count
         bytes_moved += stored * config.out_element_bytes
-        if not stores_make_elements(config, lanes, INP, source.shape):
-            cycles += conversions_needed(config) * ceil(stored * near.cols / near.span) * steps_of_span(config)
+        if not forms_loadable_vectors(config, lanes, INP, source.shape):
+            cycles += (
+                conversions_needed(config) * ceil(stored * near.cols / near.span) * conversion_cycles_of_span(config)
+            )
     return cycles, _bus_cycles(bytes_moved, config)
 
 
@@ -262,14 +273,14 @@ def _gemm_cycles(stage: EditedStage, product: GemmMatch, cells: int, config: Har
     if not product.diagonal or product.column is None:
         return cells * product.steps(stage.state.computation, config)
     extent = product.column.extent
-    whole, blocks = ceil(extent / element_of(config, ACC).cols), ceil(extent / element_of(config, INP).grain)
+    whole, blocks = ceil(extent / vector_type_of(config, ACC).cols), ceil(extent / vector_type_of(config, INP).grain)
     return cells // whole * blocks * prod(axis.extent for axis in stage.state.computation.reduce_axes)
 
 
 def _stored_operand(schedule: Edit, tensor: Tensor) -> Tensor | None:
     """The tensor that stages compute and store as a GEMM operand, before paddings of it; None for an input."""
-    producer = schedule.maker(tensor)
+    producer = schedule.producer(tensor)
     while producer is not None and is_copy(producer):
         tensor = producer.state.computation.reads[0].tensor
-        producer = schedule.maker(tensor)
+        producer = schedule.producer(tensor)
     return None if producer is None else tensor

@@ -6,8 +6,8 @@ from lathe.frontend import Computation, Tensor
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.nodes import AxisRef, Cast, Read, Reduce
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
-from lathe.scheduler.rewriting.constant_folding import folded
-from lathe.scheduler.rewriting.rewrite import renamed_axes
+from lathe.scheduler.rewriting.constant_folding import fold_expr
+from lathe.scheduler.rewriting.rewrite import with_new_axes
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.stage import StageState, initial_state
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
@@ -21,9 +21,9 @@ def widen_accumulators(schedule: Edit, target: Target) -> None:  # noqa: ARG001 
         body = computation.bodies[0]
         if not isinstance(body, Reduce) or body.kind not in ("sum", "prod") or DTYPES[body.dtype].bits >= 32:
             continue
-        wide = Reduce(body.kind, folded(Cast(body.body, "int32")), body.axes)
+        wide = Reduce(body.kind, fold_expr(Cast(body.body, "int32")), body.axes)
         name = fresh_name(schedule, f"{computation.name}.sum")
-        total = renamed_axes(
+        total = with_new_axes(
             Computation(name, computation.axes, computation.reduce_axes, (wide,), computation.attrs), name
         )
         axes = computation.axes

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.warmup_iterations import leading_alike
+from lathe.scheduler.loop_ir.warmup_iterations import with_equal_warmups
 from lathe.scheduler.primitives.resolve_location import is_root, of_the_same_schedule
 from lathe.scheduler.primitives.shift import align
 from lathe.scheduler.primitives.transaction import commit
@@ -49,7 +49,7 @@ def after(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None
     if _shares_loops_of(stage, other):  # so far it runs before the other, in its loops
         commit(schedule, {stage: replace(stage.state, attachment=None)}, "after", stages=stages)
     align(stage, other, count)
-    leading = leading_alike(stage, other, count)
+    leading = with_equal_warmups(stage, other, count)
     attachment = ComputeAt(stage.id, stage.state.leaves[count - 1], other.state.leaves[:count])
     new = replace(leading.get(other, other.state), attachment=attachment, reuse=None)
     commit(schedule, {**leading, other: new}, "after", stages=stages)
@@ -75,7 +75,7 @@ def _reads_from(stage: EditedStage, other: EditedStage) -> bool:
     while waiting:
         current = waiting.pop()
         seen.add(current)
-        producers = {schedule.maker(read.tensor) for read in current.state.computation.reads}
+        producers = {schedule.producer(read.tensor) for read in current.state.computation.reads}
         if other in producers:
             return True
         waiting += [producer for producer in producers if producer is not None and producer not in seen]

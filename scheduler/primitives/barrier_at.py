@@ -44,5 +44,7 @@ def barrier_at(schedule: Edit, stage: EditedStage | Tensor, axis: "AxisLike | No
     target = schedule[stage]
     loop = None if axis is None or is_root(axis) else target.find(axis, "barrier_at")
     signal = SyncOp("barrier", loop)
-    if signal not in target.state.signals:
-        commit(target.schedule, {target: replace(target.state, signals=(*target.state.signals, signal))}, "barrier_at")
+    if signal not in target.state.sync_ops:
+        commit(
+            target.schedule, {target: replace(target.state, sync_ops=(*target.state.sync_ops, signal))}, "barrier_at"
+        )

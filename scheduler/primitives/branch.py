@@ -8,12 +8,12 @@ import islpy as isl
 from lathe.frontend import Axis
 from lathe.frontend.arith.conditions import conjunction
 from lathe.frontend.arith.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.scheduler.errors import PaddingError, ScheduleError
 from lathe.scheduler.legality.guard_removal import (
-    Branches,
+    GuardRemoval,
     free_points,
     mentions,
     roots_under,
@@ -23,7 +23,7 @@ from lathe.scheduler.legality.padding_dataflow import Dataflow
 from lathe.scheduler.primitives.overcompute import with_axis
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.padding import live_conditions
-from lathe.scheduler.rewriting.undef import stripped, terms_of
+from lathe.scheduler.rewriting.undef import conjuncts, without_undef
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike
 from lathe.scheduler.schedule_ir.stage import StageState
@@ -158,11 +158,15 @@ def _defined_where(stage: EditedStage, axes: set[Axis]) -> StageState:
     levels: list[tuple[list[Expr], Expr | None]] = []
     for live, value in live_conditions(layout.padded_maps, computation.axes):
         other: Expr | None = Undef(inner.dtype) if value is None else value
-        if isinstance(body, Reduce) and isinstance(other, Const) and other.value != neutral(body.kind, body.dtype):
+        if (
+            isinstance(body, Reduce)
+            and isinstance(other, Const)
+            and other.value != neutral_element(body.kind, body.dtype)
+        ):
             other = None  # not the result of an empty reduction
         elif isinstance(other, Expr) and any(isinstance(node, Read) for node in walk(other)):
             other = None
-        levels.append((terms_of(live), other))
+        levels.append((conjuncts(live), other))
     new = _conditioned(inner, levels, mentions(axes), flow, flow.domain())
     if new is inner:
         return state
@@ -188,7 +192,7 @@ def _conditioned(
         inside.append(found)
     own_terms: list[int] = []
     if isinstance(expr, Select):
-        for own in terms_of(expr.condition):
+        for own in conjuncts(expr.condition):
             holds = flow.where(own, True, points)
             match = next((n for n, each in enumerate(inside) if holds is not None and holds.is_equal(each)), None)
             if match is None:
@@ -227,8 +231,8 @@ def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
         with limited_operations():
             for body in computation.bodies:
                 assert isinstance(body, Reduce), f"{stage.name} has reduction axes and no reduction"
-                unit = neutral(body.kind, body.dtype)
-                inner = stripped(body).children[0]
+                unit = neutral_element(body.kind, body.dtype)
+                inner = without_undef(body).children[0]
                 for part, value in flow.parts(inner, domain):
                     if value != unit or not isinstance(value, int):
                         reduced = reduced.union(part)
@@ -244,7 +248,7 @@ def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
     high = int(reduced.dim_max_val(position).to_python())
     if (low, high) == (axis.start, axis.stop - 1):
         at = reduced.lower_bound_val(SET, position, isl.Val(high))
-        raise Branches(stage, lambda _: False, command, computation).refusal_of_taken(at, axis)
+        raise GuardRemoval(stage, lambda _: False, command, computation).refusal_of_taken(at, axis)
     return low, high
 
 
@@ -282,6 +286,6 @@ def _restricted(state: StageState, axis: Axis, first: int, last: int) -> StageSt
     bodies: list[Expr] = []
     for body in state.computation.bodies:
         assert isinstance(body, Reduce)
-        unit = Const(neutral(body.kind, body.dtype), body.dtype)
+        unit = Const(neutral_element(body.kind, body.dtype), body.dtype)
         bodies.append(Reduce(body.kind, Select(condition, body.body, unit), body.axes))
     return replace(state, computation=with_bodies(state.computation, tuple(bodies)))

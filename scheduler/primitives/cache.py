@@ -7,16 +7,16 @@ from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.frontend import Axis, Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.recurrences import place_inside, recurrence_of
+from lathe.scheduler.loop_ir.recurrences import innermost_carrying_loop, recurrence_of
 from lathe.scheduler.primitives.resolve_location import location_of
 from lathe.scheduler.primitives.set_scope import checked_scope
 from lathe.scheduler.primitives.split_tuple import single_output
 from lathe.scheduler.primitives.stage_through_acc import cache_write_at
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.padding import live_conditions
-from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, renamed_axes
-from lathe.scheduler.rewriting.strided_access import Elements, elements_read, narrowed, reading_narrowed
-from lathe.scheduler.rewriting.undef import undefined_but, where_defined
+from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, with_new_axes
+from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read, restrict_dim, restrict_reads
+from lathe.scheduler.rewriting.undef import undef_unless, where_defined
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike
 from lathe.scheduler.schedule_ir.schedule import StageView
@@ -61,20 +61,20 @@ def cache_read(
     tensor = schedule.current(tensor)
     where = f"cache_read of {getattr(tensor, 'name', tensor)}"
     name = checked_scope(scope, where)
-    if not isinstance(tensor, Tensor) or not schedule.readers(tensor):
+    if not isinstance(tensor, Tensor) or not schedule.consumers(tensor):
         raise ScheduleError(
             f"tensor of cache_read must be one that a stage reads, not {getattr(tensor, 'name', tensor)!r}.",
             kind="argument",
         )
     chosen: Sequence[EditedStage] | None = _stages_of(schedule, readers)
     for stage in chosen or ():
-        if stage not in schedule.readers(tensor):
-            actual = ", ".join(reader.name for reader in schedule.readers(tensor))
+        if stage not in schedule.consumers(tensor):
+            actual = ", ".join(reader.name for reader in schedule.consumers(tensor))
             raise ScheduleError(
                 f"readers of {where} must be stages that read it ({actual}), not {stage.name!r}.", kind="argument"
             )
     if chosen is None:
-        chosen = schedule.readers(tensor)
+        chosen = schedule.consumers(tensor)
     if not chosen:
         raise ScheduleError(
             f"readers of {where} must be one stage or more, not none. Leave them out to select all.", kind="argument"
@@ -84,21 +84,21 @@ def cache_read(
     if layout is not None and layout.padding_count:  # cells that must not be read are not copied
         conditions = live_conditions(layout.padded_maps, computation.axes)
         forbidden = [condition for condition, value in conditions if value is None]
-        computation = replace(computation, bodies=(undefined_but(computation.bodies[0], forbidden),))
+        computation = replace(computation, bodies=(undef_unless(computation.bodies[0], forbidden),))
 
     changed = {stage: stage.state.computation for stage in chosen}
     found = _gathered(tensor, gathered, list(changed.values()), where)
     for dim, elements in found.items():
-        computation = narrowed(computation, dim, elements)
+        computation = restrict_dim(computation, dim, elements)
     state = initial_state(computation, name, copies=tensor)
     recurrence = recurrence_of(schedule, chosen[0])
     if any(tensor in each.state.tensors for each in recurrence):
-        state = replace(state, attachment=place_inside(chosen[0]))
+        state = replace(state, attachment=innermost_carrying_loop(chosen[0]))
     if at is not None:
         state = replace(state, attachment=location_of(schedule, at, "cache_read"))
     cached = schedule.new(state)
     for dim, elements in found.items():
-        changed = {stage: reading_narrowed(each, tensor, tensor, dim, elements) for stage, each in changed.items()}
+        changed = {stage: restrict_reads(each, tensor, tensor, dim, elements) for stage, each in changed.items()}
     changes = {
         stage: replace(stage.state, computation=redirect_reads(each, {tensor: cached.tensor}))
         for stage, each in changed.items()
@@ -109,11 +109,11 @@ def cache_read(
     return cached.tensor
 
 
-def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], where: str) -> dict[int, Elements]:
+def _gathered(tensor: Tensor, dims: object, readers: Sequence[Computation], where: str) -> dict[int, StridedElements]:
     """By dimension, the indices that the consumers read."""
     if not isinstance(dims, Sequence) or isinstance(dims, str) or any(integer(dim) is None for dim in dims):
         raise ScheduleError(f"gathered of {where} must be a list of dimensions, not {shown(dims)}.", kind="argument")
-    found: dict[int, Elements] = {}
+    found: dict[int, StridedElements] = {}
     for dim in dims:
         if not 0 <= dim < tensor.ndim or dim in found:
             raise ScheduleError(
@@ -160,24 +160,24 @@ def cache_write(schedule: Edit, tensor: Tensor, scope: str, *, at: "AxisLike | N
     state, tensor = stage.state, stage.tensor
     if at is not None:
         return cache_write_at(stage, name, at)
-    if state.is_touched or state.unrolled or schedule.attached(stage):
+    if state.has_changed_loops or state.unrolled or schedule.attached(stage):
         raise ScheduleError(
             f"Cannot apply cache_write to {stage.name}: its loops have been changed or annotated, or stages are "
             "computed inside it. Call cache_write before other primitives.",
             kind="limit",
         )
 
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
+    computation = with_new_axes(state.computation, fresh_name(schedule, f"{tensor.name}.{name}"))
     writer = schedule.new(initial_state(computation, name))
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes)
     copy = where_defined(copy, state.computation)
     copy = replace(copy, where=state.computation.where)  # outside the domain an output is zero anyway
     data = tuple(root for root in state.roots if root.kind == "data")
-    copier = replace(state, computation=copy, roots=data, leaves=data, copies=writer.tensor)
+    copier = replace(state, computation=copy, roots=data, leaves=data, copy_of=writer.tensor)
     position = schedule.stages.index(stage)
     stages = [*schedule.stages[:position], writer, *schedule.stages[position:]]
     if recurrence_of(schedule, stage):
-        writer.change(attachment=place_inside(stage))
+        writer.change(attachment=innermost_carrying_loop(stage))
     commit(schedule, {writer: writer.state, stage: copier}, "cache_write", stages=stages)
     return writer.tensor
 

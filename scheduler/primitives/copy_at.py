@@ -3,7 +3,7 @@
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.primitives.cache import cache_read
-from lathe.scheduler.primitives.reuse_at import stages_in
+from lathe.scheduler.primitives.reuse_at import stages_inside
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike
 from lathe.scheduler.schedule_ir.memories import ACC
@@ -37,7 +37,9 @@ def copy_at(schedule: Edit, tensor: Tensor, stage: Tensor | EditedStage, axis: "
     loop = anchor.find(axis, "copy_at")
     current = schedule.current(tensor)
     inside = [
-        each for each in stages_in(anchor, loop) if isinstance(current, Tensor) and each in schedule.readers(current)
+        each
+        for each in stages_inside(anchor, loop)
+        if isinstance(current, Tensor) and each in schedule.consumers(current)
     ]
     if not inside:
         raise ScheduleError(

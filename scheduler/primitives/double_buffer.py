@@ -49,4 +49,4 @@ def double_buffer(stage: EditedStage, copies: int | None = 2) -> None:
             f"{shown(copies)}.",
             kind="argument",
         )
-    commit(stage.schedule, {stage: replace(stage.state, slots=count)}, "double_buffer")
+    commit(stage.schedule, {stage: replace(stage.state, buffer_count=count)}, "double_buffer")

@@ -14,7 +14,7 @@ def host_to_device(schedule: Edit, tensor: Tensor) -> None:
     for a tensor that is no input. Tiramisu's host_to_device.
     """
     current = schedule.current(tensor)
-    if not isinstance(current, Tensor) or current.computation is not None or not schedule.readers(current):
+    if not isinstance(current, Tensor) or current.computation is not None or not schedule.consumers(current):
         reads = (read.tensor for stage in schedule.stages for read in stage.state.computation.reads)
         inputs = dict.fromkeys(each.name for each in reads if each.computation is None)
         raise ScheduleError(
@@ -33,7 +33,7 @@ def device_to_host(schedule: Edit, tensor: Tensor) -> None:
     scratchpad or computed in parts; LegalityError for values that are overwritten. Tiramisu's device_to_host.
     """
     current = schedule.current(tensor)
-    producer = schedule.maker(current) if isinstance(current, Tensor) else None
+    producer = schedule.producer(current) if isinstance(current, Tensor) else None
     if producer is None or not isinstance(current, Tensor):
         names = ", ".join(stage.name for stage in schedule.stages)
         raise ScheduleError(

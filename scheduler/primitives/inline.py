@@ -39,7 +39,7 @@ def inline(stage: EditedStage) -> None:
             f"Cannot inline {stage.name}: it is a reduction. Compute it at a loop of its consumer with compute_at.",
             kind="limit",
         )
-    consumers = list(dict.fromkeys(consumer for tensor in state.tensors for consumer in schedule.readers(tensor)))
+    consumers = list(dict.fromkeys(consumer for tensor in state.tensors for consumer in schedule.consumers(tensor)))
     if stage in consumers:
         raise ScheduleError(
             f"Cannot inline {stage.name}: it reads its own earlier values.",
@@ -48,7 +48,7 @@ def inline(stage: EditedStage) -> None:
     inside = ", ".join(each.name for each in schedule.attached(stage))
     # stages of a recurrence share loops from the start
     placed = state.attachment is not None and not (state.attachment.loops and recurrence_of(schedule, stage))
-    if state.is_touched or state.unrolled or state.annotations or placed or state.scope != "dram" or inside:
+    if state.has_changed_loops or state.unrolled or state.annotations or placed or state.scope != "dram" or inside:
         reason = f"{inside} is computed inside it" if inside else "it has a compute location, a scope, or changed loops"
         raise ScheduleError(
             f"Cannot inline {stage.name}: {reason}. Call inline before other primitives.",

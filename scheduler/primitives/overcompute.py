@@ -9,16 +9,16 @@ from lathe.frontend import Axis, Computation
 from lathe.frontend.arith.polyhedra import OPERATIONS_LIMIT, TooManyOperationsError, limited_operations
 from lathe.frontend.arith.simplify import simplified_index
 from lathe.frontend.arith.substitution import substitute
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Const, Reduce
 from lathe.scheduler.errors import PaddingError, PaddingWitness, ScheduleError
-from lathe.scheduler.legality.guard_removal import Branches, mentions, roots_under, with_bodies
+from lathe.scheduler.legality.guard_removal import GuardRemoval, mentions, roots_under, with_bodies
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.rewrite import rewrite_indices
 from lathe.scheduler.schedule_ir.edit import EditedStage
-from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split, replaced_loops, with_loops
 from lathe.scheduler.schedule_ir.stage import StageState
 
 
@@ -73,7 +73,7 @@ def overcompute(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
 def without_guards(stage: EditedStage, axes: set[Axis], command: str) -> "tuple[StageState, dict[LoopAxis, LoopAxis]]":
     """The stage without conditions on some axes; the same state if there are none. Raises PaddingError."""
     state = stage.state
-    branches = Branches(stage, mentions(axes), command, state.computation)
+    branches = GuardRemoval(stage, mentions(axes), command, state.computation)
     bodies = branches.bodies()
     renamed: dict[LoopAxis, LoopAxis] = {}
     if branches.removed:
@@ -82,7 +82,7 @@ def without_guards(stage: EditedStage, axes: set[Axis], command: str) -> "tuple[
         if root.source in axes:
             new_extent = covered_extent(stage, root, command)
             if new_extent is not None and root.source is not None and new_extent > root.source.extent:
-                state, loops = extended(stage, state, root, new_extent, command)
+                state, loops = with_extended_axis(stage, state, root, new_extent, command)
                 renamed |= loops
     return state, renamed
 
@@ -94,7 +94,7 @@ def covered_extent(stage: EditedStage, root: LoopAxis, command: str) -> int | No
         return None  # the loops run over the region that is read
 
     def size(loop: LoopAxis) -> int:
-        relation = next((each for each in stage.state.relations if loop in replaced_by(each)), None)
+        relation = next((each for each in stage.state.relations if loop in replaced_loops(each)), None)
         if relation is None:
             return extents[loop]
         if not isinstance(relation, Split):
@@ -116,7 +116,7 @@ def covered_extent(stage: EditedStage, root: LoopAxis, command: str) -> int | No
     return size(root)
 
 
-def extended(
+def with_extended_axis(
     stage: EditedStage, state: StageState, root: LoopAxis, new_extent: int, command: str
 ) -> tuple[StageState, dict[LoopAxis, LoopAxis]]:
     """The stage with an axis of ``new_extent`` values. Raises PaddingError if the new ones have an effect."""
@@ -164,7 +164,7 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
         annotations=MappingProxyType({loop(each): annotation for each, annotation in state.annotations.items()}),
         threads=MappingProxyType({loop(each): count for each, count in state.threads.items()}),
         warmup=MappingProxyType({loop(each): count for each, count in state.warmup.items()}),
-        signals=tuple(replace(each, axis=loop(each.axis)) if each.axis else each for each in state.signals),
+        sync_ops=tuple(replace(each, axis=loop(each.axis)) if each.axis else each for each in state.sync_ops),
         pragma_axis=loop(state.pragma_axis) if state.pragma_axis else None,
     )
     return new_state, {root: new_loop}
@@ -172,12 +172,12 @@ def with_axis(state: StageState, old: Axis, new: Axis) -> tuple[StageState, dict
 
 def _check_added(stage: EditedStage, state: StageState, axis: Axis, extent: int, command: str) -> None:
     """Refuse values added to an axis, from its old extent on, at which a reduction takes more than neutral values."""
-    branches = Branches(stage, lambda _: False, command, state.computation)
+    branches = GuardRemoval(stage, lambda _: False, command, state.computation)
     position = branches.flow.points.position[axis]
     added = branches.flow.domain().lower_bound_val(isl.dim_type.set, position, isl.Val(axis.start + extent))
     for body in state.computation.bodies:
         assert isinstance(body, Reduce), f"{stage.name} has reduction axes and no reduction"
-        branches.check(added, body.body, Const(neutral(body.kind, body.dtype), body.dtype))
+        branches.check(added, body.body, Const(neutral_element(body.kind, body.dtype), body.dtype))
 
 
 def _simplified(computation: Computation) -> Computation:

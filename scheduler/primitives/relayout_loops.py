@@ -13,7 +13,7 @@ from lathe.frontend.expr.nodes import AxisRef, axes_of
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.rewriting.index_maps import IndexMap
 from lathe.scheduler.schedule_ir.edit import EditedStage
-from lathe.scheduler.schedule_ir.loops import AffineMap, Fuse, LoopAxis, Split, replaced_by, with_loops
+from lathe.scheduler.schedule_ir.loops import AffineMap, Fuse, LoopAxis, Split, replaced_loops, with_loops
 from lathe.scheduler.schedule_ir.stage import StageState
 
 T = TypeVar("T")
@@ -72,8 +72,8 @@ def with_loops_of(stage: EditedStage, new: IndexMap, fresh: StageState) -> tuple
         pragma_axis=None if state.pragma_axis is None else loop(state.pragma_axis),
         warmup=renamed_keys(state.warmup),
         threads=renamed_keys(state.threads),
-        signals=tuple(replace(each, axis=None if each.axis is None else loop(each.axis)) for each in state.signals),
-        slots=state.slots,
+        sync_ops=tuple(replace(each, axis=None if each.axis is None else loop(each.axis)) for each in state.sync_ops),
+        buffer_count=state.buffer_count,
     )
     return moved, renamed
 
@@ -93,7 +93,7 @@ def _change_of(stage: EditedStage, root: LoopAxis) -> str:
     """What a primitive has done to the loop of an axis; "" for nothing."""
     state = stage.state
     for relation in state.relations:
-        if root in replaced_by(relation):
+        if root in replaced_loops(relation):
             match relation:
                 case Split():
                     return f"{root.name} has been split"
@@ -113,8 +113,8 @@ def _change_of(stage: EditedStage, root: LoopAxis) -> str:
         return f"emit_insn is on loop {root.name}"
     if root in state.threads:
         return f"{root.name} has virtual threads"
-    if any(each.axis is root for each in state.signals):
-        return f"loop {root.name} has a {next(each.kind for each in state.signals if each.axis is root)}"
+    if any(each.axis is root for each in state.sync_ops):
+        return f"loop {root.name} has a {next(each.kind for each in state.sync_ops if each.axis is root)}"
     if root in state.warmup or (state.attachment is not None and root in state.attachment.loops):
         return f"loop {root.name} is shared with another stage"
     return ""

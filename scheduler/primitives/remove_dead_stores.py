@@ -85,7 +85,7 @@ def _without_dead_padding(
     padded = [n for n, pad in enumerate(layout.pads) if pad is not None]
     read = [
         access_of(consumer.state.computation, access).range().reset_tuple_id()
-        for consumer in schedule.readers(stage.tensor)
+        for consumer in schedule.consumers(stage.tensor)
         for access in consumer.state.computation.reads
         if access.tensor is stage.tensor
     ]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.fused_loops import sharing
+from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike
@@ -42,7 +42,7 @@ def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
                 kind="argument",
             )
     changes: dict[StageView, StageState] = {}
-    for each, loops in sharing(stage, tuple(found)).items():
+    for each, loops in fused_stages(stage, tuple(found)).items():
         order = iter(loops)
         leaves = tuple(next(order) if leaf in loops else leaf for leaf in each.state.leaves)
         changes[each] = replace(each.state, leaves=leaves)
@@ -51,5 +51,5 @@ def reorder(stage: EditedStage, *axes: "AxisLike") -> None:
         if attachment is not None and stage.schedule.at(attachment) in changes and attachment.loops:
             count = len(attachment.loops)
             axis = changes[stage.schedule.at(attachment)].leaves[count - 1]
-            changes[each] = replace(state, attachment=ComputeAt(attachment.host, axis, state.leaves[:count]))
+            changes[each] = replace(state, attachment=ComputeAt(attachment.enclosing, axis, state.leaves[:count]))
     commit(stage.schedule, changes, "reorder")

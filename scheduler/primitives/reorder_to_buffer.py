@@ -10,7 +10,7 @@ from lathe.frontend.arith.polyhedra import Points, points_of, range_of
 from lathe.frontend.arith.simplify import simplified_index
 from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.arith.substitution import substitute
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Compare, Const, Reduce, Select, axes_of
 from lathe.scheduler.errors import ScheduleError
@@ -21,7 +21,7 @@ from lathe.scheduler.primitives.split import split
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.padding import live_conditions
 from lathe.scheduler.rewriting.rewrite import rewrite_indices
-from lathe.scheduler.rewriting.undef import terms_of
+from lathe.scheduler.rewriting.undef import conjuncts
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.layout import TensorLayout
 from lathe.scheduler.schedule_ir.loops import LoopAxis
@@ -72,8 +72,8 @@ def reorder_to_buffer(stage: EditedStage, tensor: Tensor) -> tuple[LoopAxis, ...
             kind="limit",
         )
     state = stage.state
-    annotated = state.unrolled or state.annotations or state.kept_leaves
-    if state.is_touched or annotated or schedule.attached(stage):
+    annotated = state.unrolled or state.annotations or state.synchronised_leaves
+    if state.has_changed_loops or annotated or schedule.attached(stage):
         raise ScheduleError(
             f"Cannot apply reorder_to_buffer to {stage.name}: its loops have been changed or annotated, or stages are "
             "computed inside it. Call reorder_to_buffer before other primitives.",
@@ -190,7 +190,7 @@ class _Follower:
         conditions = [Compare("ge", value, Const(axis.start, "index")), Compare("lt", value, Const(axis.stop, "index"))]
         inside = set(onto)
         for live, _ in live_conditions(self.layout.padded_maps, self.places):
-            terms = (substitute(term, self.fixed) for term in terms_of(live))
+            terms = (substitute(term, self.fixed) for term in conjuncts(live))
             mine = [term for term in terms if set(axes_of(term)) <= inside]
             moved = (substitute(term, onto) for term in mine)
             conditions += [term for term in moved if isinstance(term, Compare)]
@@ -204,7 +204,7 @@ class _Follower:
             assert isinstance(body, Reduce), f"{self.stage.name} has reduction axes and no reduction"
             inner = rewrite_indices(substitute(body.body, {axis: value}), simplified_index)
             if condition is not None:
-                inner = Select(condition, inner, Const(neutral(body.kind, body.dtype), body.dtype))
+                inner = Select(condition, inner, Const(neutral_element(body.kind, body.dtype), body.dtype))
             bodies.append(Reduce(body.kind, inner, axes))
         old = self.stage.state
         state = _over(old, axes, tuple(bodies))
@@ -227,7 +227,7 @@ class _Follower:
         outside = flow.domain().subtract(covered.set_tuple_name(computation.name))
         for body in computation.bodies:
             assert isinstance(body, Reduce), f"{self.stage.name} has reduction axes and no reduction"
-            unit = neutral(body.kind, body.dtype)
+            unit = neutral_element(body.kind, body.dtype)
             for part, reduced in flow.parts(body.body, outside):
                 if reduced != unit or not isinstance(reduced, int):
                     at = dict(zip((each.name for each in flow.points.axes), least_point(part), strict=True))

@@ -11,9 +11,9 @@ from lathe.frontend.expr.nodes import axes_of
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.bounds_inference import eliminate
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.loop_ir.fused_loops import running
+from lathe.scheduler.loop_ir.fused_loops import fusion_root
 from lathe.scheduler.loop_ir.sliding_windows import REUSE_FORMS
-from lathe.scheduler.loop_ir.warmup_iterations import with_lead
+from lathe.scheduler.loop_ir.warmup_iterations import with_warmup
 from lathe.scheduler.primitives.cache import axes_of_copy
 from lathe.scheduler.primitives.set_scope import checked_scope
 from lathe.scheduler.primitives.transaction import commit
@@ -74,10 +74,10 @@ def reuse_at(
     tensor = schedule.current(tensor)
     _check_consumer(schedule, consumer, where)
     loop = consumer.find(axis, "reuse_at")
-    runner, loop = running(consumer, loop)
+    runner, loop = fusion_root(consumer, loop)
     consumer = schedule.own(runner)
-    inside = stages_in(consumer, loop)
-    readers = [stage for stage in inside if stage in schedule.readers(tensor)] if isinstance(tensor, Tensor) else []
+    inside = stages_inside(consumer, loop)
+    readers = [stage for stage in inside if stage in schedule.consumers(tensor)] if isinstance(tensor, Tensor) else []
     if not readers:
         reads = (read.tensor.name for stage in inside for read in stage.state.computation.reads)
         raise ScheduleError(
@@ -131,10 +131,10 @@ def reuse_own_at(
     """
     where = f"reuse_at of stage {stage.name}"
     _check_consumer(stage.schedule, consumer, where)
-    runner, loop = running(consumer, consumer.find(axis, "reuse_at"))
+    runner, loop = fusion_root(consumer, consumer.find(axis, "reuse_at"))
     consumer = stage.schedule.own(runner)
-    readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.readers(tensor)]
-    if consumer is stage or not set(stages_in(consumer, loop)) & set(readers):
+    readers = [reader for tensor in stage.state.tensors for reader in stage.schedule.consumers(tensor)]
+    if consumer is stage or not set(stages_inside(consumer, loop)) & set(readers):
         raise ScheduleError(
             f"loop of {where} must be one in which its values are read, not loop {loop.name} of {consumer.name!r}.",
             kind="argument",
@@ -170,11 +170,11 @@ def _with_reuse_buffer(
                 kind="argument",
             )
     warmup = _warmup_iterations(consumer, loop, tensors)
-    changes_of_warmup = with_lead(consumer, loop, warmup) if prologue == "loop" else {}
+    changes_of_warmup = with_warmup(consumer, loop, warmup) if prologue == "loop" else {}
     return {**changes_of_warmup, stage: replace(stage.state, attachment=ComputeAt(consumer.id, loop), reuse=form)}
 
 
-def stages_in(anchor: EditedStage, loop: LoopAxis) -> list[EditedStage]:
+def stages_inside(anchor: EditedStage, loop: LoopAxis) -> list[EditedStage]:
     """The stage, and all that are computed inside one of its loops, directly or not, from ``loop`` inwards."""
     leaves = anchor.state.leaves
     found = [anchor]

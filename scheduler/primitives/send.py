@@ -76,5 +76,5 @@ def _add_sync_op(
             f"unit of {kind} of stage {stage.name} must be one of {', '.join(UNITS)}, not {other!r}.", kind="argument"
         )
     loop = None if axis is None or is_root(axis) else stage.find(axis, kind)
-    signals = (*stage.state.signals, SyncOp(kind, loop, other, ahead))
-    commit(stage.schedule, {stage: replace(stage.state, signals=signals)}, kind)
+    signals = (*stage.state.sync_ops, SyncOp(kind, loop, other, ahead))
+    commit(stage.schedule, {stage: replace(stage.state, sync_ops=signals)}, kind)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.fused_loops import sharing
+from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.primitives.unimodular import checked_integer, replace_loops
 from lathe.scheduler.schedule_ir.edit import EditedStage
@@ -44,7 +44,7 @@ def shift(stage: EditedStage, axis: "AxisLike", amount: int) -> LoopAxis:
             kind="limit",
         )
     advance = stage.state.advance.get(target, 0)
-    others = {each: loops for each, loops in sharing(stage, (target,)).items() if each is not stage}
+    others = {each: loops for each, loops in fused_stages(stage, (target,)).items() if each is not stage}
     if others:
         if amount < 0:
             return replace_loops(stage, "shift", (target,), (target.name,), ONE, ONE, (-amount,), others=others)[0]

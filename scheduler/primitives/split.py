@@ -6,7 +6,7 @@ from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.compute_locations import loop_extent
-from lathe.scheduler.loop_ir.fused_loops import sharing
+from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split
@@ -48,7 +48,7 @@ def split(
                 kind="argument",
             )
     factor, nparts = integer(factor), integer(nparts)
-    shared = sharing(stage, (target,))
+    shared = fused_stages(stage, (target,))
     if nparts is not None and len(shared) > 1:  # by the longest loop, so that the shared iterations stay aligned
         longest = max(loop_extent(each, loop) for each, (loop,) in shared.items())
         factor, nparts = -(-longest // nparts), None

@@ -13,9 +13,9 @@ from lathe.frontend import Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.recurrences import recurrence_of
 from lathe.scheduler.primitives.transaction import commit
-from lathe.scheduler.rewriting.rewrite import redirect_reads, renamed_axes
+from lathe.scheduler.rewriting.rewrite import redirect_reads, with_new_axes
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
-from lathe.scheduler.schedule_ir.loops import LoopAxis, made_by, replaced_by, with_loops
+from lathe.scheduler.schedule_ir.loops import LoopAxis, created_loops, replaced_loops, with_loops
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, SyncOp, initial_state
 from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
@@ -41,7 +41,7 @@ def single_output(stage: EditedStage, tensor: object, command: str) -> EditedSta
             "computation of its own.",
             kind="limit",
         )
-    tied = tied_stage(schedule, stage)
+    tied = uncloneable_stage(schedule, stage)
     if tied:
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
@@ -54,7 +54,7 @@ def single_output(stage: EditedStage, tensor: object, command: str) -> EditedSta
     return stage
 
 
-def tied_stage(schedule: Edit, anchor: EditedStage) -> str:
+def uncloneable_stage(schedule: Edit, anchor: EditedStage) -> str:
     """The name of a stage in the loops of another that cannot be cloned; "" if there is none."""
     for stage in _inside(schedule, anchor):
         location = stage.state.attachment
@@ -88,29 +88,29 @@ def split_by_output(
     placed: set[EditedStage] = set()
     names: set[str] = set()
     for number in sorted(range(last + 1), key=lambda each: each != kept):
-        tensor, loops = state.tensors[number], Loops()
+        tensor, loops = state.tensors[number], CloneLoops()
         computation = replace(old, name=tensor.name, bodies=(old.bodies[number],))
         signals = tuple(
             each
-            for each in state.signals
+            for each in state.sync_ops
             if each.kind == "barrier" or number == {"receive": 0, "send": last}[each.kind]
         )
-        template = replace(state, signals=signals)
+        template = replace(state, sync_ops=signals)
         if number == kept:
             part = stage
             loops.update({loop: loop for loop in _all_loops(state)})
             changes[part] = replace(template, computation=computation, tensors=(tensor,))
         else:
-            part = twin(schedule, state, renamed_axes(computation, tensor.name), tensor, loops)
+            part = clone_stage(schedule, state, with_new_axes(computation, tensor.name), tensor, loops)
             changes[part] = _with_tags_of(part.state, template, loops, state.attachment)
         clones = {stage: (part, loops)}
         replacements: dict[Tensor, Tensor] = {}
         nest: list[EditedStage] = []
         for attached in reversed(_needed(computation, inside)):  # enclosing stages first
-            location, own = attached.state.attachment, Loops()
+            location, own = attached.state.attachment, CloneLoops()
             assert location is not None
             anchor, anchor_loops = clones[schedule.at(location)]
-            attachment = replace(location, host=anchor.id, axis=anchor_loops(location.axis))
+            attachment = replace(location, enclosing=anchor.id, axis=anchor_loops(location.axis))
             if attached not in placed:
                 placed.add(attached)
                 clone = attached
@@ -119,9 +119,9 @@ def split_by_output(
             else:
                 name = fresh_name(schedule, attached.name, names)
                 names.add(name)
-                copy = renamed_axes(attached.state.computation, name)
+                copy = with_new_axes(attached.state.computation, name)
                 new_tensor = replacements[attached.tensor] = initial_state(copy).tensor
-                clone = twin(schedule, attached.state, copy, new_tensor, own)
+                clone = clone_stage(schedule, attached.state, copy, new_tensor, own)
                 changes[clone] = _with_tags_of(clone.state, attached.state, own, attachment)
             clones[attached] = (clone, own)
             nest.insert(0, clone)
@@ -139,11 +139,11 @@ def split_by_output(
 def _all_loops(state: StageState) -> set[LoopAxis]:
     found = {*state.roots, *state.leaves}
     for relation in state.relations:
-        found |= {*replaced_by(relation), *made_by(relation)}
+        found |= {*replaced_loops(relation), *created_loops(relation)}
     return found
 
 
-def _with_tags_of(state: StageState, other: StageState, loops: "Loops", location: ComputeAt | None) -> StageState:
+def _with_tags_of(state: StageState, other: StageState, loops: "CloneLoops", location: ComputeAt | None) -> StageState:
     """The state of a clone with tags, memory and compute location like those of the original."""
     if location is not None and location.loops:
         location = replace(location, loops=tuple(map(loops, location.loops)))
@@ -151,14 +151,14 @@ def _with_tags_of(state: StageState, other: StageState, loops: "Loops", location
         state,
         attachment=location,
         scope=other.scope,
-        copies=other.copies,
+        copy_of=other.copy_of,
         on_alu=other.on_alu,
-        slots=other.slots,
+        buffer_count=other.buffer_count,
         reuse=other.reuse,
         pragma=other.pragma,
         pragma_axis=None if other.pragma_axis is None else loops(other.pragma_axis),
         advance=MappingProxyType({loops(loop): count for loop, count in other.advance.items()}),
-        signals=tuple(loops.signal(each) for each in other.signals),
+        sync_ops=tuple(loops.signal(each) for each in other.sync_ops),
     )
 
 
@@ -173,7 +173,7 @@ def _needed(computation: Computation, inside: list[EditedStage]) -> list[EditedS
     return found
 
 
-class Loops(dict[LoopAxis, LoopAxis]):
+class CloneLoops(dict[LoopAxis, LoopAxis]):
     """The loops of a clone, by those of the original."""
 
     def __call__(self, old: LoopAxis) -> LoopAxis:
@@ -183,7 +183,9 @@ class Loops(dict[LoopAxis, LoopAxis]):
         return replace(signal, axis=None if signal.axis is None else self(signal.axis))
 
 
-def twin(schedule: Edit, state: StageState, computation: Computation, tensor: Tensor, loops: Loops) -> EditedStage:
+def clone_stage(
+    schedule: Edit, state: StageState, computation: Computation, tensor: Tensor, loops: CloneLoops
+) -> EditedStage:
     """A clone of a stage that computes one tensor, with loops like those of the original."""
     fresh = replace(initial_state(computation), tensors=(tensor,))
     loops.update(zip(state.roots, fresh.roots, strict=True))
@@ -199,7 +201,7 @@ def twin(schedule: Edit, state: StageState, computation: Computation, tensor: Te
             relations=relations,
             unrolled=frozenset(map(loops, state.unrolled)),
             annotations=MappingProxyType({loops(loop): annotation for loop, annotation in state.annotations.items()}),
-            lanes=state.lanes,
+            vector_layout=state.vector_layout,
             sequential_dims=state.sequential_dims,
             warmup=renamed(state.warmup),
             threads=renamed(state.threads),

@@ -7,7 +7,7 @@ from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.split_map_by_axis_kind import relations_by_kind
 from lathe.scheduler.primitives.transaction import commit
-from lathe.scheduler.rewriting.rewrite import copy_of, renamed_axes
+from lathe.scheduler.rewriting.rewrite import copy_of, with_new_axes
 from lathe.scheduler.rewriting.undef import where_defined
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
@@ -38,7 +38,7 @@ def cache_write_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
             kind="limit",
         )
     given = schedule.state
-    _, writer = write_through_acc(schedule, stage, scope)
+    _, writer = stage_through_acc(schedule, stage, scope)
     new_writer, copy = replace(writer.state, attachment=ComputeAt(stage.id, loop)), stage.state
     copy = replace(copy, computation=replace(copy.computation, where=before.computation.where))
     after = schedule.stages
@@ -47,14 +47,14 @@ def cache_write_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:
     return writer.tensor
 
 
-def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> tuple[EditedStage, EditedStage]:
+def stage_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> tuple[EditedStage, EditedStage]:
     """``cache_write`` for a stage whose loops may be scheduled: its data loops stay with the copy."""
     state = stage.state
-    computation = renamed_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))
+    computation = with_new_axes(state.computation, fresh_name(schedule, f"{state.tensor.name}.{scope}"))
     writer = schedule.new(
         replace(
             initial_state(computation, scope),
-            lanes=state.lanes,
+            vector_layout=state.vector_layout,
             sequential_dims=state.sequential_dims,
             on_alu=state.on_alu,
         )
@@ -64,7 +64,7 @@ def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> t
     reduce_roots = [root for root in state.roots if root.kind == "reduce"]
     if reductions is None:
         reductions, reduce_leaves = (), reduce_roots
-    if reductions or any(leaf.kind == "reduce" for leaf in state.kept_leaves):
+    if reductions or any(leaf.kind == "reduce" for leaf in state.synchronised_leaves):
         data_roots = [root for root in writer.state.roots if root.kind == "data"]
         writer.change(roots=(*data_roots, *reduce_roots), leaves=(*data_roots, *reduce_leaves), relations=reductions)
     copy = copy_of(writer.tensor, state.computation.name, state.computation.axes, whole=True)
@@ -76,21 +76,21 @@ def write_through_acc(schedule: Edit, stage: EditedStage, scope: str = ACC) -> t
             roots=tuple(root for root in state.roots if root.kind == "data"),
             leaves=tuple(leaf for leaf in state.leaves if leaf.kind == "data"),
             relations=data_relations,
-            copies=writer.tensor,
+            copy_of=writer.tensor,
         )
     )
     schedule.insert(writer, before=stage)
     return stage, writer
 
 
-def keep_loops(given: StageState, sink: EditedStage, writer: EditedStage) -> int:
+def distribute_sync(given: StageState, sink: EditedStage, writer: EditedStage) -> int:
     """Distribute threads and synchronisation at loops to the copy and the writer, whichever has the loop now.
 
     The writer's reduction loops up to such a loop become outermost. Returns how many loops of the copy must enclose it.
     """
     depth = 0
     threads: dict[str, dict[LoopAxis, int]] = {"data": {}, "reduce": {}}
-    for leaf in given.kept_leaves:
+    for leaf in given.synchronised_leaves:
         if leaf in given.threads:
             threads[leaf.kind][leaf] = given.threads[leaf]
         outside = given.leaves[: given.leaves.index(leaf) + 1]
@@ -99,8 +99,8 @@ def keep_loops(given: StageState, sink: EditedStage, writer: EditedStage) -> int
             outermost = [each for each in outside if each.kind == "reduce"]
             rest = [each for each in writer.state.leaves if each not in outermost]
             writer.change(leaves=(*outermost, *rest))
-    inner = tuple(each for each in given.signals if each.axis is not None and each.axis.kind == "reduce")
-    outer = tuple(each for each in given.signals if each not in inner)
-    sink.change(threads=MappingProxyType(threads["data"]), signals=outer)
-    writer.change(threads=MappingProxyType(threads["reduce"]), signals=inner)
+    inner = tuple(each for each in given.sync_ops if each.axis is not None and each.axis.kind == "reduce")
+    outer = tuple(each for each in given.sync_ops if each not in inner)
+    sink.change(threads=MappingProxyType(threads["data"]), sync_ops=outer)
+    writer.change(threads=MappingProxyType(threads["reduce"]), sync_ops=inner)
     return depth

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from lathe.scheduler.legality.verify_schedule import check_schedule
-from lathe.scheduler.loop_ir.warmup_iterations import without_idle_leads
+from lathe.scheduler.loop_ir.warmup_iterations import without_idle_warmups
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import StageView
-from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, placed_alike
+from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, same_loop_nest
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 
 S = TypeVar("S", bound=StageView)
@@ -38,7 +38,7 @@ def commit(
         schedule.put(changes)
         if renamed:
             _relocate(schedule, renamed)
-        idle = without_idle_leads(schedule)
+        idle = without_idle_warmups(schedule)
         schedule.put(idle)
         changed: dict[StageView, StageState] = dict(changes.items())
         changed.update(idle)
@@ -47,7 +47,7 @@ def commit(
             stage
             for stage, state in changed.items()
             if (old := before.get(stage.id)) is None
-            or not placed_alike(old, state)
+            or not same_loop_nest(old, state)
             or old.scope != state.scope
             or old.storage is not state.storage
             or allocations is not None

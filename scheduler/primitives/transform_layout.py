@@ -77,8 +77,8 @@ def transform_layout(
     an invalid pad_value, or an axis that the layout divides and whose loop has been changed. TVM's RFCs 0039 and 0077.
     """
     current = schedule.current(tensor) if isinstance(tensor, Tensor) else tensor
-    producer = schedule.maker(current) if isinstance(current, Tensor) else None
-    if not isinstance(current, Tensor) or (producer is None and not schedule.readers(current)):
+    producer = schedule.producer(current) if isinstance(current, Tensor) else None
+    if not isinstance(current, Tensor) or (producer is None and not schedule.consumers(current)):
         raise ScheduleError(
             "tensor of transform_layout must be one that the program reads or computes, not "
             f"{getattr(tensor, 'name', tensor)!r}.",
@@ -110,10 +110,10 @@ def _transform(
         if _has_changed_loops(producer):
             changes[producer], renamed = with_loops_of(producer, new, changes[producer])
         transformed = changes[producer].tensor
-    for consumer in schedule.readers(current):
+    for consumer in schedule.consumers(current):
         state = changes.get(consumer, consumer.state)
         changes[consumer] = replace(state, computation=_reading(state.computation, current, transformed, new))
-    layout = TensorLayout(old.tensor, (*old.maps, new), (*old.earlier, current), (*old.pads, pad))
+    layout = TensorLayout(old.tensor, (*old.maps, new), (*old.predecessors, current), (*old.pads, pad))
     others = {each: other for each, other in schedule.layouts.items() if each is not current}
     outputs = tuple(transformed if each is current else each for each in schedule.outputs)
     schedule.update(layouts={**others, transformed: layout}, outputs=outputs)
@@ -134,7 +134,9 @@ def transform_layout_of(
 def _has_changed_loops(stage: EditedStage) -> bool:
     state = stage.state
     shared = state.attachment is not None and bool(state.attachment.loops)
-    return state.is_touched or bool(state.unrolled or state.annotations or stage.schedule.attached(stage) or shared)
+    return state.has_changed_loops or bool(
+        state.unrolled or state.annotations or stage.schedule.attached(stage) or shared
+    )
 
 
 def _check_producer(stage: EditedStage) -> None:
@@ -186,7 +188,7 @@ def _over_new_axes(state: StageState, new: IndexMap, pad: AddedCells | None) -> 
         )
         where = where if where is None else Binary("or", Not(live), where)
     computation = replace(old, axes=axes, bodies=bodies, where=where)
-    fresh = initial_state(computation, state.scope, state.copies)
+    fresh = initial_state(computation, state.scope, state.copy_of)
     return replace(fresh, attachment=state.attachment, on_alu=state.on_alu, reuse=state.reuse)
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from lathe.configs.errors import shown
 from lathe.configs.integers import integer
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.loop_ir.fused_loops import sharing
+from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import AffineMap, LoopAxis
@@ -39,7 +39,7 @@ def replace_loops(
     changes: dict[StageView, StageState] = {}
     renamed: dict[LoopAxis, LoopAxis] = {}
     new_loops = parents
-    targets = others if others is not None else sharing(stage, parents) if together else {stage: parents}
+    targets = others if others is not None else fused_stages(stage, parents) if together else {stage: parents}
     for each, loops in targets.items():
         state = each.state
         children = tuple(LoopAxis(name, parent.kind) for name, parent in zip(names, loops, strict=True))

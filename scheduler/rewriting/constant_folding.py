@@ -5,11 +5,11 @@ from lathe.frontend.arith.intervals import does_not_wrap
 from lathe.frontend.arith.substitution import rewritten, with_children
 from lathe.frontend.expr.dtypes import BOOL, INDEX
 from lathe.frontend.expr.expr_base import Expr
-from lathe.frontend.expr.identities import amounts_to, written_alike
+from lathe.frontend.expr.identities import simplify_identity, structurally_equal
 from lathe.frontend.expr.nodes import Binary, Cast, Compare, Const, Not, Read, Select
 
 
-def folded(expr: Expr) -> Expr:
+def fold_expr(expr: Expr) -> Expr:
     """The same value, exact in its dtype, by fewer operations; the same node if there is nothing to fold.
 
     Operations on constants are evaluated; ``x + 0``, ``max(x, c)`` where x is never below c, ``select`` with equal
@@ -41,12 +41,12 @@ def _simpler(expr: Expr) -> Expr | None:
         case Binary(op=("min" | "max") as op, lhs=lhs, rhs=rhs) if expr.dtype != BOOL:
             return _extreme(op, lhs, rhs)
         case Binary(op=op, lhs=lhs, rhs=rhs):
-            return amounts_to(op, lhs, rhs)
+            return simplify_identity(op, lhs, rhs)
         case Cast(operand=Cast(operand=inner) as there, dtype=dtype) if inner.dtype == dtype and does_not_wrap(there):
             return inner
         case Select(condition=Const(value=value), then=then, otherwise=otherwise):
             return then if value else otherwise
-        case Select(then=then, otherwise=otherwise) if written_alike(then, otherwise):
+        case Select(then=then, otherwise=otherwise) if structurally_equal(then, otherwise):
             return then
     return None
 

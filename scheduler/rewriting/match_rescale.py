@@ -13,7 +13,7 @@ from lathe.configs.encoding import TABLE_ELEMENTS
 from lathe.frontend.arith.strip_casts import skip_casts, skip_value_preserving_casts
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.expr_base import BinaryOp, Expr, walk
-from lathe.frontend.expr.identities import written_alike
+from lathe.frontend.expr.identities import structurally_equal
 from lathe.frontend.expr.nodes import Binary, Cast, Const, Read, reads_data
 from lathe.frontend.tensor.rescale_parameters import SHIFT_BITS
 
@@ -52,7 +52,7 @@ class Rescaling:
 
 
 @lru_cache(maxsize=4096)
-def rescaling_in(expr: Expr) -> Rescaling | None:
+def match_rescale(expr: Expr) -> Rescaling | None:
     """The rescaling that an expression computes; None if it is no rescaling."""
     if isinstance(expr, Read):
         return _looked_up(expr)
@@ -77,7 +77,7 @@ def _looked_up(read: Read) -> Rescaling | None:
     return None if value is None else _rescaled(value, read)
 
 
-def why_no_rescaling(expr: Expr) -> str:
+def explain_no_rescale(expr: Expr) -> str:
     """The constraint of a rescaling that an expression in int64 fails, for errors; "" if it is one."""
     value = table_index(expr) if isinstance(expr, Read) else expr
     found = _rescaled_or_why(expr if value is None else value, None)
@@ -153,8 +153,8 @@ def _terms(total: Expr, word: Read) -> tuple[Term, ...] | None:
     if any(term is None for term in terms):
         return None
     found = [term for term in terms if term is not None]
-    found.sort(key=lambda term: not written_alike(term.word, word))
-    return tuple(found) if written_alike(found[0].word, word) and _are_rows_of_one(found) else None
+    found.sort(key=lambda term: not structurally_equal(term.word, word))
+    return tuple(found) if structurally_equal(found[0].word, word) and _are_rows_of_one(found) else None
 
 
 def _are_rows_of_one(terms: list[Term]) -> bool:
@@ -167,7 +167,7 @@ def _are_rows_of_one(terms: list[Term]) -> bool:
     rows = [skip_casts(each.indices[-2]) for each in (first, second)]
     others = zip(first.indices[:-2], second.indices[:-2], strict=True)
     which = [row.value if isinstance(row, Const) else None for row in rows]
-    return which == [0, 1] and all(written_alike(a, b) for a, b in others)
+    return which == [0, 1] and all(structurally_equal(a, b) for a, b in others)
 
 
 def _term(expr: Expr) -> Term | None:
@@ -198,7 +198,7 @@ def _bits_of_word(expr: Expr, op: str, constant: int) -> Read | None:
 def _is_bias_of(bias: Read, word: Read) -> bool:
     if bias.tensor is not word.tensor or _last(bias) != 0:
         return False
-    return all(written_alike(a, b) for a, b in zip(bias.indices[:-1], word.indices[:-1], strict=True))
+    return all(structurally_equal(a, b) for a, b in zip(bias.indices[:-1], word.indices[:-1], strict=True))
 
 
 def _last(read: Read) -> int | None:

@@ -7,11 +7,11 @@ from lathe.frontend import Computation, as_affine
 from lathe.frontend.arith.strip_casts import as_bare_axis, skip_value_preserving_casts
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Binary, Const, Read, Reduce, Select, reads_data
-from lathe.scheduler.rewriting.undef import stripped
+from lathe.scheduler.rewriting.undef import without_undef
 
 
 @lru_cache(maxsize=16384)  # layout assignment runs many times over the same reads
-def dimension_of(read: Read, axis: Axis | None, step: int = 0) -> int | None:
+def dim_indexed_by(read: Read, axis: Axis | None, step: int = 0) -> int | None:
     """The last dimension of a read that an axis alone indexes, or an axis plus a multiple of ``step``; None if none."""
     if axis is None:
         return None
@@ -34,7 +34,7 @@ def match_gemm_operands(computation: Computation) -> tuple[Read, Read] | None:
     body = computation.bodies[0]
     if not isinstance(body, Reduce) or body.kind != "sum" or body.dtype != "int32":
         return None
-    product = skip_value_preserving_casts(stripped(body).children[0])
+    product = skip_value_preserving_casts(without_undef(body).children[0])
     if not isinstance(product, Binary) or product.op != "mul" or product.dtype != "int32":
         return None
     first, second = skip_value_preserving_casts(product.lhs), skip_value_preserving_casts(product.rhs)

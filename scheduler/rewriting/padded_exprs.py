@@ -6,7 +6,7 @@ from lathe.frontend import Axis
 from lathe.frontend.arith.conditions import conjunction
 from lathe.frontend.arith.simplify import simplified_index
 from lathe.frontend.arith.substitution import substitute
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Compare, Const, Read, Reduce, Select, Undef
 from lathe.scheduler.rewriting.rewrite import rewrite_indices, transform
@@ -44,7 +44,7 @@ def _reduced(value: Expr, body: Reduce, inlined: "object") -> Expr:
         return Select(value.condition, _reduced(value.then, body, inlined), _reduced(value.otherwise, body, inlined))
     if isinstance(value, Undef):
         return value
-    unit = Const(neutral(body.kind, body.dtype), body.dtype)
+    unit = Const(neutral_element(body.kind, body.dtype), body.dtype)
     if isinstance(value, Const) and value.value == unit.value:
         return unit
     first = conjunction(Compare("le", AxisRef(axis), Const(axis.start, "index")) for axis in body.axes)

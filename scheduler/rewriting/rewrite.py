@@ -56,7 +56,7 @@ def redirect_reads(computation: Computation, replacement: Mapping[Tensor, Tensor
     return computation.mapped(lambda expr: rewrite(expr, replacement))
 
 
-def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
+def redirect_single_reads(computation: Computation, instead: Mapping[Read, Tensor]) -> Computation:
     """The computation with single reads redirected to other tensors of the same shape and dtype."""
 
     def leaf(node: Expr) -> Expr | None:
@@ -67,7 +67,7 @@ def reads_redirected(computation: Computation, instead: Mapping[Read, Tensor]) -
     return computation.mapped(lambda expr: transform(expr, leaf))
 
 
-def reads_replaced(computation: Computation, instead: Mapping[Read, Expr]) -> Computation:
+def replace_single_reads(computation: Computation, instead: Mapping[Read, Expr]) -> Computation:
     """The computation with single reads replaced by expressions."""
 
     def leaf(node: Expr) -> Expr | None:
@@ -90,7 +90,7 @@ def copy_of(tensor: Tensor, name: str, axes: tuple[Axis, ...], *, whole: bool = 
     return Computation(name, axes, (), (Read(tensor, tuple(AxisRef(axis) for axis in axes)),), where=where)
 
 
-def renamed_axes(computation: Computation, name: str) -> Computation:
+def with_new_axes(computation: Computation, name: str) -> Computation:
     """A copy of the computation with a new name and new data axes; reduction axes stay the same objects."""
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in computation.axes)
     mapping: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(computation.axes, axes, strict=True)}
@@ -99,7 +99,7 @@ def renamed_axes(computation: Computation, name: str) -> Computation:
 
 def clone_computation(computation: Computation, name: str) -> Computation:
     """A copy of the computation with a new name and new axes, including reduction axes."""
-    own = renamed_axes(computation, name)
+    own = with_new_axes(computation, name)
     axes = tuple(Axis(axis.name, axis.extent, axis.start, axis.kind) for axis in own.reduce_axes)
     onto: dict[Axis, Expr] = {old: AxisRef(new) for old, new in zip(own.reduce_axes, axes, strict=True)}
 

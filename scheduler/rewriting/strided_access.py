@@ -13,7 +13,7 @@ from lathe.scheduler.rewriting.rewrite import rewrite, rewrite_indices, rewrite_
 
 
 @dataclass(frozen=True)
-class Elements:
+class StridedElements:
     """The elements ``first + step · n`` of a dimension, for ``0 <= n < count``."""
 
     first: int
@@ -21,7 +21,7 @@ class Elements:
     count: int
 
 
-def elements_read(indices: Sequence[Expr], extent: int) -> Elements | None:
+def elements_read(indices: Sequence[Expr], extent: int) -> StridedElements | None:
     """The smallest strided set of all elements that indices access; None for none, or an index that is not affine."""
     found = [as_affine(index) for index in indices]
     affine = [each for each in found if each is not None]
@@ -35,7 +35,7 @@ def elements_read(indices: Sequence[Expr], extent: int) -> Elements | None:
         return None  # only padding is read
     step = step or 1
     first = low + (offset - low) % step
-    return Elements(first, step, (high - first) // step + 1) if first <= high else None
+    return StridedElements(first, step, (high - first) // step + 1) if first <= high else None
 
 
 def _moving(index: Affine) -> list[int]:
@@ -43,15 +43,15 @@ def _moving(index: Affine) -> list[int]:
     return [factor for axis, factor in index.coefficients.items() if axis.extent != 1]
 
 
-def narrowed(computation: Computation, dim: int, elements: Elements) -> Computation:
+def restrict_dim(computation: Computation, dim: int, elements: StridedElements) -> Computation:
     """The computation restricted to some elements of a dimension."""
     axis = computation.axes[dim]
     narrow = Axis(axis.name, elements.count, 0, axis.kind)
     step = elements.step if elements.count > 1 else 1  # a single element needs no stride
-    return over_axes(computation, dim, (narrow,), AxisRef(narrow) * step + elements.first)
+    return replace_axis(computation, dim, (narrow,), AxisRef(narrow) * step + elements.first)
 
 
-def over_axes(computation: Computation, dim: int, axes: tuple[Axis, ...], place: Expr) -> Computation:
+def replace_axis(computation: Computation, dim: int, axes: tuple[Axis, ...], place: Expr) -> Computation:
     """The computation with one axis replaced by others; ``place`` is its value in terms of these."""
     axis = computation.axes[dim]
     result = computation.mapped(lambda expr: rewrite_indices(rewrite(expr, axes={axis: place}), simplified_index))
@@ -59,7 +59,7 @@ def over_axes(computation: Computation, dim: int, axes: tuple[Axis, ...], place:
     return Computation(result.name, all_axes, result.reduce_axes, result.bodies, result.attrs)
 
 
-def reading_narrowed(reader: Computation, old: Tensor, new: Tensor, dim: int, elements: Elements) -> Computation:
+def restrict_reads(reader: Computation, old: Tensor, new: Tensor, dim: int, elements: StridedElements) -> Computation:
     """The computation reading ``new``, which has only some elements of a dimension, instead of ``old``."""
 
     def at(read: Read) -> Read:

@@ -14,34 +14,34 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Binary, Reduce, Select, Undef
 
 
-def stripped(body: Expr) -> Expr:
+def without_undef(body: Expr) -> Expr:
     """The body without the conditions under which it is defined."""
     if isinstance(body, Reduce):
-        inner = stripped(body.body)
+        inner = without_undef(body.body)
         return body if inner is body.body else Reduce(body.kind, inner, body.axes)
     while isinstance(body, Select) and isinstance(body.otherwise, Undef):
         body = body.then
     return body
 
 
-def conditions_of(body: Expr) -> list[Expr]:
+def defined_where(body: Expr) -> list[Expr]:
     """The conditions, all of which must hold for a body to be defined."""
     if isinstance(body, Reduce):
         body = body.body
     found: list[Expr] = []
     while isinstance(body, Select) and isinstance(body.otherwise, Undef):
-        found += terms_of(body.condition)
+        found += conjuncts(body.condition)
         body = body.then
     return found
 
 
-def terms_of(condition: Expr) -> list[Expr]:
+def conjuncts(condition: Expr) -> list[Expr]:
     if isinstance(condition, Binary) and condition.op == "and":
-        return [*terms_of(condition.lhs), *terms_of(condition.rhs)]
+        return [*conjuncts(condition.lhs), *conjuncts(condition.rhs)]
     return [condition]
 
 
-def undefined_but(body: Expr, conditions: Sequence[Expr]) -> Expr:
+def undef_unless(body: Expr, conditions: Sequence[Expr]) -> Expr:
     """A body that is undefined unless all conditions hold."""
     for condition in conditions:
         body = Select(condition, body, Undef(body.dtype))
@@ -50,15 +50,15 @@ def undefined_but(body: Expr, conditions: Sequence[Expr]) -> Expr:
 
 def where_defined(copy: Computation, original: Computation) -> Computation:
     """``copy``, which copies the result of ``original`` over the same axes, with the same cells undefined."""
-    conditions = conditions_of(original.bodies[0]) if len(original.bodies) == 1 else []
-    bodies = tuple(undefined_but(body, conditions[::-1]) for body in copy.bodies)
+    conditions = defined_where(original.bodies[0]) if len(original.bodies) == 1 else []
+    bodies = tuple(undef_unless(body, conditions[::-1]) for body in copy.bodies)
     return replace(copy, bodies=bodies) if conditions else copy
 
 
 @lru_cache(maxsize=4096)
 def defined(computation: Computation) -> Computation:
     """The computation without the conditions under which it is defined; the same object if there are none."""
-    bodies = tuple(stripped(body) for body in computation.bodies)
+    bodies = tuple(without_undef(body) for body in computation.bodies)
     if all(new is old for new, old in zip(bodies, computation.bodies, strict=True)):
         return computation
     return replace(computation, bodies=bodies)

@@ -26,7 +26,7 @@ class DefUseIndex:
     stages: Mapping[StageId, StageState]
 
     @cached_property
-    def makers(self) -> Mapping[Tensor, StageId]:
+    def producers(self) -> Mapping[Tensor, StageId]:
         """The producer of each tensor: the first stage that computes it."""
         found: dict[Tensor, StageId] = {}
         for key, state in self.stages.items():
@@ -35,7 +35,7 @@ class DefUseIndex:
         return MappingProxyType(found)
 
     @cached_property
-    def readers(self) -> Mapping[Tensor, Stages]:
+    def consumers(self) -> Mapping[Tensor, Stages]:
         """The consumers of each tensor, in schedule order."""
         found: dict[Tensor, dict[StageId, None]] = {}
         for key, state in self.stages.items():
@@ -49,7 +49,7 @@ class DefUseIndex:
         found: dict[StageId, list[StageId]] = {}
         for key, state in self.stages.items():
             if state.attachment is not None:
-                found.setdefault(state.attachment.host, []).append(key)
+                found.setdefault(state.attachment.enclosing, []).append(key)
         return MappingProxyType({host: tuple(keys) for host, keys in found.items()})
 
     @cached_property
@@ -76,8 +76,8 @@ class DefUseIndex:
         """
         pairs = [(self.stages[key], state) for key, state in changed.items()]
         same = {
-            "makers": all(one.tensors == other.tensors for one, other in pairs),
-            "readers": all(one.computation is other.computation for one, other in pairs),
+            "producers": all(one.tensors == other.tensors for one, other in pairs),
+            "consumers": all(one.computation is other.computation for one, other in pairs),
             "attached": all(_hosts(one) == _hosts(other) for one, other in pairs),
             "order": True,
         }
@@ -97,20 +97,20 @@ class DefUseIndex:
     ) -> "DefUseIndex":
         """The index after the ``old`` states have been removed or replaced, and the ``new`` ones added."""
         tables = DefUseIndex(stages)
-        if "makers" in self.__dict__:
+        if "producers" in self.__dict__:
             removed = {tensor: key for key, state in old.items() for tensor in state.tensors}
             added = {tensor: key for key, state in new.items() for tensor in state.tensors}
             if removed == added:
-                tables.__dict__["makers"] = self.makers
-            elif len(self.makers) == sum(
+                tables.__dict__["producers"] = self.producers
+            elif len(self.producers) == sum(
                 len(state.tensors) for state in self.stages.values()
             ):  # no tensor has two producers
-                remaining = {tensor: key for tensor, key in self.makers.items() if tensor not in removed}
+                remaining = {tensor: key for tensor, key in self.producers.items() if tensor not in removed}
                 if not remaining.keys() & added.keys():
-                    tables.__dict__["makers"] = MappingProxyType(remaining | added)
-        if "readers" in self.__dict__:
+                    tables.__dict__["producers"] = MappingProxyType(remaining | added)
+        if "consumers" in self.__dict__:
             gone_reads, reads = ({key: _read(state) for key, state in each.items()} for each in (old, new))
-            tables.__dict__["readers"] = _table_renewed(self.readers, gone_reads, reads, tables)
+            tables.__dict__["consumers"] = _table_renewed(self.consumers, gone_reads, reads, tables)
         if "attached" in self.__dict__:
             gone_hosts, hosts = ({key: _hosts(state) for key, state in each.items()} for each in (old, new))
             tables.__dict__["attached"] = _table_renewed(self.attached, gone_hosts, hosts, tables)
@@ -122,7 +122,7 @@ def _read(state: StageState) -> tuple[Tensor, ...]:
 
 
 def _hosts(state: StageState) -> tuple[StageId, ...]:
-    return () if state.attachment is None else (state.attachment.host,)
+    return () if state.attachment is None else (state.attachment.enclosing,)
 
 
 def _table_renewed(

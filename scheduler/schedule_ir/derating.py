@@ -11,7 +11,7 @@ class Derating:
     memory: str = ""
 
 
-ALL_THERE_IS = Derating()
+NO_DERATING = Derating()
 """No derating: tiles are chosen for the machine as it is."""
 MEMORIES = {
     "slow": {"memory.bus_bits": 32, "memory.latency": 128, "memory.outstanding_reads": 1},
@@ -19,4 +19,4 @@ MEMORIES = {
 }
 """Memories slower and faster than those of most machines, by name; the same for all machines."""
 
-__all__ = ["ALL_THERE_IS", "MEMORIES", "Derating"]
+__all__ = ["MEMORIES", "NO_DERATING", "Derating"]

@@ -24,9 +24,9 @@ class EditedStage(StageView):
         return self._schedule
 
     @property
-    def host(self) -> "EditedStage | None":
+    def enclosing(self) -> "EditedStage | None":
         """The enclosing stage, in one of whose loops this one is computed; None at the root."""
-        return cast("EditedStage | None", super().host)
+        return cast("EditedStage | None", super().enclosing)
 
     def put(self, state: StageState) -> None:
         """Replace the state of the stage."""
@@ -153,13 +153,13 @@ class Edit(ScheduleView):
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
         return cast(EditedStage, super().__getitem__(tensor))
 
-    def readers(self, tensor: Tensor) -> Sequence[EditedStage]:
+    def consumers(self, tensor: Tensor) -> Sequence[EditedStage]:
         """The consumers of the tensor, in schedule order."""
-        return cast("Sequence[EditedStage]", super().readers(tensor))
+        return cast("Sequence[EditedStage]", super().consumers(tensor))
 
-    def maker(self, tensor: Tensor) -> EditedStage | None:
+    def producer(self, tensor: Tensor) -> EditedStage | None:
         """The producer of the tensor; None for an input."""
-        key = self._state.tables.makers.get(tensor)
+        key = self._state.def_use.producers.get(tensor)
         return None if key is None else self.by_id(key)
 
     def attached(self, stage: StageView) -> Sequence[EditedStage]:
@@ -168,4 +168,4 @@ class Edit(ScheduleView):
 
     def at(self, place: ComputeAt) -> EditedStage:
         """The stage in whose loop a compute location is."""
-        return self.by_id(place.host)
+        return self.by_id(place.enclosing)

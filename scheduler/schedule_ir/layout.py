@@ -37,17 +37,17 @@ class TensorLayout:
 
     tensor: Tensor
     maps: tuple[IndexMap, ...] = ()
-    earlier: tuple[Tensor, ...] = ()
+    predecessors: tuple[Tensor, ...] = ()
     pads: tuple[AddedCells | None, ...] = ()
-    spread: tuple[LayoutStep, ...] = ()
+    host_steps: tuple[LayoutStep, ...] = ()
 
     _repr_html_ = repr_html
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the axes of the layout."""
-        if self.spread:
-            return shape_after(self.spread[-1])
+        if self.host_steps:
+            return shape_after(self.host_steps[-1])
         return self.maps[-1].shape if self.maps else self.tensor.shape
 
     @property
@@ -55,7 +55,7 @@ class TensorLayout:
         """The axes at which a new dimension of the physical buffer begins: those of the last map."""
         return self.maps[-1].separators if self.maps else ()
 
-    def last_value(self, dim: int) -> int:
+    def live_extent(self, dim: int) -> int:
         """The end of the live indices along an axis: from there on, only zero padding; its extent if there is none."""
         pad = self.pads[-1] if self.pads else None
         return self.maps[-1].last_live(dim) if pad is not None and pad.constant == 0 else self.shape[dim]
@@ -111,7 +111,7 @@ class TensorLayout:
         axes = tuple(Axis(f"i{n}", extent) for n, extent in enumerate(self.shape))
         indices = tuple(_flat([axes[axis] for axis in group]) for group in self.groups)
         last = index_map(axes, indices, range(1, len(indices)), self.tensor.name)
-        return TensorLayout(self.tensor, (*self.maps, last), self.earlier, (*self.pads, None))
+        return TensorLayout(self.tensor, (*self.maps, last), self.predecessors, (*self.pads, None))
 
     @property
     def padding(self) -> tuple[tuple[int, ...], ...]:
@@ -125,17 +125,17 @@ class TensorLayout:
         return prod(self.shape) - prod(self.tensor.shape)
 
     @property
-    def reorderings(self) -> tuple[LayoutStep, ...]:
+    def array_steps(self) -> tuple[LayoutStep, ...]:
         """The layout as steps on arrays."""
         return self.steps()
 
     def steps(self, poison: int = 0, *, live: bool = False) -> tuple[LayoutStep, ...]:
         """The layout as steps on arrays; ``poison`` fills undefined padding (with ``live``, all padding)."""
         found: list[LayoutStep] = []
-        tensors = (*self.earlier, *(self.tensor,) * len(self.maps))
+        tensors = (*self.predecessors, *(self.tensor,) * len(self.maps))
         for (each, pad), tensor in zip(self.padded_maps, tensors, strict=False):
             found += each.steps(poison) if live else layout_steps(tensor, each, pad, poison)
-        return (*found, *self.spread)
+        return (*found, *self.host_steps)
 
     @property
     def padded_maps(self) -> list[tuple[IndexMap, AddedCells | None]]:
@@ -150,7 +150,7 @@ class TensorLayout:
 
     def unpack(self, array: NDArray[Any]) -> NDArray[Any]:
         """An array in this layout, back in the program's shape."""
-        for step in reversed(self.reorderings):
+        for step in reversed(self.array_steps):
             array = step.undo(array)
         return array.reshape(self.tensor.shape)
 

@@ -80,7 +80,7 @@ class AffineSchedule:
 Relation = Split | Fuse | AffineMap | AffineSchedule
 
 
-def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
+def replaced_loops(relation: Relation) -> tuple[LoopAxis, ...]:
     """The loops that a relation replaces."""
     match relation:
         case Split(parent=parent):
@@ -90,7 +90,7 @@ def replaced_by(relation: Relation) -> tuple[LoopAxis, ...]:
     return relation.parents
 
 
-def made_by(relation: Relation) -> tuple[LoopAxis, ...]:
+def created_loops(relation: Relation) -> tuple[LoopAxis, ...]:
     """The loops that a relation creates."""
     match relation:
         case Split(outer=outer, inner=inner):

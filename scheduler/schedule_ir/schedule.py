@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 from lathe.frontend import Computation, Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.schedule_ir.def_use import MANY, DefUseIndex, Stages
-from lathe.scheduler.schedule_ir.derating import ALL_THERE_IS, Derating
+from lathe.scheduler.schedule_ir.derating import NO_DERATING, Derating
 from lathe.scheduler.schedule_ir.layout import TensorLayout
-from lathe.scheduler.schedule_ir.loops import AffineMap, AffineSchedule, AxisLike, LoopAxis, made_by, replaced_by
+from lathe.scheduler.schedule_ir.loops import (
+    AffineMap,
+    AffineSchedule,
+    AxisLike,
+    LoopAxis,
+    created_loops,
+    replaced_loops,
+)
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
@@ -58,7 +65,7 @@ class ScheduleState:
     """Copies between host CPU and device that the user has declared."""
     allocations: Mapping[StorageBuffer, ComputeAt] = field(default_factory=lambda: MappingProxyType({}))
     """The loop in each iteration of which a buffer is allocated."""
-    derating: Derating = ALL_THERE_IS
+    derating: Derating = NO_DERATING
     """The derated machine for which ``build`` chooses tiles that the user has left open."""
     has_recurrences: bool = False
     """Whether stages read earlier values of each other in a recurrence, or of themselves."""
@@ -74,7 +81,7 @@ class ScheduleState:
         _protect(self.constants)
 
     @cached_property
-    def tables(self) -> DefUseIndex:
+    def def_use(self) -> DefUseIndex:
         """Producers, consumers and attached stages; updated incrementally from the state before if that is cheaper."""
         before: DefUseIndex | None = self.__dict__.pop("_tables_before", None)
         return DefUseIndex(self.stages) if before is None or len(self.stages) < MANY else before.then(self.stages)
@@ -97,8 +104,8 @@ class ScheduleState:
         for name in changes:
             if name in MAPPINGS:
                 new.__dict__[name] = read_only(new.__dict__[name])
-        if "stages" in changes and "tables" in self.__dict__:
-            new.__dict__["_tables_before"] = new.__dict__.pop("tables")
+        if "stages" in changes and "def_use" in self.__dict__:
+            new.__dict__["_tables_before"] = new.__dict__.pop("def_use")
         if "constants" in changes:
             _protect(new.constants)
         return new
@@ -109,8 +116,8 @@ class ScheduleState:
         """The schedule after some stages have ``changed`` state; stages and their order are the same."""
         new = object.__new__(ScheduleState)
         new.__dict__.update(self.__dict__, stages=read_only(stages))
-        if "tables" in self.__dict__:
-            new.__dict__["tables"] = self.tables.with_changes(new.stages, changed)
+        if "def_use" in self.__dict__:
+            new.__dict__["def_use"] = self.def_use.with_changes(new.stages, changed)
         return new
 
 
@@ -157,7 +164,7 @@ class StageView:
         return self.state.tensor
 
     @property
-    def host(self) -> "StageView | None":
+    def enclosing(self) -> "StageView | None":
         """The enclosing stage, in one of whose loops this one is computed; None at the root."""
         place = self.state.attachment
         return None if place is None else self._schedule.at(place)
@@ -178,7 +185,7 @@ class StageView:
                 f"{must} {axis!r}, which names {len(present)} of them. Pass the axis itself.", kind="argument"
             )
         if found:
-            derived = [each for each in self.state.relations if found[0] in replaced_by(each)]
+            derived = [each for each in self.state.relations if found[0] in replaced_loops(each)]
             earlier = "split or fuse"
             if derived and isinstance(derived[0], AffineMap | AffineSchedule):
                 earlier = derived[0].command if isinstance(derived[0], AffineMap) else "set_schedule"
@@ -200,7 +207,7 @@ class StageView:
         """The loops, present or replaced, that an axis or a name may refer to."""
         known: dict[LoopAxis, None] = dict.fromkeys((*self.state.roots, *self.state.leaves))
         for relation in self.state.relations:
-            known.update(dict.fromkeys((*replaced_by(relation), *made_by(relation))))
+            known.update(dict.fromkeys((*replaced_loops(relation), *created_loops(relation))))
         if isinstance(axis, str):
             return [each for each in known if each.name == axis]
         return [each for each in known if each is axis or (each.source is not None and each.source is axis)]
@@ -277,7 +284,7 @@ class ScheduleView:
 
     def at(self, place: ComputeAt) -> StageView:
         """The stage in whose loop a compute location is."""
-        return self.by_id(place.host)
+        return self.by_id(place.enclosing)
 
     def __getitem__(self, tensor: "Tensor | Computation | StageView") -> StageView:
         """The stage of a tensor or computation. Raises ScheduleError if the schedule has none."""
@@ -311,37 +318,37 @@ class ScheduleView:
     def current(self, tensor: object) -> object:
         """The tensor that stands for the given one (or its computation) after layout transformations."""
         for present, layout in self.layouts.items():
-            if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.earlier):
+            if tensor is not None and any(tensor is each or tensor is each.computation for each in layout.predecessors):
                 return present
         return tensor
 
     def layout(self, tensor: Tensor) -> TensorLayout:
         """The physical layout of a tensor: row-major, unless ``transform_layout`` has changed it."""
         present = self.current(tensor)
-        if not isinstance(present, Tensor) or (self.maker(present) is None and not self.readers(present)):
+        if not isinstance(present, Tensor) or (self.producer(present) is None and not self.consumers(present)):
             name = getattr(tensor, "name", tensor)
             raise ScheduleError(
                 f"tensor of layout must be one that the program reads or computes, not {name!r}.", kind="argument"
             )
         return self.layouts.get(present, TensorLayout(present))
 
-    def readers(self, tensor: Tensor) -> Sequence[StageView]:
+    def consumers(self, tensor: Tensor) -> Sequence[StageView]:
         """The consumers of the tensor, in schedule order."""
-        return self._present(self._state.tables.readers.get(tensor, ()))
+        return self._present(self._state.def_use.consumers.get(tensor, ()))
 
-    def maker(self, tensor: Tensor) -> StageView | None:
+    def producer(self, tensor: Tensor) -> StageView | None:
         """The producer of the tensor; None for an input."""
-        key = self._state.tables.makers.get(tensor)
+        key = self._state.def_use.producers.get(tensor)
         return None if key is None else self.by_id(key)
 
     def scope_of(self, tensor: Tensor) -> str:
         """The memory scope of the tensor."""
-        maker = self.maker(tensor)
-        return DRAM if maker is None else maker.state.scope
+        producer = self.producer(tensor)
+        return DRAM if producer is None else producer.state.scope
 
     def attached(self, stage: StageView) -> Sequence[StageView]:
         """The stages that are computed in a loop of ``stage``, in schedule order."""
-        return self._present(self._state.tables.attached.get(stage.id, ()))
+        return self._present(self._state.def_use.attached.get(stage.id, ()))
 
     def _present(self, keys: Stages) -> Sequence[StageView]:
         """The stages of these identities, without those outside the view."""
@@ -365,10 +372,10 @@ class SubSchedule(ScheduleView):
         """These stages, in schedule order."""
         return self._stages
 
-    def maker(self, tensor: Tensor) -> StageView | None:
+    def producer(self, tensor: Tensor) -> StageView | None:
         """The producer of the tensor; None if it is outside the subschedule."""
-        maker = super().maker(tensor)
-        return maker if maker is not None and maker.id in self._ids else None
+        producer = super().producer(tensor)
+        return producer if producer is not None and producer.id in self._ids else None
 
     def by_id(self, key: StageId) -> StageView:
         """The view of this stage in the whole schedule."""

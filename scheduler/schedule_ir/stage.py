@@ -40,7 +40,7 @@ class VectorLayout:
 
     rows: int | None
     cols: int | None
-    turns: int | None = None
+    conversions: int | None = None
 
     @property
     def is_diagonal(self) -> bool:
@@ -79,17 +79,17 @@ class ComputeAt:
     with those of ``host``, one for one, down to ``axis``, and each iteration computes its own part of the domain.
     """
 
-    host: StageId
+    enclosing: StageId
     axis: LoopAxis
     loops: tuple[LoopAxis, ...] = ()
     region: Region = "box"
 
 
-def same_place(one: ComputeAt | None, other: ComputeAt | None) -> bool:
+def same_loop(one: ComputeAt | None, other: ComputeAt | None) -> bool:
     """Whether two stages are computed at the same loop, of whatever regions."""
     if one is None or other is None:
         return one is other
-    return one.host is other.host and one.axis is other.axis
+    return one.enclosing is other.enclosing and one.axis is other.axis
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ class StageState:
     rule: str | None = None  # the emission rule selected for the stage
     attachment: ComputeAt | None = None
     scope: str = DRAM
-    copies: Tensor | None = None  # the tensor that this stage caches, for printing
-    lanes: VectorLayout | None = None  # the assigned vector layout
+    copy_of: Tensor | None = None  # the tensor that this stage caches, for printing
+    vector_layout: VectorLayout | None = None  # the assigned vector layout
     sequential_dims: frozenset[int] = frozenset()  # not vectorised: a recurrence computes them one value at a time
     on_alu: bool = False  # whether the ALU computes it although GEMM could
     contiguous: bool | None = None  # whether a stored vector stays contiguous in a scratchpad; None: undecided
-    slots: int | None = None  # buffers that iterations alternate between; None: two if they fit
+    buffer_count: int | None = None  # buffers that iterations alternate between; None: two if they fit
     reuse: str | None = None  # "ring" or "shift": the kind of a reuse buffer along the attachment's loop
     advance: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """Iterations by which a loop will run ahead of a stage that shares it later."""
@@ -125,7 +125,7 @@ class StageState:
     storage: Storage | None = None  # the user's storage map, if any
     threads: Mapping[LoopAxis, int] = field(default_factory=lambda: MappingProxyType({}))
     """Virtual threads of loops (``vthread``)."""
-    signals: tuple[SyncOp, ...] = ()
+    sync_ops: tuple[SyncOp, ...] = ()
     concat_of: tuple[tuple[Tensor, int], ...] = ()
     """Tensors that are stored as slices of this one, and the offset of each; together they cover it."""
 
@@ -138,10 +138,10 @@ class StageState:
         return tuple(leaf for leaf in self.leaves if leaf.kind == "reduce")
 
     @property
-    def is_touched(self) -> bool:
+    def has_changed_loops(self) -> bool:
         """Whether a primitive has changed the loops."""
         loops = self.leaves != self.roots or bool(self.relations)
-        return loops or self.pragma is not None or bool(self.threads) or bool(self.signals)
+        return loops or self.pragma is not None or bool(self.threads) or bool(self.sync_ops)
 
     @property
     def is_vectorized(self) -> bool:
@@ -149,7 +149,7 @@ class StageState:
         return "vectorize" in self.annotations.values()
 
     @property
-    def is_mapped(self) -> bool:
+    def has_affine_schedule(self) -> bool:
         """Whether set_schedule has defined the loops."""
         return any(isinstance(relation, AffineSchedule) for relation in self.relations)
 
@@ -159,9 +159,9 @@ class StageState:
         return self.leaves[len(self.attachment.loops) :] if self.attachment else self.leaves
 
     @property
-    def kept_leaves(self) -> tuple[LoopAxis, ...]:
+    def synchronised_leaves(self) -> tuple[LoopAxis, ...]:
         """The loops that have threads or synchronisation: they must stay outside instructions."""
-        named = {*self.threads, *(signal.axis for signal in self.signals)}
+        named = {*self.threads, *(signal.axis for signal in self.sync_ops)}
         return tuple(leaf for leaf in self.leaves if leaf in named)
 
     def emitted_leaves(self) -> tuple[LoopAxis, ...]:
@@ -172,18 +172,29 @@ class StageState:
 
 
 TAGS = frozenset(
-    {"unrolled", "annotations", "pragma", "pragma_axis", "rule", "scope", "copies", "lanes", "on_alu", "slots"}
-    | {"threads", "signals", "advance", "contiguous"}
+    {
+        "unrolled",
+        "annotations",
+        "pragma",
+        "pragma_axis",
+        "rule",
+        "scope",
+        "copy_of",
+        "vector_layout",
+        "on_alu",
+        "buffer_count",
+    }
+    | {"threads", "sync_ops", "advance", "contiguous"}
 )
 """Fields that affect neither what is computed, nor in which loops, nor the compute location."""
 PLACED = attrgetter(*(each.name for each in fields(StageState) if each.name not in TAGS))
 
 
-def placed_alike(one: StageState, other: StageState) -> bool:
+def same_loop_nest(one: StageState, other: StageState) -> bool:
     """Whether two states of a stage agree in computation, loops and compute location: tags and memory are ignored."""
     return one is other or bool(PLACED(one) == PLACED(other))
 
 
 def initial_state(computation: Computation, scope: str = DRAM, copies: Tensor | None = None) -> StageState:
     roots = tuple(LoopAxis(axis.name, axis.kind, axis) for axis in (*computation.axes, *computation.reduce_axes))
-    return StageState(computation, computation.outputs, roots, roots, scope=scope, copies=copies)
+    return StageState(computation, computation.outputs, roots, roots, scope=scope, copy_of=copies)

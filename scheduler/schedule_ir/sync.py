@@ -50,19 +50,19 @@ class Origin:
 class Marker:
     """A ``SyncOp`` at its position in the stream, executed by ``unit``."""
 
-    signal: SyncOp
+    sync_op: SyncOp
     unit: Unit
     origin: Origin
 
     @property
     def queue(self) -> TokenQueue:
         """The queue of the token."""
-        return queue_of(self.signal, self.unit)
+        return queue_of(self.sync_op, self.unit)
 
     @property
     def where(self) -> str:
         """Stage and loop, as the user has named them."""
-        axis = self.signal.axis
+        axis = self.sync_op.axis
         return f"{self.origin.stage}{f' at loop {axis.name}' if axis is not None else ''}"
 
 

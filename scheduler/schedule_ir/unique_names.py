@@ -12,7 +12,7 @@ def fresh_name(schedule: ScheduleView, wanted: str, others: Collection[str] = ()
     """``wanted``, with a number appended if a stage, an input or one of ``others`` has that name."""
     state = schedule.state
     taken = {*others, *map(_NAME, state.stages.values())}
-    taken |= {tensor.name for tensor in state.tables.readers}
+    taken |= {tensor.name for tensor in state.def_use.consumers}
     name, count = wanted, 1
     while name in taken:
         count += 1

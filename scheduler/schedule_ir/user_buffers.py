@@ -25,7 +25,7 @@ class UserBuffer:
         return prod(self.shape)
 
 
-def storages_of(stages: Sequence[StageView]) -> dict[StorageBuffer, UserBuffer]:
+def user_buffers_of(stages: Sequence[StageView]) -> dict[StorageBuffer, UserBuffer]:
     """The user-declared buffers of some stages, in order."""
     users: dict[StorageBuffer, list[StageView]] = {}
     for stage in stages:

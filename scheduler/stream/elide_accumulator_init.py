@@ -16,7 +16,7 @@ from lathe.isa import Gemm, Instruction
 from lathe.isa.instructions import loads_micro_ops, runs_micro_ops
 from lathe.scheduler.schedule_ir.memories import ACC
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
-from lathe.scheduler.stream.memory_effects import Cells, Footprints
+from lathe.scheduler.stream.memory_effects import Cells, EffectsTracker
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 NO_RESET = -1
@@ -30,7 +30,7 @@ class ZeroInitQuery:
     cells: list[NDArray[np.int64]] = field(default_factory=list)
 
     @property
-    def asked(self) -> NDArray[np.int64] | None:
+    def accumulators(self) -> NDArray[np.int64] | None:
         """The queried accumulators, without duplicates; None if there are none."""
         return np.unique(np.concatenate(self.cells)) if self.cells else None
 
@@ -45,42 +45,42 @@ class ZeroInitTracker:
     def __init__(self, config: HardwareConfig, pool: MicroOpPool) -> None:
         self.followed = 0
         """Number of instructions followed so far."""
-        self.needed: dict[int, str] = {}
+        self.live_resets: dict[int, str] = {}
         """Per live reset, by its number, what reads its zeros."""
         self._resets: set[int] = set()
         self._pool = pool
-        self._footprints = Footprints(config, np.zeros(0, np.uint32), 1, (0, 0))
+        self._footprints = EffectsTracker(config, np.zeros(0, np.uint32), 1, (0, 0))
         self._reset_of = np.full(config.acc_depth, NO_RESET, np.int64)  # per accumulator, the reset whose zero it holds
         self._taken = np.zeros(config.acc_depth, np.bool_)
         self._count = 0
         self._query = ZeroInitQuery(None)
 
-    def question(self) -> "ZeroInitQuery":
+    def new_query(self) -> "ZeroInitQuery":
         """Start a new query, which records the accumulators asked about until the next call, and their state now."""
         self._query = ZeroInitQuery(self._reset_of.copy() if self._count else None)
         return self._query
 
-    def fresh(self, cells: NDArray[np.int64]) -> bool | None:
+    def holds_zeros(self, cells: NDArray[np.int64]) -> bool | None:
         """Whether all accumulators still hold zeros of resets; None: only some do."""
         return _all_or_none(self._reset_of[cells]) if self._count else False
 
-    def ready(self) -> None:
+    def release_claims(self) -> None:
         """Release all claims of ``take`` before the next instructions are emitted."""
         self._taken[:] = False
 
-    def take(self, cells: NDArray[np.int64]) -> bool:
+    def claim(self, cells: NDArray[np.int64]) -> bool:
         """Claim accumulators for a GEMM that overwrites them; False, and no claim, if it may not."""
-        possible = self.may_take(cells)
+        possible = self.can_claim(cells)
         if possible:
             self._taken[cells] = True
         return possible
 
-    def may_take(self, cells: NDArray[np.int64]) -> bool:
+    def can_claim(self, cells: NDArray[np.int64]) -> bool:
         """Whether a GEMM may overwrite all accumulators: they hold zeros of resets and are not claimed."""
         self._query.cells.append(cells)
         return bool(self._count and (self._reset_of[cells] != NO_RESET).all() and not self._taken[cells].any())
 
-    def follow(self, instructions: Iterable[Instruction]) -> None:
+    def advance(self, instructions: Iterable[Instruction]) -> None:
         """Update the state for the next instructions of the stream."""
         for each in instructions:
             if loads_micro_ops(each):
@@ -99,7 +99,9 @@ class ZeroInitTracker:
             if memory == ACC:
                 resets = self._reset_of[cells]
                 for reset in np.unique(resets[resets != NO_RESET]).tolist():
-                    self.needed.setdefault(reset, _use_of_zeros(instruction, alone=bool((resets != NO_RESET).all())))
+                    self.live_resets.setdefault(
+                        reset, _use_of_zeros(instruction, alone=bool((resets != NO_RESET).all()))
+                    )
         for memory, cells in footprint.writes:
             if memory == ACC:
                 self._write(cells, NO_RESET)
@@ -109,9 +111,9 @@ class ZeroInitTracker:
         self._reset_of[cells] = reset
         self._count += int(np.count_nonzero(self._reset_of[cells] != NO_RESET) - before)
 
-    def needless(self) -> set[int]:
+    def dead_resets(self) -> set[int]:
         """The numbers of the dead resets: none of their zeros has been read."""
-        return self._resets - self.needed.keys()
+        return self._resets - self.live_resets.keys()
 
 
 def _all_or_none(reset_of: NDArray[np.int64]) -> bool | None:
@@ -126,11 +128,11 @@ def _use_of_zeros(instruction: Instruction, *, alone: bool) -> str:
     return f"the {instruction.opcode.name} reads them" if runs_micro_ops(instruction) else "a STORE reads them"
 
 
-def without_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
+def remove_dead_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) -> list[tuple[Entry, Origin]]:
     """The stream without the dead resets of these numbers and the LOADs of micro-ops that only they run."""
     if not needless:
         return list(entries)
-    removed = needless_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
+    removed = dead_resets([entry for entry, _ in entries if not isinstance(entry, Marker)], needless)
     remaining: list[tuple[Entry, Origin]] = []
     number = 0
     for each in entries:
@@ -143,7 +145,7 @@ def without_resets(entries: Sequence[tuple[Entry, Origin]], needless: set[int]) 
     return remaining
 
 
-def needless_resets(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
+def dead_resets(instructions: Sequence[Instruction], needless: set[int]) -> set[int]:
     """The numbers of dead resets, and of LOADs of micro-ops that nothing else runs before they are overwritten."""
     ends = (each.sram_base + each.x_size for each in instructions if loads_micro_ops(each))
     loader = np.full(max(ends, default=0), NO_RESET, np.int64)

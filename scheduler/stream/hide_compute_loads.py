@@ -15,7 +15,7 @@ from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
 from lathe.isa.instructions import MicroOpInstruction, loads_micro_ops, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
-from lathe.scheduler.stream.memory_effects import Cells, Footprints, beats_of, meet
+from lathe.scheduler.stream.memory_effects import Cells, EffectsTracker, beats_of, overlap
 
 Entries = list[tuple[Entry, Origin]]
 WINDOW = 16
@@ -43,10 +43,10 @@ class _Step:
     def meets(self, load: "_Step") -> bool:
         """Whether it accesses an address that a LOAD writes."""
         memory, written = load.written
-        return any(memory == other and meet(cells, written) for other, cells in self.touches)
+        return any(memory == other and overlap(cells, written) for other, cells in self.touches)
 
 
-def fetched_early(entries: Entries, footprints: Footprints) -> Entries:
+def hide_compute_loads(entries: Entries, footprints: EffectsTracker) -> Entries:
     """The stream with LOADs of micro-ops and parameters merged and moved; unchanged with manual synchronisation."""
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
@@ -75,7 +75,7 @@ def fetched_early(entries: Entries, footprints: Footprints) -> Entries:
     return stream
 
 
-def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
+def _steps(entries: Entries, footprints: EffectsTracker) -> Iterator[_Step]:
     config = footprints.config
     for position, (each, origin) in enumerate(entries):
         assert not isinstance(each, Marker), f"marker {each} in a stream without manual synchronisation"
@@ -85,7 +85,7 @@ def _steps(entries: Entries, footprints: Footprints) -> Iterator[_Step]:
         touches = (*footprint.reads, *footprint.writes)
         if runs_micro_ops(each):
             own = slice(each.uop_bgn, each.uop_end)
-            cycles = each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).steps
+            cycles = each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).issue_cycles
             yield _Step(position, each, origin, (*touches, ("uop", own)), cycles)
         elif loads_micro_ops(each) and each.y_size == 1:
             own = slice(each.sram_base, each.sram_base + each.x_size)

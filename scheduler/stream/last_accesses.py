@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lathe.isa import Unit
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.schedule_ir.memories import DRAM, SCRATCHPADS
-from lathe.scheduler.stream.memory_effects import Cells, Footprints, MemoryEffects
+from lathe.scheduler.stream.memory_effects import Cells, EffectsTracker, MemoryEffects
 
 NONE = -1
 NOTHING = (NONE,) * len(Unit)
@@ -45,17 +45,17 @@ class _Numbers:
 class LastUses:
     """Per unit and address of every memory, the numbers of the last instruction that read it and that wrote it."""
 
-    def __init__(self, footprints: Footprints) -> None:
+    def __init__(self, footprints: EffectsTracker) -> None:
         first, end = footprints.tracked
         sizes = {scope: depth_of(footprints.config, scope) for scope in SCRATCHPADS}
-        sizes[DRAM] = (end - first) // footprints.grain + 1
+        sizes[DRAM] = (end - first) // footprints.granule + 1
         self.readers = {memory: _Numbers(size) for memory, size in sizes.items()}
         self.writers = {memory: _Numbers(size) for memory, size in sizes.items()}
 
     def needed(self, footprint: MemoryEffects, unit: Unit, known: Sequence[int] = NOTHING) -> list[int]:
         """Per other unit, the last instruction that one with this footprint depends on, after ``known`` ones."""
         needed = [NONE] * len(Unit)
-        for memory, cells in footprint.kept:
+        for memory, cells in footprint.reads_only:
             self.writers[memory].take(needed, cells, unit, known)
         for memory, cells in footprint.writes:
             self.writers[memory].take(needed, cells, unit, known)
@@ -64,7 +64,7 @@ class LastUses:
 
     def note(self, footprint: MemoryEffects, unit: Unit, number: int) -> None:
         """Record the accesses of instruction ``number``."""
-        for memory, cells in footprint.kept:
+        for memory, cells in footprint.reads_only:
             self.readers[memory].note(unit, cells, number)
         for memory, cells in footprint.writes:
             self.writers[memory].note(unit, cells, number)

@@ -14,11 +14,11 @@ from lathe.isa.table import TokenQueue
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.last_accesses import NONE, LastUses
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SyncedInstruction:
     """An instruction that starts when those at positions ``waits`` are done; with ``barrier``, when all before are.
 
     ``sends`` and ``receives`` are the user's tokens that are sent after it and received before it.
@@ -42,10 +42,12 @@ class Wait:
     received: Marker
 
 
-def steps_of(entries: Sequence[tuple[Entry, Origin]], new_footprints: Callable[[], Footprints]) -> list[Step]:
+def synchronised(
+    entries: Sequence[tuple[Entry, Origin]], new_footprints: Callable[[], EffectsTracker]
+) -> list[SyncedInstruction]:
     """The instructions in an order without deadlock. Raises ScheduleError if tokens don't match, or would deadlock."""
     if not any(isinstance(entry, Marker) for entry, _ in entries):
-        return [Step(entry, origin) for entry, origin in entries if not isinstance(entry, Marker)]
+        return [SyncedInstruction(entry, origin) for entry, origin in entries if not isinstance(entry, Marker)]
     return _SynchronisedStream(entries).steps(new_footprints)
 
 
@@ -64,9 +66,9 @@ class _SynchronisedStream:
         epoch = 0
         for entry, origin in entries:
             if isinstance(entry, Marker):
-                if entry.signal.kind == "barrier":
+                if entry.sync_op.kind == "barrier":
                     epoch += 1
-                elif entry.signal.kind == "send":
+                elif entry.sync_op.kind == "send":
                     sent[entry.queue].append((last[entry.unit], entry))
                     self.sends.setdefault(last[entry.unit], []).append(entry)
                 else:
@@ -85,7 +87,7 @@ class _SynchronisedStream:
                 received[marker.queue].append((NONE, marker))
         self.waits = [wait for queue in TokenQueue for wait in _matched(queue, sent[queue], received[queue])]
 
-    def steps(self, new_footprints: Callable[[], Footprints]) -> list[Step]:
+    def steps(self, new_footprints: Callable[[], EffectsTracker]) -> list[SyncedInstruction]:
         order = list(range(len(self.instructions)))
         if any(wait.earlier > wait.later for wait in self.waits):
             order = self._reordered(new_footprints())
@@ -93,12 +95,12 @@ class _SynchronisedStream:
         waits: dict[int, list[int]] = {}
         for wait in self.waits:
             waits.setdefault(wait.later, []).append(position[wait.earlier])
-        steps: list[Step] = []
+        steps: list[SyncedInstruction] = []
         epoch = 0
         for number in order:
             instruction, origin = self.instructions[number]
             steps.append(
-                Step(
+                SyncedInstruction(
                     instruction,
                     origin,
                     tuple(waits.get(number, ())),
@@ -110,7 +112,7 @@ class _SynchronisedStream:
             epoch = self.epoch[number]
         return steps
 
-    def _reordered(self, footprints: Footprints) -> list[int]:
+    def _reordered(self, footprints: EffectsTracker) -> list[int]:
         """The numbers of the instructions, each after those that it waits for, else as in the stream."""
         needed = self._needed(footprints)
         for wait in self.waits:
@@ -134,7 +136,7 @@ class _SynchronisedStream:
             heads[unit] += 1
         return order
 
-    def _needed(self, footprints: Footprints) -> list[list[int]]:
+    def _needed(self, footprints: EffectsTracker) -> list[list[int]]:
         """Per instruction and unit, the last instruction that it depends on, through memory or a barrier."""
         uses = LastUses(footprints)
         last = [NONE] * len(Unit)
@@ -194,7 +196,7 @@ def _matched(queue: TokenQueue, sent: list[tuple[int, Marker]], received: list[t
             "received. Send and receive in loops with the same number of iterations.",
             kind="legality",
         )
-    ahead = sum({(marker.where, marker.signal): marker.signal.ahead for _, marker in received}.values())
+    ahead = sum({(marker.where, marker.sync_op): marker.sync_op.ahead for _, marker in received}.values())
     pairs = zip(sent[: max(len(sent) - ahead, 0)], received[ahead:], strict=True)
     return [Wait(earlier, later, a, b) for (earlier, a), (later, b) in pairs if NONE not in (earlier, later)]
 

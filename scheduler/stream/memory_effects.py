@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lathe.configs import HardwareConfig
 from lathe.configs.encoding import UOP_FORMAT
 from lathe.isa import Instruction, Load, MemoryType, decode_uops
-from lathe.isa.instructions import MicroOpInstruction, RowsInstruction, moves_rows, runs_micro_ops
+from lathe.isa.instructions import MicroOpInstruction, TransferInstruction, is_transfer, runs_micro_ops
 from lathe.isa.operands import Operand, usage_of
 from lathe.isa.table import MEMORIES, TABLE
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
@@ -26,13 +26,13 @@ class MemoryEffects:
 
     reads: tuple[tuple[str, Cells], ...] = ()
     writes: tuple[tuple[str, Cells], ...] = ()
-    kept: tuple[tuple[str, Cells], ...] = field(init=False, repr=False)
+    reads_only: tuple[tuple[str, Cells], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         kept = self.reads
         if kept and self.writes:
             kept = tuple([read for read in kept if not any(_same(read, written) for written in self.writes)])
-        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "reads_only", kept)
 
 
 def _same(one: tuple[str, Cells], other: tuple[str, Cells]) -> bool:
@@ -43,14 +43,14 @@ def _same(one: tuple[str, Cells], other: tuple[str, Cells]) -> bool:
 class _Known:
     """Cached effects; ``of_rows`` by ``id``, with the instruction itself, so that the id is not reused."""
 
-    of_rows: dict[int, tuple[RowsInstruction, MemoryEffects]]
+    of_rows: dict[int, tuple[TransferInstruction, MemoryEffects]]
     # LOADs of data that the program does not store: a few entries serve all tiles.
     of_constants: dict[tuple[MemoryType, int, int], MemoryEffects]
     of_work: dict[tuple[MicroOpInstruction, bytes], MemoryEffects]
     cells: dict[tuple[object, ...], Cells]
 
 
-class Footprints:
+class EffectsTracker:
     """Memory effects of instructions, asked for in stream order; tracks the contents of the uop scratchpad.
 
     ``uops`` are the words of the micro-op segment, to which addresses of LOAD uop are relative. DRAM is tracked in
@@ -59,15 +59,15 @@ class Footprints:
 
     def __init__(self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]) -> None:
         self.config = config
-        self.grain = grain
+        self.granule = grain
         self.tracked = tracked
         self._source = uops
         self._uops = np.zeros(config.uop_depth, np.uint32)
         self._known = _Known({}, {}, {}, {})
 
-    def anew(self) -> "Footprints":
+    def restarted(self) -> "EffectsTracker":
         """A tracker at the beginning of the stream that shares the cached effects."""
-        other = Footprints(self.config, self._source, self.grain, self.tracked)
+        other = EffectsTracker(self.config, self._source, self.granule, self.tracked)
         other._known = self._known
         return other
 
@@ -84,12 +84,12 @@ class Footprints:
             if effects is None:
                 effects = self._known.of_work[key] = self._compute(instruction, words)
             return effects
-        if not moves_rows(instruction):
+        if not is_transfer(instruction):
             return MemoryEffects()
         stores = TABLE[instruction.opcode].stores
         if not stores and instruction.memory_type == MemoryType.UOP:
             if instruction.x_size:
-                count = elements_of(instruction)
+                count = vectors_of(instruction)
                 self.hold(instruction.sram_base, self._source[instruction.dram_base : instruction.dram_base + count])
             return MemoryEffects()
         known = self._known.of_rows.get(id(instruction))
@@ -98,17 +98,17 @@ class Footprints:
             known = self._known.of_rows[id(instruction)] = instruction, effects
         return known[1]
 
-    def _store(self, store: RowsInstruction) -> MemoryEffects:
+    def _store(self, store: TransferInstruction) -> MemoryEffects:
         count = store.y_size * store.x_size
         cells = slice(store.sram_base, store.sram_base + count)
         return MemoryEffects(((ACC, cells),), self._dram(store, self.config.out_element_bytes))
 
-    def _load(self, load: RowsInstruction) -> MemoryEffects:
+    def _load(self, load: TransferInstruction) -> MemoryEffects:
         if not load.x_size:
             return MemoryEffects()  # a LOAD without columns does nothing, not even padding
         memory = MEMORIES[load.memory_type]
         dram = self._dram(load, memory.element_bytes(self.config))
-        key = (load.memory_type, load.sram_base, elements_of(load))
+        key = (load.memory_type, load.sram_base, vectors_of(load))
         effects = None if dram else self._known.of_constants.get(key)
         if effects is None:
             _, first, count = key
@@ -117,14 +117,14 @@ class Footprints:
                 self._known.of_constants[key] = effects
         return effects
 
-    def _dram(self, access: RowsInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
+    def _dram(self, access: TransferInstruction, element: int) -> tuple[tuple[str, Cells], ...]:
         first, end = self.tracked
         low = access.dram_base * element
         high = (access.dram_base + max(access.y_size - 1, 0) * access.x_stride + access.x_size) * element
         if high <= first or low >= end or access.y_size == 0:
             return ()
-        scale = element // self.grain
-        base = low // self.grain - first // self.grain
+        scale = element // self.granule
+        base = low // self.granule - first // self.granule
         width = access.x_size * scale
         if access.y_size == 1 or access.x_stride == access.x_size:
             return ((DRAM, slice(base, base + width * access.y_size)),)
@@ -161,22 +161,22 @@ class Footprints:
         return cells
 
 
-def meet(one: Cells, other: Cells) -> bool:
+def overlap(one: Cells, other: Cells) -> bool:
     """Whether two sets of cells of a memory overlap."""
     if isinstance(other, slice):
         if isinstance(one, slice):
             return bool(one.start < other.stop and other.start < one.stop)
         return bool(((one >= other.start) & (one < other.stop)).any())
-    return meet(other, one) if isinstance(one, slice) else bool(np.intersect1d(one, other).size)
+    return overlap(other, one) if isinstance(one, slice) else bool(np.intersect1d(one, other).size)
 
 
-def elements_of(load: RowsInstruction) -> int:
+def vectors_of(load: TransferInstruction) -> int:
     """Number of vectors that a LOAD writes, with padding."""
     rows = load.y_pad_0 + load.y_size + load.y_pad_1
     return rows * (load.x_pad_0 + load.x_size + load.x_pad_1)
 
 
-def beats_of(each: RowsInstruction, config: HardwareConfig) -> int:
+def beats_of(each: TransferInstruction, config: HardwareConfig) -> int:
     """Cycles that a LOAD or STORE occupies the bus."""
     size = MEMORIES[each.memory_type].element_bytes(config) if isinstance(each, Load) else config.out_element_bytes
     return each.y_size * -(-each.x_size * size // config.bus_bytes) * config.memory.cycles_per_beat

@@ -66,12 +66,12 @@ class MicroOpPool:
         self.placed.append((key, first, end))
         return first, end, [Load(MemoryType.UOP, first, address, 1, size, size)]
 
-    def holds(self, placed: Iterable[PooledSequence]) -> bool:
+    def are_resident(self, placed: Iterable[PooledSequence]) -> bool:
         """Whether all sequences are still resident in the same ranges."""
         return all(self._resident.get(key) == (first, end) for key, first, end in placed)
 
     @contextmanager
-    def undoing(self, failures: type[Exception]) -> Iterator[None]:
+    def rollback_on(self, failures: type[Exception]) -> Iterator[None]:
         """Undo the allocations made inside if one of these exceptions ends the context: their LOADs never execute."""
         before = self._resident, self._next
         done = len(self.placed)

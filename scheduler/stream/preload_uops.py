@@ -17,7 +17,7 @@ from lathe.scheduler.schedule_ir.sync import Entry
 Label = TypeVar("Label")
 
 
-def preload_microops(instructions: Sequence[Entry], labels: Sequence[Label]) -> tuple[list[Entry], list[Label]]:
+def hoist_uop_loads(instructions: Sequence[Entry], labels: Sequence[Label]) -> tuple[list[Entry], list[Label]]:
     """The stream with the LOADs of micro-ops before the first that overwrites others hoisted and merged; its labels."""
     hoisted = _first_loads(instructions)
     loads = list(_merged([(instructions[n], labels[n]) for n in hoisted]))

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from lathe.configs import HardwareConfig
 from lathe.isa import Load, Unit, unit_of
-from lathe.isa.instructions import moves_rows, runs_micro_ops
+from lathe.isa.instructions import is_transfer, runs_micro_ops
 from lathe.isa.operands import usage_of
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.schedule_ir.memories import DRAM, OPERANDS
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.last_accesses import NONE
-from lathe.scheduler.stream.memory_effects import Cells, Footprints, beats_of, elements_of
+from lathe.scheduler.stream.memory_effects import Cells, EffectsTracker, beats_of, vectors_of
 
 Entries = list[tuple[Entry, Origin]]
 _Number = TypeVar("_Number", np.int64, np.float64)
@@ -67,7 +67,7 @@ class _Slice(NamedTuple):
         return _Slice(self.at, self.first, self.size + other.size, self.beats + other.beats, free, due, self.after)
 
 
-def loads_in_order(entries: Entries, footprints: Footprints) -> Entries:
+def schedule_loads(entries: Entries, footprints: EffectsTracker) -> Entries:
     """The stream with LOADs of the load unit reordered, if that saves stalls; unchanged with manual synchronisation."""
     if any(isinstance(each, Marker) for each, _ in entries):
         return entries
@@ -101,7 +101,7 @@ class _Loads:
     ``free`` and ``due``: per slice, and ``after``: per LOAD, as in ``_Slice``; ``begins``: each LOAD's first slice.
     """
 
-    def __init__(self, entries: Entries, footprints: Footprints) -> None:
+    def __init__(self, entries: Entries, footprints: EffectsTracker) -> None:
         self._slicings = _slicings(entries, footprints.config)
         ends = accumulate(len(cut.beats) for cut in self._slicings.values())
         self.begins = {n: end - len(cut.beats) for (n, cut), end in zip(self._slicings.items(), ends, strict=True)}
@@ -115,9 +115,9 @@ class _Loads:
         self._read = {memory: np.full(depth, NONE, np.int64) for memory, depth in depths.items()}
         self.free = self._releases(entries, footprints)
 
-    def _releases(self, entries: Entries, footprints: Footprints) -> NDArray[np.int64]:
+    def _releases(self, entries: Entries, footprints: EffectsTracker) -> NDArray[np.int64]:
         """Walk over the whole stream; returns ``free`` of each slice."""
-        (first, end), grain = footprints.tracked, footprints.grain
+        (first, end), grain = footprints.tracked, footprints.granule
         last_store = np.full((end - first) // grain + 1, NONE, np.int64)
         stores: dict[int, Cells] = {}
         loads: dict[int, Cells] = {}  # LOADs of data that the program stores
@@ -222,7 +222,7 @@ def _slicings(entries: Entries, config: HardwareConfig) -> dict[int, _Slicing]:
 
 
 def _slicing_of(load: Load, config: HardwareConfig) -> _Slicing:
-    edges = _edges(load, elements_of(load), config)
+    edges = _edges(load, vectors_of(load), config)
     counts = np.diff(edges)
     beats = np.asarray(counts * (beats_of(load, config) / edges[-1]), np.float64)
     slice_of = np.repeat(np.arange(len(counts)), counts)
@@ -254,11 +254,11 @@ class _Times:
             if unit is Unit.COMPUTE:
                 now += OVERHEAD
                 if runs_micro_ops(each):
-                    now += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).steps
-                elif moves_rows(each) and each.x_size:
+                    now += each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) * usage_of(each).issue_cycles
+                elif is_transfer(each) and each.x_size:
                     now += beats_of(each, config) + config.memory.latency
                 self.end[place] = now
-            elif unit is Unit.STORE and moves_rows(each):
+            elif unit is Unit.STORE and is_transfer(each):
                 stored = max(stored, now) + beats_of(each, config) + self.latency
                 self.end[place] = stored
         self.begin[-1] = self.end[-1] = now

@@ -17,7 +17,7 @@ from lathe.isa.instructions import runs_micro_ops
 from lathe.scheduler.schedule_ir.memories import DRAM, OPERANDS
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.first_uses import FirstReads
-from lathe.scheduler.stream.memory_effects import Footprints, beats_of
+from lathe.scheduler.stream.memory_effects import EffectsTracker, beats_of
 
 Entries = list[tuple[Entry, Origin]]
 WINDOW = 256
@@ -43,7 +43,7 @@ class _Slice:
     used: int
 
 
-def schedule_prologue(entries: Entries, footprints: Footprints) -> Entries:
+def schedule_prologue(entries: Entries, footprints: EffectsTracker) -> Entries:
     """The stream with the LOADs before its first GEMM or ALU instruction split and sorted by first use.
 
     Only LOADs of the load unit move whose data the program does not store, and none after an instruction that accesses
@@ -108,7 +108,7 @@ def _is_accumulation(each: Entry) -> bool:
 class _Uses:
     """First-use times of the vectors that LOADs in the window load, as positions relative to the first GEMM."""
 
-    def __init__(self, entries: Sequence[tuple[Entry, Origin]], begin: int, footprints: Footprints) -> None:
+    def __init__(self, entries: Sequence[tuple[Entry, Origin]], begin: int, footprints: EffectsTracker) -> None:
         self.entries = entries
         self._moving: set[int] = set()
         self.begin = begin

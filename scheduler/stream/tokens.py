@@ -20,7 +20,7 @@ from lathe.isa import Instruction, Load, MemoryType, Unit, unit_of
 from lathe.isa.table import MOST_TOKENS, TOKEN_FIELDS
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.stream.last_accesses import NONE, LastUses
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 UNITS = (Unit.LOAD, Unit.COMPUTE, Unit.STORE)
 
@@ -39,7 +39,7 @@ class TokenPass(Generic[Label]):
     Instructions are immutable, so their token fields are collected in ``marks`` until all are known.
     """
 
-    def __init__(self, footprints: Footprints) -> None:
+    def __init__(self, footprints: EffectsTracker) -> None:
         self.footprints = footprints
         self.uses = LastUses(footprints)
         self.instructions: list[Instruction] = []
@@ -88,7 +88,7 @@ class TokenPass(Generic[Label]):
             latest = [numbers[-1] if numbers else NONE for numbers in self.of_unit]
             self.barriers.append(self._append(_no_op(), label, Unit.COMPUTE, latest))
 
-    def check_room(self) -> None:
+    def check_token_counters(self) -> None:
         """Raises ScheduleError if the counter of a token queue could overflow."""
         for giver, taker in ((a, b) for a in UNITS for b in UNITS if abs(a - b) == 1):
             names = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")

@@ -5,14 +5,14 @@ from lathe.scheduler.schedule_ir.derating import MEMORIES, Derating
 from lathe.scheduler.target.target import Target
 
 
-def behind_memory(config: HardwareConfig, derating: Derating) -> HardwareConfig:
+def with_derated_memory(config: HardwareConfig, derating: Derating) -> HardwareConfig:
     """The machine with the memory of the derating."""
     return config.with_(**MEMORIES[derating.memory]) if derating.memory else config
 
 
-def elements_spared(target: Target, derating: Derating) -> dict[str, int]:
+def withheld_vectors(target: Target, derating: Derating) -> dict[str, int]:
     """The vectors of each scratchpad that the derating withholds."""
     return {name: memory.depth - memory.depth // derating.scratchpads for name, memory in target.memories.items()}
 
 
-__all__ = ["behind_memory", "elements_spared"]
+__all__ = ["with_derated_memory", "withheld_vectors"]

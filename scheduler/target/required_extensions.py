@@ -5,9 +5,9 @@ from dataclasses import replace
 from lathe.configs import HardwareConfig
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.isel.rules import BUILT_IN
-from lathe.scheduler.isel.select_rule import has_own_rule, rule_for
+from lathe.scheduler.isel.select_rule import has_user_rule, rule_for
 from lathe.scheduler.isel.statement import statement_of
-from lathe.scheduler.layout.rescaling import told, unmet
+from lathe.scheduler.layout.rescaling import listed_extensions, missing_extensions_of
 from lathe.scheduler.schedule_ir.memories import ACC
 from lathe.scheduler.schedule_ir.schedule import ScheduleView
 
@@ -21,8 +21,8 @@ def check_extensions(schedule: ScheduleView, config: HardwareConfig) -> None:
     stages: dict[str, None] = {}
     for stage in schedule.stages:
         for body in stage.state.computation.bodies:
-            required = unmet(body, config)
-            if not required or has_own_rule(stage.state):
+            required = missing_extensions_of(body, config)
+            if not required or has_user_rule(stage.state):
                 continue
             if rule_for(replace(statement_of(stage), scope=ACC)) in BUILT_IN:
                 stages[stage.name] = None
@@ -32,7 +32,7 @@ def check_extensions(schedule: ScheduleView, config: HardwareConfig) -> None:
         several = len(missing) > 1
         emitted = "the stages by rules" if len(stages) > 1 else "the stage by a rule"
         raise BuildError(
-            f"machine of build must have {told(missing)}, and {config.name!r} lacks "
+            f"machine of build must have {listed_extensions(missing)}, and {config.name!r} lacks "
             f"{'them' if several else 'it'}. Switch the extension{'s' * several} on in the machine's file, or "
             f"emit {emitted} of your own.",
             kind="machine",

@@ -11,7 +11,7 @@ from lathe.isa import Unit
 from lathe.scheduler.isel.rules import RULES
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.layout.rescaling import own_operands
-from lathe.scheduler.layout.vector_type import VectorType, depth_of, element_of
+from lathe.scheduler.layout.vector_type import VectorType, depth_of, vector_type_of
 from lathe.scheduler.schedule_ir.memories import ACC, INP, SCRATCHPADS, UNIT_OF_SCOPE, WGT
 
 
@@ -20,7 +20,7 @@ class Scratchpad:
     """A scratchpad of ``depth`` vectors of type ``element``, which instructions of ``unit`` write."""
 
     name: str
-    element: VectorType
+    vector_type: VectorType
     depth: int
     unit: Unit
 
@@ -40,13 +40,13 @@ class Target:
     def memories(self) -> Mapping[str, Scratchpad]:
         """The scratchpads by name."""
         scratchpads = {
-            name: Scratchpad(name, element_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
+            name: Scratchpad(name, vector_type_of(self.config, name), depth_of(self.config, name), UNIT_OF_SCOPE[name])
             for name in SCRATCHPADS
         }
         return MappingProxyType(scratchpads)
 
     @property
-    def near(self) -> Scratchpad:
+    def acc(self) -> Scratchpad:
         """The accumulators (``acc``), in which results are computed."""
         return self.memories[ACC]
 
@@ -70,9 +70,9 @@ class Target:
             return self.memories[own.get(read, ACC)]
         return self.data if read is product.data else self.weights
 
-    def element_in(self, scope: str) -> VectorType:
+    def vector_type_in(self, scope: str) -> VectorType:
         """The vector type of a memory; tensors in DRAM have that of acc, from which they are stored."""
-        return element_of(self.config, scope)
+        return vector_type_of(self.config, scope)
 
     def computes(self, pragma: str | None) -> bool:
         """Whether a rule computes, with operands in scratchpads; a stage without pragma (None) counts as computing."""

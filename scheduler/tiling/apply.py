@@ -11,7 +11,7 @@ from lathe.scheduler.tiling.problem import Tiling, TilingProblem
 def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
     """Split the sink's loops, and attach computing stages to its tile loops and operands to their load levels."""
     sink = problem.sink
-    if not problem.given:
+    if not problem.has_user_loops:
         state = sink.state
         outer: list[LoopAxis] = []
         inner: list[LoopAxis] = []
@@ -26,8 +26,8 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         sink.put(replace(state, leaves=(*outer, *inner), relations=tuple(relations)))
         levels = outer
     else:
-        if tiling.cut is not None:
-            leaf, size = tiling.cut
+        if tiling.user_split is not None:
+            leaf, size = tiling.user_split
             first, second = LoopAxis(f"{leaf.name}o", "data"), LoopAxis(f"{leaf.name}i", "data")
             position = sink.state.leaves.index(leaf)
             leaves = (*sink.state.leaves[:position], first, second, *sink.state.leaves[position + 1 :])
@@ -42,19 +42,19 @@ def apply_tiling(problem: TilingProblem, tiling: Tiling) -> None:
         axis = tiling.reduce_axis.get(stage)
         if axis is not None:
             reducing[stage] = _split_reduction(stage, axis, tiling.reduce_tile[stage])
-            for other, size in tiling.single.get(stage, ()):
+            for other, size in tiling.other_reduce_tiles.get(stage, ()):
                 _split_reduction(stage, other, size)
     for operand in problem.operands:
         level = tiling.level[operand.stage]
         attachment: ComputeAt | None
-        reader = operand.only_reader
+        reader = operand.only_consumer
         if level == len(levels) and reader is not None and reader in reducing:
             attachment = ComputeAt(reader.id, reducing[reader])
         elif level == 0 or not levels:
             attachment = None
         else:
             attachment = ComputeAt(sink.id, levels[min(level, len(levels)) - 1])
-        operand.stage.change(attachment=attachment, contiguous=tiling.adjoining.get(operand.stage))
+        operand.stage.change(attachment=attachment, contiguous=tiling.contiguous.get(operand.stage))
     _move_before_sink(problem)
 
 

@@ -22,15 +22,15 @@ from lathe.scheduler.target.target import Target
 def stored_source(stage: StageView, target: Target) -> Tensor | None:
     """The tensor that a stage loads for GEMMs, if the program stores it in wider vectors; else None."""
     state = stage.state
-    if state.scope != INP or target.near.element.cols <= target.data.element.cols:
+    if state.scope != INP or target.acc.vector_type.cols <= target.data.vector_type.cols:
         return None
     if state.storage is not None or state.reuse is not None or state.pragma not in (None, "dma"):
         return None
     schedule, tensors = stage.schedule, {read.tensor for read in state.computation.reads}
-    if len(tensors) != 1 or not all(_is_gemm(each) for each in schedule.readers(state.tensor)):
+    if len(tensors) != 1 or not all(_is_gemm(each) for each in schedule.consumers(state.tensor)):
         return None
     (tensor,) = tensors
-    return tensor if schedule.maker(tensor) is not None and schedule.scope_of(tensor) == DRAM else None
+    return tensor if schedule.producer(tensor) is not None and schedule.scope_of(tensor) == DRAM else None
 
 
 def _is_gemm(reader: StageView) -> bool:
@@ -38,12 +38,12 @@ def _is_gemm(reader: StageView) -> bool:
     return reader.state.pragma in (None, "gemm") and match_gemm_operands(reader.state.computation) is not None
 
 
-def may_adjoin(form: PhysicalLayout) -> bool:
+def has_contiguous_groups(form: PhysicalLayout) -> bool:
     """Whether groups may be contiguous in a buffer: its layout has columns, and is neither permuted nor diagonal."""
-    return form.lanes.cols is not None and form.lanes.turns is None and not form.lanes.is_diagonal
+    return form.lanes.cols is not None and form.lanes.conversions is None and not form.lanes.is_diagonal
 
 
-def adjoins(placed: Mapping[StageView, StageRegion], stage: StageView, form: PhysicalLayout) -> bool:
+def can_be_contiguous(placed: Mapping[StageView, StageRegion], stage: StageView, form: PhysicalLayout) -> bool:
     """Whether groups may be contiguous in a stage's buffer with this layout.
 
     Its box must always start at a group and have whole groups, or the whole dimension; and loops of GEMMs that read it
@@ -69,11 +69,11 @@ def adjoins(placed: Mapping[StageView, StageRegion], stage: StageView, form: Phy
     return (
         begins
         and whole
-        and all(_stays_in_groups(placed[each], stage, form) for each in stage.schedule.readers(stage.tensor))
+        and all(_stays_in_groups(placed[each], stage, form) for each in stage.schedule.consumers(stage.tensor))
     )
 
 
-def wastes(placement: StageRegion, form: PhysicalLayout) -> bool:
+def wastes_lanes(placement: StageRegion, form: PhysicalLayout) -> bool:
     """Whether at least half of the vectors of contiguous groups would be loaded in vain: they have unused channels."""
     cols = form.lanes.cols
     assert cols is not None, f"a layout without columns has no groups: {form}"

@@ -9,14 +9,14 @@ from math import prod
 from typing import TypeAlias
 
 from lathe.isa import AluOp
-from lathe.scheduler.allocation.weight_buffer_depth import PLACES
+from lathe.scheduler.allocation.weight_buffer_depth import WEIGHT_SLOTS
 from lathe.scheduler.cost.cost_model import (
     OperandLoads,
     TileWork,
-    cycles_with_product,
-    cycles_without_product,
+    cycles_with_gemm,
+    cycles_without_gemm,
 )
-from lathe.scheduler.cost.issue_cycles import steps_of_alu
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, TABLES
 from lathe.scheduler.tiling.footprint_model import TilingModel
@@ -25,7 +25,7 @@ from lathe.scheduler.tiling.problem import LoadedOperand, Tiling
 
 MAX_SLICES = 96
 """Greatest number of LOADs that the prologue splits a load into."""
-STEPS_OF_COPY = 1 + steps_of_alu(AluOp.ADD, immediate=False)
+STEPS_OF_COPY = 1 + alu_issue_cycles(AluOp.ADD, immediate=False)
 """Cycles of a vector that the ALU computes, but not in option of one loaded for the tile: a reset and an addition."""
 MICRO_OP = 1 / 2
 """Cycles that loading a micro-op takes."""
@@ -56,7 +56,7 @@ def fits(model: TilingModel, tile: tuple[int, ...], inner: dict[EditedStage, int
     free[model.acc_memory.name] -= acc
     whole, parts = model.boxes(tile, {}), model.boxes(tile, inner)
     for operand in model.problem.operands:
-        stage, reader = operand.stage, operand.only_reader
+        stage, reader = operand.stage, operand.only_consumer
         cut = reader in inner and model.reduction_tiles(reader, inner[reader]) > 1
         free[stage.state.scope] -= model.count(stage, (parts if cut else whole)[stage])
     return min(free.values()) >= 0
@@ -82,7 +82,7 @@ class _Evaluation:
 
     def _rounds(self, operand: LoadedOperand) -> int:
         """The number of reduction tiles in which an operand is read."""
-        return 1 if operand.only_reader is None else self.rounds.get(operand.only_reader, 1)
+        return 1 if operand.only_consumer is None else self.rounds.get(operand.only_consumer, 1)
 
     def _options(self, number: int, operand: LoadedOperand) -> list[LoadOption]:
         """The levels at which an operand may be loaded; the innermost is a reduction tile, if there are several."""
@@ -166,19 +166,19 @@ class _Evaluation:
             stored=self.loops.stored,
             stores=self.loops.stores,
             planes=model.planes,
-            alone=self.acc > free_for_result or not all(each.doubled for each in replaced),
+            single_buffered=self.acc > free_for_result or not all(each.double_buffered for each in replaced),
             ends=model.ends_in_parts,
-            ahead=any(map(self._is_multi_buffered, model.problem.operands, loads)),
+            multi_buffered=any(map(self._is_multi_buffered, model.problem.operands, loads)),
         )
-        cost = (cycles_with_product if model.gemms else cycles_without_product)(model.config, loads, work)
+        cost = (cycles_with_gemm if model.gemms else cycles_without_gemm)(model.config, loads, work)
         return cost + self._micro_ops(levels) * MICRO_OP
 
     def _is_multi_buffered(self, operand: LoadedOperand, loads: OperandLoads) -> bool:
         """Whether an operand is weights of each reduction tile that are multi-buffered (``weight_buffer_depth.py``)."""
         rounds, steps = self._rounds(operand), self.loops.steps
         of_weights = operand.stage.state.scope == self.model.problem.target.weights.name
-        often = of_weights and loads.doubled and loads.times == self.loops.tiles * rounds
-        return often and rounds > 1 and rounds % PLACES == 0 and steps / 2 < loads.cycles * rounds <= steps
+        often = of_weights and loads.double_buffered and loads.times == self.loops.tiles * rounds
+        return often and rounds > 1 and rounds % WEIGHT_SLOTS == 0 and steps / 2 < loads.cycles * rounds <= steps
 
     def _loads(self, operand: LoadedOperand, option: LoadOption, doubled: bool) -> OperandLoads:
         model, stage, (loads, _, count, level) = self.model, operand.stage, option
@@ -199,7 +199,7 @@ class _Evaluation:
 
     def _slices(self, operand: LoadedOperand, box: Sequence[int], rounds: int) -> float:
         """The size of a load relative to its first slice if it is split by reduction tile; the last may be smaller."""
-        physical, reader = self.model.physical[operand.stage], operand.only_reader
+        physical, reader = self.model.physical[operand.stage], operand.only_consumer
         outside = prod(physical.blocks(dim, 0, box[dim]) for dim in (physical.lanes.rows,) if dim is not None)
         if is_padding(operand.stage, with_zeros=False) or 2 * outside * rounds > MAX_SLICES:
             return 1
@@ -214,14 +214,14 @@ class _Evaluation:
         count = 0.0
         model, loops, depth = self.model, self.loops, len(self.order)
         for stage in model.gemms:
-            product = model.plan.products[stage.tensor]
+            product = model.plan.gemms[stage.tensor]
             assert product is not None, f"{stage.name} is no GEMM"
             box = loops.boxes[-1][stage]
             column = model.physical[stage].lanes.cols
             blocks = 1 if column is None else model.physical[stage].blocks(column, 0, box[column])
             steps = product.steps(stage.state.computation, model.config) * blocks
             parts = self.rounds.get(stage, 1)
-            operands = (each.stage for each in model.problem.operands if stage in each.readers)
+            operands = (each.stage for each in model.problem.operands if stage in each.consumers)
             weights = next((each for each in operands if each.state.scope == model.problem.target.weights.name), None)
             resident = weights is not None and levels[weights] < depth
             count += steps * (2 if loops.tiles > 1 else 1) * (2 if resident else 2 / parts if parts > 1 else 1)

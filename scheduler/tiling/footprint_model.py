@@ -9,28 +9,28 @@ from lathe.frontend import Computation, Tensor, as_affine
 from lathe.frontend.expr.dtypes import DTYPES
 from lathe.frontend.expr.nodes import Axis, axes_of, reads_data
 from lathe.isa import AluOp, Unit
-from lathe.scheduler.allocation.weight_buffer_depth import PLACES
+from lathe.scheduler.allocation.weight_buffer_depth import WEIGHT_SLOTS
 from lathe.scheduler.cost.cost_model import (
-    PART,
-    PART_AHEAD,
+    PREFETCHED_REDUCTION_TILE_OVERHEAD,
+    REDUCTION_TILE_OVERHEAD,
     least_cycles,
     least_cycles_of_transfers,
     load_cycles,
 )
-from lathe.scheduler.cost.issue_cycles import steps_of_alu, steps_of_rescaling
+from lathe.scheduler.cost.issue_cycles import alu_issue_cycles, rescale_issue_cycles
 from lathe.scheduler.layout.accumulate_in_place import sum_in_place
-from lathe.scheduler.layout.dilation_compaction import gaps_of
-from lathe.scheduler.layout.dma_footprint import instructions_of
+from lathe.scheduler.layout.dilation_compaction import dilation_of
+from lathe.scheduler.layout.dma_footprint import loads_of_box
 from lathe.scheduler.layout.layout_assignment import assign_layouts
-from lathe.scheduler.layout.nonzero_analysis import DataCells, share_with_data
-from lathe.scheduler.layout.physical_layout import PhysicalLayout, adjoining, form_in, outside_of
+from lathe.scheduler.layout.nonzero_analysis import NonzeroAnalysis, nonzero_fraction
+from lathe.scheduler.layout.physical_layout import PhysicalLayout, contiguous_layout, scratchpad_layout, split_dims_of
 from lathe.scheduler.layout.rescaling import missing_extensions, rescaling_of
-from lathe.scheduler.layout.vector_type import loaded_bytes, whole_elements
-from lathe.scheduler.rewriting.matchers import dimension_of
+from lathe.scheduler.layout.vector_type import largest_block, loaded_bytes
+from lathe.scheduler.rewriting.matchers import dim_indexed_by
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.tiling.contiguous_operands import may_adjoin, stored_source
+from lathe.scheduler.tiling.contiguous_operands import has_contiguous_groups, stored_source
 from lathe.scheduler.tiling.fusion_groups import is_padding
 from lathe.scheduler.tiling.problem import TilingProblem
 
@@ -70,22 +70,26 @@ class TilingModel:
         self.problem = problem
         self.narrow = narrow
         target, config = problem.target, problem.target.config
-        self.config, self.acc_memory, self.reduction_lanes = config, target.near, target.data.element.cols
+        self.config, self.acc_memory, self.reduction_lanes = config, target.acc, target.data.vector_type.cols
         self.resets = 0 if GEMM_BEGIN in config.extensions else 1  # per accumulator of a GEMM
         plan = self.plan = assign_layouts(problem.schedule, config)
-        lanes = plan.known
+        lanes = plan.layouts
         self.physical: dict[EditedStage, PhysicalLayout] = {}
         self.adjoining: dict[EditedStage, bool] = {}
         for stage in (*problem.computing, *(operand.stage for operand in problem.operands)):
-            element = target.element_in(stage.state.scope)
+            element = target.vector_type_in(stage.state.scope)
             shape, along = stage.tensor.shape, lanes[stage.tensor]
-            form = form_in(
-                shape, along, element, outside_of(problem.schedule, shape, along), gaps_of(stage, along), config
+            form = scratchpad_layout(
+                shape, along, element, split_dims_of(problem.schedule, shape, along), dilation_of(stage, along), config
             )
-            decides = not (narrow or problem.given) and stored_source(stage, target) is not None and may_adjoin(form)
+            decides = (
+                not (narrow or problem.has_user_loops)
+                and stored_source(stage, target) is not None
+                and has_contiguous_groups(form)
+            )
             if decides:
                 self.adjoining[stage] = not separate
-            self.physical[stage] = adjoining(form, stage, lanes, config) if decides and not separate else form
+            self.physical[stage] = contiguous_layout(form, stage, lanes, config) if decides and not separate else form
         self.in_dram = {operand.stage: self._dram_layout(operand.stage) for operand in problem.operands}
         self.sink_in_dram = self._sink_layout(problem.computing[-1])
         self.strides = {each.stage: _strides_of_copy(each.stage.state.computation) for each in problem.operands}
@@ -94,18 +98,18 @@ class TilingModel:
         self.full = tuple(axis.extent for axis in self.sink_axes)
         self.lanes_of_sink = lanes[problem.sink.tensor]
         self.rows_of_weights: set[int | None] = set()
-        for reader in problem.schedule.readers(problem.sink.tensor):
-            product = plan.products[reader.tensor]
+        for reader in problem.schedule.consumers(problem.sink.tensor):
+            product = plan.gemms[reader.tensor]
             if product is not None and product.weight.tensor is problem.sink.tensor:
-                self.rows_of_weights.add(dimension_of(product.weight, product.column, whole_elements(config)))
-        self.gemms = [stage for stage in problem.computing if plan.products[stage.tensor] is not None]
+                self.rows_of_weights.add(dim_indexed_by(product.weight, product.column, largest_block(config)))
+        self.gemms = [stage for stage in problem.computing if plan.gemms[stage.tensor] is not None]
         whole = problem.schedule.state
 
         def computation_of(tensor: Tensor) -> Computation | None:
-            maker = whole.tables.makers.get(tensor)
-            return None if maker is None else whole.stages[maker].computation
+            producer = whole.def_use.producers.get(tensor)
+            return None if producer is None else whole.stages[producer].computation
 
-        self._data_cells = DataCells(computation_of)
+        self._data_cells = NonzeroAnalysis(computation_of)
         self.shares = {stage: self._share_with_data(stage) for stage in self.gemms}
         possible = [sum_in_place(problem.schedule, each) for each in problem.computing]
         loads = [operand.stage for operand in problem.operands]
@@ -120,26 +124,26 @@ class TilingModel:
         self.addends = {each.begun for each in sums} & set(loads)
         """Operands that GEMMs accumulate onto, so that each tile must load them again."""
         self.liveness = self._liveness(problem.computing)
-        self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.products[stage.tensor]))
+        self.has_diagonals = any(each.diagonal for stage in self.gemms if (each := plan.gemms[stage.tensor]))
         self._counts: dict[tuple[EditedStage, tuple[int, ...]], int] = {}
-        self.capacity = {name: memory.depth - problem.spare.get(name, 0) for name, memory in target.memories.items()}
+        self.capacity = {name: memory.depth - problem.reserved.get(name, 0) for name, memory in target.memories.items()}
         """Vectors of each scratchpad that the tiles may take."""
         self.loaded_only: dict[EditedStage, list[EditedStage]] = {}  # ALU stages that read loaded operands only
         for stage in problem.computing:
             state = stage.state
-            makers = [problem.schedule.maker(read.tensor) for read in state.computation.reads]
-            own = [operand.stage for operand in problem.operands if stage in operand.readers]
-            if own and stage not in self.gemms and not state.computation.reduce_axes and not {*makers} - {*own}:
+            producers = [problem.schedule.producer(read.tensor) for read in state.computation.reads]
+            own = [operand.stage for operand in problem.operands if stage in operand.consumers]
+            if own and stage not in self.gemms and not state.computation.reduce_axes and not {*producers} - {*own}:
                 self.loaded_only[stage] = own
         self.inner: dict[EditedStage, Axis] = {}
         self.reduction: dict[EditedStage, Axis] = {}
         for stage in self.gemms:
-            gemm = plan.products[stage.tensor]
+            gemm = plan.gemms[stage.tensor]
             assert gemm is not None
             if gemm.inner is not None and not gemm.diagonal:
                 self.inner[stage] = gemm.inner
         for stage in problem.computing:
-            axes, match = stage.state.computation.reduce_axes, plan.products[stage.tensor]
+            axes, match = stage.state.computation.reduce_axes, plan.gemms[stage.tensor]
             if match is not None and match.turns is not None:
                 continue  # a layout conversion sums over all permutation matrices at once
             inner = self.inner.get(stage)
@@ -149,11 +153,11 @@ class TilingModel:
                 blocks = ceil(inner.extent / self.reduction_lanes) if inner is not None else 1
                 self.reduction[stage] = max(axes, key=lambda axis: axis.extent if axis is not inner else blocks)
         for stage in problem.computing:  # not if stages are attached to its loops, or its operands are computed, too
-            read = (problem.schedule.maker(each.tensor) for each in stage.state.computation.reads)
-            if problem.schedule.attached(stage) or any(maker in problem.computing for maker in read):
+            read = (problem.schedule.producer(each.tensor) for each in stage.state.computation.reads)
+            if problem.schedule.attached(stage) or any(producer in problem.computing for producer in read):
                 self.reduction.pop(stage, None)
         self.single: dict[EditedStage, list[Axis]] = {}  # other reduction axes, tiled by their granularity
-        for stage, chosen in self.reduction.items() if cut == "every" and not problem.given else ():
+        for stage, chosen in self.reduction.items() if cut == "every" and not problem.has_user_loops else ():
             state = stage.state
             unsplit = {root.source for root in state.roots if root in state.leaves}
             self.single[stage] = [a for a in state.computation.reduce_axes if a is not chosen and a in unsplit]
@@ -172,7 +176,7 @@ class TilingModel:
         """The layout in DRAM of the tensor that an operand loads."""
         form = self.physical[stage]
         source = next((read.tensor for read in stage.state.computation.reads), None)
-        if source is None or self.problem.schedule.maker(source) is None or form.adjoins:
+        if source is None or self.problem.schedule.producer(source) is None or form.contiguous:
             return form
         return self._grouped(form, source)
 
@@ -182,10 +186,10 @@ class TilingModel:
 
     def _grouped(self, form: PhysicalLayout, source: Tensor) -> PhysicalLayout:
         """The layout of a tensor stored by the program: vectors of the widest memory that reads it are contiguous."""
-        if form.lanes.turns is not None:
+        if form.lanes.conversions is not None:
             return replace(form, held=0)
-        scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.readers(source)))
-        widest = max(self.problem.target.element_in(scope).cols for scope in scopes)
+        scopes = (DRAM, *(each.state.scope for each in self.problem.schedule.consumers(source)))
+        widest = max(self.problem.target.vector_type_in(scope).cols for scope in scopes)
         if self.is_data(source):
             widest = max(widest, self.reduction_lanes)
         return replace(form, group=max(widest // form.element.cols, 1))
@@ -199,15 +203,15 @@ class TilingModel:
         """Granularity of tiles of a reduction axis: 1, or along lanes a vector, or a group of contiguous ones."""
         if axis is not self.inner.get(stage):
             return 1
-        operands = (each.stage for each in self.problem.operands if stage in each.readers)
+        operands = (each.stage for each in self.problem.operands if stage in each.consumers)
         return self.reduction_lanes * max(
-            (form.group for each in operands if (form := self.physical[each]).adjoins), default=1
+            (form.group for each in operands if (form := self.physical[each]).contiguous), default=1
         )
 
     def is_data(self, tensor: Tensor) -> bool:
         """Whether a tensor is the data operand of a GEMM, perhaps through a padding stage."""
-        for reader in self.problem.schedule.readers(tensor):
-            product = self.plan.products[reader.tensor]
+        for reader in self.problem.schedule.consumers(tensor):
+            product = self.plan.gemms[reader.tensor]
             if product is not None and product.data.tensor is tensor:
                 return True
             zeros = PAD_VALUE not in self.config.extensions
@@ -268,16 +272,16 @@ class TilingModel:
     def _liveness(self, computing: Sequence[EditedStage]) -> list[tuple[EditedStage, list[EditedStage], bool]]:
         """Each stage, the stages whose values die after it, and whether it needs accumulators of its own."""
         lives: list[tuple[EditedStage, list[EditedStage], bool]] = []
-        makers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
+        producers = {tensor: stage for stage in computing for tensor in stage.state.tensors}
         for stage in computing:
             if stage in self.not_reset or stage in self.elided_adds:
                 lives.append((stage, [], False))
                 continue
-            read = dict.fromkeys(makers.get(each.tensor) for each in stage.state.computation.reads)
+            read = dict.fromkeys(producers.get(each.tensor) for each in stage.state.computation.reads)
             last = [
                 each
                 for each in read
-                if each is not None and each is not stage and self.problem.schedule.readers(each.tensor) == [stage]
+                if each is not None and each is not stage and self.problem.schedule.consumers(each.tensor) == [stage]
             ]
             over = not stage.state.computation.reduce_axes and bool(last)
             lives.append((stage, last[1:] if over else last, not over))
@@ -294,7 +298,7 @@ class TilingModel:
             return 0
         parts = max((self.reduction_tiles(stage, size) for stage, size in inner.items()), default=1)
         tiles = prod(ceil(full / size) for full, size in zip(self.full, tile, strict=True))
-        return tiles * parts * (PART if parts % PLACES else PART_AHEAD)
+        return tiles * parts * (REDUCTION_TILE_OVERHEAD if parts % WEIGHT_SLOTS else PREFETCHED_REDUCTION_TILE_OVERHEAD)
 
     def reduction_tiles(self, stage: EditedStage, size: int) -> int:
         """The number of reduction tiles of a stage, with tiles of this size."""
@@ -357,7 +361,7 @@ class TilingModel:
             options.append([(prod(trips[:n]) * counts[n], -n, counts[n], n) for n in levels])
         last = self.problem.computing[-1]
         box = boxes[-1][last]
-        stores = instructions_of(self.sink_in_dram, box)
+        stores = loads_of_box(self.sink_in_dram, box)
         loops = TileLoops(prod(trips), boxes, options, self._steps_of_all(boxes[-1]), self.count(last, box), stores)
         self._tile_loops_known[tile, order] = loops
         return loops
@@ -369,7 +373,7 @@ class TilingModel:
             config, form = self.config, self.in_dram[stage]
             size = loaded_bytes(config, stage.state.scope, stage.tensor.dtype)
             steps = self.strides[stage]
-            instructions = instructions_of(form, box, steps)
+            instructions = loads_of_box(form, box, steps)
             bordered = self._bordered(stage)
             data = tuple(min(extent, bordered.get(dim, extent)) for dim, extent in enumerate(box))
             of_data = self.count(stage, data) if bordered else count
@@ -397,17 +401,17 @@ class TilingModel:
         if stage not in self.gemms:
             depth = prod(axis.extent for axis in stage.state.computation.reduce_axes)
             return count * self.issue_cycles(stage) * depth
-        product = self.plan.products[stage.tensor]
+        product = self.plan.gemms[stage.tensor]
         assert product is not None, f"{stage.name} is no GEMM"
         steps = product.steps(stage.state.computation, self.config) * self.shares[stage]
         return count * (max(round(steps), 1) + (self.resets if stage not in self.not_reset else 0))
 
     def _share_with_data(self, stage: EditedStage) -> float:
         """The fraction of a GEMM's multiply-accumulates whose operands are both data, not padding."""
-        product = self.plan.products[stage.tensor]
+        product = self.plan.gemms[stage.tensor]
         assert product is not None, f"{stage.name} is no GEMM"
         shares = (
-            share_with_data(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
+            nonzero_fraction(each.indices, self._data_cells(each.tensor)) for each in (product.data, product.weight)
         )
         return prod(shares)
 
@@ -415,8 +419,8 @@ class TilingModel:
         """Issue cycles of a vector of an ALU stage, per point of its reduction."""
         rescaling = rescaling_of(stage.state.computation)
         if rescaling is not None and not missing_extensions(rescaling, self.config):
-            return steps_of_rescaling(rescaling)
-        return steps_of_alu(AluOp.ADD, immediate=False)
+            return rescale_issue_cycles(rescaling)
+        return alu_issue_cycles(AluOp.ADD, immediate=False)
 
     def root(self, stage: EditedStage, axis: Axis | None = None) -> LoopAxis:
         """The loop of a reduction axis before any split; by default of the tiled one."""

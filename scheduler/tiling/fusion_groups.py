@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from lathe.configs.encoding import PAD_VALUE
 from lathe.frontend.arith.strip_casts import as_bare_axis
 from lathe.frontend.expr.nodes import Cast, Const, Select
-from lathe.scheduler.layout.disjoint_windows import reads_windows_apart
+from lathe.scheduler.layout.disjoint_windows import reads_disjoint_windows
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.spatial_dims import gathers
-from lathe.scheduler.layout.zero_padding_analysis import comes_from_host
+from lathe.scheduler.layout.zero_padding_analysis import is_program_input
 from lathe.scheduler.rewriting.matchers import is_plain_read, match_gemm_operands
-from lathe.scheduler.rewriting.rewrite import redirect_reads, renamed_axes
-from lathe.scheduler.rewriting.undef import stripped
+from lathe.scheduler.rewriting.rewrite import redirect_reads, with_new_axes
+from lathe.scheduler.rewriting.undef import without_undef
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import StageView
@@ -26,7 +26,7 @@ from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 
-def is_left_open(stage: EditedStage) -> bool:
+def is_unscheduled_stage(stage: EditedStage) -> bool:
     """Whether a stage is still to be scheduled by the passes: in DRAM, at the root, without a pragma."""
     state = stage.state
     return state.scope == DRAM and state.pragma is None and state.attachment is None
@@ -43,17 +43,17 @@ class FusionGroup:
     def cut(self, stage: EditedStage) -> "list[FusionGroup]":
         """Split the group after an inner stage, which is stored, and which the second group loads.
 
-        A padding stage that both load becomes a group of its own; ``cut_apart`` duplicates it instead.
+        A padding stage that both load becomes a group of its own; ``split_group`` duplicates it instead.
         """
         schedule, before = self.sink.schedule, {stage}
         for each in reversed(self.inner):  # producers precede their consumers
-            if before & set(schedule.readers(each.tensor)):
+            if before & set(schedule.consumers(each.tensor)):
                 before.add(each)
         first = FusionGroup(stage, [each for each in self.inner if each in before and each is not stage], [])
         rest = FusionGroup(self.sink, [each for each in self.inner if each not in before], [])
         stored: list[FusionGroup] = []
         for pad in self.pads:
-            readers = set(schedule.readers(pad.tensor))
+            readers = set(schedule.consumers(pad.tensor))
             if readers <= before:
                 first.pads.append(pad)
             elif readers & before:
@@ -63,12 +63,14 @@ class FusionGroup:
         return [*stored, first, rest]
 
 
-def cut_apart(schedule: Edit, group: FusionGroup, stage: EditedStage) -> list[FusionGroup]:
+def split_group(schedule: Edit, group: FusionGroup, stage: EditedStage) -> list[FusionGroup]:
     """Split a group after an inner stage, and duplicate padding stages that both groups load; the two groups."""
     *shared, first, rest = group.cut(stage)
     for pad in (each.sink for each in shared):
-        computation = renamed_axes(pad.state.computation, fresh_name(schedule, f"{pad.name}.again"))
-        duplicate = schedule.insert(replace(initial_state(computation), lanes=pad.state.lanes), before=pad)
+        computation = with_new_axes(pad.state.computation, fresh_name(schedule, f"{pad.name}.again"))
+        duplicate = schedule.insert(
+            replace(initial_state(computation), vector_layout=pad.state.vector_layout), before=pad
+        )
         instead = {pad.tensor: duplicate.tensor}
         for reader in (*first.inner, first.sink):
             if pad.tensor in {read.tensor for read in reader.state.computation.reads}:
@@ -104,10 +106,10 @@ def is_padding(stage: StageView, with_zeros: bool = True) -> bool:
 def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
     """The fusion groups of all stages that are still to be scheduled, in program order."""
     open_stages = [
-        stage for stage in schedule.stages if is_left_open(stage) and not _copies_scratchpad(schedule, stage)
+        stage for stage in schedule.stages if is_unscheduled_stage(stage) and not _copies_scratchpad(schedule, stage)
     ]
     pads = {stage: readers for stage in open_stages if (readers := _loaded_for(schedule, target, stage, open_stages))}
-    placed = [stage for stage in open_stages if is_loaded_for_placed(schedule, target, stage)]
+    placed = [stage for stage in open_stages if is_padding_of_user_reduction(schedule, target, stage)]
     open_stages = [stage for stage in open_stages if stage not in placed]
     while True:
         groups, sink_of = _groups_without(schedule, open_stages, pads)
@@ -121,10 +123,10 @@ def groups_of(schedule: Edit, target: Target) -> list[FusionGroup]:
     return [groups[stage] for stage in open_stages if stage in groups]
 
 
-def is_loaded_for_placed(schedule: Edit, target: Target, stage: EditedStage) -> bool:
+def is_padding_of_user_reduction(schedule: Edit, target: Target, stage: EditedStage) -> bool:
     """Whether an unscheduled stage becomes a load with padding for a reduction that the user computes in acc."""
-    readers = schedule.readers(stage.tensor) if is_left_open(stage) else []
-    placed = len(readers) == 1 and readers[0].state.scope == target.near.name and not readers[0].state.copies
+    readers = schedule.consumers(stage.tensor) if is_unscheduled_stage(stage) else []
+    placed = len(readers) == 1 and readers[0].state.scope == target.acc.name and not readers[0].state.copy_of
     return placed and target.computes(readers[0].state.pragma) and bool(_loaded_for(schedule, target, stage, readers))
 
 
@@ -132,9 +134,9 @@ def _loaded_for(
     schedule: Edit, target: Target, stage: EditedStage, open_stages: Sequence[EditedStage]
 ) -> Sequence[EditedStage]:
     """The reductions that a stage can be loaded for, with padding; none if it is computed instead."""
-    readers = schedule.readers(stage.tensor)
+    readers = schedule.consumers(stage.tensor)
     output = stage.tensor in schedule.outputs
-    if output or not readers or stage.state.is_touched or stage.state.storage is not None:
+    if output or not readers or stage.state.has_changed_loops or stage.state.storage is not None:
         return []
     if not is_padding(stage, with_zeros=False) and not is_plain_read(stage.state.computation.bodies[0]):
         return []
@@ -144,10 +146,10 @@ def _loaded_for(
             return []  # both operands of a GEMM, which are loaded to different scratchpads
         if not computation.reduce_axes or reader not in open_stages:
             return []
-        if reader.state.lanes is not None and reader.state.lanes.turns is not None:
+        if reader.state.vector_layout is not None and reader.state.vector_layout.conversions is not None:
             return []  # layout conversions need vectors as they are stored
         if is_plain_read(stage.state.computation.bodies[0]):
-            planned = assign_layouts(schedule, target.config).products[reader.tensor]
+            planned = assign_layouts(schedule, target.config).gemms[reader.tensor]
             if planned is None or not gathers(stage, planned, target.config):
                 return []
             continue
@@ -164,13 +166,13 @@ def _groups_without(
     sink_of: dict[EditedStage, EditedStage] = {}
     groups: dict[EditedStage, FusionGroup] = {}
     for stage in reversed([each for each in open_stages if each not in pads]):
-        readers = schedule.readers(stage.tensor)
+        readers = schedule.consumers(stage.tensor)
         sinks = {sink_of.get(reader) for reader in readers}
         fused = (
             len(sinks) == 1
             and None not in sinks
             and not any(tensor in schedule.outputs for tensor in stage.state.tensors)
-            and not stage.state.is_touched
+            and not stage.state.has_changed_loops
             and len(stage.state.tensors) == 1
             and stage.state.storage is None
             and not stage.state.concat_of
@@ -192,7 +194,7 @@ def _can_fuse(reader: EditedStage, stage: EditedStage, count: int) -> bool:
     if is_padding(reader) or reader.state.concat_of:
         return False
     if reader.state.computation.reduce_axes:
-        return count == 1 and reads_windows_apart(reader, stage)
+        return count == 1 and reads_disjoint_windows(reader, stage)
     return reads_elementwise(reader, stage)
 
 
@@ -202,13 +204,13 @@ def _can_pad_gemm_data(schedule: Edit, target: Target, stage: EditedStage, reade
     Into acc they may, if the ALU multiplies. In inp the padding is in all lanes, also in those after the last channel,
     which affect the result unless the weights have zeros there.
     """
-    product = assign_layouts(schedule, target.config).products[reader.tensor]
+    product = assign_layouts(schedule, target.config).gemms[reader.tensor]
     if product is None:
         return True
     if PAD_VALUE not in target.config.extensions or product.data.tensor is not stage.tensor:
         return False
-    whole = product.inner is not None and product.inner.extent % target.data.element.cols == 0
-    return whole or comes_from_host(schedule, product.weight.tensor)
+    whole = product.inner is not None and product.inner.extent % target.data.vector_type.cols == 0
+    return whole or is_program_input(schedule, product.weight.tensor)
 
 
 def _copies_scratchpad(schedule: Edit, stage: EditedStage) -> bool:
@@ -230,7 +232,7 @@ def reads_elementwise(reader: EditedStage, stage: EditedStage) -> bool:
 
 def is_copy(stage: StageView) -> bool:
     """Whether a stage only copies data, perhaps with padding, so that LOADs can compute it."""
-    body = stripped(stage.state.computation.bodies[0])
+    body = without_undef(stage.state.computation.bodies[0])
     while isinstance(body, Cast):
         body = body.operand
     return is_plain_read(body) or is_padding(stage, with_zeros=False)

@@ -12,7 +12,7 @@ from lathe.scheduler.tiling.footprint_model import ANYWHERE, TilingModel
 from lathe.scheduler.tiling.fusion_groups import is_padding
 
 
-def signature_of(model: TilingModel) -> Hashable:
+def memo_key(model: TilingModel) -> Hashable:
     """The key of a group without user loops: groups with equal keys have equal costs for all tiles."""
     problem = model.problem
     stages = [*problem.computing, *(operand.stage for operand in problem.operands)]
@@ -37,7 +37,7 @@ def signature_of(model: TilingModel) -> Hashable:
         model.config,
         model.narrow,
         tuple(_of_stage(model, stage, number) for stage in stages),
-        tuple((number[each.stage], tuple(number[reader] for reader in each.readers)) for each in problem.operands),
+        tuple((number[each.stage], tuple(number[reader] for reader in each.consumers)) for each in problem.operands),
         tuple((number[stage], tuple(number[each] for each in freed), grows) for stage, freed, grows in model.liveness),
         walked,
         tuple(tensor(stage.tensor) for stage in stages),
@@ -53,7 +53,7 @@ def signature_of(model: TilingModel) -> Hashable:
 
 
 def _of_stage(model: TilingModel, stage: EditedStage, number: dict[EditedStage, int]) -> Hashable:
-    computation, product = stage.state.computation, model.plan.products[stage.tensor]
+    computation, product = stage.state.computation, model.plan.gemms[stage.tensor]
     axes = {axis: n for n, axis in enumerate((*computation.axes, *computation.reduce_axes))}
     reduction, inner = model.reduction.get(stage), model.inner.get(stage)
     return (
@@ -76,4 +76,4 @@ def _of_stage(model: TilingModel, stage: EditedStage, number: dict[EditedStage, 
     )
 
 
-__all__ = ["signature_of"]
+__all__ = ["memo_key"]

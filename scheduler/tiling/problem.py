@@ -12,12 +12,12 @@ class LoadedOperand:
     """A stage that loads an operand of the stages ``readers``, which are computed in the same tile."""
 
     stage: EditedStage
-    readers: tuple[EditedStage, ...]
+    consumers: tuple[EditedStage, ...]
 
     @property
-    def only_reader(self) -> EditedStage | None:
+    def only_consumer(self) -> EditedStage | None:
         """The consumer, if it is the only one: then the operand may be loaded for each of its reduction tiles."""
-        return self.readers[0] if len(self.readers) == 1 else None
+        return self.consumers[0] if len(self.consumers) == 1 else None
 
 
 @dataclass
@@ -33,9 +33,9 @@ class TilingProblem:
     computing: list[EditedStage]
     operands: list[LoadedOperand]
     leaves: tuple[LoopAxis, ...]
-    given: bool
+    has_user_loops: bool
     least_depth: int = 0  # number of user loops that must be tile loops, since other stages are attached to them
-    spare: dict[str, int] = field(default_factory=dict)  # vectors of each scratchpad that tiles must leave free
+    reserved: dict[str, int] = field(default_factory=dict)  # vectors of each scratchpad that tiles must leave free
 
 
 @dataclass
@@ -52,10 +52,12 @@ class Tiling:
     level: dict[EditedStage, int]
     reduce_axis: dict[EditedStage, LoopAxis] = field(default_factory=dict)
     reduce_tile: dict[EditedStage, int] = field(default_factory=dict)
-    single: dict[EditedStage, list[tuple[LoopAxis, int]]] = field(default_factory=dict)
+    other_reduce_tiles: dict[EditedStage, list[tuple[LoopAxis, int]]] = field(default_factory=dict)
     cost: float = 0.0
-    adjoining: dict[EditedStage, bool] = field(default_factory=dict)  # per load, whether stored vectors stay contiguous
-    cut: tuple[LoopAxis, int] | None = None  # a user loop to split further, and the factor
+    contiguous: dict[EditedStage, bool] = field(
+        default_factory=dict
+    )  # per load, whether stored vectors stay contiguous
+    user_split: tuple[LoopAxis, int] | None = None  # a user loop to split further, and the factor
 
 
 __all__ = ["LoadedOperand", "Tiling", "TilingProblem"]

@@ -15,7 +15,7 @@ from lathe.scheduler.cost.cost_model import ROUNDING
 from lathe.scheduler.errors import CapacityError
 from lathe.scheduler.tiling.evaluate import evaluated, fits
 from lathe.scheduler.tiling.footprint_model import TilingModel
-from lathe.scheduler.tiling.memo_key import signature_of
+from lathe.scheduler.tiling.memo_key import memo_key
 from lathe.scheduler.tiling.problem import Tiling, TilingProblem
 from lathe.scheduler.tiling.search_space import has_given_reduction, orders, reductions, sizes
 from lathe.scheduler.tiling.user_tiles import given_tiling
@@ -33,8 +33,8 @@ def choose_tiling(problem: TilingProblem) -> Tiling:
     for narrow in (False, True):
         for cut in CUTS:
             models = _models(problem, cut, narrow)
-            best = given_tiling(models[0]) if problem.given else next(iter(_cheapest(models)), None)
-            if best is not None and (problem.given or cut != CUTS[0]):
+            best = given_tiling(models[0]) if problem.has_user_loops else next(iter(_cheapest(models)), None)
+            if best is not None and (problem.has_user_loops or cut != CUTS[0]):
                 return best
             if best is not None:
                 return _or_longest_axis(problem, models[0], best)
@@ -99,9 +99,9 @@ MOST_CHOSEN = 1024
 
 def _cheapest(models: Sequence[TilingModel], count: int = 1) -> list[Tiling]:
     """The ``count`` cheapest tilings; from the cache, if an equal group has been searched before."""
-    if models[0].problem.given or any(has_given_reduction(model) for model in models):
+    if models[0].problem.has_user_loops or any(has_given_reduction(model) for model in models):
         return [choice.tiling(models) for choice in _searched(models, count)]
-    key = (count, tuple(signature_of(model) for model in models))
+    key = (count, tuple(memo_key(model) for model in models))
     if key not in _CHOSEN:
         _CHOSEN[key] = tuple(_searched(models, count))
         if len(_CHOSEN) > MOST_CHOSEN:

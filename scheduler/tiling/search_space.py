@@ -17,13 +17,13 @@ MOST_CUTS = 64
 
 def sizes(model: TilingModel, dim: int) -> list[int]:
     """Tile sizes along a dimension of the sink, multiples of a vector of acc or of its consumers, the largest first."""
-    full, block = model.full[dim], model.acc_memory.element.block(model.lanes_of_sink, dim)
+    full, block = model.full[dim], model.acc_memory.vector_type.block(model.lanes_of_sink, dim)
     if model.narrow:
         return [min(size * block, full) for size in equal_parts(ceil(full / block))]
     if dim == model.lanes_of_sink.cols and (model.has_diagonals or model.is_data(model.problem.sink.tensor)):
         block = max(block, model.reduction_lanes)  # vectors of inp may be wider than those of acc
     if dim in model.rows_of_weights:
-        block = model.problem.target.weights.element.rows
+        block = model.problem.target.weights.vector_type.rows
     return [min(size * block, full) for size in equal_parts(ceil(full / block))]
 
 

@@ -25,7 +25,7 @@ def given_tiling(model: TilingModel) -> Tiling | None:
             for inner in reductions(model):
                 tiling = _fixed(model, tile, depth + (size > 0), inner, elements)
                 if tiling is not None:
-                    tiling.cut = (leaves[depth], size) if size else None
+                    tiling.user_split = (leaves[depth], size) if size else None
                     return tiling
     return None
 
@@ -41,7 +41,7 @@ def _cuts(model: TilingModel, leaf: LoopAxis) -> list[int]:
     extent, unit = variables[0].extent, 1
     for dim, root in enumerate(state.roots):
         step = loops.local[root].terms.get(variables[0], 0)
-        block = model.acc_memory.element.block(model.lanes_of_sink, dim)
+        block = model.acc_memory.vector_type.block(model.lanes_of_sink, dim)
         if step:
             unit = block // gcd(block, step)
     parts = ceil(extent / unit)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lathe.configs.archive_headers import ArchiveForm, OtherVersionError, bytes_of_file, loaded_from_bytes
+from lathe.configs.archive_headers import ArchiveHeader, OtherVersionError, load_from_bytes, save_to_bytes
 from lathe.configs.archives import UnreadableArchiveError, read_arrays, write_arrays
 
-FORM = ArchiveForm("what", "lathe thing", 3)
+FORM = ArchiveHeader("what", "lathe thing", 3)
 
 
 def test_plain_values_and_arrays_round_trip(tmp_path: Path) -> None:
@@ -16,10 +16,10 @@ def test_plain_values_and_arrays_round_trip(tmp_path: Path) -> None:
     arrays = read_arrays(tmp_path / "a.npz")
     assert arrays["x"].tolist() == [0, 1, 2]
     assert FORM.header_of(arrays) == {"format": "lathe thing", "version": 3, "name": "é", "sizes": [1, 2]}
-    assert FORM.is_form_of(tmp_path / "a.npz")
-    assert not ArchiveForm("other", "lathe thing", 3).is_form_of(tmp_path / "a.npz")
+    assert FORM.matches(tmp_path / "a.npz")
+    assert not ArchiveHeader("other", "lathe thing", 3).matches(tmp_path / "a.npz")
     (tmp_path / "b.npz").write_text("nothing")
-    assert not FORM.is_form_of(tmp_path / "b.npz")
+    assert not FORM.matches(tmp_path / "b.npz")
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_a_header_of_another_format_or_version_is_refused() -> None:
     with pytest.raises(UnreadableArchiveError):
         FORM.header_of({})
     with pytest.raises(UnreadableArchiveError):
-        FORM.header_of(ArchiveForm("what", "lathe network", 3).with_header({}, {}))
+        FORM.header_of(ArchiveHeader("what", "lathe network", 3).with_header({}, {}))
     with pytest.raises(OtherVersionError) as caught:
-        FORM.header_of(ArchiveForm("what", "lathe thing", 4).with_header({}, {}))
+        FORM.header_of(ArchiveHeader("what", "lathe thing", 4).with_header({}, {}))
     assert caught.value.version == 4
 
 
 def test_a_file_is_embedded_as_bytes() -> None:
-    content = bytes_of_file(lambda path: path.write_text("content"))
+    content = save_to_bytes(lambda path: path.write_text("content"))
     assert content == b"content"
-    assert loaded_from_bytes(content, lambda path: path.read_text()) == "content"
+    assert load_from_bytes(content, lambda path: path.read_text()) == "content"

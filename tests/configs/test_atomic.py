@@ -6,7 +6,7 @@ import stat
 import pytest
 from error_checks import raises
 
-from lathe.configs.atomic import FileError, write_text, writing
+from lathe.configs.atomic import FileError, atomic_write, write_text
 
 
 def test_a_written_file_replaces_the_old_one_and_keeps_its_permissions(tmp_path):
@@ -26,7 +26,7 @@ def test_a_new_file_has_the_permissions_that_open_gives(tmp_path):
 
 
 def write_half_and_fail(path):
-    with writing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half")
         raise KeyError("reason")
 
@@ -53,7 +53,7 @@ def test_a_directory_is_no_output_file(tmp_path):
 
 
 def test_errors_of_other_files_inside_the_block_are_not_blamed_on_the_output(tmp_path):
-    with pytest.raises(FileNotFoundError), writing(tmp_path / "out.txt"):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "out.txt"):
         (tmp_path / "absent").read_text()
     assert os.listdir(tmp_path) == []
 

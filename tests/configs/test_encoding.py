@@ -3,7 +3,7 @@
 import pytest
 
 from lathe.configs import load_config
-from lathe.configs.encoding import Field, bits, place
+from lathe.configs.encoding import Field, bits, pack_fields
 from lathe.configs.instructions import FORMATS
 from lathe.configs.instructions.gemm import GEMM
 from lathe.isa.table import TABLE, placements
@@ -32,7 +32,7 @@ def test_a_field_that_depends_on_the_machine_has_no_values_without_one():
 def starts(*widths):
     """The lowest bits of fields with these widths in 64-bit words; negative widths are of fields that fill gaps."""
     fields = [Field(f"f{n}", bits(abs(width)), "", fills_gap=width < 0) for n, width in enumerate(widths)]
-    return [each.lsb for each in place(fields, 64, load_config("vta"))]
+    return [each.lsb for each in pack_fields(fields, 64, load_config("vta"))]
 
 
 def test_fields_that_fill_gaps_move_no_other_and_come_after_all_others_without_a_gap():

@@ -9,7 +9,7 @@ import pytest
 from error_checks import raises
 
 from lathe.configs import ConfigError, HardwareConfig, MemoryConfig, TimingConfig, load_config, shipped_configs
-from lathe.configs.encoding import place
+from lathe.configs.encoding import pack_fields
 from lathe.configs.extensions import EXTENSIONS
 from lathe.configs.instructions import FORMATS
 from lathe.configs.validate_config import TOP_LEVEL_KEYS, section_keys
@@ -200,7 +200,7 @@ def _words(widths: list[int], word: int) -> int:
 def test_no_field_of_a_shipped_machine_crosses_a_word_boundary() -> None:
     for name in shipped_configs():
         for form in FORMATS:
-            for placement in place(form.fields, form.word_bits, load_config(name)):
+            for placement in pack_fields(form.fields, form.word_bits, load_config(name)):
                 if placement.width:
                     last = placement.lsb + placement.width - 1
                     assert placement.lsb // form.word_bits == last // form.word_bits

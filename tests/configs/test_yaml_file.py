@@ -6,16 +6,16 @@ import pytest
 from error_checks import raises
 
 from lathe.configs import ConfigError, load_config, shipped_configs
-from lathe.configs.yaml_file import DEEPEST, NotYamlError, composed, value_of
+from lathe.configs.yaml_file import DEEPEST, NotYamlError, compose_yaml, value_of
 
 SHIPPED = ", ".join(shipped_configs())
 
 
 def test_a_document_keeps_its_lines() -> None:
-    node = composed("a: 1\n\nb: [2]\n")
+    node = compose_yaml("a: 1\n\nb: [2]\n")
     assert node is not None
     assert [key.start_mark.line for key, _ in node.value] == [0, 2]
-    assert composed("# nothing\n") is None
+    assert compose_yaml("# nothing\n") is None
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_document_keeps_its_lines() -> None:
 )
 def test_invalid_yaml_is_reported_with_its_line(text: str, line: int, reason: str) -> None:
     with pytest.raises(NotYamlError) as caught:
-        composed(text)
+        compose_yaml(text)
     assert (str(caught.value), caught.value.line) == (reason, line)
 
 
@@ -70,7 +70,7 @@ def test_a_name_that_is_impossible_for_a_file(name: str) -> None:
     ],
 )
 def test_an_invalid_value_is_reported(text: str, reason: str) -> None:
-    node = composed(f"a:\n  {text}\n")
+    node = compose_yaml(f"a:\n  {text}\n")
     assert node is not None
     with pytest.raises(NotYamlError) as caught:
         value_of(node.value[0][1])

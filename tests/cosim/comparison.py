@@ -32,7 +32,7 @@ def fault_of(cfg, stream, **options):
     return FaultCode.NONE, result.cycles
 
 
-def told_fault(outcome):
+def reported_fault(outcome):
     """Code and cycle of the fault that the RTL reports, or NONE and the number of cycles."""
     # The counter includes the cycle in which the fault was detected.
     return outcome.fault, outcome.cycles - (outcome.fault != FaultCode.NONE)

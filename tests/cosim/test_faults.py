@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison import drain, fault_of, same, told_fault
+from comparison import drain, fault_of, reported_fault, same
 from error_checks import check_mentions
 from random_streams import stream_of_data
 from streams import NO_PAGES, Stream
@@ -79,7 +79,7 @@ def test_illegal_and_deadlocking_instructions_stop_the_machine_with_their_code(e
     # All on one machine, so that each also shows that the previous fault has no effect on it.
     outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams))
     assert [outcome.fault for outcome in outcomes] == [code for _, code in FAULTS]
-    assert [told_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
+    assert [reported_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
 
 
 @pytest.mark.parametrize(("instructions", "code"), FAULTS)
@@ -104,7 +104,7 @@ def test_a_stream_without_finish_is_a_fault(instructions, engine):
     stream = Stream(instructions, *NO_PAGES)
     (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.NO_FINISH
-    assert told_fault(outcome) == fault_of(cfg, stream)
+    assert reported_fault(outcome) == fault_of(cfg, stream)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_of_several_faults_the_first_one_detected_is_reported(engine):
     streams = [Stream([*instructions, Finish()], *NO_PAGES) for instructions in several.values()]
     outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams))
     assert [outcome.fault for outcome in outcomes] == list(several)
-    assert [told_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
+    assert [reported_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
 
 
 def test_instructions_that_move_nothing_are_legal_whatever_their_other_fields():
@@ -138,7 +138,7 @@ def test_instructions_that_move_nothing_are_legal_whatever_their_other_fields():
     stream = Stream(instructions, *NO_PAGES)
     (outcome,) = pysim.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.NONE
-    assert told_fault(outcome) == fault_of(cfg, stream)
+    assert reported_fault(outcome) == fault_of(cfg, stream)
 
 
 AT_STREAM = 0x100000 // 4  # in vectors of out
@@ -165,7 +165,7 @@ def test_a_store_into_the_stream_is_a_fault_and_changes_none_of_it(engine):
     outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams.values()))
     for (name, stream), outcome in zip(streams.items(), outcomes, strict=True):
         code = FaultCode.STREAM_WRITE if name in INTO_THE_STREAM else FaultCode.NONE
-        assert (outcome.fault, told_fault(outcome)) == (code, fault_of(cfg, stream)), name
+        assert (outcome.fault, reported_fault(outcome)) == (code, fault_of(cfg, stream)), name
         encoded = stream.encoded(cfg).reshape(-1)
         assert outcome.memory.read(stream.insn_addr, len(encoded)).tolist() == encoded.tolist(), name
 
@@ -202,11 +202,11 @@ def test_an_overflow_of_tokens_is_a_fault_and_a_push_after_a_pop_is_not(engine):
     stream = Stream([load(push_next=True), Finish()], *NO_PAGES, tokens=full)
     (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert outcome.fault == FaultCode.TOKEN_OVERFLOW
-    assert told_fault(outcome) == fault_of(cfg, stream)
+    assert reported_fault(outcome) == fault_of(cfg, stream)
     stream = Stream([pop, load(push_next=True), Finish()], *NO_PAGES, tokens=full)
     (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert (outcome.fault, outcome.tokens) == (FaultCode.NONE, full)
-    assert told_fault(outcome) == fault_of(cfg, stream)
+    assert reported_fault(outcome) == fault_of(cfg, stream)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -227,7 +227,7 @@ def test_bits_that_are_no_instruction_are_a_fault(content, code, engine):
     stream.insns[1] = content
     (outcome,) = engine.run(cfg, stream.launch(cfg))
     assert outcome.fault == code
-    assert told_fault(outcome) == fault_of(cfg, stream)
+    assert reported_fault(outcome) == fault_of(cfg, stream)
     with pytest.raises(MachineFault) as caught:
         replay(cfg, stream.raw(cfg))
     assert caught.value.instruction == 1
@@ -260,7 +260,7 @@ def bus_error(engine, cfg, seed, channel):
     failing = stream.launch(cfg, error=error, most_cycles=expected[1] + drain(cfg))
     failed, again = engine.run(cfg, failing, stream.launch(cfg))
     assert failed.fault == (FaultCode.READ_ERROR if channel == "read" else FaultCode.WRITE_ERROR)
-    assert told_fault(failed) == expected
+    assert reported_fault(failed) == expected
     assert failed.cycles < calm.cycles
     before, stores = stream.launch(cfg).memory, stored_bytes(cfg, stream.instructions)
     for page, content in failed.memory.pages.items():
@@ -301,7 +301,7 @@ def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
     outcomes = engine.run(cfg, *(stream.launch(cfg, memory_end=end) for stream in streams))
     assert [outcome.fault for outcome in outcomes] == [code for _, code in cases]
     expected = [fault_of(cfg, stream, memory_end=end) for stream in streams]
-    assert [told_fault(outcome) for outcome in outcomes] == expected
+    assert [reported_fault(outcome) for outcome in outcomes] == expected
 
 
 def test_the_simulator_names_the_instruction_that_a_bus_error_hits():

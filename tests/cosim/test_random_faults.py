@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from comparison import drain, fault_of, told_fault
+from comparison import drain, fault_of, reported_fault
 from extended_machines import EVERY, with_extensions
 from random_streams import (
     bad_memory,
@@ -36,7 +36,7 @@ def fault_in(cfg, rng, run, lengths):
     options = {"bus_error": memory.get("error"), "memory_end": memory.get("memory_end")}
     expected = fault_of(cfg, stream, **options)
     (outcome,) = run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg), **memory))
-    assert told_fault(outcome) == expected
+    assert reported_fault(outcome) == expected
     return expected[0]
 
 
@@ -63,7 +63,7 @@ def test_faults_of_fetch_and_a_unit_in_one_cycle(seed):
     expected = fault_of(cfg, stream)
     assert expected[0] in (FaultCode.SRAM_RANGE, FaultCode.UOP_RANGE), "the unit has priority over fetch"
     (outcome,) = pysim.run(cfg, stream.launch(cfg, most_cycles=expected[1] + drain(cfg)))
-    assert told_fault(outcome) == expected
+    assert reported_fault(outcome) == expected
 
 
 @pytest.mark.seeds(0, slow=24, first=100)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from comparison import differences, drain, fault_of, told_fault
+from comparison import differences, drain, fault_of, reported_fault
 from extended_machines import with_extensions
 from rescale_streams import CELLS, at_once, followed, stream
 from rescaling import rescale_flags
@@ -32,7 +32,7 @@ def agree(cfg, launched, run=pysim.run):
         assert differences(cfg, launched, run) == []
         return code
     (outcome,) = run(cfg, launched.launch(cfg, most_cycles=cycle + drain(cfg)))
-    assert told_fault(outcome) == (code, cycle)
+    assert reported_fault(outcome) == (code, cycle)
     return code
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from comparison import data_differences, drain, fault_of, told_fault
+from comparison import data_differences, drain, fault_of, reported_fault
 
 from lathe.isa import FaultCode, FindingKind, MachineFault, PagedMemory, Unit, unit_of, verify_stream
 from lathe.isa.dispatch import Dispatch
@@ -140,7 +140,7 @@ def contradictions_of_rtl(cfg, streams, run):
     launches = [streams[index].launch(cfg, most_cycles=limit) for index, limit in zip(chosen, most, strict=True)]
     found = {}
     for index, fault, outcome in zip(chosen, expected, run(cfg, *launches), strict=True):
-        differences = [] if told_fault(outcome) == fault else [f"simulator {fault}, RTL {told_fault(outcome)}"]
+        differences = [] if reported_fault(outcome) == fault else [f"simulator {fault}, RTL {reported_fault(outcome)}"]
         if fault[0] is FaultCode.NONE and not differences and not found_kinds[index] & (OF_TIME | OF_CONTENT):
             end = simulated(cfg, streams[index])
             if end.tokens != outcome.tokens:

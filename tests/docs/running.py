@@ -15,7 +15,7 @@ from blocks import ROOT, Block, blocks_of
 from click.testing import CliRunner
 
 from lathe.command_line import main
-from lathe.scripts import beside
+from lathe.scripts import script_imports
 
 FLAGS = doctest.ELLIPSIS | doctest.REPORT_NDIFF
 COLUMNS = "160"
@@ -28,7 +28,7 @@ def own_modules(folder: Path, kept: dict[str, ModuleType]) -> Iterator[None]:
 
     What was imported is in ``kept`` then.
     """
-    with beside(folder / "page"):
+    with script_imports(folder / "page"):
         sys.modules.update(kept)
         try:
             yield

@@ -82,7 +82,7 @@ def test_what_is_read_in_other_lanes_is_loaded_again(monkeypatch, shape):
         def run(schedule: Edit, target: Target) -> None:
             right.run(schedule, target)
             for stage in schedule.stages:
-                stage.change(lanes=VectorLayout(None, None))
+                stage.change(vector_layout=VectorLayout(None, None))
 
         return replace(right, run=run)
 

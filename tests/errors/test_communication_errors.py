@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from refused_commands import A, B, C, M, N, Refused, X, check_refused, steps
+from refused_primitives import A, B, C, M, N, Refused, X, check_refused, steps
 
 from lathe.frontend import compute, reduce_axis, sum
 from lathe.scheduler import ParallelismError, Schedule

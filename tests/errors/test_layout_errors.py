@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from error_checks import raises
-from refused_commands import Refused, check_refused
+from refused_primitives import Refused, check_refused
 
 from lathe.frontend import Axis, Tensor, compute, placeholder
 from lathe.frontend.arith.polyhedra import limited_operations

@@ -1,7 +1,7 @@
 """Every refusal of a primitive on the loops of a stage: kind and mentions, and an unchanged schedule."""
 
 import pytest
-from refused_commands import E1, B, C, D, M, N, Refused, X, check_refused, steps
+from refused_primitives import E1, B, C, D, M, N, Refused, X, check_refused, steps
 
 from lathe.scheduler import ParallelismError
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from error_checks import raises
-from refused_commands import (
+from refused_primitives import (
     ELSEWHERE,
     F2,
     M2,
@@ -30,9 +30,9 @@ from refused_commands import (
 from lathe.frontend import compute
 from lathe.frontend.arith.polyhedra import limited_operations
 from lathe.scheduler import LegalityError, ScheduleError, Stage, create_schedule
-from lathe.scheduler.schedule_trace import commands_of
+from lathe.scheduler.schedule_trace import primitives_of
 
-COMMANDS = commands_of(Stage)
+COMMANDS = primitives_of(Stage)
 
 # fmt: off
 CASES = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from error_checks import raises
-from refused_commands import Refused, check_refused, text_of
+from refused_primitives import Refused, check_refused, text_of
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, create_schedule

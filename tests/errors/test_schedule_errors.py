@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from error_checks import raises
-from refused_commands import ELSEWHERE, A, B, C, D, E, M, Refused, X, check_refused, half, high, low, steps, text_of
+from refused_primitives import ELSEWHERE, A, B, C, D, E, M, Refused, X, check_refused, half, high, low, steps, text_of
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.frontend.arith.polyhedra import limited_operations

@@ -3,7 +3,7 @@
 import islpy as isl
 import pytest
 from error_checks import raises
-from refused_commands import P2, A, B, C, D, Refused, check_refused, low, steps, text_of
+from refused_primitives import P2, A, B, C, D, Refused, check_refused, low, steps, text_of
 
 from lathe.frontend import Tensor, compute, placeholder
 from lathe.scheduler import Schedule, ScheduleError, StorageBuffer, create_schedule
@@ -118,7 +118,7 @@ def test_stages_of_two_dtypes_share_no_buffer():
 
 
 def test_a_copy_that_is_written_inside_a_reduction():
-    from refused_commands import M
+    from refused_primitives import M
 
     s: Schedule = create_schedule(M)
     loop = s[M].reduce_axis[0]

@@ -1,7 +1,7 @@
 """The steps of a load: a reference for the proofs of its data side, and of both its sides together."""
 
 from amaranth import Mux, Signal
-from lying import Words, kept_in_order
+from fifo_words import Words, kept_in_order
 from transfers import is_legal
 
 from lathe.configs import load_config

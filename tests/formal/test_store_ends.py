@@ -4,7 +4,7 @@ import pytest
 from amaranth import Cat, Mux, Signal
 from amaranth.lib import data
 from claims import proved
-from lying import Words, kept_in_order
+from fifo_words import Words, kept_in_order
 
 from lathe.configs import load_config
 from lathe.isa.table import QUEUE_OF, Unit

@@ -7,7 +7,7 @@ position are chosen once, with the contents of that burst and beat; what holds f
 import pytest
 from amaranth import Cat, Const, Mux, Signal
 from claims import proved
-from lying import Words
+from fifo_words import Words
 
 from lathe.configs import load_config
 from lathe.configs.memory import PACK

@@ -6,8 +6,8 @@ import pytest
 from lathe.frontend import (
     DomainError,
     compute,
-    cycles,
     define,
+    find_recurrences,
     format_program,
     placeholder,
     placeholders,
@@ -35,7 +35,7 @@ def test_a_cumulative_sum():
 def test_only_axes_that_carry_a_dependence_are_sequential():
     x = placeholder((3, 50, 4), "int32", "x")
     rows = recurrence(x.shape, lambda rows, i, t, j: rows[i, t - 1, j] * 3 + x[i, t, j], init=7, name="rows")
-    (cycle,) = cycles(topological(rows))
+    (cycle,) = find_recurrences(topological(rows))
     assert (cycle.depth, cycle.carrying) == (2, (1,))
     values = random(x)
     expected, before = np.empty(x.shape, np.int32), np.full((3, 4), 7, np.int32)
@@ -81,7 +81,7 @@ def test_a_recurrence_of_two_computations():
         (5, 6), lambda t, n: sum(W[n, k].astype("int32") * h[t - 1, k].astype("int32"), axis=k), "product"
     )
     define(h, lambda t, n: (product[t, n] >> 4).astype("int8"))
-    (cycle,) = cycles([h.computation])
+    (cycle,) = find_recurrences([h.computation])
     assert [each.name for each in cycle.computations] == ["product", "h"]
     assert topological(product) == topological(h) == cycle.computations
     assert placeholders(h) == (W,)
@@ -105,7 +105,7 @@ def test_states_without_a_recurrence_are_tensors():
     s = state(4, name="s")
     after = compute(4, lambda i: s[i] + 1, "after")
     define(s, lambda i: i.astype("int32") * 2)
-    assert cycles(topological(after)) == ()
+    assert find_recurrences(topological(after)) == ()
     assert reference(after, {}).tolist() == [1, 3, 5, 7]
 
 

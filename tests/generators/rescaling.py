@@ -3,7 +3,7 @@
 import numpy as np
 
 from lathe.isa import Rescale
-from lathe.isa.raw_hazards import first_reuse
+from lathe.isa.raw_hazards import first_raw_hazard
 
 
 def extended_kinds(cfg):
@@ -47,6 +47,6 @@ def legal_rescale(rng, cfg, loops, columns):
         instruction = Rescale(**fields, **factors, **rescale_flags(rng, cfg))
         chosen = [np.array(column)[instruction.uop_bgn : instruction.uop_end] for column in columns]
         starts = dict(zip(("dst", "src", "wgt"), chosen, strict=True))
-        if not executions_of(instruction, chosen) or first_reuse(cfg, instruction, starts) is None:
+        if not executions_of(instruction, chosen) or first_raw_hazard(cfg, instruction, starts) is None:
             return instruction
     return Rescale(0, 1, 1, 1, 0, 0, 0, 0)

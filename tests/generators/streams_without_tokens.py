@@ -10,7 +10,7 @@ from lathe.configs import load_config
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Rescale, Store, Unit, encode_uops, unit_of
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.schedule_ir.sync import Entry, Origin
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 CONFIG = load_config("lathe16")
 UOPS = 64
@@ -20,11 +20,11 @@ STORED = (4096, 8192)
 Entries = list[tuple[Entry, Origin]]
 
 
-def footprints(seed: int) -> Footprints:
+def footprints(seed: int) -> EffectsTracker:
     """Of a stream with micro-ops that a seed fixes; none has a cell from 4 on."""
     generator = np.random.default_rng(seed)
     dst, src, wgt = (generator.integers(0, 4, UOPS) for _ in range(3))
-    return Footprints(CONFIG, encode_uops(CONFIG, dst, src, wgt), 16, STORED)
+    return EffectsTracker(CONFIG, encode_uops(CONFIG, dst, src, wgt), 16, STORED)
 
 
 def stream(choice: Choice, length: int = 40) -> Entries:
@@ -55,7 +55,7 @@ def _instruction(choice: Choice) -> Instruction:
     return Load(memory, cell, choice.number(0, 10) * (1 if kind == "wgt" else 2), 1, size, size)
 
 
-def reads(entries: Entries, found: Footprints) -> list[tuple[Instruction, list[Any]]]:
+def reads(entries: Entries, found: EffectsTracker) -> list[tuple[Instruction, list[Any]]]:
     """All but LOADs, by unit in their order, each with where every cell that it reads has got its value."""
     held: dict[tuple[str, int], Any] = {}
     uops: dict[int, int] = {}

@@ -11,11 +11,11 @@ from lathe.configs import load_config
 from lathe.configs.field_expressions import FieldValue, Named, Number
 from lathe.isa import AluOp, Columns, FaultCode, Instruction, MachineFault, MemoryType, Opcode, decode, encode
 from lathe.isa.constraints import DECODING, RULES, STARTING, first_broken, require_legal
-from lathe.isa.errors import NoInstructionError
-from lathe.isa.fault import MEANINGS
+from lathe.isa.errors import InvalidInstructionError
+from lathe.isa.fault import FAULT_DESCRIPTIONS
 from lathe.isa.instructions import CLASS_OF
 from lathe.isa.launch_checks import LAUNCH_RULES
-from lathe.isa.operands import LATE, OPERANDS
+from lathe.isa.operands import EXTRA_LATENCIES, OPERANDS
 from lathe.isa.table import placements
 
 TINY = load_config("tiny")
@@ -79,15 +79,15 @@ def test_bits_that_are_not_an_instruction_are_refused_by_the_same_rules(
     content = np.zeros((2, 16), np.uint8)
     content[1, 0] = Opcode.ALU
     content[1, byte] = bits
-    error = raises(NoInstructionError, decode, TINY, content, mentions=(*mentions, "tiny"))
+    error = raises(InvalidInstructionError, decode, TINY, content, mentions=(*mentions, "tiny"))
     assert (error.code, error.instruction) == (code, 1)
 
 
 def test_every_fault_of_a_stream_has_a_rule() -> None:
     of_the_bus = {FaultCode.NONE, FaultCode.READ_ERROR, FaultCode.WRITE_ERROR}
     ruled = {rule.code for rule in (*RULES, *OPERANDS, *LAUNCH_RULES)}
-    assert list(LATE) == [Opcode.RESCALE]  # which is checked for read-after-write hazards
-    assert ruled | {FaultCode.ACC_REUSE} == set(MEANINGS) - of_the_bus
+    assert list(EXTRA_LATENCIES) == [Opcode.RESCALE]  # which is checked for read-after-write hazards
+    assert ruled | {FaultCode.ACC_REUSE} == set(FAULT_DESCRIPTIONS) - of_the_bus
 
 
 def test_the_text_of_an_expression_has_the_parentheses_that_it_needs() -> None:

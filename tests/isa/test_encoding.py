@@ -31,7 +31,7 @@ from lathe.isa import (
     encode_uops,
     unit_of,
 )
-from lathe.isa.errors import NoInstructionError
+from lathe.isa.errors import InvalidInstructionError
 from lathe.isa.instructions import CLASS_OF, FIELDS_OF, FLAGS
 from lathe.isa.table import placements
 
@@ -163,7 +163,7 @@ def test_value_that_is_not_an_integer_of_the_machine_is_refused(value: Any) -> N
 )
 def test_bytes_that_are_not_an_instruction_are_refused(number: int, mentions: tuple[str, ...]) -> None:
     encoded = np.frombuffer(number.to_bytes(16, "little"), np.uint8).reshape(1, 16)
-    raises(NoInstructionError, decode, VTA, encoded, mentions=(*mentions, "vta"))
+    raises(InvalidInstructionError, decode, VTA, encoded, mentions=(*mentions, "vta"))
 
 
 def test_stream_of_another_shape_or_dtype_is_refused() -> None:

@@ -4,12 +4,12 @@ import pickle
 from pathlib import Path
 
 from lathe.isa import FaultCode, MachineFault
-from lathe.isa.fault import MEANINGS
+from lathe.isa.fault import FAULT_DESCRIPTIONS
 
 
 def test_each_code_has_a_meaning_of_its_own():
-    assert list(MEANINGS) == list(FaultCode)
-    assert len(set(MEANINGS.values())) == len(FaultCode)
+    assert list(FAULT_DESCRIPTIONS) == list(FaultCode)
+    assert len(set(FAULT_DESCRIPTIONS.values())) == len(FaultCode)
 
 
 def test_the_timing_model_page_has_the_detection_cycle_of_each_code():

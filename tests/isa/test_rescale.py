@@ -32,7 +32,7 @@ from lathe.isa import (
     instruction_text,
     verify_stream,
 )
-from lathe.isa.operands import trailing_steps
+from lathe.isa.operands import extra_latency
 from lathe.isa.semantics import MachineState, execute
 from lathe.isa.table import Opcode, placements
 
@@ -170,9 +170,9 @@ def test_par_is_padded_with_zeros_and_lut_with_the_pad_value() -> None:
 
 
 def test_results_have_the_extra_latency_of_the_machines_stages() -> None:
-    assert trailing_steps(CONFIG, Opcode.RESCALE) == RESCALE_STAGES + LOOKUP_STAGES
-    assert trailing_steps(with_extensions(TINY, ("rescale",)), Opcode.RESCALE) == RESCALE_STAGES
-    assert trailing_steps(CONFIG, Opcode.ALU) == trailing_steps(CONFIG, Opcode.GEMM) == 0
+    assert extra_latency(CONFIG, Opcode.RESCALE) == RESCALE_STAGES + LOOKUP_STAGES
+    assert extra_latency(with_extensions(TINY, ("rescale",)), Opcode.RESCALE) == RESCALE_STAGES
+    assert extra_latency(CONFIG, Opcode.ALU) == extra_latency(CONFIG, Opcode.GEMM) == 0
 
 
 STAGES = RESCALE_STAGES + LOOKUP_STAGES
@@ -318,7 +318,7 @@ def test_the_verifier_finds_hazards_and_uninitialised_reads() -> None:
         return verify_stream(CONFIG, [*instructions, Finish()], memory)
 
     (finding,) = findings(*stream, replace(rescale, uop_end=3))
-    check_finding(finding, "REUSE", "src", STAGES, "acc[0]", code=FaultCode.ACC_REUSE)
+    check_finding(finding, "RAW_HAZARD", "src", STAGES, "acc[0]", code=FaultCode.ACC_REUSE)
     (finding,) = findings(*stream, replace(rescale, wgt_factor_in=2, iter_in=2, dst_factor_in=3, add=False))
     check_finding(finding, "UNINITIALISED", "wgt", "par[2]")
     (finding,) = findings(load, accumulators, replace(parameters, x_size=1), table, rescale)

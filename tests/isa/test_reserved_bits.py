@@ -10,7 +10,7 @@ from invoked import lathe as run
 import lathe as lt
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Rescale, Store, decode, encode
 from lathe.isa import verify_stream as verify
-from lathe.isa.reserved_bits import unused_bits
+from lathe.isa.reserved_bits import set_reserved_bits
 
 VTA, LATHE16 = lt.load_config("vta"), lt.load_config("lathe16")
 PLAIN = [
@@ -25,7 +25,8 @@ GREATEST = [Load(MemoryType.INP, 0, (1 << 29) - 1, 1, 1, 1, pad_value=-128, pad_
 
 def reported(config, instructions, made_for=LATHE16):
     return [
-        (each.instruction, each.field, each.contract) for each in unused_bits(config, encode(made_for, instructions))
+        (each.instruction, each.field, each.contract)
+        for each in set_reserved_bits(config, encode(made_for, instructions))
     ]
 
 
@@ -59,7 +60,7 @@ def test_an_instruction_that_the_machine_lacks_is_refused_as_a_whole():
 def test_bits_of_no_field_are_reported_together(config):
     encoded = encode(config, [Finish()])
     encoded[0, 15] = 0x50
-    (found,) = unused_bits(config, encoded)
+    (found,) = set_reserved_bits(config, encoded)
     assert (found.field, found.contract) == (
         "bits", f"be 0 where machine {config.name!r} has no field, not 0x5 from bit 124 on"
     )  # fmt: skip

@@ -260,7 +260,7 @@ def test_findings_are_those_of_the_definition(seed: int) -> None:
     findings = verify_stream(CONFIG, stream, memory)
     all_loaded = not any(each.kind is FindingKind.UOP_UNLOADED for each in findings)
     reuses = {n for n, each in enumerate(stream) if isinstance(each, Rescale) and reused(each, words)}
-    assert not all_loaded or {each.instruction for each in findings if each.kind is FindingKind.REUSE} == reuses
+    assert not all_loaded or {each.instruction for each in findings if each.kind is FindingKind.RAW_HAZARD} == reuses
     found_races: dict[tuple[int, Unit, str], int] = defaultdict(int)
     found_blank: dict[tuple[int, str], set[str]] = defaultdict(set)
     for finding in findings:

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from network_models import CASES, FEATURES, MEASURED, Case, normal, pictures
 from networks_checking import LATHE16, with_onnxruntime
-from quantised_products import left_to_the_host
+from quantised_macs import left_to_the_host
 
 import lathe as lt
 from lathe.networks.comparison import compared

@@ -79,7 +79,7 @@ def test_im2col_is_saved_in_files(tmp_path):
 def test_windows_of_an_image():
     image = np.arange(1 * 2 * 5 * 6, dtype=np.int8).reshape(1, 2, 5, 6)
     windows = Windows((3, 2), (2, 1), (1, 3), (1, 0, 1, 2), -7)
-    found = windows.laid(image)
+    found = windows.im2col(image)
     wide = np.pad(image, ((0, 0), (0, 0), (1, 1), (0, 2)), constant_values=-7)
     assert found.shape == (1, 12, 3, 5)
     for c, ky, kx, y, x in np.ndindex(2, 3, 2, 3, 5):

@@ -216,7 +216,7 @@ def test_biases_of_rows_in_units_of_sums_and_between_them(scale):
     held = graph.node("DequantizeLinear", *map(graph.constant, (values, unit, np.int32(0))))
     made = graph.quantised(graph.node("Gemm", data, weights, held, name="layer"), scale)
     (layer,) = lt.from_onnx(graph.model(made)).found.layers.values()
-    assert (layer.rest is not None) == (scale < 0.1)
+    assert (layer.bias_residual is not None) == (scale < 0.1)
     alone(graph, made, "layer")
 
 

@@ -12,7 +12,7 @@ from lathe.reports import sweep_data as module
 from lathe.reports.markup import json_in_script
 from lathe.reports.sweep_data import roles_of, sweep_data
 from lathe.reports.units import is_better_great, unit_of
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.store import StoredRow
 
 KINDS = {"i1": np.int8, "u1": np.uint8, "i2": np.int16, "u2": np.uint16, "i4": np.int32, "f8": np.float64}
@@ -103,7 +103,7 @@ changed = module.changed
 
 def test_every_number_of_a_sweep_that_has_a_unit_has_one_here():
     shares = {"utilisation", "efficiency"}
-    assert {name for name in NUMBERS if not unit_of(name)} == shares
+    assert {name for name in METRICS if not unit_of(name)} == shares
     assert all(is_better_great(name) for name in shares)
     assert unit_of("fit_mhz") == "MHz"
     assert unit_of("wgt_buffer_bytes") == "bytes"

@@ -13,7 +13,7 @@ from lathe.configs import load_config
 from lathe.configs.memory import LOOKUP_STAGES, RESCALE_STAGES
 from lathe.isa import Rescale as Instruction
 from lathe.isa.table import MemoryType, Opcode, Unit
-from lathe.isa.uop_semantics import MEANINGS
+from lathe.isa.uop_semantics import UOP_SEMANTICS
 from lathe.rtl.derived_widths import Geometry
 from lathe.rtl.read_data import BeatWrite
 from lathe.rtl.rescale import Rescale
@@ -173,7 +173,7 @@ def test_results_of_consecutive_instructions_are_those_of_their_semantics(bench,
                     of[name] = np.stack([some(31, cfg.block_out), factors], axis=1).astype(np.int32)
                 if cfg.lut_depth:
                     of["table"] = lut[instruction.table * 256 :][:256]
-                result = np.broadcast_to(MEANINGS[Opcode.RESCALE].value(instruction, of), (batch, cfg.block_out))
+                result = np.broadcast_to(UOP_SEMANTICS[Opcode.RESCALE].value(instruction, of), (batch, cfg.block_out))
                 coming += [(True, of["src"], of["wgt|1"], None)] * instruction.add
                 coming.append((False, of["dst"], of["wgt"], packed(result.astype(np.int32))))
             coming += [None] * delay  # trailing steps

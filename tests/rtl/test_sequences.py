@@ -7,7 +7,7 @@ import pytest
 
 from lathe.configs import load_config
 from lathe.isa import Alu, AluOp, FaultCode, Gemm, decode, encode, unit_of
-from lathe.isa.errors import NoInstructionError
+from lathe.isa.errors import InvalidInstructionError
 from lathe.isa.table import (
     QUEUE_OF,
     TOKEN_FIELDS,
@@ -28,7 +28,7 @@ def refusal(cfg, word):
     """The fault code of a word that fetch refuses, or else its unit."""
     try:
         (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
-    except NoInstructionError as error:
+    except InvalidInstructionError as error:
         return error.code, None
     if instruction.opcode not in instructions_of(cfg):
         return FaultCode.OPCODE, None

@@ -8,13 +8,13 @@ from math import prod
 import numpy as np
 
 from lathe.frontend import Axis, Tensor, evaluate, reads_data
-from lathe.frontend.arith.conditions import mask_of
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.arith.conditions import residual_condition
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Binary, Const, Not, ReadAccess, Reduce, Select
 from lathe.scheduler import Schedule, Witness
 from lathe.scheduler.loop_ir.build_nest import build_nest
-from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, SignalNode
+from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, SyncNode
 from lathe.scheduler.loop_ir.partition import partition
 
 
@@ -46,13 +46,13 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
             yield Gone(tuple(stored), isinstance(node, Alloc))
         elif isinstance(node, Alloc | Free):
             yield Gone(node.placement.state.tensors)
-        elif isinstance(node, SignalNode):
+        elif isinstance(node, SyncNode):
             continue  # changes no values
         elif isinstance(node, AdvanceWindow):
             continue  # what the window leaves behind is overwritten by what comes, cell by cell
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
-            mask = mask_of(node.placement.state.computation)
+            mask = residual_condition(node.placement.state.computation)
             for values in product(*(range(extent) for _, extent in node.loops)):
                 here = environment | {variable: value for (variable, _), value in zip(node.loops, values, strict=True)}
                 point = {axis: value.value(here) for axis, value in node.roots.items()}
@@ -75,7 +75,7 @@ def _takes_in(expr: Expr, reduction: Reduce, point: dict[Axis, int]) -> bool:
     if isinstance(expr, Select):
         branches = ((expr.then, True), (expr.otherwise, False))
         return any(may_be(expr.condition, v, point) and _takes_in(each, reduction, point) for each, v in branches)
-    return not (isinstance(expr, Const) and expr.value == neutral(reduction.kind, expr.dtype))
+    return not (isinstance(expr, Const) and expr.value == neutral_element(reduction.kind, expr.dtype))
 
 
 def cell_of(read: ReadAccess, point: dict[Axis, int]) -> tuple[int, ...] | None:

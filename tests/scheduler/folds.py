@@ -14,7 +14,7 @@ from lathe.frontend import Tensor, evaluate, reads_data
 from lathe.scheduler import LegalityError, Schedule, Witness, interpret
 from lathe.scheduler.errors import StorageWitness
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
-from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, storages_of
+from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 Value = tuple[str, tuple[int, ...]]
 """A tensor's name and an index of it."""
@@ -126,6 +126,6 @@ def confirm_lost(witness: Witness, s: Schedule) -> None:
     assert reads, f"the value is there: {witness}"
     if isinstance(witness, StorageWitness):
         assert reads[0][3] == (witness.overwriter_stage, tuple(witness.overwriter.values()))
-    stored = next(each for each in storages_of(s.stages).values() if witness.producer_stage in _names(each))
+    stored = next(each for each in user_buffers_of(s.stages).values() if witness.producer_stage in _names(each))
     assert stored.buffer.name == witness.tensor
     assert all(0 <= n < extent for n, extent in zip(witness.cell, stored.shape, strict=True))

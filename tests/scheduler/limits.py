@@ -85,8 +85,8 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     # The dependence goes the other way.
     (
-        rf"stage (?P<maker>\S+) must come before {S}, which depends on it, not after it",
-        lambda r: depends(r.stage(), r.stage("maker")),
+        rf"stage (?P<producer>\S+) must come before {S}, which depends on it, not after it",
+        lambda r: depends(r.stage(), r.stage("producer")),
     ),
     (
         rf"consumer of compute_at of stage {S} must be a stage outside its own loops, not '(?P<inner>\S+)', which is",
@@ -97,8 +97,8 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         lambda r: r.schedule.stages.index(r.stage("host")) < r.schedule.stages.index(r.stage()),
     ),
     (
-        rf"loop of reuse_at of stage (?P<maker>\S+) must be one in which its values are read, not loop \S+ of '{S}'",
-        lambda r: not any(read.tensor in r.stage("maker").state.tensors for read in r.stage().op.reads),
+        rf"loop of reuse_at of stage (?P<producer>\S+) must be one in which its values are read, not loop \S+ of '{S}'",
+        lambda r: not any(read.tensor in r.stage("producer").state.tensors for read in r.stage().op.reads),
     ),
     # Outputs of the program stay in DRAM; a primitive on one tensor needs a stage of one output.
     (rf"scope of stage {S} must be dram, not '\w+', because \S+ is an output", is_output),

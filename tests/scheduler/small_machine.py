@@ -80,7 +80,7 @@ def live_bytes(program: Program, name: str) -> Any:
 def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
     """The scratchpad buffers of a schedule, by the name of their first stage."""
     whole = run_pipeline(s, config)
-    known = assign_layouts(whole, config).known
+    known = assign_layouts(whole, config).layouts
     physical = {stage: physical_of(stage, known, config) for stage in whole.stages}
     found = buffers_of(whole, config, build_nest(whole, largest_blocks=True), physical, find_aliases(whole, config))
     return {buffer.stage.name: buffer for buffer in found if not buffer.temporary}

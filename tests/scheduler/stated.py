@@ -14,7 +14,7 @@ from unchecked import carry_out
 from lathe.frontend import Axis, Binary, Tensor, as_affine, evaluate, reads_data, walk
 from lathe.frontend.expr.nodes import Select, axes_of
 from lathe.scheduler import Schedule, Stage
-from lathe.scheduler.schedule_ir.loops import AffineSchedule, Fuse, LoopAxis, Split, made_by, replaced_by
+from lathe.scheduler.schedule_ir.loops import AffineSchedule, Fuse, LoopAxis, Split, created_loops, replaced_loops
 from lathe.scheduler.schedule_ir.memories import DRAM
 
 
@@ -72,13 +72,18 @@ def is_touched(r: Refusal) -> bool:
     stage = r.stage()
     state = stage.state
     tagged = state.unrolled or state.annotations or state.threads or state.pragma or state.scope != DRAM
-    changed = state.is_touched or state.attachment is not None or state.storage is not None or state.slots is not None
+    changed = (
+        state.has_changed_loops
+        or state.attachment is not None
+        or state.storage is not None
+        or state.buffer_count is not None
+    )
     return bool(tagged or changed or r.schedule.attached(stage))
 
 
-def depends(reader: Stage, maker: Stage) -> bool:
+def depends(reader: Stage, producer: Stage) -> bool:
     """Whether a stage reads another one's values, or what is made of them."""
-    readers = [each for tensor in maker.state.tensors for each in maker.schedule.readers(tensor)]
+    readers = [each for tensor in producer.state.tensors for each in producer.schedule.consumers(tensor)]
     return reader in readers or any(depends(reader, each) for each in readers)
 
 
@@ -105,10 +110,10 @@ def comes_from_fuse(r: Refusal) -> bool:
         return True
     state, wanted = r.stage().state, set(r.loops())
     for relation in reversed(state.relations):
-        if wanted & set(made_by(relation)):
+        if wanted & set(created_loops(relation)):
             if isinstance(relation, Fuse):
                 return True
-            wanted |= set(replaced_by(relation))
+            wanted |= set(replaced_loops(relation))
     return False
 
 
@@ -196,7 +201,7 @@ def is_allocated_outside(r: Refusal) -> bool:
     places = [place for buffer, place in r.schedule.allocations.items() if buffer.name == r.says["kept"]]
     leaves = r.stage().leaf_axis
     outermost = min(leaves.index(loop) for loop in r.loops())
-    return not any(place.host is r.stage().id and leaves.index(place.axis) >= outermost for place in places)
+    return not any(place.enclosing is r.stage().id and leaves.index(place.axis) >= outermost for place in places)
 
 
 def share_cells(r: Refusal) -> bool:
@@ -211,8 +216,8 @@ def share_cells(r: Refusal) -> bool:
             cells = ((read.tensor, cell_of(read, step.point)) for read in step.stage.op.reads)
             points += [(tensor, cell) for tensor, cell in cells if cell is not None]
         for position, (tensor, index) in enumerate(points):
-            maker = schedule.maker(tensor)
-            kept = maker.state.storage if maker is not None else None
+            producer = schedule.producer(tensor)
+            kept = producer.state.storage if producer is not None else None
             for number, iteration in enumerate(iterations):
                 at = iteration(step)
                 if kept is None or at is None:
@@ -244,7 +249,7 @@ def begin_twice(r: Refusal) -> bool:
 def marked(r: Refusal) -> bool:
     """A loop of that name has a mark or threads, and the command replaces it."""
     state = r.stage().state
-    signals = [signal.axis for signal in state.signals if signal.axis is not None]
+    signals = [signal.axis for signal in state.sync_ops if signal.axis is not None]
     return any(loop.name == r.says["loop"] for loop in (*state.annotations, *state.threads, *signals))
 
 

@@ -7,7 +7,7 @@ from itertools import product
 from executions import may_be
 
 from lathe.frontend import Axis, Tensor, evaluate
-from lathe.frontend.arith.conditions import mask_of
+from lathe.frontend.arith.conditions import residual_condition
 from lathe.frontend.arith.linear import Bound, LoopVariable, bound_value
 from lathe.scheduler import Schedule, Stage
 from lathe.scheduler.loop_ir.build_nest import build_nest
@@ -48,7 +48,7 @@ def _steps(nodes: list[Node], loops: dict[LoopVariable, int], conditions: bool) 
             if hold(node.constraints, loops):
                 yield from _steps(node.body, loops, conditions)
         elif isinstance(node, StatementBlock):
-            mask = mask_of(node.placement.state.computation)
+            mask = residual_condition(node.placement.state.computation)
             for values in product(*(range(variable.extent) for variable in node.variables)):
                 here = loops | dict(zip(node.variables, values, strict=True))
                 point = {axis: bound_value(value, here) for axis, value in node.roots.items()}

@@ -15,8 +15,8 @@ from lathe.configs.extensions import EXTENSIONS
 from lathe.isa import Alu, AluOp, Gemm, Rescale, decode_uops, encode_uops
 from lathe.sim.dram import SparseMemory
 from lathe.sim.executor import by_opcode
-from lathe.sim.gemm import Products
-from lathe.sim.levelized_uops import InLevels
+from lathe.sim.gemm import GemmExecutor
+from lathe.sim.levelized_uops import LevelizedExecutor
 from lathe.sim.scratchpads import Scratchpads
 
 CONFIGS = {
@@ -91,7 +91,7 @@ def test_gemm_by_its_semantics_equals_the_faster_form(name, seed):
     cfg, rng = CONFIGS[name], random.Random(seed)
     fast = memories(cfg, seed).sample(0)
     plain = memories(cfg, seed).sample(0)
-    products, levels = Products(cfg, fast), InLevels(cfg, plain)
+    products, levels = GemmExecutor(cfg, fast), LevelizedExecutor(cfg, plain)
     for _ in range(6):
         gemm = a_gemm(rng)
         written = {

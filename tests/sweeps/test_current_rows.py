@@ -9,7 +9,7 @@ from error_checks import check_mentions
 from invoked import lathe as run
 
 import lathe as lt
-from lathe.sweeps.current_rows import left_out, present_rows
+from lathe.sweeps.current_rows import current_rows, outdated_text
 from lathe.sweeps.energy import OWN
 from lathe.sweeps.store import StoredRow
 
@@ -24,15 +24,15 @@ def row(point, run, **columns):
 
 def test_of_rows_with_equal_columns_those_are_current_that_the_last_run_used():
     old, new, other = row("a", 1, energy_pj=2.0), row("b", 2, energy_pj=1.0), row("c", 1, height=4)
-    assert present_rows([old, other, new]) == [other, new]
-    assert present_rows([replace(old, run=3), new]) == [replace(old, run=3)]
-    check_mentions(left_out([old, other, new], [other, new]), "1", "row")
-    assert left_out([old, new], [old, new]) == ""
+    assert current_rows([old, other, new]) == [other, new]
+    assert current_rows([replace(old, run=3), new]) == [replace(old, run=3)]
+    check_mentions(outdated_text([old, other, new], [other, new]), "1", "row")
+    assert outdated_text([old, new], [old, new]) == ""
 
 
 def test_rows_of_an_earlier_version_that_no_run_has_used_since_are_all_current():
     rows = [row("a", 0, energy_pj=2.0), row("b", 0, energy_pj=1.0)]
-    assert present_rows(rows) == rows
+    assert current_rows(rows) == rows
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_fronts_and_lists_have_the_rows_of_the_current_files(folder):
     assert listed(folder) == second
     assert listed(folder, "--pareto", "cycles,energy_pj") == second
     assert sorted(listed(folder, "--all")) == sorted(first + second)
-    outdated = left_out([row("a", 1)] * 4, [row("a", 1)] * 2)
+    outdated = outdated_text([row("a", 1)] * 4, [row("a", 1)] * 2)
     check_mentions(run("results", folder / "r.db").stdout.splitlines()[-1], outdated, "--all")
     assert outdated not in run("results", folder / "r.db", "--all").stdout
     assert run("report", folder / "r.db", "-o", folder / "r.html").exit_code == 0

@@ -19,7 +19,7 @@ from lathe.rtl.fit import fit
 from lathe.rtl.statistics import statistics, within
 from lathe.sweeps.hardware import COUNTS, FITS, Hardware, hardware_numbers, is_known
 from lathe.sweeps.keys import measuring_sources, point_key
-from lathe.sweeps.measurement import NUMBERS, Options
+from lathe.sweeps.measurement import METRICS, Options
 from lathe.sweeps.specification import Point
 
 TINY = lt.load_config("tiny")
@@ -159,7 +159,7 @@ def test_the_key_of_a_row_includes_the_hardware_metrics_and_the_sources_of_the_r
     requested = (None, Hardware(), Hardware("ecp5-25k"), Hardware("ecp5-25k", seed=2))
     assert len({point_key(point, Options(hardware=each)) for each in requested}) == 4
     assert measuring_sources() != measuring_sources(Hardware())
-    assert {*COUNTS, *FITS} < set(NUMBERS)
+    assert {*COUNTS, *FITS} < set(METRICS)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from error_checks import check_mentions
 from sweep_files import check_mistake, read
 
-from lathe.sweeps.dry_run import planned
+from lathe.sweeps.dry_run import planned_points
 from lathe.sweeps.specification import Axis, Grid, Sample, Span
 
 MATMUL = "workloads:\n  - matmul: {m: 16, n: 16, k: 16}\n"
@@ -56,12 +56,12 @@ def test_points_that_violate_constraints_are_omitted(tmp_path):
     assert [(point.changes["memory.latency"], point.changes["memory.bus_bits"]) for point in sweep.points()] == [
         (0, 64), (0, 128), (32, 64), (32, 128), (64, 64),
     ]  # fmt: skip
-    check_mentions([each.reason for each in planned(sweep)][-1], "'memory.latency * memory.bus_bits <= 4096'")
+    check_mentions([each.reason for each in planned_points(sweep)][-1], "'memory.latency * memory.bus_bits <= 4096'")
 
 
 def test_an_invalid_machine_is_a_row_whatever_its_constraints(tmp_path):
     sweep = read(tmp_path, "machine:\n  block_in: [16, 24]\nconstraints: block_in < 20\n" + MATMUL)
-    assert [each.status for each in planned(sweep)] == ["ok", "invalid machine"]
+    assert [each.status for each in planned_points(sweep)] == ["ok", "invalid machine"]
 
 
 def test_a_sample_is_determined_by_its_seed(tmp_path):
@@ -91,7 +91,7 @@ def test_a_grid_of_any_size_may_be_sampled_or_confirmed(tmp_path):
     sweep = read(tmp_path, text, any_size=True)
     assert sweep.count == 10**9
     assert sweep.point(10**9 - 1).changes == {"memory.latency": 999999, "memory.outstanding_reads": 1000}
-    assert next(sweep.places()) == 0
+    assert next(sweep.indices()) == 0
 
 
 # fmt: off

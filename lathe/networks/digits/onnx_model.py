@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lathe.frontend.onnx.optional_imports import extra
+from lathe.frontend.onnx.optional_imports import optional_import
 from lathe.networks.digits.network import CLASSES, IMAGE_SHAPE, LAYERS, load_digits
 
 DIGITS_ONNX = Path(__file__).with_name("digits.onnx")
@@ -32,7 +32,7 @@ def as_images(images: NDArray[np.int8]) -> NDArray[np.float32]:
 
 def digits_model(batch: int = BATCH) -> Any:
     """The model (a ModelProto) for batches of `batch` images."""
-    helper, tensors = extra("onnx.helper"), extra("onnx.numpy_helper")
+    helper, tensors = optional_import("onnx.helper"), optional_import("onnx.numpy_helper")
     graph = _Graph(load_digits().parameters)
     height, width, channels = IMAGE_SHAPE
     x = graph.quantised("images", "images", 0)
@@ -42,8 +42,8 @@ def digits_model(batch: int = BATCH) -> Any:
     x = graph.node("Flatten", [graph.quantised(x, "pool.out", graph.bits["conv2"])], "flatten", axis=1)
     graph.layer("Gemm", graph.quantised(x, "flatten.out", graph.bits["conv2"]), "dense", transB=1)
     value = helper.make_tensor_value_info
-    images = value("images", extra("onnx").TensorProto.FLOAT, [batch, channels, height, width])
-    logits = value("logits", extra("onnx").TensorProto.FLOAT, [batch, CLASSES])
+    images = value("images", optional_import("onnx").TensorProto.FLOAT, [batch, channels, height, width])
+    logits = value("logits", optional_import("onnx").TensorProto.FLOAT, [batch, CLASSES])
     held = [tensors.from_array(values, name) for name, values in graph.held.items()]
     made = helper.make_graph(graph.nodes, "digits", [images], [logits], held)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
@@ -65,7 +65,7 @@ class _Graph:
     def node(self, kind: str, inputs: list[str], name: str, output: str = "", **attributes: Any) -> str:
         """Add a node; the name of its result."""
         made = output or f"{name}.sums"
-        self.nodes.append(extra("onnx.helper").make_node(kind, inputs, [made], name, **attributes))
+        self.nodes.append(optional_import("onnx.helper").make_node(kind, inputs, [made], name, **attributes))
         return made
 
     def constant(self, name: str, values: NDArray[Any]) -> str:

@@ -13,7 +13,7 @@ from lathe.frontend.tensor.rescale_parameters import SHIFT_BITS
 from lathe.networks.lowered_values import Array
 
 
-def with_rests(factors: Array, rests: Array) -> Array:
+def with_bias_residuals(factors: Array, rests: Array) -> Array:
     """Pairs of rows for ``rescaled_add``, (..., channels, 2, 2), from rows [bias, word] and residuals (channels,)."""
     bias, word = factors[..., 0].astype(np.int64), factors[..., 1].astype(np.int64)
     mantissa, shift = word >> SHIFT_BITS, word % (1 << SHIFT_BITS)

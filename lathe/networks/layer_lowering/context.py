@@ -14,9 +14,9 @@ from lathe.networks.lowered_values import Array, Shape, Value, computed, image_s
 class Context:
     """The context of lowering a layer; collects constants.
 
-    ``name``: prefix of its stages; ``shape``: the model's shape of its result; ``read_as_image``: consumers require an
-    image; ``lanes``: of the machine. ``digits``: the extents that each dimension of the result should be split into, if
-    the layer can do it; ``is_view``: data movement may become a view.
+    ``name``: prefix of its stages; ``shape``: the model's shape of its result; ``prefers_image_layout``: consumers
+    require an image; ``lanes``: of the machine. ``digits``: the extents that each dimension of the result should be
+    split into, if the layer can do it; ``is_view``: data movement may become a view.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Context:
 
     def as_image(self, value: Value) -> Value:
         """An operand as an image."""
-        return value.laid_out(f"{self.name}.image", self.lanes, is_image=True)
+        return value.in_layout(f"{self.name}.image", self.lanes, is_image=True)
 
     @property
-    def digits_made(self) -> tuple[Shape, ...]:
+    def result_digits(self) -> tuple[Shape, ...]:
         """The extents that each dimension of the result is split into: its own extent if it is not split."""
         return tuple((size,) for size in self.shape) if self.digits is None else self.digits
 
@@ -71,7 +71,7 @@ class Context:
 
     def as_plain(self, value: Value, number: int = 0) -> Value:
         """Operand ``number`` in plain layout, not as a view."""
-        return value.laid_out(f"{self.name}.plain{number or ''}", self.lanes, is_image=False)
+        return value.in_layout(f"{self.name}.plain{number or ''}", self.lanes, is_image=False)
 
 
 def wrapped(values: Array) -> Array:
@@ -86,14 +86,14 @@ def padded(values: Array, axis: int, count: int) -> Array:
     return np.pad(values, widths)
 
 
-def alike(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
+def in_common_layout(data: tuple[Value, ...], context: Context) -> tuple[Value, ...]:
     """Operands of one shape, converted to the layout of the first, with channels in order, if layouts differ."""
     if len({(each.is_image, each.positions, each.axes, each.tensor.shape) for each in data}) == 1:
         return data
     is_image = data[0].is_image
     return tuple(
         each
-        if each.is_image == is_image and each.is_usual(context.lanes)
+        if each.is_image == is_image and each.has_default_layout(context.lanes)
         else computed(each.shape, elements_of(each), f"{context.name}.data{n}", context.lanes, is_image=is_image)
         for n, each in enumerate(data)
     )
@@ -103,7 +103,7 @@ def plain_in_digits(tensor: Tensor, shape: Shape, digits: tuple[Shape, ...]) -> 
     """A plain tensor whose dimensions are split into consecutive axes of the program's tensor."""
     axes = iter(range(tensor.ndim))
     plain = Value(tensor, tensor.shape, is_image=False)
-    return plain.seen_as(shape, tuple(tuple(next(axes) for _ in extents) for extents in digits))
+    return plain.view(shape, tuple(tuple(next(axes) for _ in extents) for extents in digits))
 
 
 def elements_of(value: Value) -> Callable[..., Expr]:

@@ -10,9 +10,9 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.onnx.quant_graph import Conv, ConvTranspose, Layer
 from lathe.frontend.operators import conv2d, depthwise_conv2d, pad2d
 from lathe.networks.layer_lowering.context import Context, elements_of, padded
-from lathe.networks.layer_lowering.padding_correction import PlacesOfTaps, SumsOfWeights, places_of_taps
+from lathe.networks.layer_lowering.padding_correction import SumsOfWeights, TapRegions, tap_regions
 from lathe.networks.layer_lowering.rescaling import results_of, terms_of
-from lathe.networks.lowered_values import Array, Value, computed, filled
+from lathe.networks.lowered_values import Array, Value, computed, padded_channels
 
 
 def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
@@ -21,12 +21,12 @@ def _conv(layer: Conv, data: tuple[Value, ...], context: Context) -> Value:
     options: dict[str, Any] = {
         "stride": layer.strides,
         "padding": ((top, bottom), (left, right)),
-        "pad_value": layer.of_inputs[0].own_zero,
+        "pad_value": layer.input_quants[0].int8_zero_point,
         "dilation": layer.dilations,
     }
     regions = None
-    if layer.of_inputs[0].own_zero and layer.of_output.dtype != "int32":
-        regions = places_of_taps(layer, image.image_shape, context.image_shape)
+    if layer.input_quants[0].int8_zero_point and layer.output_quant.dtype != "int32":
+        regions = tap_regions(layer, image.image_shape, context.image_shape)
         options["pad_value"] = 0  # its contribution is in the biases
     return _convolved(layer, image, options, context, regions)
 
@@ -36,7 +36,7 @@ def _convolved(
     image: Value,
     options: dict[str, Any],
     context: Context,
-    regions: PlacesOfTaps | None = None,
+    regions: TapRegions | None = None,
 ) -> Value:
     """The layer's convolution of an image; ``regions``: regions of equal bias, if the padding is zeros."""
     filters, depth = layer.weights.shape[:2]
@@ -59,7 +59,7 @@ def _convolved(
             for part, name in zip(parts, names, strict=True)
         ]
         return context.image(whole[0], more=tuple(whole[1:]))
-    wide = filled(filters, context.lanes)
+    wide = padded_channels(filters, context.lanes)
     placed = [padded(image.spread(term.transpose(0, 2, 3, 1), 3), 0, wide) for term in terms]
     made = results_of(layer, _sums(image.tensor, placed, 1, options, context), per_filter, context)
     return context.image(made[0], more=made[1:])
@@ -96,7 +96,7 @@ def _sums(
 
 def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Context) -> Value:
     """A convolution with flipped weights of the data with zeros inserted between its pixels."""
-    value, (quant,) = context.as_image(data[0]), layer.of_inputs
+    value, (quant,) = context.as_image(data[0]), layer.input_quants
     image = value.tensor
     n, height, width, channels = image.shape
     down, along = layer.strides
@@ -111,7 +111,7 @@ def _conv_transpose(layer: ConvTranspose, data: tuple[Value, ...], context: Cont
             inside = inside & (at_y % down == 0)
         if along > 1:
             inside = inside & (at_x % along == 0)
-        return select(inside, image[n, at_y // down, at_x // along, c], quant.own_zero)
+        return select(inside, image[n, at_y // down, at_x // along, c], quant.int8_zero_point)
 
     dilated = compute((n, rows, columns, channels), element, f"{context.name}.spread")
     spaced = Value(dilated, (n, value.shape[1], rows, columns), is_image=True, positions=value.positions)

@@ -8,7 +8,7 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.onnx.quant_graph import Concat, Layer, Pad, Reshape, Resize, Run, Slice, Transpose
 from lathe.frontend.operators import reshape as reshaped
 from lathe.networks.layer_lowering.context import Context
-from lathe.networks.lowered_values import IMAGE_RANKS, Value, computed, filled
+from lathe.networks.lowered_values import IMAGE_RANKS, Value, computed, padded_channels
 
 
 def _transpose(layer: Transpose, data: tuple[Value, ...], context: Context) -> Value:
@@ -47,7 +47,7 @@ def _slice(layer: Slice, data: tuple[Value, ...], context: Context) -> Value:
     held = source.positions or tuple(range(source.shape[1]))
     chosen = [held[starts[1] + steps[1] * n] for n in range(context.shape[1])]
     first = min(chosen) // context.lanes * context.lanes
-    end = min(first + filled(max(chosen) + 1 - first, context.lanes), source.width)
+    end = min(first + padded_channels(max(chosen) + 1 - first, context.lanes), source.width)
     batch, _, height, width = context.image_shape
 
     def own(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
@@ -146,7 +146,7 @@ def _concat(layer: Concat, data: tuple[Value, ...], context: Context) -> Value:
     """A concatenation; padding channels of the operands stay in between, so that each starts at a vector boundary."""
     is_image = data[0].is_image
     data = tuple(
-        value.laid_out(f"{context.name}.data{n}", context.lanes, is_image=is_image) for n, value in enumerate(data)
+        value.in_layout(f"{context.name}.data{n}", context.lanes, is_image=is_image) for n, value in enumerate(data)
     )
     channels = layer.axis == 1 and is_image
     starts, positions, end = [], list[int](), 0
@@ -200,7 +200,7 @@ def _is_in_order(value: Value) -> bool:
     return not value.is_image or value.image_shape[2:] == (1, 1) or value.shape[1] == 1
 
 
-MOVES: Mapping[type[Layer], Callable[..., Value]] = {
+DATA_MOVEMENT: Mapping[type[Layer], Callable[..., Value]] = {
     Concat: _concat,
     Pad: _pad,
     Reshape: _reshape,

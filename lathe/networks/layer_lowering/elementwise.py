@@ -10,22 +10,22 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.onnx.quant_graph import Extreme, Layer, Lookup, Sum, Times
 from lathe.frontend.operators import clip, lookup, requantise, rescaled_add
 from lathe.frontend.operators.rescaling import rescaled_sum_value
-from lathe.networks.layer_lowering.context import Context, alike
+from lathe.networks.layer_lowering.context import Context, in_common_layout
 from lathe.networks.lowered_values import Array, Value, computed, image_shape
 from lathe.networks.mixed_radix import indices_of
 
 
 def _sum(layer: Sum, data: tuple[Value, ...], context: Context) -> Value:
-    (a, b), made = layer.of_inputs, layer.of_output
+    (a, b), made = layer.input_quants, layer.output_quant
     sign = -1 if layer.minus else 1
-    scales, biases = (a.scale / made.scale, sign * b.scale / made.scale), (-a.own_zero, -b.own_zero)
+    scales, biases = (a.scale / made.scale, sign * b.scale / made.scale), (-a.int8_zero_point, -b.int8_zero_point)
     in_digits = any(value.axes is not None and value.digits(-1) for value in data)
     if in_digits and all(value.shape == context.shape and not value.is_image for value in data):
         return _sum_in_digits(layer, data, context, rescaled_add_parameters(scales, biases, context.shape[-1]))
-    left, right = alike(_broadcast(data, context), context)
+    left, right = in_common_layout(_broadcast(data, context), context)
     factors = rescaled_add_parameters(scales, biases, left.width)
     found = rescaled_add(
-        left.tensor, right.tensor, parameters=context.constant("factors", factors), zero_point=made.own_zero,
+        left.tensor, right.tensor, parameters=context.constant("factors", factors), zero_point=made.int8_zero_point,
         relu=layer.relu, name=context.name,
     )  # fmt: skip
     return context.like(found, left)
@@ -42,24 +42,24 @@ def _sum_in_digits(layer: Sum, data: tuple[Value, ...], context: Context, factor
         indices, last = indices_of(i, digits), i[len(i) - lane :]
         rows = [(held[(*last, n, 0)], held[(*last, n, 1)]) for n in (0, 1)]
         values = [value.read(indices) for value in data]
-        return rescaled_sum_value(values, rows, layer.of_output.own_zero, relu=layer.relu)
+        return rescaled_sum_value(values, rows, layer.output_quant.int8_zero_point, relu=layer.relu)
 
     return context.in_digits(compute(tuple(chain.from_iterable(digits)), element, context.name), digits)
 
 
 def _times(layer: Times, data: tuple[Value, ...], context: Context) -> Value:
-    (of_a, of_b), made = layer.of_inputs, layer.of_output
+    (of_a, of_b), made = layer.input_quants, layer.output_quant
     left, right = _broadcastable(data, context)
     whole = left if left.shape == context.shape else right
     a, b = _element_of(left, whole), _element_of(right, whole)
 
     def product(*i: Expr) -> Expr:
-        return (a(i).astype("int32") - of_a.own_zero) * (b(i).astype("int32") - of_b.own_zero)
+        return (a(i).astype("int32") - of_a.int8_zero_point) * (b(i).astype("int32") - of_b.int8_zero_point)
 
     products = compute(whole.tensor.shape, product, f"{context.name}.products")
     factors = rescale_parameters(of_a.scale * of_b.scale / made.scale, 0, whole.width)
     found = requantise(
-        products, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+        products, parameters=context.constant("factors", factors), zero_point=made.int8_zero_point, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
     return context.like(found, whole)
@@ -69,11 +69,13 @@ def _broadcastable(data: tuple[Value, ...], context: Context) -> tuple[Value, ..
     """Operands with the same layout, of which one may have extent 1 along dimensions to broadcast."""
     whole = next((value for value in data if value.shape == context.shape), None)
     if whole is not None and all(
-        len(value.shape) == len(whole.shape) and value.is_image == whole.is_image and value.is_usual(context.lanes)
+        len(value.shape) == len(whole.shape)
+        and value.is_image == whole.is_image
+        and value.has_default_layout(context.lanes)
         for value in data
     ):
         return data
-    return alike(_broadcast(data, context), context)
+    return in_common_layout(_broadcast(data, context), context)
 
 
 def _element_of(value: Value, whole: Value) -> Callable[[tuple[Expr, ...]], Expr]:
@@ -86,7 +88,7 @@ def _element_of(value: Value, whole: Value) -> Callable[[tuple[Expr, ...]], Expr
 
 
 def _extreme(layer: Extreme, data: tuple[Value, ...], context: Context) -> Value:
-    values = alike(_broadcast(data, context), context)
+    values = in_common_layout(_broadcast(data, context), context)
     first, *others = (each.tensor for each in values)
     found, chosen = first, max if layer.greatest else min
     for number, other in enumerate(others):
@@ -133,7 +135,7 @@ def _lookup(layer: Lookup, data: tuple[Value, ...], context: Context) -> Value:
 
 def own_table(layer: Lookup) -> Array:
     """The machine's table of a function: int8 values, with uint8 ones minus 128, and the result for -1 in row 255."""
-    made = layer.table.astype(np.int64) - (128 if layer.of_output.dtype == "uint8" else 0)
+    made = layer.table.astype(np.int64) - (128 if layer.output_quant.dtype == "uint8" else 0)
     of_values: Array = made.astype(np.int8)  # of -128 to 127
     return np.concatenate((of_values[128:], of_values[:128]))
 

@@ -31,7 +31,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class PlacesOfTaps:
+class TapRegions:
     """The runs of output rows and columns, which form regions of equal bias."""
 
     rows: tuple[Run, ...]
@@ -43,10 +43,10 @@ class SumsOfWeights:
     """The sum of each output channel's weights, (channels,); or for each region, (rows, columns, channels)."""
 
     sums: NDArray[np.int64]
-    regions: PlacesOfTaps | None = None
+    regions: TapRegions | None = None
 
     @classmethod
-    def of(cls, weights: NDArray[Any], regions: PlacesOfTaps | None = None) -> "SumsOfWeights":
+    def of(cls, weights: NDArray[Any], regions: TapRegions | None = None) -> "SumsOfWeights":
         """The sums of weights (channels, ...), or of (channels, C, KH, KW) for each of ``regions``."""
         whole = weights.astype(np.int64)
         if regions is None:
@@ -57,19 +57,19 @@ class SumsOfWeights:
         return cls(np.array(sums), regions)
 
     @property
-    def everywhere(self) -> NDArray[np.int64]:
+    def of_all_taps(self) -> NDArray[np.int64]:
         """The sums of all taps, (channels,)."""
         assert self.regions is None, "the sums differ by region"
         return self.sums
 
 
-def places_of_taps(layer: Conv, data: tuple[int, ...], made: tuple[int, ...]) -> PlacesOfTaps:
+def tap_regions(layer: Conv, data: tuple[int, ...], made: tuple[int, ...]) -> TapRegions:
     """The regions of a convolution's result, for input and output shapes (N, C, H, W)."""
     rows, columns = (
         _runs(data[2 + n], made[2 + n], layer.weights.shape[2 + n], layer.strides[n], layer.dilations[n], layer.pads[n])
         for n in range(2)
     )
-    return PlacesOfTaps(rows, columns)
+    return TapRegions(rows, columns)
 
 
 def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: int) -> tuple[Run, ...]:
@@ -84,8 +84,8 @@ def _runs(size: int, made: int, taps: int, stride: int, dilation: int, before: i
     return tuple(runs)
 
 
-def rescaled_by_place(
-    sums: Tensor, parameters: Tensor, regions: PlacesOfTaps, zero_point: int, relu: bool, name: str
+def rescale_by_region(
+    sums: Tensor, parameters: Tensor, regions: TapRegions, zero_point: int, relu: bool, name: str
 ) -> Tensor:
     """Rescale sums (N, H, W, C) to int8, with parameters (rows, columns, C, 2) of ``requantise`` for each region.
 

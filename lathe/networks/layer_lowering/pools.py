@@ -40,13 +40,13 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
     If windows have different numbers of values, each sum is first multiplied by the least common multiple of these
     numbers divided by its own.
     """
-    (quant,), made = layer.of_inputs, layer.of_output
+    (quant,), made = layer.input_quants, layer.output_quant
     source = context.as_image(data[0])
     image = source.tensor
     if any(layer.pads):
         top, left, bottom, right = layer.pads
         around = ((top, bottom), (left, right))
-        image = pad2d(image, around, value=quant.own_zero, name=f"{context.name}.border")
+        image = pad2d(image, around, value=quant.int8_zero_point, name=f"{context.name}.border")
     n, height, width, channels = image.shape
     (high, wide), (down, along), (apart_y, apart_x) = layer.kernel, layer.strides, layer.dilations
     ry, rx = reduce_axis(high, "ry"), reduce_axis(wide, "rx")
@@ -58,10 +58,10 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         f"{context.name}.sums",
     )
     cells = high * wide
-    bias, divisor = -quant.own_zero * cells, cells
-    if layer.counted is not None:
-        divisor = lcm(*np.unique(layer.counted).tolist())
-        multiplicity = np.repeat((divisor // layer.counted)[..., np.newaxis], channels, axis=-1).astype(np.int32)
+    bias, divisor = -quant.int8_zero_point * cells, cells
+    if layer.divisors is not None:
+        divisor = lcm(*np.unique(layer.divisors).tolist())
+        multiplicity = np.repeat((divisor // layer.divisors)[..., np.newaxis], channels, axis=-1).astype(np.int32)
         weight, sums = context.constant("often", multiplicity), total
         total = compute(
             sums.shape, lambda n, y, x, c: (sums[n, y, x, c] + bias) * weight[y, x, c], f"{context.name}.weighted"
@@ -69,7 +69,7 @@ def _average(layer: AveragePool, data: tuple[Value, ...], context: Context) -> V
         bias = 0
     factors = rescale_parameters(quant.scale / (divisor * made.scale), bias, channels)
     found = requantise(
-        total, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+        total, parameters=context.constant("factors", factors), zero_point=made.int8_zero_point, relu=layer.relu,
         name=context.name,
     )  # fmt: skip
     return context.image(found, source.positions)
@@ -106,10 +106,10 @@ def _mean_of_rows(layer: Mean, source: Value, context: Context) -> Value:
 
 
 def _averaged(layer: Mean, sums: Tensor, count: int, context: Context) -> Tensor:
-    (quant,), made = layer.of_inputs, layer.of_output
-    factors = rescale_parameters(quant.scale / (count * made.scale), -quant.own_zero * count, sums.shape[-1])
+    (quant,), made = layer.input_quants, layer.output_quant
+    factors = rescale_parameters(quant.scale / (count * made.scale), -quant.int8_zero_point * count, sums.shape[-1])
     return requantise(
-        sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+        sums, parameters=context.constant("factors", factors), zero_point=made.int8_zero_point, relu=layer.relu,
         name=f"{context.name}.averages",
     )  # fmt: skip
 

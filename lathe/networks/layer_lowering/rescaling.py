@@ -6,13 +6,13 @@ import numpy as np
 
 from lathe.frontend import Tensor, compute, rescale_parameters
 from lathe.frontend.expr.expr_base import Expr
-from lathe.frontend.onnx.qdq_groups import greatest_sum
+from lathe.frontend.onnx.qdq_groups import max_sum
 from lathe.frontend.onnx.quant_graph import Conv, ConvTranspose, Product
 from lathe.frontend.operators import bias_add, requantise, rescaled_add
 from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_value
-from lathe.networks.layer_lowering.bias_residuals import with_rests
+from lathe.networks.layer_lowering.bias_residuals import with_bias_residuals
 from lathe.networks.layer_lowering.context import Context, padded, wrapped
-from lathe.networks.layer_lowering.padding_correction import SumsOfWeights, rescaled_by_place
+from lathe.networks.layer_lowering.padding_correction import SumsOfWeights, rescale_by_region
 from lathe.networks.lowered_values import Array, Value
 
 
@@ -28,20 +28,22 @@ def rescaled_sums(
 
     Output channels are at the positions of the channels of ``like``, by default in order.
     """
-    made = layer.of_output
+    made = layer.output_quant
     factors = factors_of(layer, per_filter)
-    axis = factors.ndim - (2 if layer.rest is None else 3)
+    axis = factors.ndim - (2 if layer.bias_residual is None else 3)
     placed = padded(factors, axis, sums.shape[-1]) if like is None else like.spread(factors, axis)
     held = context.constant("factors", placed)
-    if (regions := per_filter.regions) is not None and factors.ndim > (2 if layer.rest is None else 3):
-        return rescaled_by_place(sums, held, regions, made.own_zero, layer.relu, name or context.name)
+    if (regions := per_filter.regions) is not None and factors.ndim > (2 if layer.bias_residual is None else 3):
+        return rescale_by_region(sums, held, regions, made.int8_zero_point, layer.relu, name or context.name)
     if layer.bias.ndim > 1:
-        return rescaled_by_row(sums, held, made.own_zero, layer.relu, name or context.name)
-    if layer.rest is not None:
+        return rescaled_by_row(sums, held, made.int8_zero_point, layer.relu, name or context.name)
+    if layer.bias_residual is not None:
         return rescaled_add(
-            sums, sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name
+            sums, sums, parameters=held, zero_point=made.int8_zero_point, relu=layer.relu, name=name or context.name
         )
-    return requantise(sums, parameters=held, zero_point=made.own_zero, relu=layer.relu, name=name or context.name)
+    return requantise(
+        sums, parameters=held, zero_point=made.int8_zero_point, relu=layer.relu, name=name or context.name
+    )
 
 
 def rescaled_by_row(sums: Tensor, parameters: Tensor, zero_point: int, relu: bool, name: str) -> Tensor:
@@ -63,13 +65,13 @@ def factors_of(layer: Conv | ConvTranspose | Product, per_filter: SumsOfWeights)
     (rows, columns, channels, 2) if biases differ by region, (rows, channels, 2) if they differ by row of a matrix. With
     fractional biases, pairs for ``rescaled_add``: (..., channels, 2, 2).
     """
-    (quant,), made = layer.of_inputs, layer.of_output
-    bias = wrapped(layer.bias - quant.own_zero * per_filter.sums)
+    (quant,), made = layer.input_quants, layer.output_quant
+    bias = wrapped(layer.bias - quant.int8_zero_point * per_filter.sums)
     if per_filter.regions is not None and np.all(bias == bias[0, 0]):
         bias = bias[0, 0]
     scale = np.broadcast_to(quant.scale * layer.weight_scale / made.scale, bias.shape)
     factors = rescale_parameters(scale.reshape(-1), bias.reshape(-1)).reshape(*bias.shape, 2)
-    return factors if layer.rest is None else with_rests(factors, layer.rest)
+    return factors if layer.bias_residual is None else with_bias_residuals(factors, layer.bias_residual)
 
 
 def results_of(
@@ -85,13 +87,13 @@ def results_of(
     The machine stores bytes. Each plane recomputes the sums: accumulators do not stay allocated until all planes are
     stored, and spilling them takes longer than recomputing.
     """
-    if layer.of_output.dtype != "int32":
+    if layer.output_quant.dtype != "int32":
         return (rescaled_sums(layer, sums(f"{context.name}.sums"), per_filter, context, name, like),)
-    (quant,) = layer.of_inputs
-    bias = wrapped(layer.bias - quant.own_zero * per_filter.everywhere)
+    (quant,) = layer.input_quants
+    bias = wrapped(layer.bias - quant.int8_zero_point * per_filter.of_all_taps)
     made: list[Tensor] = []
     held: Tensor | None = None
-    for number in range(bytes_of(greatest_sum(layer.weights))):
+    for number in range(bytes_of(max_sum(layer.weights))):
         whole = sums(f"{context.name}.sums{number}")
         if bias.any():
             if held is None:

@@ -29,7 +29,7 @@ def channels_of_zero_point(layer: Conv | Product) -> int:
     return -(-int(np.abs(_sums(layer.weights)).max(initial=0)) // MOST)
 
 
-def without_zero_point(layer: Conv | Product, extra: int, between: int = 0) -> Conv | Product:
+def absorb_zero_point(layer: Conv | Product, extra: int, between: int = 0) -> Conv | Product:
     """The layer with weights for ``extra`` zero-point channels, on int8 data without a zero point.
 
     ``between``: padding channels before them.
@@ -41,15 +41,15 @@ def without_zero_point(layer: Conv | Product, extra: int, between: int = 0) -> C
         rest = rest - parts[-1]
     assert not rest.any(), f"{layer.name} needs more than {extra} channels for its zero point"
     weights = np.concatenate([layer.weights, *(part.astype(np.int16) for part in parts)], axis=1)
-    return replace(layer, inputs=layer.inputs[:1], of_inputs=(Quantisation(1.0, 0, "int8"),), weights=weights)
+    return replace(layer, inputs=layer.inputs[:1], input_quants=(Quantisation(1.0, 0, "int8"),), weights=weights)
 
 
-def beside_zero_point(data: Value, zero_point: Value, extra: int, context: Context, *, is_image: bool) -> Value:
+def append_zero_point(data: Value, zero_point: Value, extra: int, context: Context, *, is_image: bool) -> Value:
     """Data computed by layers, with the zero point appended in ``extra`` channels, or columns, from a vector boundary.
 
     ``zero_point`` is (1,), or (lanes,) with a copy in each lane.
     """
-    data, lanes = data.laid_out(f"{context.name}.laid", context.lanes, is_image=is_image), context.lanes
+    data, lanes = data.in_layout(f"{context.name}.laid", context.lanes, is_image=is_image), context.lanes
     if zero_point.shape != (lanes,):
         one = zero_point
         zero_point = computed((lanes,), lambda i: one.at((i * 0,)), f"{context.name}.point", lanes, is_image=False)

@@ -160,7 +160,7 @@ def _stages(stages: "list[Stage] | tuple[Stage, ...]") -> Markup:
     rows = []
     for each in stages:
         state, location = each.state, each.state.attachment
-        where = "" if location is None or each.host is None else f"{location.axis.name} of {each.host.name}"
+        where = "" if location is None or each.enclosing is None else f"{location.axis.name} of {each.enclosing.name}"
         shape = " × ".join(map(str, each.tensor.shape))
         rows.append((each.name, f"{each.tensor.dtype} {shape}", state.scope, _loops(each), where))
     return table(("stage", "computes", "in", "loops, outermost first", "inside loop"), rows, left=5)

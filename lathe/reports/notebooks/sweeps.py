@@ -8,7 +8,7 @@ from lathe.configs.html_repr import html_of
 from lathe.reports.markup import Markup, element
 from lathe.reports.notebooks.fragments import facts, panel, table, text_of
 from lathe.reports.notebooks.pictures import points_picture
-from lathe.sweeps.measurement import NUMBERS
+from lathe.sweeps.measurement import METRICS
 from lathe.sweeps.pareto import fronts_of
 from lathe.sweeps.rows import SweepRows
 from lathe.sweeps.tables import SECONDS
@@ -23,7 +23,7 @@ def rows(value: SweepRows) -> str:
     """A table of varying parameters and main metrics, the fastest first, and a scatter plot of two metrics."""
     counts = Counter(row["status"] for row in value)
     title = f"Sweep of {len(value)} points: {', '.join(f'{count} {status}' for status, count in counts.items())}"
-    names = list(dict.fromkeys(key for row in value for key in row if key not in (*NUMBERS, "status", SECONDS)))
+    names = list(dict.fromkeys(key for row in value for key in row if key not in (*METRICS, "status", SECONDS)))
     varying = [name for name in names if len({str(row.get(name)) for row in value}) > 1]
     fixed = [(name, value[0][name]) for name in names if name not in varying and value[0].get(name)]
     numbers = [name for name in SHOWN if any(row.get(name) is not None for row in value)]

@@ -8,9 +8,9 @@ BUILT_IN = frozenset(RULES)
 _BUILT_IN_RULES = dict(RULES)
 
 
-def is_own(name: str) -> bool:
+def is_user_rule(name: str) -> bool:
     """Whether a rule is user-defined; it may have replaced a built-in one of the same name."""
     return RULES[name] is not _BUILT_IN_RULES.get(name)
 
 
-__all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "is_own", "rescale", "reset"]
+__all__ = ["BUILT_IN", "RULES", "alu", "dma", "emit_rule", "gemm", "is_user_rule", "rescale", "reset"]

@@ -26,7 +26,7 @@ from lathe.scheduler.isel.rules.reset import IMMEDIATE, alu_immediate, constant_
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.layout.rescaling import why_not_rescale
-from lathe.scheduler.rewriting.match_rescale import rescaling_in
+from lathe.scheduler.rewriting.match_rescale import match_rescale
 from lathe.scheduler.schedule_ir.memories import ACC, OPERANDS
 
 OPERATIONS = {"add": AluOp.ADD, "mul": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
@@ -46,7 +46,7 @@ def _takes(statement: Statement) -> bool:
         return not set(statement.reads.values()) & set(OPERANDS)
     if statement.role != "map" or statement.scope != ACC or statement.is_load:
         return False
-    return rescaling_in(statement.value) is None
+    return match_rescale(statement.value) is None
 
 
 @emit_rule("alu", takes=_takes, reads=(ACC,), writes=ACC, separate_init=True, by_address=True, in_place=True)

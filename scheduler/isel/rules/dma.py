@@ -61,7 +61,7 @@ def dma(chunk: Chunk) -> list[Instruction]:
 
 def _copy(chunk: Chunk) -> list[Instruction]:
     """The same for a chunk of which every iteration writes an index that is stored."""
-    adjoins = chunk.write.place is not None and chunk.write.place.physical.adjoins
+    adjoins = chunk.write.place is not None and chunk.write.place.physical.contiguous
     if adjoins:  # groups that are contiguous on both sides are moved as one block
         chunk = replace(chunk, write=_joined(chunk.write))
     if isinstance(skip_casts(chunk.expression), Const) and chunk.write.scope in OPERANDS:
@@ -98,7 +98,7 @@ def _copy(chunk: Chunk) -> list[Instruction]:
 def _joined(operand: Operand) -> Operand:
     """The operand with its groups of contiguous vectors as blocks."""
     assert operand.place is not None, f"{operand.tensor.name} is in no memory"
-    physical = replace(operand.place.physical, adjoins=False, joined=True)
+    physical = replace(operand.place.physical, contiguous=False, joined=True)
     return replace(operand, place=replace(operand.place, physical=physical))
 
 
@@ -248,7 +248,7 @@ def _store(chunk: Chunk, view: VectorView, into: VectorOperand, out_of: VectorOp
         )
     stores: list[Instruction] = []
     parts = [[range(loop.extent) for loop in loops]]
-    if chunk.emitter.made_by(out_of.operand.tensor) == "rescale":
+    if chunk.emitter.rule_of_producer(out_of.operand.tensor) == "rescale":
         parts = in_halves([(loop.extent, loop.sram) for loop in loops])
     for part in parts:
         some = [replace(loop, extent=len(each)) for loop, each in zip(loops, part, strict=True)]
@@ -263,7 +263,7 @@ def _fill_groups(chunk: Chunk) -> Iterator[Instruction]:
     place = chunk.write.place
     assert place is not None
     form = place.physical
-    if form.lanes.turns is not None:
+    if form.lanes.conversions is not None:
         return  # all vectors of a group are stored
     if form.group > 1 and form.lanes.cols is None:
         view = vectors(chunk, operands=(_source(chunk),))

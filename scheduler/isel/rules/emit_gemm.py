@@ -14,7 +14,7 @@ from lathe.scheduler.isel.rules.loop_plan import LoopPlan
 Ints = NDArray[np.int64]
 
 
-def products(chunk: Chunk, plan: LoopPlan) -> list[Instruction]:
+def gemm_instructions(chunk: Chunk, plan: LoopPlan) -> list[Instruction]:
     """The instructions of a plan over the offsets of dst, src and wgt.
 
     On machines with ``gemm_begin``, micro-ops are ordered by how many before them have the same accumulator. If the

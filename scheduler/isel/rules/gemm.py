@@ -8,7 +8,7 @@ from lathe.scheduler.isel.chunk import Chunk, LaneRange, Operand, VectorOperand,
 from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.rules.diagonal_vectors import vectors_of_diagonals
 from lathe.scheduler.isel.rules.dilation_parts import parts_without_gaps
-from lathe.scheduler.isel.rules.emit_gemm import products
+from lathe.scheduler.isel.rules.emit_gemm import gemm_instructions
 from lathe.scheduler.isel.rules.loop_plan import plan_loops
 from lathe.scheduler.isel.rules.operand_text import conditions, lanes
 from lathe.scheduler.isel.rules.permutation_gemm import selected_by_element
@@ -16,7 +16,7 @@ from lathe.scheduler.isel.rules.reset import reset_elements
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.isel.rules.skip_padding_taps import Steps, TapPart, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.isel.statement import Statement
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
 
 
@@ -55,7 +55,7 @@ def _instructions(chunk: Chunk) -> list[Instruction]:
     data, weight = _operands(chunk)
     assert weight.place is not None, f"{weight.tensor.name} in {weight.scope} has no address"
     diagonal = weight.place.physical.lanes.is_diagonal
-    permuted = data.place is not None and data.place.physical.lanes.turns is not None
+    permuted = data.place is not None and data.place.physical.lanes.conversions is not None
     view = vectors_of_diagonals(chunk, data, weight) if diagonal else vectors(chunk, operands=(data, weight))
     dst, (src, wgt) = view.write, view.reads
     _same_lanes(view, dst, "rows", dst.rows, src, "rows", src.rows)
@@ -87,7 +87,7 @@ def _instructions(chunk: Chunk) -> list[Instruction]:
             chunk.emitter.pool.capacity,
             [n in chunk.unrolled for n, _ in loops],
         ):
-            instructions += products(chunk, plan)
+            instructions += gemm_instructions(chunk, plan)
     return instructions
 
 
@@ -152,7 +152,7 @@ def _same_lanes(
 def _check_reduction_lanes(chunk: Chunk, src: VectorOperand, wgt: VectorOperand) -> None:
     """Raises RuleMismatch unless lanes that the reduction does not cover are zero in one of the operands."""
     ends: list[bool] = []
-    lanes_of_data = element_of(chunk.config, INP).cols
+    lanes_of_data = vector_type_of(chunk.config, INP).cols
     parts: list[str] = []
     for operand in (src, wgt):
         place = operand.operand.place

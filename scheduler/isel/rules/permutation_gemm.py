@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lathe.scheduler.isel.chunk import BufferView, Chunk, VectorView
 from lathe.scheduler.isel.match_failures import RuleMismatch
-from lathe.scheduler.layout.vector_relayout import elements_with_rows, selection
+from lathe.scheduler.layout.vector_relayout import selection, vectors_with_rows
 
 
 def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
@@ -14,7 +14,7 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
     hold no rows of the tensor, as with one image and a batch of 4, are left out. Raises RuleMismatch if the chunk does
     not cover all matrices.
     """
-    turns, rows = place_of_result(view).physical.lanes.turns, view.write.rows
+    turns, rows = place_of_result(view).physical.lanes.conversions, view.write.rows
     assert turns is not None, f"{chunk.stage} is no layout conversion"
     summed = [n for n, loop in enumerate(chunk.loops) if loop.kind == "reduce" and loop.extent > 1]
     elements = len(view.extents) - 1
@@ -24,7 +24,7 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
     steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
     steps[elements] = 1
     if not rows.broadcast and rows.first == 0:
-        held = min(elements_with_rows(chunk.config, turns, rows.count), view.extents[elements])
+        held = min(vectors_with_rows(chunk.config, turns, rows.count), view.extents[elements])
         view = replace(view, extents=(*view.extents[:elements], held))
     return replace(view, lanes=view.lanes | set(summed), reads=(*others, replace(matrices, strides=tuple(steps))))
 

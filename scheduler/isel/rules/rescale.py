@@ -22,8 +22,8 @@ from lathe.scheduler.isel.rules.reset import zero
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.isel.rules.split_rescale import in_halves
 from lathe.scheduler.isel.statement import Statement
-from lathe.scheduler.layout.rescaling import told, unmet
-from lathe.scheduler.rewriting.match_rescale import Rescaling, Term, rescaling_in
+from lathe.scheduler.layout.rescaling import listed_extensions, missing_extensions_of
+from lathe.scheduler.rewriting.match_rescale import Rescaling, Term, match_rescale
 from lathe.scheduler.schedule_ir.memories import ACC, PARAMETERS, TABLES
 
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 
 def _takes(statement: Statement) -> bool:
     """Rescaling in ``acc``, whether the machine supports it or not."""
-    return statement.role == "map" and statement.scope == ACC and rescaling_in(statement.value) is not None
+    return statement.role == "map" and statement.scope == ACC and match_rescale(statement.value) is not None
 
 
 @emit_rule(
@@ -49,16 +49,18 @@ def rescale(chunk: Chunk) -> list[Instruction]:
     Requires operands in ``acc``, parameters in ``par`` and a table in ``lut``, all with matching layouts, and the
     extensions ``rescale``, for two operands ``rescale_add``, and for a table ``lookup``.
     """
-    found = rescaling_in(chunk.expression)
+    found = match_rescale(chunk.expression)
     if chunk.role != "map" or found is None:
         raise RuleMismatch(
             f"expression must be a rescaling, int64(sum + bias) * mantissa, shifted and clipped to 8 bits, not "
             f"{chunk.expression}",
             kind="machine",
         )
-    missing = unmet(chunk.expression, chunk.config)
+    missing = missing_extensions_of(chunk.expression, chunk.config)
     if missing:
-        raise RuleMismatch(f"machine {chunk.config.name!r} must have {told(missing)}, and lacks it", kind="machine")
+        raise RuleMismatch(
+            f"machine {chunk.config.name!r} must have {listed_extensions(missing)}, and lacks it", kind="machine"
+        )
     operands = [_operand(chunk, term) for term in found.terms]
     words = [_in_memory(chunk.operand(term.word), PARAMETERS) for term in found.terms]
     tables = [] if found.table is None else [_in_memory(chunk.operand(found.table), TABLES)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from lathe.configs.instructions.alu import ALU
 from lathe.frontend.arith.strip_casts import constant_value
-from lathe.frontend.expr.arithmetic import neutral
+from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.isel.chunk import Chunk, VectorOperand, VectorView, vectors
 from lathe.scheduler.isel.match_failures import RuleMismatch
@@ -28,7 +28,7 @@ def reset(chunk: Chunk) -> list[Instruction]:
 def reset_elements(chunk: Chunk) -> list[Instruction]:
     """Instructions that set the result of a chunk to its constant."""
     if chunk.role == "init":
-        value = neutral(chunk.reduction or "sum", chunk.write.tensor.dtype)
+        value = neutral_element(chunk.reduction or "sum", chunk.write.tensor.dtype)
     else:
         constant = constant_value(chunk.expression)
         if constant is None:

@@ -29,7 +29,7 @@ from lathe.isa.semantics import MachineState, execute
 from lathe.rtl.fault import FaultCode
 from lathe.rtl.instruction import Decoder
 from lathe.scheduler import vectors
-from lathe.scheduler.stream.elide_accumulator_init import needless_resets
+from lathe.scheduler.stream.elide_accumulator_init import dead_resets
 from lathe.sim import executor
 from lathe.sim.dram import SparseMemory
 from lathe.sim.scratchpads import Scratchpads
@@ -95,7 +95,7 @@ except lt.LatheError as error:
 
 # The micro-ops that it runs stay loaded, even if a reset that also ran them is removed.
 reset = Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, reset=True)
-assert needless_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
+assert dead_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
 
 # Encoder, decoder, assembler and manual.
 stream = list(program.instructions)

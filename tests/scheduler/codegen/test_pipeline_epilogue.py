@@ -11,7 +11,7 @@ from lathe.scheduler.codegen import driver
 from lathe.scheduler.codegen.pipeline_epilogue import PartSizes, interleave_epilogue
 from lathe.scheduler.isel.rules import RULES
 from lathe.scheduler.schedule_ir.sync import Origin
-from lathe.scheduler.stream.memory_effects import Footprints, meet
+from lathe.scheduler.stream.memory_effects import EffectsTracker, overlap
 
 IDEAL = lt.load_config("lathe16").with_(**{"memory.latency": 0})
 
@@ -134,7 +134,7 @@ def test_user_rules_get_whole_chunks():
     assert len(set(asked)) == 1
 
 
-FOOTPRINTS = Footprints(VTA, np.zeros(4, np.uint32), 16, (0, 1 << 20))
+FOOTPRINTS = EffectsTracker(VTA, np.zeros(4, np.uint32), 16, (0, 1 << 20))
 
 
 def store(first: int, chunk: int):
@@ -145,20 +145,20 @@ def test_dependent_slices_stay_in_their_order():
     """A store of the second slice overwrites an operand of the first, so that the order stays."""
     stream = [store(0, 0), store(1, 1), store(1, 2), store(0, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
-    assert interleave_epilogue(stream, parts, FOOTPRINTS.anew) == stream
+    assert interleave_epilogue(stream, parts, FOOTPRINTS.restarted) == stream
 
 
 def test_independent_slices_come_one_after_the_other():
     stream = [store(0, 0), store(1, 1), store(2, 2), store(3, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
-    assert interleave_epilogue(stream, parts, FOOTPRINTS.anew) == [stream[n] for n in (0, 2, 1, 3)]
+    assert interleave_epilogue(stream, parts, FOOTPRINTS.restarted) == [stream[n] for n in (0, 2, 1, 3)]
 
 
 def test_loads_among_slices_leave_the_order():
     load = Load(MemoryType.UOP, 0, 0, 1, 1, 1), Origin(0, "stage", chunk=1)
     stream = [store(0, 0), load, store(1, 1), store(2, 2), store(3, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
-    assert interleave_epilogue(stream, parts, FOOTPRINTS.anew) == stream
+    assert interleave_epilogue(stream, parts, FOOTPRINTS.restarted) == stream
 
 
 def test_part_sizes_without_chains():
@@ -177,4 +177,4 @@ def test_part_sizes_without_chains():
     ],
 )
 def test_cells_meet_where_one_is_in_both(one, other, expected):
-    assert meet(one, other) is meet(other, one) is expected
+    assert overlap(one, other) is overlap(other, one) is expected

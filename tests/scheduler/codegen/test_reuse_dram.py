@@ -7,7 +7,7 @@ import lathe as lt
 from lathe.isa import Load, MemoryType, Program, ProgramError, Segment, Store
 from lathe.scheduler.codegen.reuse_dram import reuse_dram
 from lathe.scheduler.schedule_ir.sync import Origin
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 LATHE16 = lt.load_config("lathe16")
 GRAIN = LATHE16.out_element_bytes
@@ -79,7 +79,7 @@ def shared(entries, kept):
     """Addresses after sharing, of segments and of instructions."""
     words = np.zeros(0, np.uint32)
     tracked = kept[0].address, kept[-1].end
-    stream, made = reuse_dram(entries, kept, Footprints(LATHE16, words, GRAIN, tracked), 4096)
+    stream, made = reuse_dram(entries, kept, EffectsTracker(LATHE16, words, GRAIN, tracked), 4096)
     return [each.address // 4096 for each in made], [each.dram_base * GRAIN // 4096 for each, _ in stream]
 
 

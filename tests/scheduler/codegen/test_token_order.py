@@ -12,15 +12,15 @@ from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType, Store, Un
 from lathe.scheduler import ScheduleError
 from lathe.scheduler.schedule_ir.stage import SyncOp
 from lathe.scheduler.schedule_ir.sync import QUEUES, Entry, Marker, Origin
-from lathe.scheduler.stream.manual_sync import steps_of
-from lathe.scheduler.stream.memory_effects import Footprints, MemoryEffects
+from lathe.scheduler.stream.manual_sync import synchronised
+from lathe.scheduler.stream.memory_effects import EffectsTracker, MemoryEffects
 from lathe.scheduler.stream.tokens import TokenPass
 
 CONFIG = load_config("tiny")
 
 
-def footprints() -> Footprints:
-    return Footprints(CONFIG, np.zeros(4, np.uint32), 4, (4096, 8192))
+def footprints() -> EffectsTracker:
+    return EffectsTracker(CONFIG, np.zeros(4, np.uint32), 4, (4096, 8192))
 
 
 def instruction(choice: Choice) -> Instruction:
@@ -71,7 +71,7 @@ def edges(entries: list[Entry]) -> set[tuple[int, int]]:
     for b, (place, later) in enumerate(numbered):
         for a, (earlier_place, earlier) in enumerate(numbered[:b]):
             apart = any(
-                isinstance(each, Marker) and each.signal.kind == "barrier" for each in entries[earlier_place:place]
+                isinstance(each, Marker) and each.sync_op.kind == "barrier" for each in entries[earlier_place:place]
             )
             if unit_of(earlier) == unit_of(later) or conflict(touched[a], touched[b]) or apart:
                 result.add((a, b))
@@ -80,7 +80,7 @@ def edges(entries: list[Entry]) -> set[tuple[int, int]]:
             [
                 place
                 for place, each in enumerate(entries)
-                if isinstance(each, Marker) and each.signal.kind == kind and each.queue == QUEUES[giver, taker]
+                if isinstance(each, Marker) and each.sync_op.kind == kind and each.queue == QUEUES[giver, taker]
             ]
             for kind in ("send", "receive")
         )
@@ -107,7 +107,7 @@ def test_every_wait_is_kept_and_only_deadlocks_are_refused(seed):
     plain = [each for each in entries if not isinstance(each, Marker)]
     needed = edges(entries)
     try:
-        steps = steps_of([(each, Origin(0, str(n))) for n, each in enumerate(entries)], footprints)
+        steps = synchronised([(each, Origin(0, str(n))) for n, each in enumerate(entries)], footprints)
     except ScheduleError:
         assert not is_possible(len(plain), needed)
         return

@@ -11,25 +11,27 @@ from lathe.frontend.operators import conv2d, max_pool2d, requantise
 from lathe.isa import Unit
 from lathe.scheduler import build
 from lathe.scheduler.cost.cost_model import (
-    HANDLING,
+    TRANSFER_OVERHEAD,
     OperandLoads,
     TileWork,
-    cycles_with_product,
-    cycles_without_product,
+    cycles_with_gemm,
+    cycles_without_gemm,
     least_cycles,
     load_cycles,
 )
-from lathe.scheduler.layout.dma_footprint import instructions_of
+from lathe.scheduler.layout.dma_footprint import loads_of_box
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.tiling.problem import Tiling
 from lathe.scheduler.tiling.search import choose_tiling
 from lathe.sim import simulate_program
 
 CONFIG = load_config("vta")
-ROWS = PhysicalLayout((64, 16, 256), VectorLayout(None, 2), element_of(CONFIG, "inp"))  # blocks of columns outermost
-WORK = TileWork(tiles=8, parts=1, steps=10_000, stored=512, planes=1, alone=False)
+ROWS = PhysicalLayout(
+    (64, 16, 256), VectorLayout(None, 2), vector_type_of(CONFIG, "inp")
+)  # blocks of columns outermost
+WORK = TileWork(tiles=8, parts=1, steps=10_000, stored=512, planes=1, single_buffered=False)
 LOADS = [OperandLoads(Unit.LOAD, 400.0, 8, True), OperandLoads(Unit.LOAD, 2000.0, 1, True)]
 
 
@@ -42,9 +44,9 @@ def test_a_load_of_single_vectors_waits_for_the_memory():
 
 
 def test_overlapped_loads_cost_little_and_prologue_loads_cost_all():
-    base = cycles_with_product(CONFIG, LOADS, WORK)
-    hidden = cycles_with_product(CONFIG, [replace(LOADS[0], times=16), LOADS[1]], WORK)
-    before = cycles_with_product(CONFIG, [LOADS[0], replace(LOADS[1], cycles=2000.0 + 8 * 400)], WORK)
+    base = cycles_with_gemm(CONFIG, LOADS, WORK)
+    hidden = cycles_with_gemm(CONFIG, [replace(LOADS[0], times=16), LOADS[1]], WORK)
+    before = cycles_with_gemm(CONFIG, [LOADS[0], replace(LOADS[1], cycles=2000.0 + 8 * 400)], WORK)
     assert base < hidden < base + 400
     assert before > base + 8 * 400
 
@@ -52,8 +54,8 @@ def test_overlapped_loads_cost_little_and_prologue_loads_cost_all():
 @pytest.mark.parametrize(
     ("loads", "work"),
     [
-        ([replace(LOADS[0], doubled=False), LOADS[1]], WORK),
-        (LOADS, replace(WORK, alone=True)),
+        ([replace(LOADS[0], double_buffered=False), LOADS[1]], WORK),
+        (LOADS, replace(WORK, single_buffered=True)),
         (LOADS, replace(WORK, planes=4)),
         (LOADS, replace(WORK, parts=4)),
         ([*LOADS, OperandLoads(Unit.COMPUTE, 100.0, 8, True)], WORK),
@@ -61,24 +63,22 @@ def test_overlapped_loads_cost_little_and_prologue_loads_cost_all():
     ids=["one slot", "no slot for the next result", "planes", "parts", "loads by the compute unit"],
 )
 def test_what_makes_it_longer(loads, work):
-    assert cycles_with_product(CONFIG, loads, work) > cycles_with_product(CONFIG, LOADS, WORK)
+    assert cycles_with_gemm(CONFIG, loads, work) > cycles_with_gemm(CONFIG, LOADS, WORK)
 
 
 def test_one_tile_more_costs_less_than_waiting_for_the_memory_once():
     """Its loads overlap with the computation of the tile before."""
     slow = CONFIG.with_(**{"memory.latency": 64})
     one, two = (TileWork(tiles, 1, 1000 // tiles, 64 // tiles, 1, False) for tiles in (1, 2))
-    assert cycles_with_product(slow, [], two) - cycles_with_product(slow, [], one) < 64
+    assert cycles_with_gemm(slow, [], two) - cycles_with_gemm(slow, [], one) < 64
 
 
 def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
     """After the first part of the reduction, it hides loads only behind its own steps."""
     short, long = (TileWork(8, 4, steps, 16, 1, False) for steps in (500, 4000))
     parts, whole = [OperandLoads(Unit.LOAD, 4000.0, 1, True, parts=4)], [OperandLoads(Unit.LOAD, 4000.0, 1, True)]
-    assert cycles_with_product(CONFIG, parts, short) > 4000 + 7 * 500
-    saved = [
-        cycles_with_product(CONFIG, whole, each) - cycles_with_product(CONFIG, parts, each) for each in (short, long)
-    ]
+    assert cycles_with_gemm(CONFIG, parts, short) > 4000 + 7 * 500
+    saved = [cycles_with_gemm(CONFIG, whole, each) - cycles_with_gemm(CONFIG, parts, each) for each in (short, long)]
     assert saved[0] < 1000 < 2500 < saved[1] <= 3000
 
 
@@ -96,64 +96,64 @@ def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
 )
 def test_loads_that_bring_a_box(box, loads):
     """One for each row that is neither contiguous with the one before nor one stride away from it."""
-    assert instructions_of(ROWS, box) == loads
+    assert loads_of_box(ROWS, box) == loads
 
 
 def test_many_stores_of_a_tile_wait_for_the_memory():
     """A few overlap, and each waits for the memory's response: 200 short ones take longer than the computation."""
     slow = CONFIG.with_(**{"memory.latency": 100})
     one, many = (
-        cycles_with_product(slow, [], replace(WORK, steps=1000, stores=count))
+        cycles_with_gemm(slow, [], replace(WORK, steps=1000, stores=count))
         for count in (1, 40 * slow.timing.dma_pending)
     )
     assert many - one > 7 * (40 * 100 - 1000) - WORK.tiles * 100
-    one, many = (cycles_without_product(slow, [], replace(WORK, steps=10, stores=count)) for count in (1, 200))
+    one, many = (cycles_without_gemm(slow, [], replace(WORK, steps=10, stores=count)) for count in (1, 200))
     assert many > one + 8 * 100
 
 
 def test_a_load_into_a_single_slot_waits_for_the_memory_each_time():
     """It can start only when the slot has been read."""
     slow = CONFIG.with_(**{"memory.latency": 100})
-    once, twice = (cycles_with_product(slow, [replace(LOADS[0], doubled=each)], WORK) for each in (False, True))
+    once, twice = (cycles_with_gemm(slow, [replace(LOADS[0], double_buffered=each)], WORK) for each in (False, True))
     assert once - twice > 7 * (LOADS[0].cycles + 100) - 400
 
 
 def test_the_last_store_is_shorter_in_parts():
     stored = WORK.stored * CONFIG.out_element_bytes / CONFIG.bus_bytes
-    whole, in_parts = (cycles_with_product(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
+    whole, in_parts = (cycles_with_gemm(CONFIG, [], replace(WORK, ends=ends)) for ends in (False, True))
     assert 0 < whole - in_parts < stored
     small = replace(WORK, stored=1)
-    assert cycles_with_product(CONFIG, [], replace(small, ends=True)) == cycles_with_product(CONFIG, [], small)
+    assert cycles_with_gemm(CONFIG, [], replace(small, ends=True)) == cycles_with_gemm(CONFIG, [], small)
 
 
 def test_parts_with_multi_buffered_weights_wait_less():
     parts = replace(WORK, parts=8)
-    assert cycles_with_product(CONFIG, [], replace(parts, ahead=True)) < cycles_with_product(CONFIG, [], parts)
+    assert cycles_with_gemm(CONFIG, [], replace(parts, multi_buffered=True)) < cycles_with_gemm(CONFIG, [], parts)
 
 
 def test_loads_of_the_compute_unit_wait_for_memory_one_by_one():
     one = [OperandLoads(Unit.COMPUTE, 400.0, 8, True)]
-    for cycles_of in (cycles_with_product, cycles_without_product):
+    for cycles_of in (cycles_with_gemm, cycles_without_gemm):
         more = cycles_of(CONFIG, [replace(one[0], instructions=4)], WORK) - cycles_of(CONFIG, one, WORK)
-        waits = 8 * 3 * (CONFIG.memory.latency + HANDLING)
+        waits = 8 * 3 * (CONFIG.memory.latency + TRANSFER_OVERHEAD)
         assert waits <= more <= 2 * waits
 
 
 def test_without_a_gemm_nothing_overlaps_with_a_single_slot():
     loads = [OperandLoads(Unit.COMPUTE, 400.0, 8, True)]
-    doubled = cycles_without_product(CONFIG, loads, WORK)
-    assert cycles_without_product(CONFIG, [replace(loads[0], doubled=False)], WORK) > doubled
-    assert cycles_without_product(CONFIG, loads, replace(WORK, alone=True)) > doubled
+    doubled = cycles_without_gemm(CONFIG, loads, WORK)
+    assert cycles_without_gemm(CONFIG, [replace(loads[0], double_buffered=False)], WORK) > doubled
+    assert cycles_without_gemm(CONFIG, loads, replace(WORK, single_buffered=True)) > doubled
 
 
 def test_without_a_gemm_no_more_latencies_overlap_than_there_are_loads():
     """Tiles that share a load wait once: with half as many loads, half as many latencies overlap."""
     config, each = CONFIG.with_(**{"memory.shared_bandwidth": False}), OperandLoads(Unit.COMPUTE, 400.0, 8, True)
-    more, fewer = (cycles_without_product(config, [replace(each, times=times)], WORK) for times in (8, 4))
+    more, fewer = (cycles_without_gemm(config, [replace(each, times=times)], WORK) for times in (8, 4))
     assert more - fewer == pytest.approx(4 * 400.0)
 
 
-@pytest.mark.parametrize("cycles_of", [cycles_with_product, cycles_without_product])
+@pytest.mark.parametrize("cycles_of", [cycles_with_gemm, cycles_without_gemm])
 def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of):
     """The tiling search prunes by this bound."""
     generator = Random(0)
@@ -166,8 +166,8 @@ def test_no_tiling_is_estimated_below_what_its_computation_alone_takes(cycles_of
         work = TileWork(
             tiles, generator.randint(1, 9), steps, generator.randint(1, 2048), generator.choice([1, 4]), False
         )
-        for each in (work, replace(work, alone=True)):
-            least = least_cycles(CONFIG, tiles, steps, product=cycles_of is cycles_with_product)
+        for each in (work, replace(work, single_buffered=True)):
+            least = least_cycles(CONFIG, tiles, steps, product=cycles_of is cycles_with_gemm)
             assert least <= cycles_of(CONFIG, loads, each)
 
 

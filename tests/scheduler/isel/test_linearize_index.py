@@ -10,7 +10,7 @@ from lathe.frontend import compute, placeholder
 from lathe.frontend.arith.linear import Linear, LoopVariable, floor_divide
 from lathe.scheduler import build, create_schedule
 from lathe.scheduler.errors import EmitError
-from lathe.scheduler.isel.linearize_index import Bend, index_in_loops
+from lathe.scheduler.isel.linearize_index import SplitNeeded, linearize_index
 
 
 def test_a_step_larger_than_the_divisor_keeps_its_whole_quotient():
@@ -18,7 +18,7 @@ def test_a_step_larger_than_the_divisor_keeps_its_whole_quotient():
     i = LoopVariable("i", 2)
     tripled = Linear.of(i, 3)
     halved = floor_divide(tripled, 2)
-    index = index_in_loops(tripled - halved * 2, [(i, range(2))], {})
+    index = linearize_index(tripled - halved * 2, [(i, range(2))], {})
     assert (index.constant, index.coefficients) == (0, (1,))
 
 
@@ -42,8 +42,8 @@ def value_at(value: Linear, point: dict[LoopVariable, int]) -> int:
 
 def index_or_bend(value, loops, outer):
     try:
-        return index_in_loops(value, loops, outer)
-    except Bend as bend:
+        return linearize_index(value, loops, outer)
+    except SplitNeeded as bend:
         return bend
 
 
@@ -59,7 +59,7 @@ def test_random_indices_are_exact_or_the_chunk_is_split_within_a_loop():
             start = int(rng.integers(0, 3))
             loops.append((variable, range(start, start + int(rng.integers(1, 4)))))
         index = index_or_bend(value, loops, outer)
-        if isinstance(index, Bend):
+        if isinstance(index, SplitNeeded):
             assert 0 < index.count < len(loops[index.loop][1]), f"seed {seed}: {value} cannot be split there"
             continue
         taken += 1

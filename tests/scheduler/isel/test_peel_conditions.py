@@ -89,7 +89,7 @@ def test_a_mismatch_rolls_back_the_micro_ops_of_a_rule():
     one = np.arange(3)
 
     def refusing() -> None:
-        with pool.undoing(RuleMismatch):
+        with pool.rollback_on(RuleMismatch):
             pool.place(one, one, one)
             raise RuleMismatch("not this way")
 

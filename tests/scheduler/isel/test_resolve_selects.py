@@ -13,7 +13,7 @@ from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, su
 from lathe.frontend.operators import conv2d, max_pool2d, pad2d
 from lathe.scheduler import LegalityError, ScheduleError, create_schedule, lower
 from lathe.scheduler.inspect.print_levels import level
-from lathe.scheduler.isel.resolve_selects import decide
+from lathe.scheduler.isel.resolve_selects import resolve_selects
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.interpret import interpret_nest
@@ -31,7 +31,7 @@ def test_resolved_nests_mean_the_same(seed, largest):
         with suppress(LegalityError, ScheduleError):
             commands(choice, schedule, LOOPS).run(schedule)
     inputs = random_inputs(outputs, seed=1)
-    nest = decide(partition(build_nest(schedule, largest_blocks=largest)))
+    nest = resolve_selects(partition(build_nest(schedule, largest_blocks=largest)))
     check_values(interpret_nest(schedule, nest, inputs), outputs, inputs)
 
 

@@ -144,7 +144,7 @@ def test_a_rule_is_not_called_for_results_in_other_memories():
 
 
 def test_a_stage_without_a_rule_is_a_counterexample():
-    (given,) = next(each for each in PASSES if each.name == "select-instructions").gives
+    (given,) = next(each for each in PASSES if each.name == "select-instructions").establishes
     A, C = clamped_program()
     edit = Edit(run_pipeline(create_schedule(C), VTA).state)
     assert given.counterexample(edit, Target(VTA)) is None

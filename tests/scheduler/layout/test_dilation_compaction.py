@@ -11,7 +11,7 @@ from lathe.frontend import format_program, placeholders
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis
 from lathe.scheduler.inspect.explanation import BufferUse
-from lathe.scheduler.layout.dilation_compaction import Gap, gaps_of, without_cells
+from lathe.scheduler.layout.dilation_compaction import Gap, dilation_of, without_cells
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 
 
@@ -116,15 +116,15 @@ def test_a_reuse_buffer_is_not_compacted():
     accumulated = s.cache_write(output, "acc")
     s[conv].set_scope("acc")
     s[wide].set_scope("inp")
-    lanes = assign_layouts(s, VTA).known[wide]
-    assert gaps_of(s[wide], lanes) == (None, Gap(2, 1), Gap(2, 1), None)
+    lanes = assign_layouts(s, VTA).layouts[wide]
+    assert dilation_of(s[wide], lanes) == (None, Gap(2, 1), Gap(2, 1), None)
     n, y, x, c = s[output].axis
     s[output].reorder(n, y, x, c)
     s[accumulated].compute_at(s[output], y)
     s[conv].compute_at(s[output], y)
     s[wide].compute_at(s[output], y)
     s[wide].reuse_at(s[output], y)
-    assert gaps_of(s[wide], lanes) == ()
+    assert dilation_of(s[wide], lanes) == ()
     run(s, VTA, random_inputs([output], seed=4))
 
 

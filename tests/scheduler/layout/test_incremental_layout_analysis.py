@@ -31,10 +31,10 @@ def parts(product: GemmMatch | None) -> list[object]:
 def check_plan(planner: layout_assignment._Planner) -> layout_assignment.LayoutAssignment:
     """The assignment, which must equal that of a planner without earlier results."""
     plan, fresh = planned(planner), planned(layout_assignment._Planner(planner.schedule, planner.config))
-    assert plan.known == fresh.known
-    assert plan.products.keys() == fresh.products.keys()
-    for tensor, product in plan.products.items():
-        both = zip(parts(product), parts(fresh.products[tensor]), strict=True)
+    assert plan.layouts == fresh.layouts
+    assert plan.gemms.keys() == fresh.gemms.keys()
+    for tensor, product in plan.gemms.items():
+        both = zip(parts(product), parts(fresh.gemms[tensor]), strict=True)
         assert all(one is other for one, other in both), tensor.name
     event("planned")
     return plan
@@ -43,8 +43,8 @@ def check_plan(planner: layout_assignment._Planner) -> layout_assignment.LayoutA
 def check_tables(state: ScheduleState) -> None:
     """The tables of a state equal those computed from its stages."""
     fresh = def_use.DefUseIndex(state.stages)
-    for name in ("makers", "readers", "attached", "order"):
-        assert dict(getattr(state.tables, name)) == dict(getattr(fresh, name)), name
+    for name in ("producers", "consumers", "attached", "order"):
+        assert dict(getattr(state.def_use, name)) == dict(getattr(fresh, name)), name
 
 
 def check_programs_of_operators(seed: int) -> None:
@@ -95,7 +95,7 @@ def test_the_results_of_a_removed_stage_are_dropped():
     made = lt.matmul(moved, B, transpose_b=True, name="made")
     config, begun = lt.load_config("vta"), create_schedule(made)
     edit = layout_assignment.ScheduleView(begun.state)
-    assert moved in layout_assignment.assign_layouts(edit, config).known
+    assert moved in layout_assignment.assign_layouts(edit, config).layouts
     planner = layout_assignment._Planner(edit, config)
     planned(planner)
     assert planner.analysis.lanes[moved] == VectorLayout(None, 1)

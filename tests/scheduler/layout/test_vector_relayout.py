@@ -5,8 +5,8 @@ import pytest
 from shaped_machines import machine
 
 from lathe.isa import Layout, PhysicalAxis
-from lathe.scheduler.layout.vector_relayout import conversions_needed, digits, elements_with_rows, positions, selection
-from lathe.scheduler.layout.vector_type import element_of
+from lathe.scheduler.layout.vector_relayout import conversions_needed, digits, positions, selection, vectors_with_rows
+from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 SHAPES = [(b, i, o) for b in (1, 2, 4, 8) for i in (4, 8, 16, 32) for o in (4, 8, 16, 32)]
@@ -40,7 +40,7 @@ def test_all_turns_convert_stored_vectors_to_loadable_ones(batch, block_in, bloc
     stored = vectors(values, config, block_out)
     for turn in range(1, conversions_needed(config) + 1):
         stored = turned(stored, config, turn)
-        axes = digits(element_of(config, "acc"), VectorLayout(0, 1, turn))
+        axes = digits(vector_type_of(config, "acc"), VectorLayout(0, 1, turn))
         assert (
             Layout((batch, span), "int32", axes).pack(values.astype(np.int32)).reshape(-1).tolist() == stored.tolist()
         )
@@ -57,7 +57,7 @@ def test_vectors_without_rows_of_the_tensor_are_left_out(batch, block_in, block_
     values[rows:] = 0
     stored = vectors(values, config, block_out)
     for turn in range(1, conversions_needed(config) + 1):
-        held, wide = elements_with_rows(config, turn, rows), config.block_out > config.block_in
+        held, wide = vectors_with_rows(config, turn, rows), config.block_out > config.block_in
         parts = stored.reshape(-1, batch, block_in) if wide else None
         if parts is not None:
             assert not parts[held:].any()
@@ -67,9 +67,9 @@ def test_vectors_without_rows_of_the_tensor_are_left_out(batch, block_in, block_
 
 
 def test_one_image_in_a_batch_of_four_takes_a_quarter_of_the_micro_ops():
-    assert elements_with_rows(machine(4, 4, 32), 1, 1) == 2
-    assert elements_with_rows(machine(4, 32, 8), 1, 2) == 2
-    assert elements_with_rows(machine(4, 4, 32), 1, 4) == 8
+    assert vectors_with_rows(machine(4, 4, 32), 1, 1) == 2
+    assert vectors_with_rows(machine(4, 32, 8), 1, 2) == 2
+    assert vectors_with_rows(machine(4, 4, 32), 1, 4) == 8
 
 
 @pytest.mark.parametrize(("batch", "block_in", "block_out"), SHAPES)
@@ -108,7 +108,7 @@ def test_blocks_are_in_order_where_that_takes_no_more_turns():
 
 def test_rows_that_no_dimension_fills_are_broadcast():
     config = machine(2, 4, 8)
-    axes = digits(element_of(config, "acc"), VectorLayout(None, 0, 1))
+    axes = digits(vector_type_of(config, "acc"), VectorLayout(None, 0, 1))
     assert PhysicalAxis(-2, 1, 2) in axes
     packed = Layout((8,), "int32", axes).pack(np.arange(8, dtype=np.int32)).reshape(-1)
     assert packed.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7]

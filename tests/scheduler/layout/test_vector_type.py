@@ -7,7 +7,7 @@ import lathe as lt
 from lathe.isa import MemoryType
 from lathe.isa.table import MEMORIES
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
-from lathe.scheduler.layout.vector_type import VectorType, element_of, loaded_bytes
+from lathe.scheduler.layout.vector_type import VectorType, loaded_bytes, vector_type_of
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, SCRATCHPADS
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
@@ -27,11 +27,11 @@ def test_accumulators_are_loaded_from_bytes_or_from_words(config, dtype):
 def test_a_value_takes_a_byte_in_the_narrowest_form_of_a_vector(config):
     for scope in SCRATCHPADS:
         bytes_of_a_value = 4 if scope == PARAMETERS else 1
-        assert loaded_bytes(config, scope, "int8") == element_of(config, scope).lanes * bytes_of_a_value
+        assert loaded_bytes(config, scope, "int8") == vector_type_of(config, scope).lanes * bytes_of_a_value
 
 
 def test_possible_layouts_of_two_dimensions():
-    one, two = (element_of(lt.load_config("vta").with_(batch=batch), "acc") for batch in (1, 2))
+    one, two = (vector_type_of(lt.load_config("vta").with_(batch=batch), "acc") for batch in (1, 2))
     assert list(one.possible_lanes(range(2))) == [
         VectorLayout(None, 1),
         VectorLayout(None, 0),

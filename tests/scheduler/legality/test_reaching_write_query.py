@@ -14,7 +14,7 @@ from seeds import check_each, event
 
 from lathe.frontend import compute, placeholder
 from lathe.scheduler import Schedule, ScheduleError, create_schedule
-from lathe.scheduler.legality.reaching_write_query import Ordering, first_lost
+from lathe.scheduler.legality.reaching_write_query import Ordering, first_violation
 from lathe.scheduler.legality.reaching_writes import DirectAccesses
 from lathe.scheduler.legality.storage_folding import written_cell_of_two
 from lathe.scheduler.loop_ir.compute_locations import place_stages
@@ -75,10 +75,10 @@ def questions(schedule: Schedule):
             order = Ordering(every=True, outside=around[: level - 1], free=around[level - 1 : level])
             yield DirectAccesses.of_sums(placed[reader], level, placed), order
         for read in reader.state.computation.reads:
-            maker = schedule.maker(read.tensor)
-            if maker is None:
+            producer = schedule.producer(read.tensor)
+            if producer is None:
                 continue
-            here, there = placed[maker], placed[reader]
+            here, there = placed[producer], placed[reader]
             instances = DirectAccesses.of_instances(here, there, [read])
             around = tuple(here.around)
             for first in (True, False):
@@ -91,7 +91,7 @@ def questions(schedule: Schedule):
                         yield uses, Ordering(first=first, stays=stays)
                 if depth:
                     yield uses, Ordering(outside=around[: depth - 1], free=around[depth - 1 : depth])
-            if maker is reader:
+            if producer is reader:
                 for level in range(len(around)):
                     yield instances, Ordering(every=True, outside=around[:level], free=around[level:])
 
@@ -107,12 +107,12 @@ def check_questions(seed: int) -> None:
     for uses, order in questions(schedule):
         if max(each.wrap().count_val().to_python() for each in (uses.needed, uses.made)) > MOST_PAIRS:
             continue
-        verdict, expected = first_lost(uses, order), lost_one_by_one(uses, order)
+        verdict, expected = first_violation(uses, order), lost_one_by_one(uses, order)
         assert (verdict is None) == (expected is None), order
         event("held" if verdict is None else "lost")
         if verdict is not None and expected is not None:
             assert verdict.cell == expected[1]
-            assert not uses.reads or verdict.found.cell == expected[1]
+            assert not uses.reads or verdict.read_witness.cell == expected[1]
             assert not order.free or verdict.iterations[0] == expected[0]
 
 

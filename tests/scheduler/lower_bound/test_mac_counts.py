@@ -8,7 +8,7 @@ import pytest
 import lathe as lt
 from lathe.frontend import placeholders, reduce_axis, select
 from lathe.frontend.tensor.programs import topological
-from lathe.scheduler.lower_bound.mac_counts import products_of
+from lathe.scheduler.lower_bound.mac_counts import macs_of
 
 
 def convolved(padding: int, stride: int = 1, dilation: int = 1, groups: int = 1, pad_value: int = 0) -> lt.Tensor:
@@ -28,12 +28,12 @@ def convolved(padding: int, stride: int = 1, dilation: int = 1, groups: int = 1,
 )  # fmt: skip
 def test_a_convolution_of_ones_sums_to_its_number_of_macs(output: lt.Tensor) -> None:
     inputs = {each.name: np.ones(each.shape, np.int8) for each in placeholders([output])}
-    assert products_of([output]) == lt.reference(output, inputs).sum()
+    assert macs_of([output]) == lt.reference(output, inputs).sum()
 
 
 def test_padding_that_is_not_zero_counts() -> None:
     output = convolved(1, pad_value=3)
-    assert products_of([output]) == prod(output.shape) * 9 * 4
+    assert macs_of([output]) == prod(output.shape) * 9 * 4
 
 
 def test_macs_of_several_stages_are_added() -> None:
@@ -42,15 +42,15 @@ def test_macs_of_several_stages_are_added() -> None:
     )
     output = lt.matmul(first, lt.placeholder((7, 2), "int8", name="C"))
     assert len(topological([output])) == 3
-    assert products_of([output]) == 3 * 7 * 5 + 3 * 2 * 7
+    assert macs_of([output]) == 3 * 7 * 5 + 3 * 2 * 7
 
 
 def test_programs_without_products_of_two_tensors_have_no_macs() -> None:
     data = lt.placeholder((4, 4), "int8", name="data")
-    assert products_of([lt.relu(data)]) == products_of([lt.max_pool2d(lt.placeholder((1, 4, 4, 4), "int8"), 2)]) == 0
+    assert macs_of([lt.relu(data)]) == macs_of([lt.max_pool2d(lt.placeholder((1, 4, 4, 4), "int8"), 2)]) == 0
     k = reduce_axis(4, "k")
     squares = lt.compute(4, lambda i: lt.sum(data[i, k].astype("int32") * 3, axis=k))
-    assert products_of([squares]) == 0
+    assert macs_of([squares]) == 0
 
 
 def test_macs_under_a_condition_count_where_it_holds() -> None:
@@ -58,7 +58,7 @@ def test_macs_under_a_condition_count_where_it_holds() -> None:
     k = reduce_axis(6, "k")
     product = lambda i: A[i, k].astype("int32") * B[k].astype("int32")  # noqa: E731
     lower = lt.compute(6, lambda i: lt.sum(select(k + 0 <= i, product(i), 0), axis=k))
-    assert products_of([lower]) == 21
+    assert macs_of([lower]) == 21
 
 
 def test_the_number_of_macs_does_not_depend_on_the_schedule() -> None:
@@ -68,6 +68,6 @@ def test_the_number_of_macs_does_not_depend_on_the_schedule() -> None:
     schedule = lt.create_schedule(output)
     schedule[output].split(schedule[output].axis[1], factor=2)
     built, scheduled = lt.build(output, tensors, vta), lt.build(schedule, tensors, vta)
-    assert built.products == scheduled.products == products_of([output]) == lt.bound(output, vta).products
+    assert built.products == scheduled.products == macs_of([output]) == lt.bound(output, vta).products
     result = lt.simulate(built, timing_only=True)
     assert result.efficiency == built.products / (result.cycles * 256)

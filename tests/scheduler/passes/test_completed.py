@@ -85,7 +85,7 @@ def test_a_load_moved_out_of_the_loop_that_stores_it_is_caught_with_a_witness(mo
 
     def fault(completed: Edit) -> None:
         for stage in completed.stages:
-            if stage.state.copies is R:
+            if stage.state.copy_of is R:
                 stage.change(attachment=None)
 
     planted(monkeypatch, "insert-cache-reads", fault)

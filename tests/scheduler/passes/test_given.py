@@ -123,10 +123,10 @@ def test_without_the_pass_there_is_a_counterexample(name, program, machine):
     given = []
     for each in PASSES:
         if each.name == name:
-            violated = [one for one in each.gives if one.counterexample(Edit(state), target) is not None]
+            violated = [one for one in each.establishes if one.counterexample(Edit(state), target) is not None]
             assert violated, f"the program violates no invariant that {name} establishes"
         state = each.apply(state, target)
-        given += each.gives
+        given += each.establishes
         for one in given if each.name == name else ():
             assert one.counterexample(Edit(state), target) is None
 
@@ -163,4 +163,4 @@ ORDERED = [
 def test_required_invariants_fix_an_order(names):
     passes = {each.name: each for each in PASSES}
     for before, after in pairwise(names):
-        assert set(passes[before].gives) & set(passes[after].needs), f"{after} requires nothing of {before}"
+        assert set(passes[before].establishes) & set(passes[after].requires), f"{after} requires nothing of {before}"

@@ -19,8 +19,8 @@ from lathe.scheduler.target.target import Target
 def test_required_invariants_are_established_before():
     given = {LEGAL}
     for each in PASSES:
-        assert set(each.needs) <= given, f"{each.name} needs {set(each.needs) - given}"
-        given |= set(each.gives)
+        assert set(each.requires) <= given, f"{each.name} needs {set(each.requires) - given}"
+        given |= set(each.establishes)
 
 
 def test_pass_names_are_unique():
@@ -38,7 +38,7 @@ def check_after_each(schedule: Schedule, config: HardwareConfig) -> None:
             event("refused")
             return
         assert dict(before[0].stages) == before[1], f"{each.name} has changed the state it was given"
-        given |= dict.fromkeys((LEGAL, *each.gives), each.name)
+        given |= dict.fromkeys((LEGAL, *each.establishes), each.name)
         for known, since in given.items():
             counterexample = known.counterexample(Edit(state), target)
             assert counterexample is None, f"{known.name}, given by {since}, fails after {each.name}: {counterexample}"

@@ -47,7 +47,10 @@ def built(outputs: lt.Tensor | Sequence[lt.Tensor], config: lt.HardwareConfig = 
 
 def layouts(outputs: lt.Tensor | Sequence[lt.Tensor], config: lt.HardwareConfig = VTA) -> set[VectorLayout | None]:
     """The vector layouts that the pass gives the stages of a program."""
-    return {stage.state.lanes for stage in run_until(lt.create_schedule(outputs), config, "vectorize-outer-dim").stages}
+    return {
+        stage.state.vector_layout
+        for stage in run_until(lt.create_schedule(outputs), config, "vectorize-outer-dim").stages
+    }
 
 
 @pytest.mark.sample(1)
@@ -147,7 +150,7 @@ def test_a_scheduled_stage_keeps_its_layout():
     output = conv(depthwise(tensor(8, 9, 9, 3, name="data")), 3)
     s = lt.create_schedule(output)
     s[output].split(output.computation.axes[1], factor=3)
-    assert {stage.state.lanes for stage in run_until(s, VTA, "vectorize-outer-dim").stages} == {None}
+    assert {stage.state.vector_layout for stage in run_until(s, VTA, "vectorize-outer-dim").stages} == {None}
     run(s, VTA, random_inputs([output], seed=4))
 
 

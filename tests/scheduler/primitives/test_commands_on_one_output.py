@@ -93,8 +93,8 @@ def test_what_is_computed_in_the_loops_is_there_for_each_output_that_reads_it(wh
     s[Q].compute_at(s[outputs[0]], "i")
     s.transform_layout(outputs[which], lambda i, j: [i, j // 16, j % 16])
     assert len(s.stages) == 5
-    assert s[Q].host is s[outputs[1]]
-    assert s[P].host is s[outputs[which]]
+    assert s[Q].enclosing is s[outputs[1]]
+    assert s[P].enclosing is s[outputs[which]]
     compiled(s)
 
 

@@ -108,8 +108,8 @@ def carries(schedule: Schedule, stage: Stage, loop: LoopAxis) -> bool:
             if when is not None:
                 for read in computation.reads:
                     cell = cell_of(read, point)
-                    maker = schedule.maker(read.tensor)
-                    if maker is None or maker.state.scope != DRAM or cell is None:
+                    producer = schedule.producer(read.tensor)
+                    if producer is None or producer.state.scope != DRAM or cell is None:
                         continue
                     then = made.get((read.tensor, cell))
                     if then is not None and then[0] == when[0] and then[1] != when[1]:

@@ -10,7 +10,7 @@ from nests import levels, text
 
 from lathe.frontend import Tensor, compute, placeholder, reduce_axis, select, sum
 from lathe.scheduler import LegalityError, Schedule, ScheduleError, Stage, create_schedule
-from lathe.scheduler.schedule_ir.user_buffers import storages_of
+from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 N, M = 12, 14
 
@@ -24,7 +24,7 @@ def stencils() -> tuple[Tensor, Tensor, Schedule]:
 
 
 def shape_of(s, tensor):
-    return storages_of(s.stages)[s[tensor].state.storage.buffer].shape
+    return user_buffers_of(s.stages)[s[tensor].state.storage.buffer].shape
 
 
 def test_before_and_after(golden):

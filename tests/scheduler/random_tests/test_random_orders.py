@@ -96,8 +96,8 @@ def test_columns_go_where_no_loop_cuts_them():
     for stage in (made, C):
         s[stage].compute_at(s[D], outer)
     run(s, lt.load_config("vta"), random_inputs([D], seed=1))
-    assert assign_layouts(s, lt.load_config("vta")).known[D] == VectorLayout(None, 1)
-    assert assign_layouts(lt.create_schedule(D), lt.load_config("vta")).known[D] == VectorLayout(None, 0)
+    assert assign_layouts(s, lt.load_config("vta")).layouts[D] == VectorLayout(None, 1)
+    assert assign_layouts(lt.create_schedule(D), lt.load_config("vta")).layouts[D] == VectorLayout(None, 0)
 
 
 def test_a_store_that_loops_cut_runs_on_the_rtl():
@@ -108,11 +108,11 @@ def test_a_store_that_loops_cut_runs_on_the_rtl():
 
 
 def test_lanes_of_a_long_program_are_planned():
-    """Cuts are led from readers to makers, of which there may be hundreds."""
+    """Cuts are led from readers to producers, of which there may be hundreds."""
     made = placeholder((16, 16), "int8", "data")
     for n in range(250):
         total = lt.dense(made, placeholder((16, 16), "int8", f"w{n}"), name=f"dense{n}")
         made = lt.requantise(total, 6, name=f"narrow{n}")
     s = lt.create_schedule(made)
     s[made].split(s[made].axis[0], factor=3)
-    assert len(assign_layouts(s, lt.load_config("vta")).known) == 500
+    assert len(assign_layouts(s, lt.load_config("vta")).layouts) == 500

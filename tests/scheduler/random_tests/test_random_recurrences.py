@@ -34,12 +34,12 @@ def plain_meaning(outputs, inputs):
     """The values of a program, point by point in the order in which the frontend says that they are made."""
     from itertools import product
 
-    from lathe.frontend import cycles, evaluate, topological
+    from lathe.frontend import evaluate, find_recurrences, topological
     from lathe.frontend.expr.nodes import Reduce
 
     values = {tensor: inputs[tensor.name] for tensor in placeholders(outputs)}
     order = topological(outputs)
-    inside = {each: cycle for cycle in cycles(order) for each in cycle.computations}
+    inside = {each: cycle for cycle in find_recurrences(order) for each in cycle.computations}
     for computation in order:
         for tensor in computation.outputs:
             values[tensor] = np.full(tensor.shape, 77, tensor.dtype)

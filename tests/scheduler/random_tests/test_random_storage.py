@@ -66,7 +66,9 @@ def command(random: Random, s: Schedule) -> None:
     stage, other = random.choice(s.stages), random.choice(s.stages)
     loops = stage.leaf_axis
     loop = random.choice(loops)
-    match random.choice(["split", "reorder", "reverse", "shift", "compute_at", "compute_at", "after", "after", "fuse"]):
+    match random.choice(
+        ["split", "reorder", "reverse", "shift", "compute_at", "compute_at", "epilogue", "epilogue", "fuse"]
+    ):
         case "split":
             stage.split(loop, factor=random.randint(1, 3))
         case "reorder":

@@ -9,7 +9,7 @@ from seeds import check_each, event
 
 from lathe.frontend import Expr, const, evaluate, max, min, placeholder, select, walk
 from lathe.frontend.expr.nodes import Binary, Read
-from lathe.scheduler.rewriting.constant_folding import folded
+from lathe.scheduler.rewriting.constant_folding import fold_expr
 
 X, Y = placeholder(4, "int32", "x"), placeholder(4, "int32", "y")
 B = placeholder(4, "int8", "b")
@@ -51,7 +51,7 @@ x, y, b = X[0], Y[0], B[0]
     ids=str,
 )
 def test_what_an_expression_is_folded_to(expr: Expr, expected: Expr | None) -> None:
-    assert folded(expr) is (expr if expected is None else expected)
+    assert fold_expr(expr) is (expr if expected is None else expected)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_what_an_expression_is_folded_to(expr: Expr, expected: Expr | None) -> N
     ids=str,
 )
 def test_constants_are_computed_as_their_dtype_has_them(expr: Expr, value: int) -> None:
-    assert str(folded(x.astype(expr.dtype) * expr)) == str(x.astype(expr.dtype) * value)
+    assert str(fold_expr(x.astype(expr.dtype) * expr)) == str(x.astype(expr.dtype) * value)
 
 
 def check_expression(seed: int) -> None:
     random, numbers = Random(seed), np.random.default_rng(seed)
     tensors = {dtype: placeholder(64, dtype, f"t_{dtype}") for dtype in TYPES}
     expr = expression_of_constants(random, {dtype: [tensor[0]] for dtype, tensor in tensors.items()})
-    found = folded(expr)
+    found = fold_expr(expr)
     env = {}
     for tensor in tensors.values():
         ends = np.iinfo(tensor.dtype)
@@ -84,7 +84,7 @@ def check_expression(seed: int) -> None:
         env[tensor][0] = random.choice([0, 1, ends.min, ends.max, env[tensor][0]])
     value, wanted = evaluate(found, env), evaluate(expr, env)
     assert (value, value.dtype, found.dtype) == (wanted, wanted.dtype, expr.dtype), f"{expr}\n{found}"
-    assert folded(found) is found
+    assert fold_expr(found) is found
     tensors_of = [{node.tensor for node in walk(each) if isinstance(node, Read)} for each in (expr, found)]
     assert tensors_of[0] == tensors_of[1]
     operations = [len({node for node in walk(each) if isinstance(node, Binary)}) for each in (expr, found)]

@@ -15,10 +15,10 @@ def check_tables(s: Schedule) -> None:
     tensors |= {read.tensor for _, state in states for read in state.computation.reads}
     for tensor in tensors:
         readers = [one for one, state in states if any(read.tensor is tensor for read in state.computation.reads)]
-        assert list(s.readers(tensor)) == readers
-        assert s.maker(tensor) is next((one for one, state in states if tensor in state.tensors), None)
+        assert list(s.consumers(tensor)) == readers
+        assert s.producer(tensor) is next((one for one, state in states if tensor in state.tensors), None)
     for host in s.stages:
-        guests = [one for one, state in states if state.attachment and state.attachment.host is host.id]
+        guests = [one for one, state in states if state.attachment and state.attachment.enclosing is host.id]
         assert list(s.attached(host)) == guests
 
 
@@ -38,6 +38,6 @@ def test_a_table_is_taken_over_where_changes_do_not_matter():
     choice = Choice(0)
     s = create_schedule(programs(choice, 3))
     stage = s.stages[0]
-    readers = s.state.tables.readers
+    readers = s.state.def_use.consumers
     stage.unroll(stage.leaf_axis[0])
-    assert s.state.tables.readers is readers
+    assert s.state.def_use.consumers is readers

@@ -59,8 +59,8 @@ def test_no_mapping_of_a_schedule_can_be_written_to():
 
 
 def test_nor_one_of_its_tables():
-    tables = written_by_commands().state.tables
-    for mapping in (tables.stages, tables.makers, tables.readers, tables.attached):
+    tables = written_by_commands().state.def_use
+    for mapping in (tables.stages, tables.producers, tables.consumers, tables.attached):
         with pytest.raises(TypeError, match="does not support item assignment"):
             mapping[None] = None
 
@@ -130,7 +130,7 @@ BUILDERS = {
     "stream/elide_accumulator_init.py": {"ZeroInitQuery"},
     "codegen/reuse_dram.py": {"_LiveRange"},
     "schedule_trace.py": {"ScheduleTrace", "_Values"},
-    "legality/guard_removal.py": {"Branches"},
+    "legality/guard_removal.py": {"GuardRemoval"},
     "loop_ir/interpret.py": {"_Memory"},
     "loop_ir/stage_loops.py": {"_Sizes"},
     "loop_ir/interleave_vthreads.py": {"Thread"},

@@ -67,20 +67,20 @@ def test_a_new_stage_changes_before_it_has_a_place() -> None:
 
 def test_tables_are_found_again_for_other_stages_and_kept_for_the_same_ones() -> None:
     (_, b, c, _), edit = chain()
-    tables = edit.state.tables
+    tables = edit.state.def_use
     edit.update(speculatable=frozenset({edit[b].id}))
-    assert edit.state.tables is tables
+    assert edit.state.def_use is tables
     edit.remove(edit[b])
-    assert edit.maker(b) is None
-    assert edit.maker(c) is edit[c]
-    assert [stage.name for stage in edit.readers(c)] == ["D"]
+    assert edit.producer(b) is None
+    assert edit.producer(c) is edit[c]
+    assert [stage.name for stage in edit.consumers(c)] == ["D"]
 
 
 def test_a_part_knows_no_maker_outside() -> None:
     (_, b, c, _), edit = chain()
     part = SubSchedule(edit, [edit[c]])
-    assert part.maker(c) is edit[c]
-    assert part.maker(b) is None
+    assert part.producer(c) is edit[c]
+    assert part.producer(b) is None
 
 
 def test_a_view_goes_on_from_the_states_of_a_fork_by_itself() -> None:

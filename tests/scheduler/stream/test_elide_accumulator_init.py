@@ -10,9 +10,9 @@ from small_machine import TINY, run, simulate_and_check
 import lathe as lt
 from lathe.frontend import placeholders
 from lathe.isa import Gemm, Load, MemoryType, Store, encode_uops
-from lathe.scheduler.isel.rules.emit_gemm import products
+from lathe.scheduler.isel.rules.emit_gemm import gemm_instructions
 from lathe.scheduler.isel.rules.loop_plan import LoopPlan
-from lathe.scheduler.stream.elide_accumulator_init import ZeroInitTracker, needless_resets
+from lathe.scheduler.stream.elide_accumulator_init import ZeroInitTracker, dead_resets
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 BEGINS = TINY.with_(extensions=("gemm_begin",))
@@ -152,9 +152,9 @@ def test_loads_of_micro_ops_that_only_dead_resets_run_are_removed_with_them():
         gemm(2, 3, begin=True),
         load(0, 2),
     ]
-    assert needless_resets([*stream, gemm(1, 2)], {1, 3}) == {0, 1, 3}
-    assert needless_resets([*stream, gemm(1, 2)], {1}) == {1}
-    assert needless_resets([load(0, 2), gemm(0, 2, reset=True), gemm(1, 2)], {1}) == {1}
+    assert dead_resets([*stream, gemm(1, 2)], {1, 3}) == {0, 1, 3}
+    assert dead_resets([*stream, gemm(1, 2)], {1}) == {1}
+    assert dead_resets([load(0, 2), gemm(0, 2, reset=True), gemm(1, 2)], {1}) == {1}
 
 
 def test_zeros_are_tracked_through_all_kinds_of_instructions():
@@ -166,25 +166,25 @@ def test_zeros_are_tracked_through_all_kinds_of_instructions():
     def gemm(count, **flags):
         return Gemm(first, end, 1, count, 0, 1, 0, 0, 0, 0, **flags)
 
-    zeros.follow([*loads, gemm(8, reset=True), gemm(4, reset=True)])
+    zeros.advance([*loads, gemm(8, reset=True), gemm(4, reset=True)])
     cells = np.arange(8)
-    assert zeros.fresh(cells) is True
-    assert zeros.take(cells[:6])
-    assert not zeros.take(cells[5:])  # claimed
-    zeros.ready()
-    assert zeros.take(cells[5:])
-    zeros.follow([gemm(2, begin=True)])
-    assert zeros.fresh(cells) is None
-    assert zeros.fresh(cells[:2]) is False
-    zeros.ready()
-    assert not zeros.take(cells[1:3])
-    assert zeros.needless() == {1, 2}
-    zeros.follow([Load(MemoryType.ACC, 4, 0, 1, 4, 4)])
-    assert zeros.needless() == {1, 2}
-    zeros.follow([gemm(3)])
-    assert zeros.needless() == {1}
-    assert zeros.needed == {2: "one GEMM adds to them and to other accumulators"}
-    zeros.follow(
+    assert zeros.holds_zeros(cells) is True
+    assert zeros.claim(cells[:6])
+    assert not zeros.claim(cells[5:])  # claimed
+    zeros.release_claims()
+    assert zeros.claim(cells[5:])
+    zeros.advance([gemm(2, begin=True)])
+    assert zeros.holds_zeros(cells) is None
+    assert zeros.holds_zeros(cells[:2]) is False
+    zeros.release_claims()
+    assert not zeros.claim(cells[1:3])
+    assert zeros.dead_resets() == {1, 2}
+    zeros.advance([Load(MemoryType.ACC, 4, 0, 1, 4, 4)])
+    assert zeros.dead_resets() == {1, 2}
+    zeros.advance([gemm(3)])
+    assert zeros.dead_resets() == {1}
+    assert zeros.live_resets == {2: "one GEMM adds to them and to other accumulators"}
+    zeros.advance(
         [
             gemm(3, reset=True),
             gemm(3),
@@ -192,7 +192,7 @@ def test_zeros_are_tracked_through_all_kinds_of_instructions():
             Store(sram_base=0, dram_base=0, y_size=1, x_size=1, x_stride=1),
         ]
     )
-    assert zeros.needed == {
+    assert zeros.live_resets == {
         2: "one GEMM adds to them and to other accumulators",
         6: "a GEMM adds to them",
         8: "a STORE reads them",
@@ -203,7 +203,7 @@ def emitted(begin, **plan):
     """The GEMMs emitted for a loop plan; ``begin``: whether accumulators hold zeros of resets."""
     pool = MicroOpPool(BEGINS)
     emitter = SimpleNamespace(pool=pool, begin=lambda _: begin)
-    found = products(SimpleNamespace(config=BEGINS, emitter=emitter), LoopPlan(**plan))
+    found = gemm_instructions(SimpleNamespace(config=BEGINS, emitter=emitter), LoopPlan(**plan))
     return [each for each in found if isinstance(each, Gemm)], pool.image().view("<u4")
 
 

@@ -7,14 +7,14 @@ from streams_without_tokens import CONFIG, Entries, footprints, reads, stream
 
 from lathe.isa import Gemm, Instruction, Load, MemoryType, Rescale, encode_uops
 from lathe.scheduler.schedule_ir.sync import Origin
-from lathe.scheduler.stream.hide_compute_loads import fetched_early
-from lathe.scheduler.stream.memory_effects import Footprints
+from lathe.scheduler.stream.hide_compute_loads import hide_compute_loads
+from lathe.scheduler.stream.memory_effects import EffectsTracker
 
 
 @pytest.mark.seeds(12, slow=1548)
 def test_instructions_read_the_same_data_after_loads_have_moved(seed):
     entries = stream(Choice(seed))
-    moved = fetched_early(entries, footprints(seed))
+    moved = hide_compute_loads(entries, footprints(seed))
     assert reads(moved, footprints(seed)) == reads(entries, footprints(seed)), f"seed {seed}"
 
 
@@ -37,7 +37,7 @@ def rescale(uop: int, steps: int = 10) -> Rescale:
 def rescheduled(*instructions: Instruction) -> list[Instruction]:
     entries: Entries = [(each, Origin(0, str(n))) for n, each in enumerate(instructions)]
     words = encode_uops(CONFIG, np.zeros(64, int), np.zeros(64, int), np.zeros(64, int))
-    found = fetched_early(entries, Footprints(CONFIG, words, 16, (4096, 8192)))
+    found = hide_compute_loads(entries, EffectsTracker(CONFIG, words, 16, (4096, 8192)))
     return [each for each, _ in found]  # type: ignore[misc] - no markers
 
 

@@ -9,7 +9,7 @@ from lathe.frontend.operators import conv2d, requantise
 from lathe.isa import Finish, Gemm, Instruction, Load, MemoryType, verify
 from lathe.scheduler import build
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
-from lathe.scheduler.stream.preload_uops import MOST, preload_microops
+from lathe.scheduler.stream.preload_uops import MOST, hoist_uop_loads
 from lathe.sim import simulate_program
 
 WORK = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0)
@@ -21,27 +21,27 @@ def uops(sram: int, dram: int, count: int) -> Load:
 
 def test_loads_that_are_contiguous_in_both_memories_are_merged_with_the_label_of_the_first():
     stream: list[Instruction] = [uops(0, 0, 4), WORK, uops(4, 4, 2), WORK, Finish()]
-    assert preload_microops(stream, [0, 0, 1, 1, 1]) == ([uops(0, 0, 6), WORK, WORK, Finish()], [0, 0, 1, 1])
+    assert hoist_uop_loads(stream, [0, 0, 1, 1, 1]) == ([uops(0, 0, 6), WORK, WORK, Finish()], [0, 0, 1, 1])
 
 
 def test_loads_that_are_not_contiguous_in_one_memory_are_not_merged():
     stream: list[Instruction] = [WORK, uops(0, 0, 4), uops(4, 7, 2), uops(9, 9, 2)]
-    assert preload_microops(stream, [0] * 4)[0] == [uops(0, 0, 4), uops(4, 7, 2), uops(9, 9, 2), WORK]
+    assert hoist_uop_loads(stream, [0] * 4)[0] == [uops(0, 0, 4), uops(4, 7, 2), uops(9, 9, 2), WORK]
 
 
 def test_nothing_is_hoisted_from_the_first_load_that_overwrites_another_on():
     stream: list[Instruction] = [uops(0, 0, 4), WORK, uops(2, 4, 2), WORK, uops(4, 6, 2)]
-    assert preload_microops(stream, [0] * 5)[0] == stream
+    assert hoist_uop_loads(stream, [0] * 5)[0] == stream
 
 
 def test_a_merged_load_fits_its_field():
     stream: list[Instruction] = [uops(0, 0, MOST), uops(MOST, MOST, 1)]
-    assert preload_microops(stream, [0, 0])[0] == stream
+    assert hoist_uop_loads(stream, [0, 0])[0] == stream
 
 
 def test_other_loads_are_not_hoisted():
     stream: list[Instruction] = [Load(MemoryType.INP, 0, 0, 1, 4, 4), WORK, Load(MemoryType.ACC, 0, 0, 1, 4, 4)]
-    assert preload_microops(stream, [0] * 3) == (stream, [0] * 3)
+    assert hoist_uop_loads(stream, [0] * 3) == (stream, [0] * 3)
 
 
 def test_a_program_without_evictions_loads_all_micro_ops_in_its_first_instruction():
@@ -65,7 +65,7 @@ def test_allocations_of_a_failed_rule_are_undone():
     pool.place(index, index, index)
 
     def fail() -> None:
-        with pool.undoing(KeyError):
+        with pool.rollback_on(KeyError):
             pool.place(index + 4, index, index)
             raise KeyError
 

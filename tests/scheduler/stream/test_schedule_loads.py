@@ -7,8 +7,8 @@ from streams_without_tokens import CONFIG, Entries, footprints, reads, stream
 from lathe.isa import Gemm, Load, MemoryType, Store, encode_uops
 from lathe.scheduler.schedule_ir.sync import Origin
 from lathe.scheduler.stream import schedule_loads
-from lathe.scheduler.stream.memory_effects import Footprints
-from lathe.scheduler.stream.schedule_loads import loads_in_order
+from lathe.scheduler.stream.memory_effects import EffectsTracker
+from lathe.scheduler.stream.schedule_loads import schedule_loads as reorder_loads
 
 
 @pytest.mark.seeds(12, slow=1548)
@@ -16,7 +16,7 @@ def test_instructions_read_the_same_data_after_loads_have_moved(seed, monkeypatc
     monkeypatch.setattr(schedule_loads, "MIN_SAVING", -(10**9))  # reorder even if nothing is gained
     monkeypatch.setattr(schedule_loads, "MIN_BEATS", 16)
     entries = stream(Choice(seed))
-    moved = loads_in_order(entries, footprints(seed))
+    moved = reorder_loads(entries, footprints(seed))
     assert reads(moved, footprints(seed)) == reads(entries, footprints(seed)), f"seed {seed}"
 
 
@@ -32,10 +32,10 @@ def numbered(instructions: list[Load | Gemm | Store]) -> Entries:
     return [(each, Origin(0, str(n), chunk=n)) for n, each in enumerate(instructions)]
 
 
-def of_uops(*operands: tuple[int, int]) -> Footprints:
+def of_uops(*operands: tuple[int, int]) -> EffectsTracker:
     """A tracker of micro-ops with these addresses in inp and wgt."""
     src, wgt = zip(*operands, strict=True)
-    return Footprints(CONFIG, encode_uops(CONFIG, 0, src, wgt), 16, (4096, 8192))
+    return EffectsTracker(CONFIG, encode_uops(CONFIG, 0, src, wgt), 16, (4096, 8192))
 
 
 def test_weights_are_loaded_before_inputs_that_wait():
@@ -43,7 +43,7 @@ def test_weights_are_loaded_before_inputs_that_wait():
     data = [load(MemoryType.INP, n % 2, n, 1) for n in range(3)]
     first, weights = load(MemoryType.WGT, 0, 0, 1), load(MemoryType.WGT, 100, 50, 200)
     instructions = [load(MemoryType.UOP, 0, 0, 3), first, data[0], gemm(0), data[1], gemm(1), data[2], weights, gemm(2)]
-    found = [each for each, _ in loads_in_order(numbered(instructions), of_uops((0, 0), (1, 0), (0, 100)))]
+    found = [each for each, _ in reorder_loads(numbered(instructions), of_uops((0, 0), (1, 0), (0, 100)))]
     gemms = [found.index(gemm(n)) for n in range(3)]
     before = [each for each in found[: gemms[0]] if isinstance(each, Load) and each != instructions[0]]
     assert before[:3] == [first, data[0], data[1]]
@@ -61,4 +61,4 @@ def test_a_stream_that_no_order_improves_is_unchanged():
         gemm(0),
     ]
     entries = numbered(instructions)
-    assert loads_in_order(entries, of_uops((0, 0))) is entries
+    assert reorder_loads(entries, of_uops((0, 0))) is entries

@@ -7,7 +7,7 @@ from small_machine import TINY, VTA, run, simulate_and_check
 import lathe as lt
 from lathe.isa import Load, MemoryType
 from lathe.scheduler import create_schedule
-from lathe.scheduler.layout.physical_layout import outside_of
+from lathe.scheduler.layout.physical_layout import split_dims_of
 from lathe.scheduler.passes.pipeline import run_pipeline
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
@@ -57,10 +57,10 @@ def test_converted_layouts_have_one_order_for_all_consumers():
 def test_only_the_axis_of_the_columns_is_split():
     layer = grouped(lt.placeholder((1, 5, 5, 64), "int8", name="data"), 4, 64, "first")
     schedule = run_pipeline(create_schedule(layer), VTA)
-    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 4)) == (3,)
-    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 1)) == ()
-    assert outside_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, None)) == ()
-    assert outside_of(schedule, (1, 5, 5, 64), VectorLayout(None, 3)) == ()
+    assert split_dims_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 4)) == (3,)
+    assert split_dims_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, 1)) == ()
+    assert split_dims_of(schedule, (1, 5, 5, 4, 16), VectorLayout(None, None)) == ()
+    assert split_dims_of(schedule, (1, 5, 5, 64), VectorLayout(None, 3)) == ()
 
 
 def test_groups_on_the_rtl():

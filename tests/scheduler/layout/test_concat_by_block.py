@@ -40,7 +40,7 @@ def test_channels_stay_in_the_lanes(channels, order):
     for config in (VTA, TINY):
         run(schedule, config, random_inputs([output], seed=1))
     stage = lt.create_schedule(output)[output]
-    assert assign_layouts(stage.schedule, VTA).known[stage.tensor] == VectorLayout(None, 3)
+    assert assign_layouts(stage.schedule, VTA).layouts[stage.tensor] == VectorLayout(None, 3)
     narrow = lt.requantise(lt.conv2d(output, lt.placeholder((8, 1, 1, sum(channels)), "int8", name="w")), 7, name="o")
     program = run(lt.create_schedule(narrow), VTA, random_inputs([narrow], seed=1))
     assert not any("turned" in label for label in program.labels)

@@ -10,7 +10,7 @@ from test_float_results import floats, model, node, weights
 
 import lathe as lt
 from lathe.networks.layer_comparison import layers_compared
-from lathe.networks.layer_lowering.bias_residuals import with_rests
+from lathe.networks.layer_lowering.bias_residuals import with_bias_residuals
 
 COARSE = np.float32(0.7717)
 """A scale of results of which a unit of the sums is a large part, as is what rounding a bias takes away."""
@@ -65,9 +65,9 @@ def test_biases_count_as_they_are(case):
     rows = {row.name: row for row in layers_compared(network, random_inputs(made))}
     assert rows["layer"].equal + rows["layer"].halves == 1
     (layer,) = (each for each in network.found.layers.values() if each.name == "layer")
-    assert layer.rest is not None
-    rounded = replace(layer, rest=None)
-    assert np.abs(layer.rest).max() <= 0.5
+    assert layer.bias_residual is not None
+    rounded = replace(layer, bias_residual=None)
+    assert np.abs(layer.bias_residual).max() <= 0.5
     network.found.layers[layer.output] = rounded
     (row,) = (row for row in layers_compared(network, random_inputs(made)) if row.name == "layer")
     assert row.equal + row.halves < 0.99
@@ -77,7 +77,7 @@ def test_biases_are_rounded_if_it_hardly_matters():
     nodes, shape, held = CASES["gemm"]
     fine = {**held, "s": np.float32(0.0001)}
     (layer,) = lt.from_onnx(brought(nodes, shape, fine)).found.layers.values()
-    assert layer.rest is None
+    assert layer.bias_residual is None
 
 
 def test_a_machine_that_adds_no_sums_leaves_them_to_the_host():
@@ -95,7 +95,7 @@ def test_pairs_of_rows_are_the_sum_with_the_exact_bias(sign):
     """In integers: (sum + bias) * mantissa + rest * mantissa, the last term rounded."""
     factors = lt.rescale_parameters(sign * np.array([0.01, 0.3, 7.5]), np.array([-5, 0, 1000]))
     rests = np.array([0.25, -0.4999, 0.1])
-    pairs = with_rests(factors, rests).astype(np.int64)
+    pairs = with_bias_residuals(factors, rests).astype(np.int64)
     words = factors[:, 1].astype(np.int64)
     mantissa = words >> 6
     assert np.array_equal(pairs[..., 1] % 64, np.stack([words % 64] * 2, axis=1))

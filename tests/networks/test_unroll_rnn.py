@@ -27,7 +27,7 @@ def kinds(model):
 def check_alike(model, run=with_onnxruntime, **inputs):
     """The unrolled model; asserts that all nodes are unrolled, that it is valid, and that its outputs are the same."""
     found = unrolled(read_model(model))
-    assert found.stayed == {}
+    assert found.not_unrolled == {}
     onnx.checker.check_model(found.proto, full_check=True)
     assert not {*kinds(found.proto)} & {*GATES}
     inputs = random_floats(model, seed=1) | inputs
@@ -154,8 +154,8 @@ def test_nodes_that_are_not_unrolled_have_a_reason(mention):
     graph = RecurrentModel()
     model = graph.model(*graph.recurrent("LSTM", graph.input(4, 2, 3), 4, **STAYING[mention]))
     found = unrolled(read_model(model))
-    assert [*found.stayed] == ["LSTM0"]
-    reason = found.stayed["LSTM0"]
+    assert [*found.not_unrolled] == ["LSTM0"]
+    reason = found.not_unrolled["LSTM0"]
     check_mentions(reason, mention)
     rows = lt.simulate(lt.from_onnx(model).build(lt.load_config("lathe16")), timing_only=True).layers
     assert {(row.name, row.where, row.why) for row in rows if row.name == "LSTM0"} == {("LSTM0", "host", reason)}
@@ -168,7 +168,7 @@ def test_nodes_that_are_not_unrolled_have_a_reason(mention):
 def test_long_sequences_and_old_opsets_are_not_unrolled():
     graph = RecurrentModel()
     made = graph.recurrent("RNN", graph.input(257, 1, 3), 4)
-    check_mentions(unrolled(read_model(graph.model(*made))).stayed["RNN0"], "257 time steps", 256)
+    check_mentions(unrolled(read_model(graph.model(*made))).not_unrolled["RNN0"], "257 time steps", 256)
     graph = RecurrentModel(opset=11)
     made = graph.recurrent("RNN", graph.input(2, 1, 3), 4)
-    check_mentions(unrolled(read_model(graph.model(*made))).stayed["RNN0"], "opset", 11, 13)
+    check_mentions(unrolled(read_model(graph.model(*made))).not_unrolled["RNN0"], "opset", 11, 13)

@@ -7,7 +7,7 @@ from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.frontend import placeholders
-from lathe.scheduler.layout.nonzero_analysis import cells_within, data_cells, share_with_data
+from lathe.scheduler.layout.nonzero_analysis import cells_within, nonzero_fraction, nonzero_masks
 from lathe.sim import Counters
 
 BEGINS = TINY.with_(extensions=("gemm_begin",))
@@ -231,7 +231,7 @@ def padded(condition, value=0, shape=(6, 5)):
     ],
 )
 def test_cells_that_hold_data(condition, value, rows, columns):
-    found = data_cells(padded(condition, value).computation, nothing_known)
+    found = nonzero_masks(padded(condition, value).computation, nothing_known)
     expected = tuple(None if each is None else bytes(map(int, each)) for each in (rows, columns))
     assert found == (None if expected == (None, None) else expected)
 
@@ -243,23 +243,23 @@ def test_the_branches_may_be_exchanged_and_nested():
         inner = lt.select(i < 5, data[lt.max(lt.min(i - 1, 3), 0)], 0)
         return lt.select(i < 1, 0, inner)
 
-    assert data_cells(lt.compute((7,), cell, "p").computation, nothing_known) == (b"\0\1\1\1\1\0\0",)
+    assert nonzero_masks(lt.compute((7,), cell, "p").computation, nothing_known) == (b"\0\1\1\1\1\0\0",)
 
 
 def test_other_selects_give_no_mask():
     data, other = lt.placeholder((4,), "int8", "data"), lt.placeholder((4,), "int8", "other")
     both = lt.compute((4,), lambda i: lt.select(i < 2, data[i], other[i]), "both")
     chosen = lt.compute((4,), lambda i: lt.select(other[i] < 2, data[i], 0), "chosen")
-    assert [data_cells(each.computation, nothing_known) for each in (both, chosen)] == [None] * 2
+    assert [nonzero_masks(each.computation, nothing_known) for each in (both, chosen)] == [None] * 2
     more = lt.compute((4,), lambda i: lt.select(i < 2, data[i] + 1, 0), "more")
-    assert data_cells(more.computation, nothing_known) == (b"\1\1\0\0",)
+    assert nonzero_masks(more.computation, nothing_known) == (b"\1\1\0\0",)
 
 
 def test_masks_are_propagated_through_copies():
     first = padded(lambda y, _: (y >= 1) & (y < 5))
 
     def cells_of(tensor):
-        return None if tensor.computation is None else data_cells(tensor.computation, cells_of)
+        return None if tensor.computation is None else nonzero_masks(tensor.computation, cells_of)
 
     copy = lt.compute((5, 3), lambda x, y: first[y * 2, x], "copy")
     assert cells_of(copy) == (None, b"\0\1\1")
@@ -281,6 +281,6 @@ def test_cells_within_a_box():
 def test_the_share_of_taps_on_data():
     output = lt.conv2d(image(6, 7), weights(4, 3, 3), padding=1, name="conv")
     read = output.computation.reads[0]
-    cells = data_cells(read.tensor.computation, nothing_known)
-    assert share_with_data(read.indices, cells) == pytest.approx(16 * 19 / (18 * 21))
-    assert share_with_data(read.indices, None) == 1
+    cells = nonzero_masks(read.tensor.computation, nothing_known)
+    assert nonzero_fraction(read.indices, cells) == pytest.approx(16 * 19 / (18 * 21))
+    assert nonzero_fraction(read.indices, None) == 1

@@ -8,10 +8,10 @@ from invoked import lathe
 from networks_checking import LATHE16, random_inputs
 from onnx import TensorProto, helper, numpy_helper
 from qdq_models import QdqModel
-from quantised_products import left_to_the_host
+from quantised_macs import left_to_the_host
 
 import lathe as lt
-from lathe.frontend.onnx.mac_counts import quantised_products
+from lathe.frontend.onnx.mac_counts import quantised_mac_nodes
 
 VTA = lt.load_config("vta")  # without RESCALE, so that 8-bit layers stay on the host CPU
 
@@ -92,7 +92,7 @@ def test_operators_of_8_bits(kind):
     (operator, data, held, *domain), count = OF_BYTES[kind]
     more = {"transA": 1} if kind == "QGemm" else {}
     network = lt.from_onnx(one_node(operator, data, held, *domain, **more))
-    assert quantised_products(network.model) == {0}
+    assert quantised_mac_nodes(network.model) == {0}
     result = lt.simulate(network.build(VTA), {"x": data})
     (row,) = (row for row in result.layers if row.name == "layer")
     assert row.macs == count

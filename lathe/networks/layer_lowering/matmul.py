@@ -15,7 +15,7 @@ from lathe.frontend.onnx.quant_graph import Layer, Product, TensorProduct
 from lathe.frontend.operators import bias_add, dense, requantise
 from lathe.frontend.operators import reshape as reshaped
 from lathe.frontend.operators.rescaling import rescaled_sum_value, rescaled_value
-from lathe.networks.layer_lowering.bias_residuals import with_rests
+from lathe.networks.layer_lowering.bias_residuals import with_bias_residuals
 from lathe.networks.layer_lowering.context import Context, plain_in_digits, wrapped
 from lathe.networks.layer_lowering.padding_correction import SumsOfWeights
 from lathe.networks.layer_lowering.rescaling import byte_of, bytes_of, factors_of, results_of, terms_of
@@ -26,9 +26,9 @@ from lathe.networks.mixed_radix import Index, indices_of
 def _product(layer: Product, data: tuple[Value, ...], context: Context) -> Value:
     if context.digits is not None or data[0].axes is not None:
         source = context.as_readable(data[0])
-        in_digits = layer.of_output.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
+        in_digits = layer.output_quant.dtype != "int32" and len(terms_of(layer.weights)) == 1 and layer.bias.ndim == 1
         in_digits = in_digits and len(context.shape) == len(source.shape)  # not by a vector, without output channels
-        if in_digits and source.digits(-1) and context.digits_made[-1]:
+        if in_digits and source.digits(-1) and context.result_digits[-1]:
             return _product_in_digits(layer, source, context)
     rows = context.as_plain(data[0]).tensor
     flat = (
@@ -61,7 +61,7 @@ def _sums(rows: Tensor, terms: list[Array], context: Context) -> Callable[[str],
 
 def _product_in_digits(layer: Product, data: Value, context: Context) -> Value:
     """The matmul with split output channels and a split reduction, so that neither tensor needs data movement."""
-    digits = context.digits_made
+    digits = context.result_digits
     depth, filters = data.digits(-1), digits[-1]
     sum_over = tuple(reduce_axis(extent, f"k{number}") for number, extent in enumerate(depth))
     weights = context.constant("weights", layer.weights.astype(np.int8).reshape(*filters, *depth))
@@ -82,19 +82,19 @@ def _rescaled_in_digits(
 
     With fractional biases they are pairs, (..., 2, 2). ``digits``: the extents that each dimension is split into.
     """
-    own = factors.shape[: factors.ndim - (1 if layer.rest is None else 2)]
+    own = factors.shape[: factors.ndim - (1 if layer.bias_residual is None else 2)]
     extents = tuple(chain.from_iterable(digits[len(digits) - len(own) :]))
     held = context.constant("factors", factors.reshape(*extents, *factors.shape[len(own) :]))
 
     def rescaled(*i: Expr) -> Expr:
         position = i[len(i) - len(extents) :]
-        if layer.rest is not None:
+        if layer.bias_residual is not None:
             pairs = [(held[(*position, part, 0)], held[(*position, part, 1)]) for part in (0, 1)]
-            return rescaled_sum_value((sums[i], sums[i]), pairs, layer.of_output.own_zero, relu=layer.relu)
+            return rescaled_sum_value((sums[i], sums[i]), pairs, layer.output_quant.int8_zero_point, relu=layer.relu)
         bias, word = (held[(*position, number)] for number in (0, 1))
-        return rescaled_value(sums[i], bias, word, layer.of_output.own_zero, relu=layer.relu)
+        return rescaled_value(sums[i], bias, word, layer.output_quant.int8_zero_point, relu=layer.relu)
 
-    return context.in_digits(compute(sums.shape, rescaled, context.name), context.digits_made)
+    return context.in_digits(compute(sums.shape, rescaled, context.name), context.result_digits)
 
 
 def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Context) -> Value:
@@ -104,18 +104,18 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
     for each lane, the third one a matmul with a row of values that are all p.
     """
     a, b = (context.as_readable(each, number) for number, each in enumerate(data))
-    a, b, digits = _as_matrices(a, b, context.digits_made)
+    a, b, digits = _as_matrices(a, b, context.result_digits)
     if not a.digits(-1) or [n for n in a.digits(-1) if n > 1] != [n for n in b.digits(-2) if n > 1]:
         a, b = (context.as_plain(each, number) for number, each in enumerate((a, b)))
-    (of_a, of_b), made = layer.of_inputs, layer.of_output
+    (of_a, of_b), made = layer.input_quants, layer.output_quant
     depth, columns = a.shape[-1], prod(digits[-1])
     zeros_a, zeros_b = None, None
-    if of_b.own_zero:
+    if of_b.int8_zero_point:
         lanes = columns if columns % context.lanes else context.lanes
-        zeros_b = context.constant("zeros_b", np.full((lanes, *a.digits(-1)), of_b.own_zero, np.int8))
-    if of_a.own_zero:
-        zeros_a = context.constant("zeros_a", np.full((1, *a.digits(-1)), of_a.own_zero, np.int8))
-    constant = depth * of_a.own_zero * of_b.own_zero
+        zeros_b = context.constant("zeros_b", np.full((lanes, *a.digits(-1)), of_b.int8_zero_point, np.int8))
+    if of_a.int8_zero_point:
+        zeros_a = context.constant("zeros_a", np.full((1, *a.digits(-1)), of_a.int8_zero_point, np.int8))
+    constant = depth * of_a.int8_zero_point * of_b.int8_zero_point
     if made.dtype == "int32":
         bytes_made = []
         held = None
@@ -125,22 +125,26 @@ def _tensor_product(layer: TensorProduct, data: tuple[Value, ...], context: Cont
                 held = context.constant("bias", wrapped(np.full(sums.shape[-1], constant)))
             whole = sums if held is None else bias_add(sums, held, name=f"{context.name}.biased{number}")
             bytes_made.append(byte_of(whole, number, f"{context.name}.byte{number}"))
-        return replace(context.in_digits(bytes_made[0], context.digits_made), more=tuple(bytes_made[1:]))
+        return replace(context.in_digits(bytes_made[0], context.result_digits), more=tuple(bytes_made[1:]))
     sums = _sums_of_tensors(a, b, zeros_a, zeros_b, "", digits, context)
     scale, bias = of_a.scale * of_b.scale * layer.gain / made.scale, wrapped(layer.bias + constant)
-    if layer.rest is None and np.all(scale == scale[0]) and np.all(bias == bias.flat[0]):
+    if layer.bias_residual is None and np.all(scale == scale[0]) and np.all(bias == bias.flat[0]):
         factors = rescale_parameters(scale[0], bias.flat[0], sums.shape[-1])
         found = requantise(
-            sums, parameters=context.constant("factors", factors), zero_point=made.own_zero, relu=layer.relu,
+            sums, parameters=context.constant("factors", factors), zero_point=made.int8_zero_point, relu=layer.relu,
             name=context.name,
         )  # fmt: skip
-        return context.in_digits(found, context.digits_made)
+        return context.in_digits(found, context.result_digits)
     per_place = (*bias.shape[:-1], columns)
     factors = rescale_parameters(
         np.broadcast_to(scale, per_place).reshape(-1), np.broadcast_to(bias, per_place).reshape(-1)
     )
     factors = factors.reshape(*per_place, 2)
-    factors = factors if layer.rest is None else with_rests(factors, np.broadcast_to(layer.rest, per_place))
+    factors = (
+        factors
+        if layer.bias_residual is None
+        else with_bias_residuals(factors, np.broadcast_to(layer.bias_residual, per_place))
+    )
     return _rescaled_in_digits(layer, sums, factors, digits, context)
 
 
@@ -151,9 +155,9 @@ def _as_matrices(a: Value, b: Value, digits: tuple[Shape, ...]) -> tuple[Value, 
     """
     is_row, is_column = len(a.shape) == 1, len(b.shape) == 1
     if is_row:
-        a = a.seen_as((1, *a.shape), ((), *a.own_axes))
+        a = a.view((1, *a.shape), ((), *a.own_axes))
     if is_column:
-        b = b.seen_as((*b.shape, 1), (*b.own_axes, ()))
+        b = b.view((*b.shape, 1), (*b.own_axes, ()))
     if is_row:  # of two vectors, the result has one digit of extent 1
         digits = (*digits[:-1], (), digits[-1])
     elif is_column:
@@ -247,4 +251,4 @@ def _broadcast(value: Value, indices: list[Index]) -> Expr:
     return value.read([each if extent > 1 else Index((), ()) for extent, each in zip(value.shape, own, strict=True)])
 
 
-PRODUCTS: Mapping[type[Layer], Callable[..., Value]] = {Product: _product, TensorProduct: _tensor_product}
+MATMULS: Mapping[type[Layer], Callable[..., Value]] = {Product: _product, TensorProduct: _tensor_product}
