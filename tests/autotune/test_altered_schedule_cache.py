@@ -192,6 +192,7 @@ def test_cached_schedules_that_do_not_map_are_tuned_again_when_they_are_built(ch
     assert len(searches) == 2
 
 
+@pytest.mark.slow
 def test_cached_schedules_that_do_not_map_are_tuned_again_when_they_are_explained(cache, searches, monkeypatch):
     monkeypatch.setattr(lt.ScheduleCache, "default", classmethod(lambda _: cache))
     output, _ = shifted(1)

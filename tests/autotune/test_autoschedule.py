@@ -55,6 +55,7 @@ def test_the_result_is_the_fastest_candidate():
     assert cycles(found, [*inputs, output]) == found.cycles >= found.bound == lt.bound(output, VTA).cycles
 
 
+@pytest.mark.slow
 def test_the_result_has_the_same_outputs():
     output, inputs = convolution()
     found = lt.autoschedule(output, VTA, budget=4, cache=False)

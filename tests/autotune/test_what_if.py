@@ -109,6 +109,7 @@ def test_a_partial_schedule_is_completed_for_each_machine():
     assert more["a bus of 128 bits"] == cycles(found, VTA.with_(**{"memory.bus_bits": 128}))
 
 
+@pytest.mark.slow
 def test_it_is_printed_after_the_chunks_and_in_the_dictionary():
     explained = lt.explain(layer(), VTA, budget=2)
     report = explained.outlook

@@ -95,6 +95,7 @@ def test_exit_without_garbage_collection():
     assert done.stdout.endswith("]\nTrue\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
 def test_full_standard_output_is_reported():
     with open("/dev/full", "w") as full:

@@ -81,6 +81,7 @@ def test_all_engines_agree_on_a_program():
     )
 
 
+@pytest.mark.slow
 def test_engines_with_commas_are_compared_also_without_inputs():
     told = json.loads(run("simulate", "p.npz", "--timing-only", "--engine", "sim,pysim,verilator", "--json").stdout)
     assert list(told["engines"]) == ["sim", "pysim", "verilator"]
@@ -234,6 +235,7 @@ def test_statistics_of_a_module_are_its_own_and_those_of_all_within(tiny_statist
         assert modules["lathe.compute"][number] == own + sum(child[number] for child in children)
 
 
+@pytest.mark.slow
 def test_statistics_as_a_table():
     lines = run("rtl", "stats", "-c", "tiny").stdout.splitlines()
     assert lines[0].strip() == "Hardware of tiny"

@@ -104,6 +104,7 @@ def test_several_processes_give_the_same_rows_as_one(tmp_path):
     assert (tmp_path / "one.csv").read_text() == (tmp_path / "two.csv").read_text()
 
 
+@pytest.mark.slow
 def test_json_has_the_rows(tmp_path):
     result = sweep(tmp_path, "workloads: [relu: {height: 4, width: 4, channels: 16}]", "--json")
     (row,) = json.loads(result.stdout)
@@ -112,6 +113,7 @@ def test_json_has_the_rows(tmp_path):
     assert row["alu_operations"] > 0
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_from_numpy_are_a_row_and_status_1(tmp_path, monkeypatch):
     monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.with_flipped_reference)
     text = "workloads: [relu: {height: 4, width: 4, channels: 16}]"
@@ -121,6 +123,7 @@ def test_outputs_that_differ_from_numpy_are_a_row_and_status_1(tmp_path, monkeyp
     assert (row["status"], row["reason"]) == ("outputs differ", "256 of 256 outputs")
 
 
+@pytest.mark.slow
 def test_a_fault_of_lathe_is_a_row_and_does_not_end_the_sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(execution_module, "measure_content", sweep_measuring.with_faulty_build)
     text = "workloads: [relu: {height: [4, 8], width: 4, channels: 16}]"
@@ -210,6 +213,7 @@ def test_random_inputs_repeat_and_take_the_whole_range():
     assert (first["A"].min(), first["A"].max()) == (-128, 127)
 
 
+@pytest.mark.slow
 def test_rows_come_with_their_places(tmp_path):
     (tmp_path / "s.yaml").write_text("workloads: [relu: {height: [1, 2], width: 4, channels: 16}]")
     found = read_sweep(tmp_path / "s.yaml", known_workloads())

@@ -74,6 +74,7 @@ def faulty(monkeypatch, rule):
     monkeypatch.setattr(user, unit, getattr(changed, unit))
 
 
+@pytest.mark.slow
 def test_the_machine_and_the_memory_obey_the_rules():
     assert broken(pysim) is None
 

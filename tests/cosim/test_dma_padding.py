@@ -62,6 +62,7 @@ def test_zero_point_of_a_convolution_in_pysim(extensions):
     assert any(load.padding == -77 for load in program.instructions if isinstance(load, lt.Load)) == bool(extensions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extensions", [(), ("pad_value",)], ids=["vta", "pad_value"])
 def test_least_int32_around_accumulators_in_pysim(extensions):
     cosimulated(*widest(4, 4), tiny(*extensions), "pysim")

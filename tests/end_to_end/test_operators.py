@@ -110,6 +110,7 @@ def test_layouts_of_conv2d(layout, kernel_layout, machine):
     check_program(output, machine, products=products)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("groups", "channels", "outputs"), [(2, 8, 8), (4, 8, 24), (2, 32, 32), (2, 6, 14)])
 def test_groups_of_conv2d(groups, channels, outputs, machine):
     output, products = convolved(groups=groups, channels=channels, outputs=outputs, padding=1, height=5, width=6)
@@ -120,6 +121,7 @@ def test_groups_of_conv2d(groups, channels, outputs, machine):
 # Element by element.
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("layout", "axis"), [("NHWC", -1), ("NCHW", 1)])
 def test_a_convolution_with_bias_relu_and_requantisation(layout, axis, machine):
     def then(result):

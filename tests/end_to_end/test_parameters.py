@@ -32,6 +32,7 @@ def by_hand(s):
     s[C].split(s[C].reduce_axis[0], factor=16)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("numbers", [(100, 64), (7, 17), (1, 4), (33, 40)])
 @pytest.mark.parametrize("schedule", [untouched, by_hand])
 def test_a_product_of_any_size(schedule, numbers):

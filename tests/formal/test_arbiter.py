@@ -74,6 +74,7 @@ def test_a_grant_is_one_masters_who_asked_and_comes_when_the_bus_takes_the_addre
         claim.always("which requests, or did when its address was issued", ~port.grant | port.request | asked)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bus_bits", [8, 64, 256])
 @proved(
     arbiter,

@@ -38,6 +38,7 @@ def popped(found, unit):
     return flags | {QUEUE_OF[unit, name]: flag for name, flag in pops.items() if (unit, name) in QUEUE_OF}
 
 
+@pytest.mark.sample(1)
 @every_unit
 @proved(
     stall,

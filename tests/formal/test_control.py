@@ -72,6 +72,7 @@ def test_a_launch_that_is_complete_without_a_finish_is_a_fault_and_with_one_is_d
     claim.always("and then a cleared machine", ~with_one | unit.clear)
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("self.running.eq(0), failing.eq(1), self.fault_code.eq(fault)", "self.running.eq(0), failing.eq(1)"),
@@ -195,6 +196,7 @@ def test_every_read_of_the_host_is_answered_once_and_the_answer_stays_until_acce
     claim.always("the answer stays", ~waits | (unit.r_data == claim.before(unit.r_data)))
 
 
+@pytest.mark.slow
 @proved(
     control,
     ("(target & ~bits) | (self.w_data & bits)", "self.w_data"),

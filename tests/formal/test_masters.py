@@ -63,6 +63,7 @@ def test_fetchs_address_stays_until_the_grant_and_every_burst_has_a_beat(claim, 
     claim.always("a burst has a beat", ~port.request | (port.beats != 0))
 
 
+@pytest.mark.slow
 @proved(
     fetch,
     ("self.dispatch.eq(~full)", "self.dispatch.eq(1)"),

@@ -208,6 +208,7 @@ def sent_in_order(claim, rtl, bus_bits, beats, latency):
     always("idle means that no burst is pending", unit.idle == ~whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus_bits", "beats", "latency"), [(16, 2, 3), pytest.param(64, 3, 1, marks=pytest.mark.slow)])
 @proved(
     write_channel,
@@ -228,6 +229,7 @@ def test_bursts_are_sent_once_and_in_order_after_their_addresses(claim, rtl, bus
     sent_in_order(claim, rtl, bus_bits, beats, latency)
 
 
+@pytest.mark.slow
 @proved(
     write_channel,
     ("addresses.r_valid & ~unanswered[-1]", "addresses.r_valid"),
@@ -239,6 +241,7 @@ def test_addresses_wait_while_the_maximum_number_of_bursts_has_no_response(claim
     sent_in_order(claim, rtl, 8, 2, 1)
 
 
+@pytest.mark.slow
 @proved(
     write_channel,
     ("addresses.level >= ADDRESSES - ON_THE_WAY", "addresses.level > ADDRESSES - ON_THE_WAY"),

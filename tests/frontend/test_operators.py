@@ -53,6 +53,7 @@ def convolution(data, weight, stride, padding, dilation, groups):
     return result.astype(np.int32)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.data())
 def test_convolution_in_every_layout_equals_numpy(draw):

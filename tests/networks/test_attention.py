@@ -59,6 +59,7 @@ def test_splitting_heads_is_a_view(dtype, batch, rows, heads, depth):
     assert len(np.unique(result.outputs[made])) > 20
 
 
+@pytest.mark.slow
 def test_sums_of_rows_fill_lanes_where_columns_do_not():
     graph = Centred(seed=3)
     made = attention(graph, graph.input(1, 33, 40), 1, 33, 2, 8)
@@ -106,6 +107,7 @@ def test_a_tensor_with_a_layout_conflict_is_copied():
     checked(graph.model(joined), units={joined: 4 * graph.scales[joined]})
 
 
+@pytest.mark.slow
 def test_outputs_that_are_views(tmp_path):
     graph = QdqModel(seed=6)
     data = graph.input(2, 6, 32)

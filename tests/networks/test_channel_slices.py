@@ -80,6 +80,7 @@ def test_slices_of_inputs_and_of_concatenations():
     run(graph, graph.conv(across, 24, 1), across)
 
 
+@pytest.mark.slow
 def test_channels_shuffled_between_groups():
     """Halves of the channels go through different layers and are interleaved afterwards."""
     graph = QdqModel(seed=5)

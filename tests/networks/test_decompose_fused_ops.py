@@ -37,6 +37,7 @@ def computed(model, inputs):
     return result
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scales", [np.float32(0.01), SCALES])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("zero", [False, True])

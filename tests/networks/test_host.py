@@ -94,6 +94,7 @@ def test_an_endless_loop_is_killed(monkeypatch):
     assert run_on_host(relu, {"x": np.array([-1, 1], np.float32)}, ("y",))["y"].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_one_process_that_is_restarted_after_its_death():
     relu = model(helper.make_node("Relu", ["x"], ["y"]), inputs=[image("x", 2)])
     inputs = {"x": np.array([-1, 1], np.float32)}
@@ -230,6 +231,7 @@ def test_a_script_without_a_guard_and_nothing_left_running(tmp_path, ends):
     _ends_soon(int(number))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_running_after_a_kill(tmp_path):
     """The worker ends with its parent, even if it is computing an endless loop."""
     (tmp_path / "model.onnx").write_bytes(endless())

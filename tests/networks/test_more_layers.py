@@ -223,6 +223,7 @@ def test_matmuls_of_two_tensors(dtype, points, first, second):
     alone(graph, graph.quantised(graph.node("MatMul", left, right, name="layer"), 0.05))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("first", "second"), [((9, 20), (2, 20, 11)), ((2, 3, 9, 20), (3, 20, 11)), ((2, 1, 9, 20), (1, 3, 20, 11))]
 )
@@ -431,6 +432,7 @@ def test_an_average_along_rows_of_a_computed_tensor():
     alone(graph, graph.layer("ReduceMean", data, axes=[3], name="layer"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["Conv", "Add", "Mul", "AveragePool"])
 def test_scales_out_of_the_range_of_rescale(kind):
     graph = QdqModel(seed=21)

@@ -109,6 +109,7 @@ def test_a_script_may_end_with_an_exit(tmp_path):
     assert (done.exit_code, (tmp_path / "page.html").exists()) == (3, False)
 
 
+@pytest.mark.slow
 def test_a_model_has_its_layers_and_nodes_of_the_host_and_its_schedules(tmp_path, digits_onnx):
     text = written(tmp_path, digits_onnx, "-c", "lathe16")
     layers = data(text, "run")["layers"]

@@ -99,6 +99,7 @@ def test_the_critical_path_is_given_by_its_innermost_modules():
     }
 
 
+@pytest.mark.slow
 def test_instances_are_those_of_the_design():
     found = flow._instances(text_of(top_of(load_config("tiny")))[0])
     assert {"machine", "machine.compute.pipeline", "machine.load_queue.fifo.ram", "machine.control"} <= found

@@ -174,6 +174,7 @@ def test_a_token_is_available_while_there_is_one(bench):
     bench(counter, steps)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("operation", list(AluOp))
 @pytest.mark.parametrize("use_imm", [False, True])
 def test_the_alu_computes_what_the_isa_defines(bench, operation, use_imm):

@@ -202,6 +202,7 @@ def test_only_the_point_that_kills_workers_of_a_cluster_is_lost(tmp_path):
     check_mentions(rows[0]["reason"], "cluster", "4 times", "Dask workers")
 
 
+@pytest.mark.slow
 def test_a_worker_reuses_the_process_of_a_sweep_until_it_is_dismissed(monkeypatch):
     monkeypatch.setattr(dask_worker, "IDLE", 0.05)
     content = Point("vta", {}, "relu", {"height": 1, "width": 1, "channels": 16}), Options()

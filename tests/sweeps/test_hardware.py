@@ -45,6 +45,7 @@ def sweep(tmp_path, text, **options):
     return lt.sweep(written(tmp_path, text), jobs=1, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_tools")
 def test_equal_hardware_is_synthesised_once(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: counts\n")
@@ -68,6 +69,7 @@ def test_damaged_cache_entries_are_replaced(tmp_path):
     assert len(looked_at()) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_tools")
 def test_time_is_at_the_clock_of_the_fit_unless_another_clock_is_given(tmp_path):
     text = GRID.replace("[32, 64]", "32") + "hardware: {device: ecp5-25k, speed: 7, seed: 3}\n"
@@ -77,6 +79,7 @@ def test_time_is_at_the_clock_of_the_fit_unless_another_clock_is_given(tmp_path)
         assert (row["fit_mhz"], row["time_us"]) == (50.0, row["cycles"] / 200)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_tools")
 def test_hardware_that_does_not_fit_is_a_row_with_all_other_metrics(tmp_path):
     rows = sweep(tmp_path, GRID + "hardware: {device: ecp5-25k}\n", output=tmp_path / "r.db")

@@ -202,6 +202,7 @@ def check_stopped(said, store):
     check_mentions(line, "Stopped", store, "same command")
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_processes_start_prints_nothing_else(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
     wait_for(lambda: len(processes(tmp_path)) >= 3)  # they have just started, and import modules
@@ -211,6 +212,7 @@ def test_ctrl_c_while_processes_start_prints_nothing_else(tmp_path):
     wait_for(lambda: not processes(tmp_path), 10)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes_and_loses_no_row(tmp_path):
     driver = started(tmp_path, MANY, "--jobs", "2", start_new_session=True)
     wait_for(lambda: driver.poll() is not None or len(rows_of(tmp_path)) >= 2)
@@ -228,6 +230,7 @@ def test_ctrl_c_ends_all_processes_and_loses_no_row(tmp_path):
     assert len(rows_of(tmp_path)) == 144
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_dry_run(tmp_path):
     (tmp_path / "tools.py").write_text(TOOLS)
     text = "workloads:\n  - python: {path: tools.py}\n"

@@ -156,6 +156,7 @@ workloads:
 """
 
 
+@pytest.mark.slow
 def test_shared_programs_are_as_fast_as_those_of_each_point(tmp_path):
     graph = QdqModel()
     model = graph.model(graph.conv(graph.conv(graph.input(1, 16, 10, 10), 32, relu=True), 32))
@@ -191,6 +192,7 @@ def test_a_shared_row_has_the_cycles_of_the_fastest_program(tmp_path):
         assert measure(point, options=options_of(sweep)).numbers["cycles"] == least
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("latency", [0, 7, 64])
 def test_rows_have_the_cycles_of_the_rtl(latency):
     point = Point("tiny", {"memory.latency": latency}, "matmul", {"m": 5, "n": 8, "k": 8})

@@ -81,6 +81,7 @@ def without_rights(*words):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_store_in_a_read_only_folder_is_read_and_left_unchanged(tmp_path):
     paths = [tmp_path / name / "r.db" for name in ("plain", "log", "log and index")]
     for path, index in zip(paths, (None, False, True), strict=True):
@@ -106,6 +107,7 @@ def test_a_store_in_a_read_only_folder_is_read_and_left_unchanged(tmp_path):
         check_mentions(refused, "output file", path)
 
 
+@pytest.mark.slow
 def test_a_read_only_store_is_not_written_to(tmp_path):
     path = tmp_path / "r.db"
     with writing_store(path) as store:
@@ -221,6 +223,7 @@ def test_a_disk_that_fills_up_ends_the_sweep_with_an_error_and_the_store_opens(t
     assert all(each in rows for each in stored)
 
 
+@pytest.mark.slow
 def test_a_table_on_a_full_disk_has_the_rows_measured_before(tmp_path):
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     path = tmp_path / "r.csv"
@@ -259,6 +262,7 @@ def test_a_log_that_cannot_be_copied_is_reported(tmp_path):
     assert files(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_sorted_has_all_rows(tmp_path, monkeypatch):
     """There is space for the rows, but not for a second copy of them."""
 

@@ -30,6 +30,7 @@ def read(tmp_path, objectives="cycles", text=TEXT):
     return sweep_files.read(tmp_path, text.replace("OBJECTIVES", objectives))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objectives", ["cycles", "cycles, -efficiency", "energy_pj, cycles"])
 def test_a_search_measures_its_number_of_points_without_repetition(tmp_path, objectives):
     read(tmp_path, objectives)
@@ -41,6 +42,7 @@ def test_a_search_measures_its_number_of_points_without_repetition(tmp_path, obj
     assert all(row["memory.latency"] != 5 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_resumed_search_does_not_repeat_points(tmp_path):
     read(tmp_path)
     store = tmp_path / "r.db"
@@ -61,6 +63,7 @@ EDITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_search_is_resumed_from_all_rows_of_an_edited_grid(tmp_path, edit):
     read(tmp_path)
@@ -79,6 +82,7 @@ def test_a_search_is_resumed_from_all_rows_of_an_edited_grid(tmp_path, edit):
     assert len(store_rows(store)) == 10
 
 
+@pytest.mark.slow
 def test_a_search_ignores_rows_outside_its_grid(tmp_path):
     read(tmp_path)
     store = tmp_path / "r.db"
@@ -93,6 +97,7 @@ def test_a_search_ignores_rows_outside_its_grid(tmp_path):
     assert len(store_rows(store)) == 8 + 8 - len(reused)
 
 
+@pytest.mark.slow
 def test_a_search_matches_files_by_content(tmp_path):
     script = "import lathe as lt\ndef build(cfg, n):\n    return lt.relu(lt.placeholder((n, 16), 'int8', name='A'))\n"
     (tmp_path / "one").mkdir()
@@ -111,6 +116,7 @@ def store_rows(path):
         return store.rows()
 
 
+@pytest.mark.slow
 def test_a_search_on_one_process_is_determined_by_its_seed(tmp_path):
     def searched(seed):
         read(tmp_path, "cycles, energy_pj", TEXT.replace("seed: 1", f"seed: {seed}"))

@@ -264,6 +264,7 @@ def test_invalid_text_is_damage(column, tmp_path):
     check_refused(raises(SweepError, rows_of, path), path, "damaged", "Could not decode")
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_bytes_are_reported_wherever_they_are(seed, tmp_path):
     path = tmp_path / "r.db"

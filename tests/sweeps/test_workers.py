@@ -29,6 +29,7 @@ def test_every_task_has_its_result():
     assert os.getpid() not in {process for _, process in found.values()}
 
 
+@pytest.mark.slow
 def test_a_task_whose_process_is_killed_is_retried(tmp_path):
     paths = [str(tmp_path / f"{number}") for number in range(4)]
     assert results(WorkerPool(sweep_tasks.ends_once, 2), paths) == dict(enumerate(paths))
@@ -41,6 +42,7 @@ def check_lost(result, late, *mentions):
     check_mentions(result.reason, *mentions)
 
 
+@pytest.mark.slow
 def test_only_the_task_that_kills_every_process_is_lost():
     found = results(WorkerPool(sweep_tasks.ends_always, 2, retries=1), ["a", "end", "b", "c"])
     check_lost(found.pop(1), False, "2 times", "status 3")
@@ -55,11 +57,13 @@ def test_only_the_task_that_takes_too_long_is_killed():
     assert time.monotonic() - start < 300
 
 
+@pytest.mark.slow
 def test_a_task_whose_result_cannot_be_sent_is_lost():
     found = results(WorkerPool(sweep_tasks.cannot_be_sent, 1, retries=0), [0])
     check_lost(found[0], False, "1 times", "status 1")
 
 
+@pytest.mark.slow
 def test_no_process_remains_when_the_results_are_closed():
     pool = WorkerPool(sweep_tasks.sleeps, 2)
     running = pool.run(TaskQueue(Task(number, 600 * number) for number in range(3)))
@@ -78,6 +82,7 @@ def is_running(number):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 @pytest.mark.parametrize(
     ("then", "options"), [("wait", {"timeout": 5}), ("end", {"retries": 0})], ids=["too long", "ended"]
@@ -98,6 +103,7 @@ def test_nothing_to_do_starts_no_process():
     assert pool.workers == []
 
 
+@pytest.mark.slow
 def test_a_family_stays_with_its_process():
     families = [number % 2 for number in range(12)]
     found = results(WorkerPool(sweep_tasks.told, 2), range(12), families)
@@ -164,6 +170,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_very_first_process_ignores_ctrl_c_while_it_starts(tmp_path):
     run = scripted(tmp_path, DEAF)  # a new driver, since the first start also starts multiprocessing's own process
     assert run.stdout == "{True}\n", run.stderr
@@ -189,6 +196,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_a_start_is_handled_after_it(tmp_path):
     source = "TaskQueue(iter([workers.Task(0, None)]))"
     run = scripted(
@@ -217,6 +225,7 @@ def build(machine):
 """
 
 
+@pytest.mark.slow
 def test_a_script_may_sweep_at_its_top_level_and_measures_in_other_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "where.py").write_text(WHERE)
@@ -237,6 +246,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_process_of_a_pool_may_sweep(tmp_path):
     run = scripted(tmp_path, DAEMON)
     assert (run.stdout, run.stderr) == ("['ok', 'ok']\n", "")

@@ -332,6 +332,7 @@ def test_if_files_are_named_only_these_and_python_files_count(folder, tmp_path_f
     raises(SweepError, key_of, folder, named, mentions=mentions)
 
 
+@pytest.mark.slow
 def test_too_many_dependencies_are_refused_if_rows_are_stored(folder, monkeypatch):
     monkeypatch.setattr(script_dependencies, "MOST_FILES", 4)
     written(folder / "weights.npz")
@@ -379,6 +380,7 @@ def test_rows_are_measured_again_if_data_of_their_script_change(folder):
     assert [row["bytes_written"] for row in second] == [10 * row["bytes_written"] for row in first]
 
 
+@pytest.mark.slow
 def test_rows_whose_files_change_during_the_measurement_are_measured_again(folder):
     """The script edits its own data once, so that it is unknown which version was measured."""
     (folder / "mine.py").write_text(

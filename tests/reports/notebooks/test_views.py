@@ -192,6 +192,7 @@ def test_engines_and_replays_are_shown(program: lt.Program, result: lt.Result) -
     assert text_of(replayed._repr_html_()).startswith(f"Replay in {replayed.cycles} cycles\n")
 
 
+@pytest.mark.slow
 def test_rows_of_a_sweep_show_what_varies_and_the_best() -> None:
     source = {
         "machine": {"memory.latency": [0, 32], "batch": [1, 2]},

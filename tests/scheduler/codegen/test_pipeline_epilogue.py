@@ -73,6 +73,7 @@ def test_the_last_tile_is_stored_in_slices_and_ends_sooner(output, config, whole
     assert passes > fewer
 
 
+@pytest.mark.slow
 def test_instructions_of_a_slice_precede_those_of_the_next():
     program = built(rescaled(), IDEAL)
     last = [type(each) for each in program.instructions if isinstance(each, Gemm | Rescale | Store)][-12:]

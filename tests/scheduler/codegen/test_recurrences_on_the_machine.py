@@ -65,6 +65,7 @@ def sum_of(values):
     return int(np.sum(list(values)))
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_the_simulator():
     network = TwoLayers(steps=3)
     s = create_schedule(network.h)

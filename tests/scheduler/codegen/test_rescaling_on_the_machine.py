@@ -199,6 +199,7 @@ def test_half_of_a_tile_is_stored_while_the_other_is_rescaled():
     assert kinds.count(lt.Rescale) == kinds.count(lt.Store)
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_extension_is_named(layer):
     """Before anything is scheduled: the error has machine, extension and stage."""
     table = layer.int8("table", 256)

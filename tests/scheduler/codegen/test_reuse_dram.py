@@ -59,6 +59,7 @@ def test_two_addresses_are_enough_for_a_chain(tmp_path):
     assert places(Program.load(tmp_path / "chain.npz")) == found
 
 
+@pytest.mark.slow
 def test_a_tensor_that_is_read_again_keeps_its_address():
     found = places(built(*chain(5, fork=True)))
     assert found["layer0"] not in (found[name] for name in found if name != "layer0")

@@ -159,6 +159,7 @@ def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(regi
     run(s, TINY, random_inputs([P], seed=1))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("scope", ["dram", "acc"])
 @pytest.mark.parametrize("reading", [False, True])
 @pytest.mark.parametrize("rows", [2, 4, 6])

@@ -307,6 +307,7 @@ def check_zero_points(seed: int) -> None:
     assert "padding of" not in refused
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(4, slow=96)
 def test_schedules_by_hand_with_zero_points_agree_with_numpy(seeds):
     check_each(seeds, check_zero_points)

@@ -60,6 +60,7 @@ def check_bound(seed: int) -> None:
     assert text(bound, "order", "loops") == text(plain, "order", "loops")
 
 
+@pytest.mark.slow
 @pytest.mark.seeds(12, slow=228, block=30)
 def test_a_bound_schedule_is_the_schedule_of_the_bound_program(seeds):
     check_each(seeds, check_bound)

@@ -154,6 +154,7 @@ def test_a_split_of_a_split(extent, outer, inner, ways):
     check_partition(schedule)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(height=st.integers(1, 7), width=st.integers(1, 7), factor=st.integers(1, 20), way=st.booleans())
 def test_a_fused_loop_split_by_any_number(height, width, factor, way):
@@ -212,6 +213,7 @@ def test_windows_with_halos_and_strides(extent, stride, taps, factor, scope):
     assert len(windows) == int(np.sum(widths)), "each window as wide as its tile needs, no wider"
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(extent=st.integers(3, 14), factor=st.integers(1, 7), shift=st.integers(0, 2), inner=st.integers(1, 4))
 def test_a_producer_with_two_consumers(extent, factor, shift, inner):

@@ -41,6 +41,7 @@ def test_a_convolution_before_windows(border):
     assert ("data.border" in found) == bool(border)
 
 
+@pytest.mark.slow
 def test_an_existing_padding_is_widened():
     first = conv(image(), 3, padding=1, name="first")
     found = made(conv(conv(first, 3, stride=2, padding=1, name="second"), 1, stride=3, name="third"))
@@ -84,6 +85,7 @@ def test_depthwise_and_maxima():
     assert found["first"] == (4, 2, 4, 2, 16)
 
 
+@pytest.mark.slow
 def test_windows_through_two_layers():
     """3×3 before windows of 3 reads 5 of 8 rows."""
     first = conv(conv(image((1, 28, 28, 8)), 1, 8, name="first"), 3, 8, name="second")

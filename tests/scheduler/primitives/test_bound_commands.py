@@ -38,6 +38,7 @@ def test_threads_that_get_no_iteration_do_nothing(n, loop):
     assert bound.stages[1].state.threads == {bound.stages[1].leaf_axis[0]: 3}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("n", "extents"), [(48, [1, 48]), (50, [2, 48]), (20, [2, 16]), (16, [1, 16]), (7, [1, 7])])
 def test_a_loop_shorter_than_its_full_part_is_all_rest(n, extents):
     _, C, s = rows()

@@ -32,6 +32,7 @@ def with_less(**less):
     return s, tensors
 
 
+@pytest.mark.slow
 def test_tiles_are_those_of_half_the_scratchpads():
     whole = lt.create_schedule(product()[0])
     s, tensors = with_less(scratchpads=2)

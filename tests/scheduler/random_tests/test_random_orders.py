@@ -107,6 +107,7 @@ def test_a_store_that_loops_cut_runs_on_the_rtl():
     simulate_and_check(s, TINY)
 
 
+@pytest.mark.slow
 def test_lanes_of_a_long_program_are_planned():
     """Cuts are led from readers to producers, of which there may be hundreds."""
     made = placeholder((16, 16), "int8", "data")
