@@ -20,7 +20,7 @@ from lathe.scheduler import BuildError, Schedule, create_schedule
 from lathe.scheduler.build import bound_arguments, build_compiled, check_tensors, checked_constants
 from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.isel.rules import RULES, is_user_rule
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 from lathe.validation import validate
 
 Check: TypeAlias = bool | Literal["passes"]

@@ -19,7 +19,7 @@ from lathe.scheduler.passes.former_names import FORMER_NAMES
 from lathe.scheduler.passes.pipeline import PASSES
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.schedule_trace import bind_parameters, with_bound_parameters
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 
 STAGES = ("algorithm", "order", "data", "communication", "loops", "chunks")
 

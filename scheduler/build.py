@@ -18,7 +18,7 @@ from lathe.scheduler.inspect.nest_difftest import NestCheck
 from lathe.scheduler.lower_bound.mac_counts import macs_of
 from lathe.scheduler.schedule import Schedule, create_schedule
 from lathe.scheduler.schedule_trace import bind_parameters
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 
 
 def build(

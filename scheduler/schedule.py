@@ -14,15 +14,11 @@ from lathe.scheduler.inspect.queries import is_legal, is_parallel, parallel_skew
 from lathe.scheduler.legality.dependences import dependences
 from lathe.scheduler.legality.required_pad_values import padding_needed, solve_padding
 from lathe.scheduler.loop_ir.compute_locations import place_stages
-from lathe.scheduler.primitives.after import after
 from lathe.scheduler.primitives.barrier_at import barrier_at
-from lathe.scheduler.primitives.before import before
-from lathe.scheduler.primitives.between import between
 from lathe.scheduler.primitives.branch import branch, reduce_extent
 from lathe.scheduler.primitives.cache import cache_read, cache_write
 from lathe.scheduler.primitives.compute_at import compute_at, compute_root
 from lathe.scheduler.primitives.copy_at import copy_at
-from lathe.scheduler.primitives.distribute import distribute
 from lathe.scheduler.primitives.double_buffer import double_buffer
 from lathe.scheduler.primitives.emit_insn import emit_insn
 from lathe.scheduler.primitives.fuse import fuse
@@ -31,8 +27,9 @@ from lathe.scheduler.primitives.inline import inline
 from lathe.scheduler.primitives.inline_elementwise import inline_elementwise
 from lathe.scheduler.primitives.interchange import interchange
 from lathe.scheduler.primitives.merge_adjacent import merge_adjacent
+from lathe.scheduler.primitives.order import after, before, between, then
 from lathe.scheduler.primitives.overcompute import overcompute
-from lathe.scheduler.primitives.parallelize import parallelize
+from lathe.scheduler.primitives.parallelize import distribute, parallelize
 from lathe.scheduler.primitives.remove_dead_stores import remove_dead_stores
 from lathe.scheduler.primitives.reorder import reorder
 from lathe.scheduler.primitives.reorder_to_buffer import reorder_to_buffer
@@ -46,7 +43,6 @@ from lathe.scheduler.primitives.shift import shift
 from lathe.scheduler.primitives.skew import skew
 from lathe.scheduler.primitives.split import split
 from lathe.scheduler.primitives.store_in import allocate_at, buffer, store_in
-from lathe.scheduler.primitives.then import then
 from lathe.scheduler.primitives.tile import tile
 from lathe.scheduler.primitives.tile_for import tile_for
 from lathe.scheduler.primitives.transform_layout import transform_layout, transform_layout_of
@@ -59,7 +55,7 @@ from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_trace import TracedSchedule, primitive, with_bound_parameters
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 
 
 class Stage(EditedStage):

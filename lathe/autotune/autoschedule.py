@@ -29,8 +29,8 @@ from lathe.scheduler.compile import compile_lowered
 from lathe.scheduler.passes.pipeline import run_pipeline
 from lathe.scheduler.schedule_ir.derating import MEMORIES, NO_DERATING, Derating
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.target.machine import check_machine
 from lathe.scheduler.target.required_extensions import check_extensions
+from lathe.scheduler.target.target import check_machine
 
 Built = TypeVar("Built")
 

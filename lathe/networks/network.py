@@ -48,7 +48,7 @@ from lathe.networks.split_partitions import split_long_partitions
 from lathe.networks.streams import UnmappedLayer, compile_streams
 from lathe.scheduler import Bound, bound
 from lathe.scheduler.isel.rules import RULES, is_user_rule
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_CACHED_BOUNDS = 1 << 12

@@ -18,9 +18,7 @@ from lathe.frontend.expr.nodes import ReadAccess, Undef
 from lathe.isa import Segment
 from lathe.isa.layout_steps import LayoutStep
 from lathe.isa.table import Opcode, placements
-from lathe.scheduler.codegen.concat_aliases import concat_groups, concat_slices
-from lathe.scheduler.codegen.output_unpacking import host_steps
-from lathe.scheduler.errors import BuildError
+from lathe.scheduler.errors import BuildError, ScheduleError
 from lathe.scheduler.isel.chunk import BufferView
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment
 from lathe.scheduler.layout.layout_transfer import operand_layout
@@ -32,6 +30,7 @@ from lathe.scheduler.layout.store_forms import PLANES, forms_loadable_vectors, f
 from lathe.scheduler.layout.vector_relayout import positions
 from lathe.scheduler.layout.zero_padding_analysis import zero_padded_tensors
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
+from lathe.scheduler.rewriting.index_maps import index_map
 from lathe.scheduler.schedule_ir.layout import TensorLayout
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, PARAMETERS, TABLES, WGT
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
@@ -325,3 +324,43 @@ def packed_bytes(segment: Segment, array: NDArray[Any]) -> NDArray[np.uint8]:
     """The bytes of a constant's segment."""
     assert segment.layout is not None, f"segment {segment.name} has no layout"
     return segment.layout.pack(np.asarray(array)).view(np.uint8).reshape(-1)
+
+
+def host_steps(stage: StageView, view: tuple[int, ...]) -> tuple[LayoutStep, ...]:
+    """How the host reads the cells of an output. Raises BuildError for a storage map that no reshaping inverts."""
+    storage = stage.state.storage
+    assert storage is not None, f"{stage.name} is in no user buffer"
+    try:
+        found = index_map(storage.axes, list(storage.indices), (), stage.name)
+    except ScheduleError:
+        found = None
+    if found is None or found.shape != view:
+        raise BuildError(
+            f"Cannot unpack output {stage.name!r} on the host: its storage map {storage} is not a one-to-one map of "
+            f"its axes, or of axes split by constants, onto a buffer of shape {view}. Store a copy of it instead, with "
+            f"s.cache_write({stage.name}, 'dram').",
+            kind="limit",
+        ) from None
+    return found.steps()
+
+
+def elided_concats(schedule: ScheduleView) -> frozenset[StageView]:
+    """Stages that need no instructions: concatenations of stored slices, and scratchpad stages that only these read."""
+    found: set[StageView] = set()
+    for stage in reversed(schedule.stages):
+        consumers = schedule.consumers(stage.tensor)
+        unneeded = stage.state.scope != DRAM and consumers and all(each in found for each in consumers)
+        if stage.state.concat_of or unneeded:
+            found.add(stage)
+    return frozenset(found)
+
+
+def concat_groups(schedule: ScheduleView) -> dict[Tensor, tuple[Tensor, ...]]:
+    """For each concatenation without copy, and each of its slices: all of these tensors, which share one layout."""
+    groups = [(stage.tensor, *(operand for operand, _ in stage.state.concat_of)) for stage in schedule.stages]
+    return {tensor: group for group in groups if len(group) > 1 for tensor in group}
+
+
+def concat_slices(schedule: ScheduleView) -> dict[Tensor, tuple[StageView, int]]:
+    """For each tensor stored as a slice of another: the stage of the other, and the slice's first column."""
+    return {tensor: (stage, first) for stage in schedule.stages for tensor, first in stage.state.concat_of}

@@ -10,8 +10,7 @@ from lathe.isa import Instruction
 from lathe.scheduler.allocation.allocation import Buffer
 from lathe.scheduler.codegen.chunk_memo import ChunkMemo
 from lathe.scheduler.codegen.chunk_template import ChunkTemplate
-from lathe.scheduler.codegen.concat_aliases import elided_concats
-from lathe.scheduler.codegen.dram_layout import DramLayout
+from lathe.scheduler.codegen.dram_layout import DramLayout, elided_concats
 from lathe.scheduler.codegen.provenance import ChunkProvenance, provenance_of
 from lathe.scheduler.codegen.rule_driver import RuleDriver
 from lathe.scheduler.codegen.shift_windows import WindowContents, check_shifted, moves

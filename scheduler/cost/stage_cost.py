@@ -1,4 +1,4 @@
-"""A rough estimate of compute cycles per vector of a stage, before layouts, units and tiles are chosen."""
+"""Issue cycles of micro-ops, and a rough estimate of compute cycles per vector of a stage before it is tiled."""
 
 from math import ceil, prod
 
@@ -6,7 +6,10 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Computation, walk
 from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.nodes import Binary, Const, reads_data
+from lathe.isa import Alu, AluOp, Rescale
+from lathe.isa.operands import usage_of
 from lathe.scheduler.layout.vector_type import vector_type_of
+from lathe.scheduler.rewriting.match_rescale import Rescaling
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import INP
 
@@ -36,3 +39,13 @@ def _steps(operation: Binary) -> int:
 
 
 __all__ = ["cycles_per_vector"]
+
+
+def alu_issue_cycles(operation: AluOp, *, immediate: bool) -> int:
+    """Cycles per micro-op of an ALU operation with an immediate, or with two tensor operands."""
+    return usage_of(Alu(operation, 0, 1, 1, 1, 0, 0, 0, 0, use_imm=immediate)).issue_cycles
+
+
+def rescale_issue_cycles(rescaling: Rescaling) -> int:
+    """Cycles per micro-op of RESCALE, with one operand or two."""
+    return usage_of(Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=len(rescaling.terms) > 1)).issue_cycles

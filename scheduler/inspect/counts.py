@@ -30,7 +30,7 @@ from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.sync import queue_of, unit_of_stage
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
-from lathe.scheduler.target.machine import check_machine
+from lathe.scheduler.target.target import check_machine
 
 
 @dataclass(frozen=True)

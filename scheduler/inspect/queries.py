@@ -9,7 +9,7 @@ from lathe.frontend import Axis, Tensor
 from lathe.scheduler.errors import LegalityError, PaddingError, ScheduleError
 from lathe.scheduler.legality.parallelism import parallel_loop
 from lathe.scheduler.loop_ir.compute_locations import loop_extent, place_stages
-from lathe.scheduler.primitives.after import after
+from lathe.scheduler.primitives.order import after
 from lathe.scheduler.primitives.reorder import reorder
 from lathe.scheduler.primitives.shift import shift
 from lathe.scheduler.primitives.skew import skew

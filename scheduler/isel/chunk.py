@@ -16,12 +16,27 @@ from lathe.configs import HardwareConfig
 from lathe.frontend import Tensor
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Axis, Guard, Read
+from lathe.isa import Load
 from lathe.scheduler.isel.match_failures import RuleMismatch
-from lathe.scheduler.isel.micro_ops import MicroOps
 from lathe.scheduler.isel.split_vector_groups import split_bits, split_groups
 from lathe.scheduler.layout.nonzero_analysis import HeldCells
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.schedule_ir.stage import VectorLayout
+
+
+class MicroOps(Protocol):
+    """The micro-op scratchpad, as rules use it."""
+
+    @property
+    def capacity(self) -> int:
+        """The most micro-ops that one sequence may have."""
+        ...
+
+    def place(
+        self, dst: NDArray[np.int64], src: NDArray[np.int64], wgt: NDArray[np.int64]
+    ) -> tuple[int, int, list[Load]]:
+        """Allocate a sequence: its first address, one past its last, and the LOAD that it needs first, if any."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

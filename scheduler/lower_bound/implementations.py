@@ -31,7 +31,7 @@ from lathe.frontend.expr.nodes import (
 )
 from lathe.isa import AluOp
 from lathe.isa.table import alu_operations
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles, rescale_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles, rescale_issue_cycles
 from lathe.scheduler.isel.rules.alu_cse import Sharing, sharing_of
 from lathe.scheduler.isel.rules.alu_expressions import order
 from lathe.scheduler.layout.match_gemm import GemmMatch, only_in

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from lathe.frontend import as_affine
 from lathe.frontend.expr.nodes import Axis, ReadAccess
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.lower_bound.implementations import AccLayout, Implementation, StageImplementations
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
 

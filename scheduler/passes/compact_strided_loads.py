@@ -18,10 +18,9 @@ from lathe.scheduler.passes.eliminate_dead_elements import shrink_dim
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_single_reads
 from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM, INP
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

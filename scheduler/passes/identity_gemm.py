@@ -13,9 +13,8 @@ from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Read, Reduce
 from lathe.scheduler.rewriting.rewrite import replace_single_reads
 from lathe.scheduler.rewriting.strided_access import StridedElements
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.stage import VectorLayout, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
 def insert_identity_gemm(

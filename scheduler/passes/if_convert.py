@@ -24,10 +24,9 @@ from lathe.scheduler.isel.select_rule import has_user_rule
 from lathe.scheduler.layout.layout_assignment import LayoutAssignment, assign_layouts
 from lathe.scheduler.rewriting.constant_folding import fold_expr
 from lathe.scheduler.rewriting.rewrite import redirect_single_reads
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 Array = NDArray[Any]

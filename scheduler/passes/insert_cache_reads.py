@@ -13,10 +13,9 @@ from lathe.scheduler.layout.vector_type import VectorType, vector_type_of
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.passes.hoist_loads import hoist_loads
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_single_reads
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt, VectorLayout, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import FusionGroup, is_copy, is_padding_of_user_reduction
 from lathe.scheduler.tiling.problem import LoadedOperand

@@ -23,10 +23,9 @@ from lathe.scheduler.layout.vector_relayout import conversions_needed, selection
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.passes.propagate_layout_to_inputs import stages_to_relayout
 from lathe.scheduler.rewriting.rewrite import redirect_single_reads
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import VectorLayout, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import groups_of, is_copy, is_padding
 

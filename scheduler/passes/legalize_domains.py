@@ -16,11 +16,10 @@ from lathe.scheduler.errors import BuildError
 from lathe.scheduler.loop_ir.split_map_by_axis_kind import has_all_points, relations_by_kind
 from lathe.scheduler.primitives.stage_through_acc import distribute_sync, stage_through_acc
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, with_new_axes
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AffineSchedule, LoopAxis, Relation
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

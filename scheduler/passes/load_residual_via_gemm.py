@@ -25,7 +25,7 @@ from lathe.frontend.arith.strip_casts import as_bare_axis, skip_casts, skip_valu
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Const, Read, Reduce, Select, axes_of, reads_data
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.layout.accumulate_in_place import addends
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_gemm import GemmMatch
@@ -35,11 +35,10 @@ from lathe.scheduler.layout.vector_type import loaded_bytes, vector_type_of
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.matchers import is_elementwise
 from lathe.scheduler.rewriting.rewrite import transform
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, INP
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import is_padding
 

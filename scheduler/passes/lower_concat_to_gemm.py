@@ -27,9 +27,8 @@ from lathe.scheduler.layout.vector_type import largest_block
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.resolve_layout_conflicts import LARGEST_SELECTION
 from lathe.scheduler.rewriting.rewrite import rewrite
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

@@ -14,17 +14,16 @@ from lathe.frontend.arith.strip_casts import skip_value_preserving_casts
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import AxisRef, Binary, Cast, Read, Reduce, axes_of
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.passes.depthwise_cost import estimate
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_plain_read, match_gemm_operands
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

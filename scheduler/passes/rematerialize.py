@@ -20,9 +20,8 @@ from lathe.scheduler.cost.stage_cost import cycles_per_vector
 from lathe.scheduler.passes.eliminate_dead_elements import eliminate_dead_elements
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.rewrite import clone_computation, redirect_reads
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import groups_of, is_padding, reads_elementwise
 

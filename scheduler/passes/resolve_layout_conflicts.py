@@ -35,10 +35,9 @@ from lathe.scheduler.passes.insert_layout_conversions import can_convert_layout
 from lathe.scheduler.passes.lower_sum_to_gemm import undo_sum_to_gemm
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.rewriting.strided_access import StridedElements
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 LARGEST_IDENTITY = 256

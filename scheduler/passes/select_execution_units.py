@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lathe.configs import HardwareConfig
 from lathe.isa import AluOp
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.layout.layout_assignment import assign_layouts
 from lathe.scheduler.layout.match_depthwise import match_depthwise
 from lathe.scheduler.layout.match_gemm import GemmMatch, SequentialAxes

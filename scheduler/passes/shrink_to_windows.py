@@ -26,9 +26,8 @@ from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.rewrite import redirect_single_reads, rewrite, rewrite_indices, rewrite_reads
 from lathe.scheduler.rewriting.strided_access import replace_axis
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.tiling.fusion_groups import is_padding
 
 LARGEST_FRACTION = 0.85

@@ -9,10 +9,9 @@ from lathe.frontend.expr.nodes import AxisRef, Binary, Compare, Read, Reduce, Se
 from lathe.scheduler.loop_ir.recurrences import loops_outside_blocks, recurrence_groups
 from lathe.scheduler.rewriting.matchers import is_loadable
 from lathe.scheduler.rewriting.rewrite import rewrite, transform
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.stage import ComputeAt, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

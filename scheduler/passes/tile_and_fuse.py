@@ -20,8 +20,7 @@ from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.schedule import SubSchedule
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState
-from lathe.scheduler.target.derated_target import with_derated_memory, withheld_vectors
-from lathe.scheduler.target.target import Target
+from lathe.scheduler.target.target import Target, with_derated_memory, withheld_vectors
 from lathe.scheduler.tiling.apply import apply_tiling
 from lathe.scheduler.tiling.fusion_groups import FusionGroup, groups_of, split_group
 from lathe.scheduler.tiling.problem import LoadedOperand, Tiling, TilingProblem

@@ -8,9 +8,8 @@ from lathe.frontend.expr.nodes import AxisRef, Cast, Read, Reduce
 from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.constant_folding import fold_expr
 from lathe.scheduler.rewriting.rewrite import with_new_axes
-from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.schedule_ir.edit import Edit, fresh_name
 from lathe.scheduler.schedule_ir.stage import StageState, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

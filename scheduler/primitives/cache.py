@@ -17,11 +17,10 @@ from lathe.scheduler.rewriting.padding import live_conditions
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, with_new_axes
 from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read, restrict_dim, restrict_reads
 from lathe.scheduler.rewriting.undef import undef_unless, where_defined
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AxisLike
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
 def cache_read(

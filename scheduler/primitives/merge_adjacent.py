@@ -3,7 +3,7 @@
 from lathe.frontend import Tensor
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.compute_locations import loop_extent
-from lathe.scheduler.primitives.after import after
+from lathe.scheduler.primitives.order import after
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 

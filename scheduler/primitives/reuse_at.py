@@ -18,12 +18,11 @@ from lathe.scheduler.primitives.cache import axes_of_copy
 from lathe.scheduler.primitives.set_scope import checked_scope
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 PROLOGUES = ("loop", "first")
 

@@ -14,10 +14,9 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.recurrences import recurrence_of
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.rewrite import redirect_reads, with_new_axes
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import LoopAxis, created_loops, replaced_loops, with_loops
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, SyncOp, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
 def single_output(stage: EditedStage, tensor: object, command: str) -> EditedStage:

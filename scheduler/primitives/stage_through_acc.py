@@ -9,11 +9,10 @@ from lathe.scheduler.loop_ir.split_map_by_axis_kind import relations_by_kind
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.rewriting.rewrite import copy_of, with_new_axes
 from lathe.scheduler.rewriting.undef import where_defined
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 from lathe.scheduler.schedule_ir.memories import ACC
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 
 
 def cache_write_at(stage: EditedStage, scope: str, axis: "AxisLike") -> Tensor:

@@ -2,7 +2,7 @@
 
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.compute_locations import loop_extent
-from lathe.scheduler.primitives.loop_annotations import annotate_loop
+from lathe.scheduler.primitives.parallelize import annotate_loop
 from lathe.scheduler.primitives.split import split
 from lathe.scheduler.primitives.unimodular import checked_integer
 from lathe.scheduler.schedule_ir.edit import EditedStage

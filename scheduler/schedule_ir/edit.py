@@ -1,7 +1,8 @@
 """Mutable views of a schedule, which move from one immutable state to the next."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Self, TypeVar, cast
 
 from lathe.frontend import Computation, Tensor
@@ -169,3 +170,18 @@ class Edit(ScheduleView):
     def at(self, place: ComputeAt) -> EditedStage:
         """The stage in whose loop a compute location is."""
         return self.by_id(place.enclosing)
+
+
+_NAME = attrgetter("computation.name")
+
+
+def fresh_name(schedule: ScheduleView, wanted: str, others: Collection[str] = ()) -> str:
+    """``wanted``, with a number appended if a stage, an input or one of ``others`` has that name."""
+    state = schedule.state
+    taken = {*others, *map(_NAME, state.stages.values())}
+    taken |= {tensor.name for tensor in state.def_use.consumers}
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}{count}"
+    return name

@@ -1,4 +1,4 @@
-"""``Target``: a machine as passes query it, that is its memories, vector types and capacities."""
+"""``Target``: a machine as passes query it (memories, vector types, capacities), possibly derated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,15 @@ from functools import cached_property
 from types import MappingProxyType
 
 from lathe.configs import HardwareConfig
+from lathe.frontend.expr.errors import shown
 from lathe.frontend.expr.nodes import Computation, Read
 from lathe.isa import Unit
+from lathe.scheduler.errors import BuildError
 from lathe.scheduler.isel.rules import RULES
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.layout.rescaling import own_operands
 from lathe.scheduler.layout.vector_type import VectorType, depth_of, vector_type_of
+from lathe.scheduler.schedule_ir.derating import MEMORIES, Derating
 from lathe.scheduler.schedule_ir.memories import ACC, INP, SCRATCHPADS, UNIT_OF_SCOPE, WGT
 
 
@@ -77,3 +80,22 @@ class Target:
     def computes(self, pragma: str | None) -> bool:
         """Whether a rule computes, with operands in scratchpads; a stage without pragma (None) counts as computing."""
         return pragma is None or (pragma in RULES and bool(RULES[pragma].reads))
+
+
+def check_machine(config: object, where: str) -> None:
+    """Raises BuildError unless ``config`` is a HardwareConfig; ``where`` names the call."""
+    if not isinstance(config, HardwareConfig):
+        raise BuildError(
+            f"machine of {where} must be a HardwareConfig, not {shown(config)}. Make one with load_config.",
+            kind="argument",
+        )
+
+
+def with_derated_memory(config: HardwareConfig, derating: Derating) -> HardwareConfig:
+    """The machine with the memory of the derating."""
+    return config.with_(**MEMORIES[derating.memory]) if derating.memory else config
+
+
+def withheld_vectors(target: Target, derating: Derating) -> dict[str, int]:
+    """The vectors of each scratchpad that the derating withholds."""
+    return {name: memory.depth - memory.depth // derating.scratchpads for name, memory in target.memories.items()}

@@ -16,7 +16,7 @@ from lathe.scheduler.cost.cost_model import (
     cycles_with_gemm,
     cycles_without_gemm,
 )
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.memories import PARAMETERS, TABLES
 from lathe.scheduler.tiling.footprint_model import TilingModel

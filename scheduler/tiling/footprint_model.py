@@ -17,7 +17,7 @@ from lathe.scheduler.cost.cost_model import (
     least_cycles_of_transfers,
     load_cycles,
 )
-from lathe.scheduler.cost.issue_cycles import alu_issue_cycles, rescale_issue_cycles
+from lathe.scheduler.cost.stage_cost import alu_issue_cycles, rescale_issue_cycles
 from lathe.scheduler.layout.accumulate_in_place import sum_in_place
 from lathe.scheduler.layout.dilation_compaction import dilation_of
 from lathe.scheduler.layout.dma_footprint import loads_of_box

@@ -18,11 +18,10 @@ from lathe.scheduler.layout.zero_padding_analysis import is_program_input
 from lathe.scheduler.rewriting.matchers import is_plain_read, match_gemm_operands
 from lathe.scheduler.rewriting.rewrite import redirect_reads, with_new_axes
 from lathe.scheduler.rewriting.undef import without_undef
-from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
+from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
 from lathe.scheduler.schedule_ir.schedule import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
-from lathe.scheduler.schedule_ir.unique_names import fresh_name
 from lathe.scheduler.target.target import Target
 
 

@@ -21,9 +21,8 @@ from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.rules.alu_cse import COMMUTATIVE, sharing_of
 from lathe.scheduler.isel.rules.alu_expressions import modular, order, temporaries_of_operand
 from lathe.scheduler.isel.rules.loop_plan import plan_loops
-from lathe.scheduler.isel.rules.operand_text import conditions, lanes
 from lathe.scheduler.isel.rules.reset import IMMEDIATE, alu_immediate, constant_steps, reset_elements, zero
-from lathe.scheduler.isel.rules.rule import emit_rule
+from lathe.scheduler.isel.rules.rule import conditions, emit_rule, lanes
 from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.layout.rescaling import why_not_rescale
 from lathe.scheduler.rewriting.match_rescale import match_rescale

@@ -10,10 +10,9 @@ from lathe.scheduler.isel.rules.diagonal_vectors import vectors_of_diagonals
 from lathe.scheduler.isel.rules.dilation_parts import parts_without_gaps
 from lathe.scheduler.isel.rules.emit_gemm import gemm_instructions
 from lathe.scheduler.isel.rules.loop_plan import plan_loops
-from lathe.scheduler.isel.rules.operand_text import conditions, lanes
 from lathe.scheduler.isel.rules.permutation_gemm import selected_by_element
 from lathe.scheduler.isel.rules.reset import reset_elements
-from lathe.scheduler.isel.rules.rule import emit_rule
+from lathe.scheduler.isel.rules.rule import conditions, emit_rule, lanes
 from lathe.scheduler.isel.rules.skip_padding_taps import Steps, TapPart, accumulators, parts_of_zeros, parts_with_data
 from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.layout.vector_type import vector_type_of

@@ -16,10 +16,9 @@ from lathe.isa import Instruction, Rescale
 from lathe.scheduler.isel.chunk import Chunk, LaneRange, Operand, VectorOperand, VectorView, vectors
 from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.rules.loop_plan import LoopPlan, plan_loops
-from lathe.scheduler.isel.rules.operand_text import conditions, lanes
 from lathe.scheduler.isel.rules.planes import add_elements
 from lathe.scheduler.isel.rules.reset import zero
-from lathe.scheduler.isel.rules.rule import emit_rule
+from lathe.scheduler.isel.rules.rule import conditions, emit_rule, lanes
 from lathe.scheduler.isel.rules.split_rescale import in_halves
 from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.layout.rescaling import listed_extensions, missing_extensions_of

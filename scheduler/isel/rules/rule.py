@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from lathe.frontend.expr.errors import shown
 from lathe.isa import Instruction
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.isel.chunk import Chunk
+from lathe.scheduler.isel.chunk import Chunk, LaneRange, Operand, VectorView
 from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.statement import Statement
 
@@ -108,3 +108,16 @@ def check_rule(name: str, where: str) -> None:
         "with @lathe.emit_rule(name).",
         kind="argument",
     )
+
+
+def lanes(covered: LaneRange, view: VectorView) -> str:
+    """The lanes covered, and the loops along them: ``0..15 along i``."""
+    if covered.broadcast:
+        return "a broadcast value"
+    along = " and ".join(view.names[loop] for loop, _ in covered.loops)
+    return f"{covered.first}..{covered.first + covered.count - 1}" + (f" along {along}" if along else "")
+
+
+def conditions(operand: Operand) -> str:
+    """The conditions under which an operand is read, joined by "and"."""
+    return " and ".join(str(each) if holds else f"not ({each})" for each, holds in operand.guards)

@@ -19,8 +19,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.nodes import Alloc, ChunkNode, Loop, Node
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.passes.pipeline import run_pipeline
-from lathe.scheduler.primitives.distribute import distribute
-from lathe.scheduler.primitives.parallelize import parallelize
+from lathe.scheduler.primitives.parallelize import distribute, parallelize
 from lathe.scheduler.primitives.vectorize import vectorize
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import DRAM

@@ -15,10 +15,7 @@ from small_machine import run
 from lathe.configs import load_config
 from lathe.frontend import compute, min, placeholder, reduce_axis, select, sum
 from lathe.scheduler import BuildError, LegalityError, ScheduleError, create_schedule
-from lathe.scheduler.primitives.after import after
-from lathe.scheduler.primitives.before import before
-from lathe.scheduler.primitives.between import between
-from lathe.scheduler.primitives.then import then
+from lathe.scheduler.primitives.order import after, before, between, then
 
 
 def three_stages():

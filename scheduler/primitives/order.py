@@ -1,4 +1,4 @@
-"""``after``: a stage runs after another, at the root or in shared loops."""
+"""``after``, ``before``, ``between`` and ``then``: the order of stages, at the root or in shared loops."""
 
 from dataclasses import replace
 
@@ -106,3 +106,75 @@ def _order(first: EditedStage, second: EditedStage, command: str) -> None:
         if _shares_loops_of(one, two):
             changes[one] = replace(one.state, attachment=None)
     commit(schedule, changes, command, stages=_moved(first, second, command))
+
+
+def before(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> None:
+    """Run this stage before another, in shared loops down to ``axis`` of the other.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].before(s[C], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    The same as ``other.after(stage, axis)``, with the same errors. Tiramisu's before.
+    """
+    check_pair(stage, other, "before")
+    after(other, stage, axis)
+
+
+def between(
+    stage: EditedStage, first: EditedStage, axis: "AxisLike | None", last: EditedStage, last_axis: "AxisLike | None"
+) -> None:
+    """Run this stage after ``first``, sharing loops down to ``axis``, and before ``last``, down to its ``last_axis``.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+        for i in 0..60:
+          D[i] = C[i] + B[i]
+
+    After ``s[C].between(s[B], "i", s[D], "i")``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+          D[i] = C[i] + B[i]
+
+    Errors as for ``after``; on an error nothing is changed. Tiramisu's between.
+    """
+    before(stage, last, last_axis)
+    after(stage, first, axis)
+
+
+def then(stage: EditedStage, other: EditedStage, axis: "AxisLike | None" = None) -> EditedStage:
+    """Run another stage after this one, in shared loops down to ``axis`` of the other.
+
+    Before::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+        for i in 0..60:
+          C[i] = B[i] * 2
+
+    After ``s[B].then(s[C], i)``::
+
+        for i in 0..60:
+          B[i] = A[i] + 1
+          C[i] = B[i] * 2
+
+    Returns the other stage, so that calls can be chained: ``s[A].then(s[B], i).then(s[C], j)``. Errors as for
+    ``after``. Tiramisu's then.
+    """
+    before(stage, other, axis)
+    return other
