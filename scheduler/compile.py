@@ -10,7 +10,7 @@ from lathe.configs.gc_pause import with_gc_relaxed
 from lathe.scheduler.codegen.compiled_program import Compiled
 from lathe.scheduler.codegen.driver import compile_schedule
 from lathe.scheduler.passes.pipeline import PassInstrument, run_pipeline
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 from lathe.scheduler.target.required_extensions import check_extensions
 
 

@@ -51,7 +51,7 @@ from lathe.scheduler.primitives.vectorize import vectorize
 from lathe.scheduler.primitives.vthread import vthread
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_trace import TracedSchedule, primitive, with_bound_parameters

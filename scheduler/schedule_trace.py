@@ -21,7 +21,7 @@ from lathe.scheduler.errors import LegalityError, ScheduleError
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleState, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState, StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState, initial_state
 
 COMMAND = "is_command"

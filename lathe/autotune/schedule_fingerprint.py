@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 from lathe.frontend.expr.text import format_computation
 from lathe.scheduler.schedule_ir.loops import Fuse, LoopAxis, Split
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 
 
 def fingerprint(lowered: ScheduleView) -> Hashable:

@@ -13,7 +13,7 @@ from lathe.configs.integers import integer
 from lathe.frontend import Axis, Tensor
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleState
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState
 from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.schedule_trace import TraceEntry
 

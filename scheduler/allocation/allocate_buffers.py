@@ -9,7 +9,7 @@ from lathe.scheduler.allocation.weight_buffer_depth import WEIGHT_SLOTS, multi_b
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.nodes import Node
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 def buffers_of(

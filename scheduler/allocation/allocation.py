@@ -22,7 +22,7 @@ from lathe.scheduler.loop_ir.sliding_windows import Ring
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.dataflow_graph import producers_of
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, PARAMETERS, SCRATCHPADS, TABLES, UNIT_OF_SCOPE
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 

@@ -15,7 +15,7 @@ from lathe.scheduler.layout.rescaling import rescaling_of
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import ACC
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 

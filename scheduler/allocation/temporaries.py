@@ -15,7 +15,7 @@ from lathe.scheduler.layout.store_forms import PLANES
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, OPERANDS
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 
 SHARE = 8

@@ -15,7 +15,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.nodes import Alloc, Guard, Loop, Node, StatementBlock
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import WGT
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 WEIGHT_SLOTS = 4
 

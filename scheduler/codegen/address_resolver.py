@@ -11,7 +11,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.arith.linear import Linear
 from lathe.scheduler.isel.chunk import BufferView, EmitterContext
 from lathe.scheduler.layout.physical_layout import PhysicalLayout
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 
 

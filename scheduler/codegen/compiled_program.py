@@ -10,7 +10,7 @@ from lathe.frontend import Tensor
 from lathe.isa import Program, Unit
 from lathe.scheduler.codegen.provenance import ChunkProvenance
 from lathe.scheduler.schedule_ir.layout import TensorLayout
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 from lathe.scheduler.schedule_ir.sync import Marker, Origin
 
 

@@ -33,7 +33,7 @@ from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.rewriting.index_maps import index_map
 from lathe.scheduler.schedule_ir.layout import TensorLayout
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, PARAMETERS, TABLES, WGT
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of

@@ -27,7 +27,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout, physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.split_epilogue import split_epilogue
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.sync import Origin
 from lathe.scheduler.stream.elide_accumulator_init import remove_dead_resets
 from lathe.scheduler.stream.hide_compute_loads import hide_compute_loads

@@ -27,7 +27,7 @@ from lathe.scheduler.layout.zero_padding_analysis import ends_with_sources
 from lathe.scheduler.loop_ir.interleave_vthreads import Thread, iteration_groups
 from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, Free, Loop, Node, PipelinedChunks, SyncNode
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin, unit_of_stage
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer
 

@@ -20,7 +20,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.nodes import ChunkNode
 from lathe.scheduler.loop_ir.split_epilogue import Along, Chain
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.sync import Entry, Marker, Origin
 from lathe.scheduler.stream.memory_effects import EffectsTracker, MemoryEffects, overlap
 

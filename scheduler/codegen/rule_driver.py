@@ -26,7 +26,7 @@ from lathe.scheduler.isel.select_rule import rule_for
 from lathe.scheduler.isel.statement import statement_of_chunk
 from lathe.scheduler.layout.vector_type import depth_of
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.stream.elide_accumulator_init import ZeroInitTracker
 from lathe.scheduler.stream.micro_op_pool import MicroOpPool
 

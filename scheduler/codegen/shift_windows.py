@@ -13,7 +13,7 @@ from lathe.scheduler.isel.chunk import BufferView, Chunk, ChunkLoop, Index, Oper
 from lathe.scheduler.isel.select_rule import rule_for
 from lathe.scheduler.isel.statement import Statement
 from lathe.scheduler.schedule_ir.memories import ACC
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 MovedBox = tuple[tuple[int, int], ...]
 """Per dimension, the first cell and the one after the last."""

@@ -20,7 +20,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.nodes import ChunkNode, Loop, Node
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import ACROSS_CORES
 
 Core = tuple[int, ...]

@@ -26,7 +26,7 @@ from lathe.scheduler.loop_ir.compute_locations import loop_extent
 from lathe.scheduler.loop_ir.nodes import ChunkNode, Loop, Node, SyncNode
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.passes.pipeline import run_pipeline
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.sync import queue_of, unit_of_stage
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of

@@ -33,7 +33,7 @@ from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.passes.pipeline import run_pipeline_partial
 from lathe.scheduler.passes.select_execution_units import explain_unit_selection
 from lathe.scheduler.schedule_ir.memories import ACC, SCRATCHPADS
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.schedule_ir.sync import Marker
 from lathe.scheduler.stream.elide_accumulator_init import dead_resets

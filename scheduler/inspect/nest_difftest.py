@@ -11,7 +11,7 @@ from lathe.scheduler.errors import ValidationError
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.interpret import interpret_nest
 from lathe.scheduler.loop_ir.partition import partition
-from lathe.scheduler.schedule_ir.schedule import ScheduleState, ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState, ScheduleView
 
 
 class NestCheck:

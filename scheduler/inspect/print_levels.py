@@ -17,7 +17,7 @@ from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.printer import Line, format_nest
 from lathe.scheduler.passes.pipeline import run_pipeline, run_until
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState, same_loop
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 from lathe.scheduler.schedule_ir.sync import tag_of

@@ -16,7 +16,7 @@ from lathe.scheduler.primitives.skew import skew
 from lathe.scheduler.query_results import QueryResult
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_trace import primitives_of
 
 

@@ -20,7 +20,7 @@ from lathe.scheduler.inspect.distinct_points import CoveredBox, Weight, connecte
 from lathe.scheduler.loop_ir.nodes import ChunkNode
 from lathe.scheduler.loop_ir.timestamps import values_on
 from lathe.scheduler.rewriting.undef import conjuncts, defined_where
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 Ints = NDArray[np.int64]
 Ranges = Sequence[tuple[LoopVariable, int, int]]

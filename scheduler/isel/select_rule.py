@@ -2,7 +2,7 @@
 
 from lathe.scheduler.isel.rules import BUILT_IN, RULES
 from lathe.scheduler.isel.statement import Statement, statement_of
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 
 

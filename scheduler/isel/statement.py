@@ -11,7 +11,7 @@ from lathe.scheduler.isel.chunk import Chunk
 from lathe.scheduler.rewriting.matchers import is_plain_read
 from lathe.scheduler.rewriting.undef import defined
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lathe.frontend import Computation, Tensor
 from lathe.frontend.arith.strip_casts import as_bare_axis, skip_casts
 from lathe.frontend.expr.nodes import Binary, Cast, Read, Reduce
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 @dataclass(frozen=True)

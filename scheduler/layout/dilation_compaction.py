@@ -15,7 +15,7 @@ from lathe.frontend.expr.nodes import Select
 from lathe.scheduler.layout.nonzero_analysis import nonzero_masks
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import INP
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lathe.frontend import Axis, Computation, as_affine
 from lathe.frontend.expr.expr_base import Expr
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 def reads_disjoint_windows(reader: StageView, stage: StageView) -> bool:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from lathe.frontend import Tensor
 from lathe.scheduler.layout.match_gemm import GemmMatch, KnownLanes
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState, VectorLayout
 
 RELEVANT = attrgetter("computation", "tensors", "scope", "vector_layout", "sequential_dims", "on_alu", "pragma")

@@ -38,7 +38,7 @@ from lathe.scheduler.layout.subvector_tiling import Cuts, steps_between_chunks
 from lathe.scheduler.layout.vector_type import largest_block, vector_type_of
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, INP, OPERANDS, WGT
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 

@@ -12,7 +12,7 @@ from lathe.frontend.expr.nodes import Axis, Read, axes_of
 from lathe.scheduler.layout.vector_type import largest_block, vector_type_of
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_loadable, is_plain_read, match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, INP, OPERANDS, WGT
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 AGAINST = 1e-3

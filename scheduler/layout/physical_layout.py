@@ -19,7 +19,7 @@ from lathe.scheduler.layout.storage_layout import stored_shape_and_layout
 from lathe.scheduler.layout.vector_relayout import conversions_needed, digits, positions, vectors_with_rows
 from lathe.scheduler.layout.vector_type import VectorType, vector_type_of
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 

@@ -6,7 +6,7 @@ from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.layout.vector_type import vector_type_of
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_plain_read
 from lathe.scheduler.schedule_ir.memories import INP
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 def spatial_dims_of(product: GemmMatch, config: HardwareConfig) -> list[int]:

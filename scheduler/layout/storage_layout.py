@@ -11,7 +11,7 @@ from lathe.frontend import Tensor
 from lathe.frontend.arith.linear import FloorDivision, Linear, LoopVariable
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.layout.vector_type import VectorType
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.schedule_ir.storage import Storage
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of

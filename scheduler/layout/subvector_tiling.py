@@ -13,7 +13,7 @@ from lathe.scheduler.layout.incremental_layout_analysis import Changes, StagesIn
 from lathe.scheduler.loop_ir.stage_loops import stage_loops
 from lathe.scheduler.rewriting.matchers import is_plain_read
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageId, StageState
 
 NONE: frozenset[int] = frozenset()

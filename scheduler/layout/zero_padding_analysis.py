@@ -15,7 +15,7 @@ from lathe.scheduler.layout.layout_transfer import elementwise_operand_layout
 from lathe.scheduler.layout.match_gemm import ends_with
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.memories import DRAM, PARAMETERS
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState, VectorLayout
 
 

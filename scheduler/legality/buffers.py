@@ -1,7 +1,7 @@
 """Checks of user-declared buffers: one memory scope, one dtype, and an allocation in an existing loop."""
 
 from lathe.scheduler.errors import ScheduleError
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 
 

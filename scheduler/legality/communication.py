@@ -4,7 +4,7 @@ from lathe.isa import Unit
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import SyncOp
 from lathe.scheduler.schedule_ir.sync import UNITS, unit_of_stage
 

@@ -8,7 +8,7 @@ import islpy as isl
 from lathe.configs.html_repr import repr_html
 from lathe.frontend.arith.polyhedra import access_of, domain_of, is_exact
 from lathe.scheduler.query_results import answerable
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

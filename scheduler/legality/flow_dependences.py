@@ -18,7 +18,7 @@ from lathe.scheduler.loop_ir.recurrences import preceding_consumers, recurrence_
 from lathe.scheduler.loop_ir.stage_region import StageRegion, shared_depth
 from lathe.scheduler.query_results import answerable
 from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of, producers_of, reachable
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 
 Placed = dict[StageView, StageRegion]

@@ -4,7 +4,7 @@ from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.loop_ir.fused_loops import fuses_reduction
 from lathe.scheduler.loop_ir.stage_loops import stage_loops
 from lathe.scheduler.schedule_ir.loops import AffineMap, Fuse, LoopAxis, Relation, created_loops, replaced_loops
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 

@@ -16,7 +16,7 @@ from lathe.scheduler.legality.padding_dataflow import Dataflow, Poison, Unknown,
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.rewriting.undef import conjuncts
 from lathe.scheduler.schedule_ir.loops import AxisLike
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 SET = isl.dim_type.set
 

@@ -21,7 +21,7 @@ from lathe.frontend.expr.nodes import Binary, Cast, Compare, Const, Not, Read, R
 from lathe.scheduler.rewriting.index_maps import IndexMap
 from lathe.scheduler.rewriting.padding import AddedCells
 from lathe.scheduler.rewriting.undef import defined_where, without_undef
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 
 SET = isl.dim_type.set
 MOST_PARTS = 64

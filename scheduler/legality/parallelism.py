@@ -16,7 +16,7 @@ from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.timestamps import occurrences_of
 from lathe.scheduler.query_results import QueryResult, answerable
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration, user_buffers_of
 
 

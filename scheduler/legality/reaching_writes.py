@@ -23,7 +23,7 @@ from lathe.scheduler.loop_ir.instances import (
     values_of,
 )
 from lathe.scheduler.loop_ir.stage_region import StageRegion, shared_depth
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

@@ -16,7 +16,7 @@ from lathe.frontend.expr.expr_base import Expr, walk
 from lathe.frontend.expr.nodes import Binary, Cast, Const, Read, Reduce, Select, Undef
 from lathe.scheduler.errors import ScheduleError
 from lathe.scheduler.legality.padding_dataflow import Unknown, Value, combined
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 FEW = 256
 """For dtypes with at most this many values all are tried; for others, only likely candidates."""

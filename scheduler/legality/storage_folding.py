@@ -21,7 +21,7 @@ from lathe.scheduler.legality.reaching_write_query import Ordering, Violation
 from lathe.scheduler.legality.slice_symmetry import symmetric_dimensions
 from lathe.scheduler.legality.witnesses import value_gone
 from lathe.scheduler.loop_ir.timestamps import NO_TAG, Occurrence, Tag
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.storage import Storage
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer
 

@@ -2,20 +2,20 @@
 
 Eight checks pose one query (``reaching_write_query.py``) and report a violation in their own terms: reads of values
 with cells of their own, recurrences, and nests of emission rules (``flow_dependences.py``); folded cells
-(``storage.py``); parallel loops and virtual threads, which are unordered; and chunks whose instances one instruction
-executes at once (``codegen/in_place_checks.py``).
+(``storage_checks.py``); parallel loops and virtual threads, which are unordered; and chunks whose instances one
+instruction executes at once (``codegen/in_place_checks.py``).
 """
 
 from lathe.scheduler.errors import BuildError, LegalityError, ScheduleError
 from lathe.scheduler.legality.flow_dependences import check_emitted, check_reads, check_recurrences
 from lathe.scheduler.legality.parallelism import check_annotated_loops
-from lathe.scheduler.legality.storage import check_storage
+from lathe.scheduler.legality.storage_checks import check_storage
 from lathe.scheduler.legality.vthread_independence import check_threads
 from lathe.scheduler.legality.well_formedness import check_structure
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.loop_ir.live_instances import restrict_to_live
 from lathe.scheduler.loop_ir.stage_region import StageRegion
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 def check_schedule(schedule: ScheduleView, command: str, changed: set[StageView], moved: set[StageView]) -> None:

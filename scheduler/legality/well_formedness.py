@@ -8,7 +8,7 @@ from lathe.scheduler.loop_ir.recurrences import preceding_consumers
 from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of
 from lathe.scheduler.schedule_ir.layout import check_dimensions
 from lathe.scheduler.schedule_ir.loops import AffineSchedule
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 def check_structure(schedule: ScheduleView, command: str) -> None:

@@ -10,7 +10,7 @@ from lathe.scheduler.errors import StorageWitness, Witness
 from lathe.scheduler.loop_ir.instances import instances, values_of
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.timestamps import Occurrence
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 def reads_missing(

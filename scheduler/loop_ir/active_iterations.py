@@ -13,7 +13,7 @@ from lathe.scheduler.loop_ir.bounds_inference import eliminate
 from lathe.scheduler.loop_ir.instances import InstanceSpace
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import same_loop
 
 

@@ -7,7 +7,7 @@ from lathe.frontend.arith.linear import Linear, LoopVariable
 from lathe.scheduler.loop_ir.nodes import Alloc, Free, Guard, Loop, Node, StatementBlock
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 

@@ -8,7 +8,7 @@ from lathe.frontend import Axis, Tensor, evaluate
 from lathe.frontend.expr.expr_base import Expr
 from lathe.frontend.expr.nodes import Read
 from lathe.scheduler.rewriting.rewrite import transform
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 from lathe.scheduler.schedule_ir.storage import Ints, Storage, StorageBuffer
 from lathe.scheduler.schedule_ir.user_buffers import user_buffers_of
 

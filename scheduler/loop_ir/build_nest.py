@@ -26,7 +26,7 @@ from lathe.scheduler.loop_ir.recurrences import carried_loops
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 def build_nest(schedule: ScheduleView, *, largest_blocks: bool = False) -> list[Node]:

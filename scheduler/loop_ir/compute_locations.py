@@ -13,7 +13,7 @@ from lathe.scheduler.loop_ir.stage_region import ExactBox, StageRegion
 from lathe.scheduler.loop_ir.tight_bounds import smallest_box
 from lathe.scheduler.loop_ir.warmup_stages import runs_in_warmup, sibling_consumers
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState, same_loop_nest
 
 

@@ -13,7 +13,7 @@ from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.instances import cells_read
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.query_results import answerable
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 def pieces_of(placement: StageRegion, placed: dict[StageView, StageRegion]) -> list[list[Linear]]:

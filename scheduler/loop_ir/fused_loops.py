@@ -6,7 +6,7 @@ as long as the longest of the fused loops. (Tiramisu's ``after`` with a loop lev
 """
 
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 
 def fuses_reduction(stage: StageView) -> bool:

@@ -23,7 +23,7 @@ from lathe.scheduler.loop_ir.interleave_vthreads import Thread, iteration_groups
 from lathe.scheduler.loop_ir.nodes import AdvanceWindow, Alloc, ChunkNode, DecidedChunk, Free, Loop, Node
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.rewriting.undef import defined
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 
 Array = NDArray[Any]
 

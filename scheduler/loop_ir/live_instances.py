@@ -12,7 +12,7 @@ from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.instances import cells_read, instances
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

@@ -14,7 +14,7 @@ from lathe.scheduler.loop_ir.instances import cells_read, cells_written, equal_l
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.schedule_ir.dataflow_graph import producers_of, reachable
 from lathe.scheduler.schedule_ir.loops import created_loops, replaced_loops
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt
 
 

@@ -11,7 +11,7 @@ from lathe.frontend.arith.quasi_affine import linear_of
 from lathe.scheduler.errors import BuildError
 from lathe.scheduler.loop_ir.instances import InstanceSpace
 from lathe.scheduler.schedule_ir.loops import AffineSchedule, Relation, created_loops, replaced_loops
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 IN, OUT, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.set
 

@@ -12,7 +12,7 @@ from lathe.frontend.expr.nodes import Axis
 from lathe.scheduler.loop_ir.sliding_windows import Window, buffer_shape
 from lathe.scheduler.loop_ir.stage_loops import StageLoops
 from lathe.scheduler.rewriting.undef import defined_where
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import ACROSS_CORES, StageState
 
 

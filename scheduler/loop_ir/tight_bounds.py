@@ -32,7 +32,7 @@ from lathe.scheduler.loop_ir.active_iterations import executed_iterations
 from lathe.scheduler.loop_ir.bounds_inference import cases, extent_of
 from lathe.scheduler.loop_ir.instances import InstanceSpace, cells_read
 from lathe.scheduler.loop_ir.stage_region import ExactBox, StageRegion
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.schedule_ir.loops import LoopAxis, Split, created_loops, replaced_loops
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 
 

@@ -1,6 +1,6 @@
 """Stages that are also computed in warm-up iterations, in which reuse buffers are filled."""
 
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import same_loop
 
 

@@ -25,7 +25,7 @@ from lathe.scheduler.lower_bound.transfer_bytes import any_lanes, beats, bytes_l
 from lathe.scheduler.passes.pipeline import run_until
 from lathe.scheduler.rewriting.matchers import is_elementwise
 from lathe.scheduler.schedule_ir.memories import ACC, INP, PARAMETERS, TABLES, WGT
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.target.required_extensions import check_extensions
 
 LAST_PASS = "delinearize-axes"

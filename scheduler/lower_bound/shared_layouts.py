@@ -14,7 +14,7 @@ from lathe.frontend.expr.nodes import Axis, ReadAccess
 from lathe.isa import AluOp
 from lathe.scheduler.cost.stage_cost import alu_issue_cycles
 from lathe.scheduler.lower_bound.implementations import AccLayout, Implementation, StageImplementations
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 CONVERSION_CYCLES = 3 * (2 * alu_issue_cycles(AluOp.SHR, immediate=True) + alu_issue_cycles(AluOp.ADD, immediate=False))
 """ALU cycles per 32-bit vector that changes its layout through DRAM."""

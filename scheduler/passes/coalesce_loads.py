@@ -11,7 +11,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout, contiguous_la
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.compute_locations import place_stages
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.contiguous_operands import (
     can_be_contiguous,

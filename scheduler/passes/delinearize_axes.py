@@ -28,7 +28,7 @@ from lathe.scheduler.rewriting.rewrite import (
 )
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 from lathe.scheduler.target.target import Target
 

@@ -14,7 +14,7 @@ from lathe.scheduler.layout.vector_relayout import conversion_cycles_of_span, co
 from lathe.scheduler.layout.vector_type import loaded_bytes, vector_type_of
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import ACC, INP, WGT
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 from lathe.scheduler.tiling.fusion_groups import is_padding
 

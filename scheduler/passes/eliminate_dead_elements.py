@@ -12,7 +12,7 @@ from lathe.scheduler.passes.shrink_to_windows import insert_borders, shrink_to_w
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.strided_access import StridedElements, elements_read, restrict_dim, restrict_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from lathe.scheduler.isel.select_rule import has_user_rule
 from lathe.scheduler.rewriting.constant_folding import fold_expr
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 
 

@@ -19,7 +19,7 @@ from lathe.scheduler.rewriting.matchers import is_plain_read
 from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads, transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
 from lathe.scheduler.target.target import Target
 

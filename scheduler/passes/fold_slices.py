@@ -12,7 +12,7 @@ from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.rewrite import rewrite_reads
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.target.target import Target
 
 IMAGE_RANK = 4

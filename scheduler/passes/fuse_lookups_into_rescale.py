@@ -21,7 +21,7 @@ from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.match_rescale import match_rescale, table_index
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 
 NAME = "rescale.one"

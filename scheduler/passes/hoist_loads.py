@@ -8,7 +8,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout, physical_of
 from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.recurrences import recurrence_groups
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 
 

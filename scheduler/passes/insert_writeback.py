@@ -25,7 +25,7 @@ from lathe.scheduler.primitives.stage_through_acc import distribute_sync, stage_
 from lathe.scheduler.rewriting.matchers import is_loadable, match_gemm_operands
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 from lathe.scheduler.target.target import Target

@@ -30,7 +30,7 @@ from lathe.scheduler.passes.resolve_layout_conflicts import find_layout_conflict
 from lathe.scheduler.passes.select_execution_units import find_wrong_unit
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.user_buffers import outlives_iteration
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import is_copy

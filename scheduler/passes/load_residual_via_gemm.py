@@ -37,7 +37,7 @@ from lathe.scheduler.rewriting.matchers import is_elementwise
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM, INP
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
 from lathe.scheduler.target.target import Target
 from lathe.scheduler.tiling.fusion_groups import is_padding

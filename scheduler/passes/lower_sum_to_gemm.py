@@ -23,7 +23,7 @@ from lathe.scheduler.passes.widen_accumulators import with_computation
 from lathe.scheduler.rewriting.matchers import dim_indexed_by, is_plain_read, match_gemm_operands
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.target.target import Target
 
 

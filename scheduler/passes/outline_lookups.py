@@ -19,7 +19,7 @@ from lathe.scheduler.passes.fold_reshapes import is_unscheduled
 from lathe.scheduler.rewriting.match_rescale import table_index
 from lathe.scheduler.rewriting.rewrite import transform
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
 from lathe.scheduler.target.target import Target
 

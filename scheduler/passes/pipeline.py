@@ -45,7 +45,7 @@ from lathe.scheduler.passes.tile_and_fuse import TileAndFuse
 from lathe.scheduler.passes.vectorize_outer_dim import vectorize_outer_dim
 from lathe.scheduler.passes.widen_accumulators import widen_accumulators
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import ScheduleState, ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState, ScheduleView
 from lathe.scheduler.schedule_ir.stage import StageId
 from lathe.scheduler.target.target import Target
 

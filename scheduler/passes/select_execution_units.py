@@ -18,7 +18,7 @@ from lathe.scheduler.passes.lower_sum_to_gemm import is_sum
 from lathe.scheduler.passes.scale_to_depthwise import as_sums, is_scale
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.target.target import Target
 
 ALU_CYCLES_PER_MAC = 8

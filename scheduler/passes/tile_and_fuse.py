@@ -18,7 +18,7 @@ from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.derating import NO_DERATING
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import SubSchedule
+from lathe.scheduler.schedule_ir.schedule_state import SubSchedule
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState
 from lathe.scheduler.target.target import Target, with_derated_memory, withheld_vectors
 from lathe.scheduler.tiling.apply import apply_tiling

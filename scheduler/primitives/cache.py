@@ -19,7 +19,7 @@ from lathe.scheduler.rewriting.strided_access import StridedElements, elements_r
 from lathe.scheduler.rewriting.undef import undef_unless, where_defined
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AxisLike
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
 
 

@@ -21,7 +21,7 @@ from lathe.scheduler.rewriting.rewrite import copy_of, redirect_reads
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis
 from lathe.scheduler.schedule_ir.memories import ACC, DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, initial_state
 
 PROLOGUES = ("loop", "first")

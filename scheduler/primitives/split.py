@@ -10,7 +10,7 @@ from lathe.scheduler.loop_ir.fused_loops import fused_stages
 from lathe.scheduler.primitives.transaction import commit
 from lathe.scheduler.schedule_ir.edit import EditedStage
 from lathe.scheduler.schedule_ir.loops import AxisLike, LoopAxis, Split
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import StageState
 
 

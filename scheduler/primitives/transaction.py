@@ -8,7 +8,7 @@ from lathe.scheduler.legality.verify_schedule import check_schedule
 from lathe.scheduler.loop_ir.warmup_iterations import without_idle_warmups
 from lathe.scheduler.schedule_ir.edit import Edit
 from lathe.scheduler.schedule_ir.loops import LoopAxis
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageState, same_loop_nest
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 

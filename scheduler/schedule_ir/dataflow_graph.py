@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 
 
 def producers_of(schedule: ScheduleView, stage: StageView) -> list[StageView]:

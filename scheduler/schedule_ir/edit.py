@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Self, TypeVar, cast
 
 from lathe.frontend import Computation, Tensor
-from lathe.scheduler.schedule_ir.schedule import ScheduleState, ScheduleView, StageView, read_only
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState, ScheduleView, StageView, read_only
 from lathe.scheduler.schedule_ir.stage import ComputeAt, StageId, StageState
 
 S = TypeVar("S", bound=StageView)

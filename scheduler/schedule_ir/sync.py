@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lathe.isa import Instruction, Unit
 from lathe.isa.table import TokenQueue
 from lathe.scheduler.schedule_ir.memories import DRAM, UNIT_OF_SCOPE
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import SyncOp
 
 UNITS = {unit.name.lower(): unit for unit in Unit}

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from lathe.isa import Load
 from lathe.isa.instructions import loads_micro_ops
-from lathe.scheduler.isel.rules.padding import MOST
+from lathe.scheduler.isel.rules.load_padding import MOST
 from lathe.scheduler.schedule_ir.sync import Entry
 
 Label = TypeVar("Label")

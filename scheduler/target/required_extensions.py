@@ -9,7 +9,7 @@ from lathe.scheduler.isel.select_rule import has_user_rule, rule_for
 from lathe.scheduler.isel.statement import statement_of
 from lathe.scheduler.layout.rescaling import listed_extensions, missing_extensions_of
 from lathe.scheduler.schedule_ir.memories import ACC
-from lathe.scheduler.schedule_ir.schedule import ScheduleView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView
 
 
 def check_extensions(schedule: ScheduleView, config: HardwareConfig) -> None:

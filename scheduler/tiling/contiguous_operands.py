@@ -15,7 +15,7 @@ from lathe.scheduler.layout.physical_layout import PhysicalLayout
 from lathe.scheduler.loop_ir.stage_region import StageRegion
 from lathe.scheduler.rewriting.matchers import match_gemm_operands
 from lathe.scheduler.schedule_ir.memories import DRAM, INP
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.target.target import Target
 
 

@@ -20,7 +20,7 @@ from lathe.scheduler.rewriting.rewrite import redirect_reads, with_new_axes
 from lathe.scheduler.rewriting.undef import without_undef
 from lathe.scheduler.schedule_ir.edit import Edit, EditedStage, fresh_name
 from lathe.scheduler.schedule_ir.memories import DRAM
-from lathe.scheduler.schedule_ir.schedule import StageView
+from lathe.scheduler.schedule_ir.schedule_state import StageView
 from lathe.scheduler.schedule_ir.stage import initial_state
 from lathe.scheduler.target.target import Target
 

@@ -1,4 +1,4 @@
-"""Which expressions are affine over the ranges of their axes, and what they are; ``test_forms.py`` has random ones."""
+"""Which expressions are affine over the ranges of their axes; ``test_index_domains.py`` has random ones."""
 
 import builtins
 import itertools

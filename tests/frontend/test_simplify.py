@@ -1,4 +1,4 @@
-"""Simplification of index expressions; ``test_forms.py`` has random ones."""
+"""Simplification of index expressions; ``test_index_domains.py`` has random ones."""
 
 import pytest
 from random_indices import points_of_box, values

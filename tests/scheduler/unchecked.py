@@ -9,7 +9,7 @@ from random_commands import Command
 from lathe.scheduler import Schedule, ScheduleError
 from lathe.scheduler.legality.verify_schedule import check_schedule
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import ScheduleState
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState
 
 
 class _EnoughError(Exception):

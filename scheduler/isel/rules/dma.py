@@ -22,7 +22,7 @@ from lathe.scheduler.isel.full_vector_writes import check_covers
 from lathe.scheduler.isel.match_failures import RuleMismatch
 from lathe.scheduler.isel.rules.border_fill import constants_around, fill_around, refusal
 from lathe.scheduler.isel.rules.dilation_parts import free_cells_beside, parts_without_gaps
-from lathe.scheduler.isel.rules.padding import ZEROS, padding_of
+from lathe.scheduler.isel.rules.load_padding import ZEROS, padding_of
 from lathe.scheduler.isel.rules.planes import load_planes, store_planes
 from lathe.scheduler.isel.rules.rule import conditions, emit_rule, lanes
 from lathe.scheduler.isel.rules.split_rescale import in_halves

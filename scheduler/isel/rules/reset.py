@@ -11,8 +11,8 @@ from lathe.frontend.expr.arithmetic import neutral_element
 from lathe.isa import Alu, AluOp, Gemm, Instruction, Load, MemoryType
 from lathe.scheduler.isel.chunk import Chunk, VectorOperand, VectorView, vectors
 from lathe.scheduler.isel.match_failures import RuleMismatch
+from lathe.scheduler.isel.rules.load_padding import padding_of, padding_only
 from lathe.scheduler.isel.rules.loop_plan import plan_loops
-from lathe.scheduler.isel.rules.padding import padding_of, padding_only
 from lathe.scheduler.isel.rules.rule import emit_rule
 from lathe.scheduler.schedule_ir.memories import ACC
 

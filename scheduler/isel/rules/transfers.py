@@ -11,7 +11,7 @@ from lathe.configs.encoding import Format
 from lathe.configs.instructions.load import LOAD
 from lathe.configs.instructions.store import STORE
 from lathe.isa import Instruction, Load, MemoryType, Store
-from lathe.scheduler.isel.rules.padding import ZEROS, Padding, padding_only
+from lathe.scheduler.isel.rules.load_padding import ZEROS, Padding, padding_only
 
 MOST_PADDING = LOAD.format.values("x_pad_0")[-1]
 

@@ -16,8 +16,8 @@ from lathe.scheduler import Schedule, create_schedule
 from lathe.scheduler.layout import layout_assignment
 from lathe.scheduler.layout.match_gemm import GemmMatch
 from lathe.scheduler.passes.pipeline import run_pipeline
-from lathe.scheduler.schedule_ir import def_use, schedule
-from lathe.scheduler.schedule_ir.schedule import ScheduleState
+from lathe.scheduler.schedule_ir import def_use, schedule_state
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleState
 from lathe.scheduler.schedule_ir.stage import VectorLayout
 
 planned = layout_assignment._Planner.planned
@@ -59,7 +59,7 @@ def check_programs_of_operators(seed: int) -> None:
 def checked(monkeypatch):
     """Compare every assignment with a fresh one, and update tables incrementally however few stages there are."""
     monkeypatch.setattr(layout_assignment._Planner, "planned", check_plan)
-    for module in (def_use, schedule):
+    for module in (def_use, schedule_state):
         monkeypatch.setattr(module, "MANY", 0)
 
 

@@ -17,7 +17,7 @@ from lathe.scheduler.loop_ir.build_nest import build_nest
 from lathe.scheduler.loop_ir.nodes import Loop
 from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.passes.pipeline import PASSES
-from lathe.scheduler.schedule_ir.schedule import MAPPINGS, ScheduleState
+from lathe.scheduler.schedule_ir.schedule_state import MAPPINGS, ScheduleState
 from lathe.scheduler.target.target import Target
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import lathe as lt
 from lathe.scheduler.schedule_ir.edit import Edit
-from lathe.scheduler.schedule_ir.schedule import SubSchedule
+from lathe.scheduler.schedule_ir.schedule_state import SubSchedule
 
 
 def chain() -> tuple[list[lt.Tensor], Edit]:

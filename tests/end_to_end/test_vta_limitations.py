@@ -1,4 +1,4 @@
-"""What VTA's compiler refuses or compiles wrong: here it runs, by hand and by default, on every machine."""
+"""What VTA's compiler refuses or compiles wrong: here it runs, with manual and default schedules, on all machines."""
 
 import numpy as np
 import pytest

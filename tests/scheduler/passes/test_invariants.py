@@ -1,4 +1,4 @@
-"""Passes establish their invariants: for each there is a program that violates one until the pass has run."""
+"""Passes establish their invariants: for each, a program that violates it until the pass has run."""
 
 from collections.abc import Callable
 from itertools import pairwise

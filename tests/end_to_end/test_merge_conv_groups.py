@@ -1,4 +1,4 @@
-"""Groups of few channels as one product: fewer vectors, with zeros in weights that the host packs."""
+"""Groups of few channels as one GEMM: fewer vectors, with zeros in weights that the host packs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A lowered schedule is verified again as its commands were: faults of compiler passes are caught before codegen."""
+"""Lowered schedules are verified like the user's: faults of compiler passes are caught before code generation."""
 
 import re
 from collections.abc import Callable

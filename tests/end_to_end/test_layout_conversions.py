@@ -1,4 +1,4 @@
-"""Chains of layers on machines whose stores lay elements out otherwise than their loads want them."""
+"""Chains of layers on machines that store vectors in another layout than loads need."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Up/down counters: the number of items in flight, for ever."""
+"""Up/down counters: the number of items in flight, in all cycles."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal

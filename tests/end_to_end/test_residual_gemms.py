@@ -1,4 +1,4 @@
-"""Additions that the matrix core does: what is added is bytes, and products add them where the other operand is."""
+"""Residual additions by the matrix core: the int8 residual is added by an identity GEMM."""
 
 import pytest
 from checking import check_program

@@ -1,4 +1,4 @@
-"""Chains of layers of any channels where stored elements are not those that are loaded: every bit is NumPy's."""
+"""Chains of layers of any channels whose stored layout differs from the loaded one: every bit equals NumPy's."""
 
 import pytest
 from meanings import check_values

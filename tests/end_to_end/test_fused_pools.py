@@ -1,4 +1,4 @@
-"""Maxima of windows that do not overlap, computed where their values are made: nothing is stored and loaded between."""
+"""Max-pooling without overlap is fused with its producer: nothing is stored and loaded in between."""
 
 import pytest
 from checking import check_program

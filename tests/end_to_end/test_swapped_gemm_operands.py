@@ -1,4 +1,4 @@
-"""Images for columns of a product: of few filters, the data are the weights, also with a border around them."""
+"""GEMMs with few filters: images are the columns and data the weights, also with padding."""
 
 import numpy as np
 import pytest

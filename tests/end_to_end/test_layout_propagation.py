@@ -1,4 +1,4 @@
-"""Chains whose last layer wants other lanes than the first were planned in: all of them get these, and keep blocks."""
+"""Chains whose last layer needs another layout than the first: the layout is propagated to all of them."""
 
 from dataclasses import replace
 

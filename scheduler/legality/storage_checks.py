@@ -10,7 +10,7 @@ from lathe.scheduler.loop_ir.partition import partition
 from lathe.scheduler.loop_ir.timestamps import occurrences_of
 from lathe.scheduler.query_results import answerable
 from lathe.scheduler.schedule_ir.dataflow_graph import consumers_of, producers_of, reachable
-from lathe.scheduler.schedule_ir.schedule import ScheduleView, StageView
+from lathe.scheduler.schedule_ir.schedule_state import ScheduleView, StageView
 from lathe.scheduler.schedule_ir.user_buffers import UserBuffer, user_buffers_of
 
 
