@@ -6,6 +6,10 @@ from small_machine import TINY, VTA, run, simulate_and_check
 
 import lathe as lt
 from lathe.isa import Load, MemoryType, Program
+from lathe.scheduler.passes.load_residual_via_gemm import find_unlowered_residual
+from lathe.scheduler.passes.pipeline import run_until
+from lathe.scheduler.schedule_ir.edit import Edit
+from lathe.scheduler.target.target import Target
 
 
 def shortcut(kernel: int, *, shape=(1, 12, 12, 32), stride=1, padding=None, then=lambda added: added) -> lt.Tensor:
@@ -116,3 +120,12 @@ def test_a_single_channel_is_no_gemm(images):
 
 def test_on_the_rtl():
     simulate_and_check(lt.create_schedule(shortcut(3, shape=(1, 5, 6, 8))))
+
+
+def test_a_gemm_is_not_added_for_the_operand_onto_which_another_accumulates():
+    """Loading one operand and accumulating the other takes as many cycles as two GEMMs: nothing is left to rewrite."""
+    config = TINY.with_(extensions=("gemm_begin",), **{"memory.bus_bits": 32})
+    first, second = (lt.placeholder((2, 9, 6, 4), "int8", name=name) for name in ("first", "second"))
+    schedule = run_until(lt.create_schedule(lt.add(first, second, name="added")), config, "load-residual-via-gemm")
+    assert [stage.name for stage in schedule.stages] == ["second.brought", "added"]
+    assert find_unlowered_residual(Edit(schedule.state), Target(config)) is None
