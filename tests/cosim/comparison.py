@@ -11,7 +11,7 @@ UNIT_COLUMNS = ("start", "end", "cause", "stalled", "waited")
 
 
 def differences(cfg, stream, run, *, data=True, **options):
-    """The differences of RTL (`run` of an engine) and simulator on a stream; empty when they agree."""
+    """The differences between RTL (`run` of an engine) and simulator on a stream; empty if there are none."""
     expected = replay(cfg, stream.raw(cfg))
     launch = stream.launch(cfg, most_cycles=expected.cycles + 1000, **options)
     (outcome,) = run(cfg, launch)
@@ -39,14 +39,14 @@ def reported_fault(outcome):
 
 
 def drain(cfg):
-    """The maximum cycles from a fault to the status register: those of the bursts in flight."""
+    """An upper bound on the cycles from a fault to the status register: the bursts in flight have to end first."""
     memory, timing = cfg.memory, cfg.timing
     beats = memory.outstanding_reads * memory.burst_beats + timing.dma_fifo_beats
     return memory.latency + beats * memory.cycles_per_beat + timing.response_latency + 8
 
 
 def time_differences(instructions, expected, outcome):
-    """Differences in cycles, traces, counters and tokens. `expected` is a result of the simulator."""
+    """Differences in cycles, traces, counters and tokens. `expected` is the simulator's result."""
     found = []
     if outcome.fault:
         found.append(f"fault {outcome.fault.name}")
@@ -60,7 +60,7 @@ def time_differences(instructions, expected, outcome):
 
 
 def trace_differences(instructions, expected, trace):
-    """The first differences of the simulator's trace and the RTL's."""
+    """The first differences between the simulator's trace and the RTL's."""
     found = []
     events = []
     for unit in UNITS:
@@ -88,7 +88,7 @@ def _events(unit, name, part, mine, theirs):
 
 
 def counter_differences(counters, outcome):
-    """Differences of counters."""
+    """Differences between the simulator's counters and the RTL's."""
     cycles = {
         unit: ({"busy": each.busy, **each.stalls}, dict(outcome.units[unit])) for unit, each in counters.units.items()
     }
@@ -96,7 +96,7 @@ def counter_differences(counters, outcome):
 
 
 def count_differences(counters, outcome):
-    """Differences of counts that do not depend on time: operations, bytes, bursts and beats."""
+    """Differences in counts that do not depend on time: operations, bytes, bursts and beats."""
     operations = (
         {"gemm": counters.gemm_operations, "reset": counters.reset_operations, **counters.alu_operations_of},
         outcome.operations,
@@ -132,7 +132,7 @@ def _unequal(pairs):
 
 
 def data_differences(mine, theirs):
-    """Differences of two memories, given as pages by address; missing pages are zero."""
+    """Differences between two memories, given as pages by address; missing pages are zero."""
     found = []
     blank = np.zeros(PAGE_BYTES, np.uint8)
     for address in sorted(mine.keys() | theirs.keys()):

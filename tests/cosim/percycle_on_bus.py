@@ -1,8 +1,8 @@
 """The per-cycle model of docs/timing-model.md with a memory that may stall and interleave.
 
-The memory is the one of the RTL's testbench, and behaves the same for the same seed, so that every cycle can be
-compared. The rest is as in the model, with what the document leaves open, since its memory never stalls: a request is
-held until the bus accepts it; addresses of writes wait in a queue of five, of which two entries are reserved.
+The memory is that of the RTL's testbench. It behaves identically for the same seed, so that every cycle can be
+compared. The rules for a bus that stalls are added to the model: a request is held until the bus accepts it; write
+addresses wait in a queue of five entries, two of which are reserved.
 """
 
 from collections import Counter, deque
@@ -21,7 +21,7 @@ KEPT_FREE = 2
 
 
 class PerCycleOnBus(PerCycle):
-    """See :class:`PerCycle`; ``stalls`` is a launch's, a seed or None."""
+    """A :class:`PerCycle` on a bus that stalls; ``stalls`` is that of a launch, a seed or None."""
 
     def __init__(self, cfg, instructions, insn_addr, tokens, stalls):
         super().__init__(cfg, instructions, insn_addr, tokens)
@@ -30,10 +30,10 @@ class PerCycleOnBus(PerCycle):
         self.dram = Dram(cfg.memory, timing.response_latency, content, memory_end=None, error=None, stalls=stalls)
         self.held = None  # the master whose address the bus has not accepted
         self.data = deque()  # packed beats: (cycle from which it is in the FIFO, last of its burst)
-        self.open = 0  # bursts with an accepted address and data still to be sent
+        self.open = 0  # bursts whose address is accepted and whose data are not all sent
         self.accepted = deque()  # the same bursts, in order
         self.unanswered = deque()
-        # Half of the counter's range, above which addresses wait.
+        # No address is issued while this many bursts have no response: half of the counter's range.
         most = timing.dma_fifo_beats + timing.response_latency
         self.most_unanswered = 1 << ((2 * most + WRITE_ADDRESSES - 1).bit_length() - 1)
 
@@ -115,7 +115,7 @@ class PerCycleOnBus(PerCycle):
             burst.store.response = t
 
     def store_cycle(self, t, later):
-        # A burst begins only with space for its address.
+        # A burst starts only if the queue has space for its address.
         queued = sum(cycle <= t for cycle, _ in self.to_send)
         begins = self.pack_job is not None and self.pack_left and self.pack_done == 0
         if begins and queued >= WRITE_ADDRESSES - KEPT_FREE:
@@ -139,7 +139,7 @@ class PerCycleOnBus(PerCycle):
 
 
 def stalled_time_differences(cfg, stream, stalls, outcome):
-    """Differences of model and RTL on a bus that stalls: cycles, and the trace of each instruction."""
+    """Differences between model and RTL on a bus that stalls: cycles, and the trace of each instruction."""
     model = PerCycleOnBus(cfg, stream.instructions, stream.insn_addr, stream.tokens, stalls)
     cycles = model.run()
     found = [] if cycles == outcome.cycles else [f"cycles: model {cycles}, RTL {outcome.cycles}"]

@@ -15,8 +15,8 @@ from lathe.rtl.engines import build, dram, pysim, verilator
 from lathe.rtl.engines.axi_checker import ProtocolError
 
 TINY = lt.load_config("tiny")
-# Faults of machines, by the rule that they break: module, expression, its replacement, and the changed class, with the
-# module that instantiates it.
+# Design faults to inject, by the rule that they break: module, expression, its replacement, the module that
+# instantiates the changed class, and that class.
 MACHINES = {
     "AR_STABLE": ("arbiter", "held.eq(~self.ar_ready)", "held.eq(0)", accelerator, "ReadArbiter"),
     "AR_ID": ("arbiter", "self.ar_id.eq(_encoded(shown))", "self.ar_id.eq(3)", accelerator, "ReadArbiter"),
@@ -61,14 +61,14 @@ def broken(engine):
 
 
 def reported(error):
-    """Rule and side of an error, whose message must have them and the cycle."""
+    """Rule and side of an error; its message must contain both, and the cycle."""
     rule = error.rule
     check_mentions(error, rule.side, rule.name, f"channel {rule.channel}", f"cycle {error.cycle}", rule.text)
     return rule.name, rule.side
 
 
 def faulty(monkeypatch, rule):
-    """Plant the fault that breaks a rule in the machine."""
+    """Inject the design fault that breaks a rule into the machine."""
     name, old, new, user, unit = MACHINES[rule]
     changed = mutant(importlib.import_module(f"lathe.rtl.{name}"), old, new)
     monkeypatch.setattr(user, unit, getattr(changed, unit))
@@ -92,7 +92,7 @@ def test_a_rule_that_a_machine_breaks_is_reported(monkeypatch, rule):
         pysim._machine.cache_clear()
 
 
-# Faults of the memory in Python by the rule that they break: expression, and replacement.
+# Faults to inject into the Python memory model, by the rule that they break: expression, and replacement.
 MEMORIES = {
     "R_LAST": ("int(burst.left == 1)", "int(burst.left == 2)"),
     "R_BURST": ("return burst.id, self", "return burst.id ^ 1, self"),
@@ -111,7 +111,7 @@ def test_a_rule_that_a_memory_breaks_is_reported(monkeypatch, rule):
 @pytest.mark.slow
 def test_a_rule_that_a_compiled_machine_breaks_is_reported(monkeypatch, tmp_path):
     faulty(monkeypatch, "W_ADDRESS")
-    monkeypatch.setenv("LATHE_CACHE", str(tmp_path))  # whose keys do not cover the fault
+    monkeypatch.setenv("LATHE_CACHE", str(tmp_path))  # a separate cache: its keys do not cover the fault
     assert broken(verilator) == ("W_ADDRESS", "machine")
 
 

@@ -1,4 +1,4 @@
-"""Non-rectangular domains on the RTL: values outside are zero, and bits and cycles equal those of the simulator."""
+"""Non-rectangular domains on the RTL: values outside are zero; bits and cycles equal the simulator's."""
 
 import numpy as np
 import pytest

@@ -76,7 +76,7 @@ FAULTS = [
 def test_illegal_and_deadlocking_instructions_stop_the_machine_with_their_code(engine):
     cfg = load_config("tiny")
     streams = [Stream([NOTHING, *instructions, Finish()], *NO_PAGES) for instructions, _ in FAULTS]
-    # All on one machine, so that each also shows that the previous fault has no effect on it.
+    # All run on one machine, so that each also checks that the previous fault does not affect it.
     outcomes = engine.run(cfg, *(stream.launch(cfg, most_cycles=5000) for stream in streams))
     assert [outcome.fault for outcome in outcomes] == [code for _, code in FAULTS]
     assert [reported_fault(outcome) for outcome in outcomes] == [fault_of(cfg, stream) for stream in streams]
@@ -288,7 +288,7 @@ def test_bus_errors_anywhere(channel):
 )
 def test_an_access_beyond_the_memory_is_a_bus_error(engine, bus_bits):
     cfg = load_config("tiny").with_(**{"memory.bus_bits": bus_bits})
-    end = 0x101004  # within a beat, which still belongs to the memory
+    end = 0x101004  # within a beat, all of which is accessible
     cases = [
         (load(dram_base=0x400000), FaultCode.READ_ERROR),
         (store(dram_base=0x400000), FaultCode.WRITE_ERROR),

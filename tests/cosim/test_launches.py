@@ -32,7 +32,7 @@ def program_launch(config, seed, **options):
 
 
 def resets(engine, launch_of, cycles):
-    """A reset in each of some cycles of a launch, after which the launch restarts."""
+    """Reset the machine in each of the given cycles of a launch; the restarted launch must have the same outcome."""
     (calm,) = engine.run(TINY, launch_of())
     assert calm.fault == 0
     for cycle in cycles(calm.cycles):
@@ -72,7 +72,7 @@ def test_launches_of_many_streams_after_resets_in_some_cycles():
 
 
 def filled(stream):
-    """The stream with its first loads replaced by ones that overwrite the whole scratchpads."""
+    """The stream with its first loads replaced by loads that overwrite the whole scratchpads."""
     depths = {MemoryType.INP: TINY.inp_depth, MemoryType.WGT: TINY.wgt_depth, MemoryType.ACC: TINY.acc_depth}
     head = [
         replace(each, x_size=depths[each.memory_type], x_stride=depths[each.memory_type])
@@ -102,11 +102,11 @@ def test_a_program_is_not_affected_by_the_one_before_it(engine):
 
 
 def stalled(engine, launch_of, seed):
-    """A launch on a bus that stalls at random, on every channel."""
+    """Run a launch on a bus that stalls every channel at random: only its cycles may change."""
     (calm,) = engine.run(TINY, launch_of())
     (rough,) = engine.run(TINY, launch_of(stalls=seed, most_cycles=50 * calm.cycles))
     assert rough.fault == calm.fault == 0
-    # By chance, the launch as a whole may take as many cycles, but not each of its instructions.
+    # The launch may take as many cycles by chance, but at least one instruction starts in another cycle.
     assert (rough.trace.start != calm.trace.start).any()
     assert (rough.tokens, rough.operations) == (calm.tokens, calm.operations)
     assert (rough.bytes_read, rough.bytes_written) == (calm.bytes_read, calm.bytes_written)

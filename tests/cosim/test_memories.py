@@ -1,4 +1,4 @@
-"""Compiled programs on the RTL with many memories and buses: no bit and no cycle differs from the simulator."""
+"""Compiled programs on the RTL with many memories and buses: bits and cycles equal the simulator's."""
 
 import itertools
 from dataclasses import replace
@@ -13,7 +13,7 @@ from lathe.networks.digits.network import digits_network
 LATENCIES = (0, 1, 5, 32, 150)
 CYCLES_PER_BEAT = (1, 2, 5)
 
-# Buses, bursts and buffers, which change the machine, so that it has to be built.
+# Buses, bursts and buffers: they change the hardware, so each requires a build of its own.
 STRUCTURES = {
     "one of everything": {
         "memory.bus_bits": 8,
@@ -25,7 +25,7 @@ STRUCTURES = {
     "short bursts": {"memory.bus_bits": 32, "memory.burst_beats": 3, "memory.outstanding_reads": 2},
     "beats wider than vectors": {"memory.bus_bits": 256, "memory.burst_beats": 8, "timing.dma_fifo_beats": 8},
 }
-# Each bus with each burst, and each of the two with each number of reads.
+# Every pair of bus and burst length; every bus, and every burst length, occurs with every number of reads.
 BUSES, BURSTS, READS = (8, 32, 64, 128, 256), (1, 4, 16), (1, 3, 8)
 GRID = [
     {"memory.bus_bits": bus, "memory.burst_beats": burst, "memory.outstanding_reads": READS[(i + j) % len(READS)]}

@@ -36,7 +36,7 @@ def expected_pages(result, launch):
 def stalled(cfg, stream, run, seed):
     """Differences on a bus that stalls and interleaves, and the number of interleaved beats.
 
-    Data are compared with the simulator, and cycles, which it does not predict then, with the per-cycle model.
+    Data are compared with the simulator, and cycles with the per-cycle model, since the simulator models no stalls.
     """
     result = replay(cfg, stream.raw(cfg))
     launch = stream.launch(cfg, stalls=seed, most_cycles=200 * result.cycles + 1000)
@@ -52,7 +52,7 @@ def stalled(cfg, stream, run, seed):
 
 
 def chained(cfg, rng, run, count):
-    """Differences in consecutive launches, each of which begins with the tokens that the previous one has left."""
+    """Differences in consecutive launches; each starts with the token counts at the end of the previous one."""
     streams, results, before = [], [], None
     for _ in range(count):
         streams.append(random_stream_on(rng, cfg, before=before))
@@ -67,7 +67,7 @@ def chained(cfg, rng, run, count):
 
 
 def all_ways(cfg, rng, run):
-    """Differences of one stream in all these ways; and the number of interleaved beats."""
+    """Differences alone, on a bus that stalls, and in consecutive launches; and the number of interleaved beats."""
     stream = random_stream_on(rng, cfg)
     found, interleaved = stalled(cfg, stream, run, rng.randrange(1 << 20))
     return differences(cfg, stream, run) + found + chained(cfg, rng, run, 2), interleaved

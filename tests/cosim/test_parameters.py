@@ -1,4 +1,4 @@
-"""A program with parameters on the RTL: built for different values, it agrees with NumPy and the simulator."""
+"""A program with parameters on the RTL: for each value that it is built for, it agrees with NumPy and the simulator."""
 
 import numpy as np
 import pytest

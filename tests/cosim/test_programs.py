@@ -1,4 +1,4 @@
-"""Compiled programs on the RTL: outputs, final memory and every cycle equal those of the simulator."""
+"""Compiled programs on the RTL: outputs, final memory and every cycle equal the simulator's."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def pages_of(program, inputs):
 
 
 def differences(program, inputs, run):
-    """The differences of RTL and simulator on a program."""
+    """The differences between RTL and simulator on a program."""
     expected = simulate_program(program, inputs)
     addresses, pages = pages_of(program, inputs)
     raw = {"insns": program.encoded, "insn_addr": program.insn_addr, "page_addrs": addresses, "pages": pages}

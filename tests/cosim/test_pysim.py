@@ -17,7 +17,7 @@ from lathe.sim import replay
 
 
 class Prepared(Fragment):
-    """A design that has been prepared, so that simulator and netlist have the same signals."""
+    """A design that is already prepared, so that simulator and netlist have the same signals."""
 
     def __init__(self, design):
         super().__init__()
@@ -28,7 +28,7 @@ class Prepared(Fragment):
 
 
 def compared(cfg, launch):
-    """Run a launch on both, and compare outputs and registers; returns the number of cycles, and the outcome."""
+    """Run a launch on both simulators, and compare outputs and registers; returns the cycles and the outcome."""
     dut, bench = DeviceUnderTest(cfg), Bench(cfg, (launch,))
     outputs = [*dut.outputs[0], *dut.outputs[1]]
     split = len(dut.outputs[0])

@@ -23,7 +23,7 @@ MACHINES = [
 
 
 def compared(seeds, hardware):
-    """Run layers; returns the number of outputs, and how many of them differ from ONNX's definition."""
+    """Run layers; returns the number of output values, and how many of them differ from ONNX's definition."""
     outputs = differ = 0
     for seed in seeds:
         choice = Choice(seed)
@@ -60,7 +60,7 @@ def test_five_thousand_random_layers_agree_with_the_rtl(seeds):
 
 
 def test_a_factor_that_is_exact_rounds_as_onnx_does():
-    """Ties and their neighbours, with powers of two as factors: nothing may differ."""
+    """Ties and values next to ties, with powers of two as factors: every result equals ONNX's."""
     total = np.arange(-700, 700, dtype=np.int32).reshape(-1, 4)
     sums = lt.placeholder(total.shape, "int32", name="sums")
     P = lt.placeholder((4, 2), "int32", name="P")

@@ -1,4 +1,4 @@
-"""Multi-buffering, virtual threads, barriers and user-placed tokens on the RTL: bits and cycles as simulated."""
+"""Multi-buffering, virtual threads, barriers and explicit tokens on the RTL: bits and cycles equal the simulator's."""
 
 from collections.abc import Callable
 

@@ -24,11 +24,11 @@ from lathe.rtl.engines import pysim, verilator
 
 
 def fault_in(cfg, rng, run, lengths):
-    """The code of the fault that simulator and RTL report for a random launch, in the same cycle."""
+    """The code of the fault of a random launch, which simulator and RTL must report in the same cycle."""
     kind = rng.choice(["time", "data", "astray"])
     stream = (stream_of_time if kind == "time" else stream_of_data)(rng, cfg, rng.choice(lengths))
     if kind == "astray":
-        # The stream is where none of its stores goes, and the memory ends within the range that it moves.
+        # The stream is stored where none of its stores writes, and the memory ends within the range that it accesses.
         stream = replace(stream, insn_addr=0x1000)
         memory = {"memory_end": 0x1000 + 16 * len(stream.instructions) + rng.randrange(0x3000)}
     else:

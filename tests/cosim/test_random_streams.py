@@ -1,4 +1,4 @@
-"""RTL and simulator compared on random streams: no bit and no cycle differs."""
+"""RTL and simulator compared on random streams: bits and cycles must be equal."""
 
 import random
 

@@ -26,7 +26,7 @@ def machine(extensions=SETS[1], **other):
 
 
 def agree(cfg, launched, run=pysim.run):
-    """The fault that simulator and RTL report in the same cycle; NONE when there is none and they agree otherwise."""
+    """The fault that simulator and RTL must report in the same cycle; NONE if there is none and all results agree."""
     code, cycle = fault_of(cfg, launched)
     if code is FaultCode.NONE:
         assert differences(cfg, launched, run) == []
@@ -36,7 +36,7 @@ def agree(cfg, launched, run=pysim.run):
     return code
 
 
-# The shortest pipeline, which reads an accumulator in the cycle in which its index is checked, and a longer one.
+# The shortest pipeline, which reads an accumulator in the cycle of its range check, and a longer one.
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [3, 5])
 @pytest.mark.parametrize("extensions", SETS)
@@ -52,7 +52,7 @@ def test_an_accumulator_may_be_read_after_its_write_and_no_sooner(extensions, pi
         assert agree(cfg, stream(rng, cfg, columns, [again])) is early
     if "rescale_add" not in extensions:
         return
-    for distance in (stages - 1, stages, stages + 1):  # from a write to the first step of a micro-op, which reads src
+    for distance in (stages - 1, stages, stages + 1):  # from a write to a micro-op's first issue cycle, which reads src
         count = (distance + 1) // 2 + 1
         dst = [*range(10, 10 + count)]
         src = [CELLS - 1] * (count - 1) + [dst[count - 1 - (distance + 1) // 2]]
@@ -67,9 +67,9 @@ def test_an_accumulator_may_be_read_after_its_write_and_no_sooner(extensions, pi
     [
         (Rescale(0, 1, 1, 3, 0, 1, 0, 100), FaultCode.PAR_RANGE),
         (Rescale(0, 1, 1, 3, 0, 1, 127, 127, add=True), FaultCode.PAR_RANGE),
-        (Rescale(0, 1, 3, 1, 128, 0, 100, 0), FaultCode.ACC_RANGE),  # has priority over par's
+        (Rescale(0, 1, 3, 1, 128, 0, 100, 0), FaultCode.ACC_RANGE),  # has priority over PAR_RANGE
         (Rescale(0, 1, 3, 1, 128, 0, 0, 0, add=True), FaultCode.ACC_RANGE),
-        (Rescale(0, 1, 1, 3, 0, 0, 0, 64), FaultCode.ACC_REUSE),  # one step before the index beyond par
+        (Rescale(0, 1, 1, 3, 0, 0, 0, 64), FaultCode.ACC_REUSE),  # one issue cycle before the index beyond par
         (Rescale(255, 257, 1, 1, 0, 0, 0, 0), FaultCode.UOP_RANGE),
         (Rescale(0, 1, 0, 1, 255, 255, 127, 127, add=True, table=1), FaultCode.NONE),  # no iterations
         (Load(MemoryType.PAR, 127, 0, 1, 2, 2), FaultCode.SRAM_RANGE),

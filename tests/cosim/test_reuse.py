@@ -1,4 +1,4 @@
-"""Reuse buffers on the RTL: ring buffers in the scratchpads agree with NumPy, and in cycles with the simulator."""
+"""Reuse buffers on the RTL: ring and shift buffers agree with NumPy, and in cycles with the simulator."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ CONFIG = lt.load_config("tiny")
 
 
 def convolution() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
-    """Tiles of two rows that reuse the halo: six rows are loaded, each once, for eight of padded input."""
+    """Tiles of two rows that reuse the halo: six rows are loaded, each once, for eight rows of padded input."""
     data = lt.placeholder((1, 6, 6, 4), "int8", name="data")
     weights = lt.placeholder((4, 3, 3, 4), "int8", name="weights")
     product = lt.conv2d(data, weights, padding=1, name="conv")
@@ -44,7 +44,7 @@ def blur(form: str = "ring") -> tuple[lt.Program, dict[str, np.ndarray], np.ndar
 
 
 def shifted_blur() -> tuple[lt.Program, dict[str, np.ndarray], np.ndarray]:
-    """The same with shift buffers, which the ALU moves."""
+    """The same with shift buffers, whose values the ALU moves."""
     return blur("shift")
 
 

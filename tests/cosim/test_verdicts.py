@@ -19,11 +19,11 @@ HARMLESS = {
     FindingKind.UNINITIALISED,
     FindingKind.SHIFT_AMOUNT,
     FindingKind.RESERVED_BITS,
-}  # same result in every order
+}  # the result is the same in every order
 
 
 def verdicts(seeds):
-    """The number of streams that end with each fault, and that have each kind of finding."""
+    """The number of outcomes with each fault, and of streams with each kind of finding."""
     ends, kinds = Counter(), Counter()
     for seed in seeds:
         rng = random.Random(seed)
@@ -63,7 +63,7 @@ def test_a_stream_without_findings_has_the_same_result_in_every_order(seeds):
 def test_every_fault_and_every_finding_occurs():
     ends, kinds = verdicts(range(10_000, 11_500))
     assert set(ends) == set(FaultCode) - OF_THE_BUS - OF_BITS - OF_RESCALE
-    # The streams have no segments, and may end with any tokens.
+    # Streams have no segments and no required token counts at their end, so these kinds do not occur.
     of_programs = {FindingKind.FIELD, FindingKind.DRAM_RANGE, FindingKind.UNINITIALISED_DRAM, FindingKind.UNBALANCED}
     assert set(kinds) == set(FindingKind) - of_programs - {FindingKind.RAW_HAZARD} | {None}
 

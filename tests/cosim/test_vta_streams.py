@@ -1,4 +1,4 @@
-"""Streams of VTA's compiler on the Verilated `vta` machine: memory, tokens and cycles equal those of the simulator."""
+"""Streams of VTA's compiler on the Verilated `vta` machine: memory, tokens and cycles equal the simulator's."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ INDEX_FAULTS = {FaultCode.ACC_RANGE, FaultCode.INP_RANGE, FaultCode.WGT_RANGE}
 
 @dataclass
 class Ended:
-    """How a stream ends: with a fault at an instruction, or with memory and tokens."""
+    """The outcome of a stream: a fault at an instruction, or final memory and tokens."""
 
     fault: tuple | None
     pages: dict | None = None
@@ -35,7 +35,7 @@ def verified(cfg, stream):
 
 
 def simulated(cfg, stream):
-    """How the stream ends in the simulator."""
+    """The outcome of the stream in the simulator."""
     try:
         result = replay(cfg, stream.raw(cfg), trace=False)
     except MachineFault as fault:
@@ -45,7 +45,7 @@ def simulated(cfg, stream):
 
 
 def meant(cfg, stream):
-    """How the stream ends in the reference semantics."""
+    """The outcome of the stream in the reference semantics."""
     state = MachineState(cfg, memory_of(cfg, stream), list(stream.tokens))
     try:
         run_plainly(state, stream.instructions, stream.insn_addr)
@@ -55,7 +55,7 @@ def meant(cfg, stream):
 
 
 def meant_anyhow(cfg, stream, rng):
-    """How it ends in the reference semantics, in a random order that tokens and queues allow; it must not deadlock."""
+    """The outcome in the reference semantics, in a random order that tokens and queues allow; it must not deadlock."""
     state = MachineState(cfg, memory_of(cfg, stream), list(stream.tokens))
     units = [unit_of(instruction) for instruction in stream.instructions]
     queues = {unit: [] for unit in Unit}
@@ -86,22 +86,22 @@ def has_tokens(state, instruction):
 
 
 def memory_of(cfg, stream):
-    """The memory before the launch, with the stream."""
+    """The memory before the launch, including the stream."""
     memory = PagedMemory.of(stream.page_addrs, [page.copy() for page in stream.pages])
     memory.write(stream.insn_addr, stream.encoded(cfg).reshape(-1))
     return memory
 
 
 def contradictions(cfg, stream):
-    """Contradictions of verifier, simulator and reference semantics; the findings; and how the other two end."""
+    """Contradictions between verifier, simulator and semantics; the findings; the outcomes of the other two."""
     findings = verified(cfg, stream)
     kinds = {finding.kind for finding in findings}
     predicted = {(finding.code, faulting_instruction(finding)) for finding in findings if finding.code is not None}
     certain = {code for code, _ in predicted} - {FaultCode.TOKEN_OVERFLOW}
-    # Instructions whose micro-ops, and so their indices, are unknown before the run.
+    # Instructions whose micro-ops, and thus indices, are statically unknown.
     blind = {finding.instruction for finding in findings if finding.kind is FindingKind.UOP_UNLOADED}
     changed = FindingKind.UOP_SOURCE in kinds
-    # The verifier names the first push that may overflow; one of the next may be the first that does.
+    # The verifier reports the first push that may overflow; a later one may be the first that does.
     overflows = [finding.instruction for finding in findings if finding.kind is FindingKind.TOKEN_OVERFLOW]
     ends = {"simulator": simulated(cfg, stream), "meaning": meant(cfg, stream)}
     found = []
@@ -129,7 +129,7 @@ def faulting_instruction(finding):
 
 
 def contradictions_of_rtl(cfg, streams, run):
-    """Contradictions of RTL and simulator, by index in `streams`; and how each stream ends in the simulator.
+    """Contradictions between RTL and simulator, by index in `streams`; and the fault codes that the simulator predicts.
 
     All run on one machine, whose scratchpads are not cleared between them.
     """

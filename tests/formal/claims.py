@@ -1,7 +1,7 @@
 """Claims about hardware modules, and tests that prove them.
 
 A claim is a circuit around a unit: registers that record its history, assumptions on its environment, and assertions.
-Undriven signals of the unit, reset included, are inputs with arbitrary values in every cycle. `proved` turns a claim
+Undriven signals of the unit, including reset, are inputs with arbitrary values in every cycle. `proved` turns a claim
 into a test: it must hold for the unit, and for no mutant of it.
 """
 
@@ -17,7 +17,7 @@ from solver import Trace, bounded, inductive, smt
 
 
 class Claim(Elaboratable):
-    """Built up by a test, then elaborated once."""
+    """The circuit of a claim; a test adds to it, then it is elaborated once."""
 
     def __init__(self) -> None:
         self.m = Module()
@@ -26,7 +26,7 @@ class Claim(Elaboratable):
         self.constants: list[str] = []
         self.assertions: dict[str, str] = {}
         self.befores = 0
-        # From the second cycle on, and from the second after a reset on.
+        # High from the second cycle on, and from the second cycle after a reset on.
         self.begun = Signal(name="begun")
         self.m.d.sync += self.begun.eq(1)
 
@@ -52,10 +52,10 @@ class Claim(Elaboratable):
         return module._named_submodules[name][0]
 
     def leave_open(self, unit: Any) -> None:
-        """Remove the logic of a unit: its outputs, and those of its submodules, become inputs."""
+        """Remove the logic of a unit: its outputs, and those of its submodules, become unconstrained inputs."""
         unit.elaborate = lambda _platform: Module()
         for holder in vars(unit).values():
-            for part in holder.values() if isinstance(holder, dict) else ():  # also attributes of their users
+            for part in holder.values() if isinstance(holder, dict) else ():  # also attributes of units that use them
                 if isinstance(part, Elaboratable):
                     part._MustUse__used = True  # type: ignore[attr-defined]  # Amaranth warns of unused submodules
             for part in holder if isinstance(holder, list | tuple) else (holder,):
@@ -66,18 +66,18 @@ class Claim(Elaboratable):
                 self.ports[id(signal)] = signal
 
     def input(self, shape: Any, name: str) -> Signal:
-        """An arbitrary value in every cycle."""
+        """An input with an arbitrary value in every cycle."""
         signal = Signal(shape, name=name)
         self.ports[id(signal)] = signal
         return signal
 
     def constant(self, shape: Any, name: str) -> Signal:
-        """An arbitrary value that never changes."""
+        """An input with an arbitrary value that never changes."""
         self.constants.append(name)
         return self.input(shape, name)
 
     def register(self, shape: Any, name: str, following: ValueLike, init: int = 0) -> Signal:
-        """A register of the claim."""
+        """A register that takes the value `following` in every cycle."""
         signal = Signal(shape, name=name, init=init)
         self.m.d.sync += signal.eq(following)
         return signal
@@ -90,11 +90,11 @@ class Claim(Elaboratable):
         return signal
 
     def assume(self, condition: ValueLike) -> None:
-        """An assumption on the environment that holds in every cycle."""
+        """Assume a condition on the environment in every cycle."""
         self.m.d.comb += Assume(condition)
 
     def always(self, what: str, condition: ValueLike) -> None:
-        """An assertion that must hold in every cycle; `what` is its description in failures."""
+        """Assert a condition in every cycle; `what` is its description in failures."""
         name = f"assertion{len(self.assertions)}"
         holds = Signal(name=name)
         self.assertions[name] = what
@@ -134,16 +134,16 @@ def signals(holder: Any) -> Iterator[Signal]:
             yield from signals(each)
 
 
-# A test's statement: it receives the unit's Python module, mutated or not, and an empty claim.
+# The function of a test: it receives the unit's Python module, mutated or not, and an empty claim.
 Statement = Callable[..., None]
 
 
 def proved(
     module: ModuleType, *mutants: tuple[str, str], induction: int | None = None, depth: int | None = None
 ) -> Callable[[Statement], Callable[..., None]]:
-    """A test that a statement holds for `module`, and for none of its `mutants`, (old, new) each.
+    """Make a test that proves a statement for `module`, and refutes it for each of its `mutants`, (old, new) each.
 
-    With `induction`, it holds for ever: in the first `induction` cycles, and in each cycle that follows as many cycles
+    With `induction` = k, it holds for all time, by k-induction: in the first k cycles, and in each cycle after k cycles
     in which it holds. Otherwise, it holds for the first `depth` cycles. A mutant must break it within `depth` cycles
     (20 if not given) from the initial state, so that the counterexample is reachable.
     """
@@ -170,7 +170,7 @@ def proved(
                 found = bounded(text, claim.constants, depth or 20)
                 assert found is not None, f"a mutant is not detected: {new!r} instead of {old!r}"
 
-        # pytest passes the parameters that a function names: the test's own, not those that `stated` passes.
+        # pytest passes the parameters in a function's signature: leave out those that `stated` passes.
         own = [each for name, each in inspect.signature(statement).parameters.items() if name not in GIVEN]
         test.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         return test
@@ -182,7 +182,7 @@ GIVEN = ("claim", "rtl")
 
 
 def stated(statement: Statement, module: ModuleType, parameters: dict[str, Any]) -> Claim:
-    """The claim that a statement makes about a module."""
+    """The claim that the function of a test makes about a module."""
     claim = Claim()
     statement(claim=claim, rtl=module, **parameters)
     return claim

@@ -1,4 +1,4 @@
-"""The remaining chains of a burst cutter: a reference for its proofs, and for those that rely on them.
+"""Reference model of the remaining chains of a burst cutter, for its proofs and those that build on them.
 
 Positions are addresses, which wrap as in the hardware; everything else is a number of bytes or of bus words.
 """
@@ -11,8 +11,8 @@ PAGE = 4096
 class Cut:
     """The chains of a cutter that starts only when idle, and whose bursts are taken only while valid.
 
-    `address` and `rest` are the next byte and the remaining bytes of the first chain that is not completely taken;
-    `chains` is the number of such chains. `ahead` is the same after the current burst.
+    `address` and `rest` are the next byte and the remaining bytes of the first unfinished chain; `chains` is the number
+    of unfinished chains. `ahead` holds the same values after the current burst.
     """
 
     def __init__(self, claim, cutter, limit):
@@ -40,9 +40,9 @@ class Cut:
         }
 
     def _follow(self):
-        """Update them: the current burst ends at the chain's end, at the page's end, or at the limit."""
+        """Update the chains: the current burst ends at the chain's end, at the page's end, or at the limit."""
         m, cutter, bus = self.claim.m, self.cutter, self.bus
-        self.begin = Signal(len(cutter.address) - cutter.shift, name="cut_begin")  # the word of the next byte
+        self.begin = Signal(len(cutter.address) - cutter.shift, name="cut_begin")  # the bus word of the next byte
         self.to_page, self.room = Signal(13, name="cut_to_page"), Signal(13, name="cut_room")
         self.size, self.ends = Signal(len(cutter.chain_bytes), name="cut_size"), Signal(name="cut_ends")
         offset = self.address[: cutter.shift]
@@ -109,7 +109,7 @@ class Cut:
         always("words of a burst", ~more | (inside["room"] == Mux(to_page < self.most, to_page, self.most)))
 
     def check_burst(self):
-        """Assert that the current burst is the next one."""
+        """Assert that the current burst is the next one of the chains."""
         always, cutter = self.claim.always, self.cutter
         last = (self.chains == 1) & self.ends
         always("it begins where the previous one ended", ~cutter.valid | (cutter.address == self.address))

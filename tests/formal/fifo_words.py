@@ -1,12 +1,12 @@
-"""The words in a FIFO, in order: a reference for proofs of units that contain FIFOs."""
+"""Reference model of the words in a FIFO, in order, for proofs of units that contain FIFOs."""
 
 from amaranth import Mux, Signal
 
 
 class Words:
-    """The words that are in a FIFO: `words`, in the order in which they leave, and their number, `count`.
+    """The words in a FIFO: `words`, in the order in which they leave, and their number, `count`.
 
-    The FIFO has no detour. Nothing is known after an overflow.
+    For a FIFO without `detour`. The contents are undefined after an overflow.
     """
 
     def __init__(self, claim, fifo, name):
@@ -18,7 +18,7 @@ class Words:
         self.stays = kept_in_order(claim, self.words, self.count, self.leaves, fifo.w_en, fifo.w_data)
 
     def there(self, index):
-        """Whether there is a word at this position."""
+        """Whether the FIFO has a word at this position."""
         return self.count > index
 
     def check(self):
@@ -41,16 +41,16 @@ class Words:
         always(f"{self.name} has read the second word", ~self.there(1) | (fifo.ram.r_data == self.words[1]))
 
     def _address(self, offset, name):
-        """The address of a word in the memory."""
+        """The memory address at an offset from the head."""
         at = Signal(range(2 * self.fifo.depth), name=f"{self.name}_at_{name}")
         self.claim.m.d.comb += at.eq(self.fifo.head + offset)
         return Mux(at >= self.fifo.depth, at - self.fifo.depth, at)
 
 
 def kept_in_order(claim, words, count, leaves, enters, new, changed=None):
-    """Drive `words` and `count`: the first one leaves, and a new one enters after the last. Returns how many stay.
+    """Drive the queue `words`, `count`: the first word may leave, a new one may enter. Returns how many words remain.
 
-    `changed`: the updated words, if they change.
+    `changed`: the updated words, if words change while they wait.
     """
     changed = changed or words
     stays = Signal.like(count)

@@ -1,4 +1,4 @@
-"""From a module with assertions to a verdict: RTLIL by Amaranth, SMT-LIB by Yosys, satisfiability by Bitwuzla.
+"""Check a module's assertions: Amaranth writes RTLIL, Yosys translates it to SMT-LIB, Bitwuzla decides it.
 
 All three run in this process. Yosys writes predicates of a state, which is a bit vector: `_i` holds for the initial
 state, `_t` for two consecutive ones, `_u` if the assumptions hold, `_a` if the assertions do. This module unrolls them.
@@ -15,7 +15,7 @@ from bitwuzla import Bitwuzla, Option, Options, Parser, Result, TermManager
 from pyosys import libyosys
 
 TOP = "top"
-# Memories become registers, since those of proofs are small; an assertion becomes one bit of its state.
+# Memories become registers, since proofs use small ones; an assertion becomes one bit of the state.
 PASSES = "proc; flatten; memory_map; async2sync; chformal -lower; dffunmap; delete -port o:*; opt_clean"
 WIRE = re.compile(r"^; yosys-smt2-wire (\S+) (\d+)$", re.MULTILINE)
 
@@ -45,7 +45,7 @@ class States:
         self.parser = Parser(TermManager(), options)
         self._declare(text)
         self.solver: Bitwuzla = self.parser.bitwuzla()
-        # A wire without bits has no value.
+        # Wires of width 0 have no value.
         self.widths = {name: int(width) for name, width in WIRE.findall(text) if int(width)}
         self.count = 0
 
@@ -66,7 +66,7 @@ class States:
         self.count += 1
 
     def broken(self) -> bool:
-        """Whether an assertion can fail in the last state; see `trace`. If not, this is assumed from now on."""
+        """Whether an assertion can fail in the last state; see `trace`. If not, they are assumed in it from now on."""
         holds = self.parser.parse_term(f"(|{TOP}_a| s{self.count - 1})")
         fails = self.parser.parse_term(f"(not (|{TOP}_a| s{self.count - 1}))")
         result = self.solver.check_sat(fails)
@@ -104,7 +104,7 @@ def inductive(text: str, constants: Sequence[str], length: int) -> Trace | None:
     """A trace of `length` states in which the assertions hold, and one more in which one fails; None if there is none.
 
     The first state is arbitrary, reachable or not. Without such a trace, and without one within `length` states from
-    the initial state, the assertions hold for ever.
+    the initial state, the assertions hold for all time.
     """
     states = States(text, constants, initial=False)
     for _ in range(length):

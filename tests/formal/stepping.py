@@ -1,4 +1,4 @@
-"""The steps of a load: a reference for the proofs of its data side, and of both its sides together."""
+"""Reference model of the data-side steps of a load, for proofs of the data side, and of both sides together."""
 
 from amaranth import Mux, Signal
 from fifo_words import Words, kept_in_order
@@ -9,7 +9,7 @@ from lathe.rtl.derived_widths import Geometry
 
 
 class Steps:
-    """The steps of the started transfers, in order, counted from the start of each."""
+    """The transfers in progress, in order, and the progress of the first one step by step."""
 
     def __init__(self, claim, rtl, bus_bits, loads, pending):
         self.claim, self.pending = claim, pending
@@ -23,7 +23,7 @@ class Steps:
         self.transfers = [Signal(unit.transfer.shape(), name=f"transfer{index}") for index in range(pending)]
         self.count = Signal(range(pending + 2), name="transfers")
         self.now = self.transfers[0]
-        # Its progress: complete chains, bytes of the next one, padding vectors before that one, bytes of the block.
+        # Its progress: complete chains, bytes of the next chain, padding vectors before that chain, bytes of the block.
         self.chain = Signal(16, name="done_chains")
         self.done = Signal.like(self.now.chain_bytes, name="done_bytes")
         self.padded = Signal.like(self.now.lead, name="done_pads")

@@ -14,9 +14,9 @@ outstanding = pytest.mark.parametrize("outstanding", [1, 2, 8])
 
 
 def arbitrated(claim, rtl, outstanding):
-    """An arbiter whose masters hold an address until it is granted, though they may withdraw the request.
+    """An arbiter whose masters keep an address stable until its grant, though they may withdraw the request.
 
-    The memory sends only beats of bursts in flight, which are counted here, too.
+    The memory sends only beats of bursts in flight. Returns the arbiter and an independent count of these bursts.
     """
     cfg = load_config("tiny").with_(**{"memory.outstanding_reads": outstanding})
     unit = claim.about(rtl.ReadArbiter(Geometry(cfg), [ReadPort(Geometry(cfg)) for _ in range(MASTERS)]))
@@ -125,7 +125,7 @@ def test_a_master_that_waits_sees_each_other_master_granted_once_at_most(claim, 
         others = Cat(*(other.grant for other in unit.ports if other is not port)).any()
         passed = Signal(3)
         claim.m.d.sync += passed.eq(Mux(port.request & ~port.grant, passed + others, 0))
-        # The number of masters before this one in round-robin order from the latest one.
+        # The number of masters before this one in round-robin order, from the one after the latest.
         before = Signal(2)
         with claim.m.Switch(unit.latest):
             for latest in range(MASTERS):

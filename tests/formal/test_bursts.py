@@ -1,6 +1,6 @@
-"""The burst cutter, for every number of chains, every address and every length of a chain, for ever.
+"""The burst cutter, for all time: for every number of chains, every address and every length of a chain.
 
-Addresses have 15 bits here, and wrap, and lengths have 14; the proofs do not depend on these widths as long as they
+Addresses have 15 bits here and wrap; lengths have 14 bits. The proofs do not depend on these widths as long as they
 exceed the 12 bits of a page.
 """
 
@@ -15,7 +15,7 @@ from lathe.configs import load_config
 from lathe.rtl import burst
 from lathe.rtl.derived_widths import Geometry
 
-# Bus bits and limit in beats: bursts that end at the limit or the page, and one that ends at the page only.
+# Bus bits and limit in beats. SHORT: bursts end at the limit or the page's end; PAGES: only at the page's end.
 SHORT = [(8, 2), (8, 256), (64, 3), (64, 16), (64, 256), (256, 16)]
 PAGES = (256, 256)
 BUSES = [*SHORT, PAGES]
@@ -23,7 +23,7 @@ WITHIN = [each for each in SHORT if each[0] > 8]  # with words of several bytes
 
 
 def cut(claim, rtl, bus_bits, limit):
-    """A burst cutter, and its remaining chains."""
+    """A burst cutter with the reference model of its chains."""
     geometry = Geometry(load_config("tiny").with_(**{"memory.bus_bits": bus_bits}))
     narrow = SimpleNamespace(bus_bytes=geometry.bus_bytes, address_bits=15)
     found = Cut(claim, claim.about(rtl.BurstCutter(narrow, limit, 14, 14)), limit)

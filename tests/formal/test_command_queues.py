@@ -1,4 +1,4 @@
-"""Command queues: which commands they hold, for ever, and when a unit sees the first of them."""
+"""Command queues: which commands they hold, for all time, and when a unit sees the first of them."""
 
 import pytest
 from amaranth import Mux, Signal
@@ -10,7 +10,7 @@ from lathe.isa.table import Unit
 from lathe.rtl import command_queue
 from lathe.rtl.stall import CommandPort
 
-# The skid buffer is used only if there are more commands than the stages hold.
+# The skid buffer is used only if the queue holds more commands than there are decode stages.
 depths = pytest.mark.parametrize("depth", [4, 5])
 shallow = pytest.mark.parametrize("depth", [1, 2, 3])
 
@@ -31,7 +31,7 @@ class Waiting:
 
     @property
     def entries(self):
-        """The entries after the memory, in order: whether there is a command, and its word."""
+        """The entries outside the FIFO's memory, oldest first: whether there is a command, and its word."""
         stages = [
             (self.names[f"valid{stage}"], self.port.words[stage]) for stage in reversed(range(1, DECODE_STAGES + 1))
         ]

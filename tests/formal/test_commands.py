@@ -1,6 +1,6 @@
 """Command ports: a unit starts only instructions in its queue, and pops only available tokens.
 
-The proofs of token counters assume the latter.
+The proofs of token counters rely on the latter.
 """
 
 import pytest

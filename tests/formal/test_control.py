@@ -1,6 +1,6 @@
 """Control: a launch from its start to its end or fault, and the AXI4-Lite subordinate.
 
-Bounds are in clock cycles: a standstill is reported in the next one.
+Latencies are in clock cycles: a standstill (no unit can ever continue) is reported in the next one.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from lathe.rtl.stall import CAUSES_OF, Activity
 
 
 def controlled(claim, rtl):
-    """A control unit with four units' activities."""
+    """A control unit with the activity signals of all units, and its invariants."""
     unit = claim.about(rtl.Control(tuple(Activity() for _ in CAUSES_OF)))
     failing = claim.inside(unit)["failing"]
     claim.always("a launch runs, or is stopped, or there is none", ~(unit.running & (unit.stop | unit.clear)))
@@ -81,7 +81,7 @@ def test_a_launch_that_is_complete_without_a_finish_is_a_fault_and_with_one_is_d
 )
 def test_a_units_fault_stops_the_launch_in_the_next_cycle_and_its_code_is_reported(claim, rtl):
     unit = controlled(claim, rtl)
-    # A launch is complete when nothing is in progress that could fail.
+    # No unit can report a fault in the cycle in which a launch completes, since none is active.
     claim.assume(~(unit.complete & (unit.fault != FaultCode.NONE)))
     faulty = claim.begun & claim.before(unit.running & (unit.fault != FaultCode.NONE))
     claim.always("the code is reported", ~faulty | (unit.fault_code == claim.before(unit.fault)))

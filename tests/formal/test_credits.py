@@ -1,6 +1,6 @@
-"""Credits: reserved beats, and the FIFO that never overflows because of them.
+"""Credits: reserved FIFO entries, one per beat, and a FIFO that therefore never overflows.
 
-Nothing is assumed about where bursts end, so the proofs hold for every order of beats.
+Burst ends are unconstrained, so the proofs hold for every order of beats.
 """
 
 import pytest
@@ -10,12 +10,12 @@ from claims import proved
 from lathe.rtl import read_requests
 from lathe.rtl.fifo import Fifo
 
-# Beats of the FIFO, and of the longest burst: the shipped machines, a FIFO of one burst, and odd ones.
+# Beats of the FIFO, and of the longest burst: the shipped machines, a FIFO of one burst, and unusual sizes.
 SIZES = [(32, 16), (16, 16), (1, 1), (5, 3)]
 
 
 def reserved(claim, rtl, beats, most):
-    """Credits that are taken only if they fit, and beats that were reserved and have not left yet."""
+    """Credits that are taken only if they fit, and the number of reserved beats that have not left yet."""
     credits = claim.about(rtl.Credits(beats, most))
     claim.assume(~credits.take | credits.fits)
     claim.assume((credits.wanted > 0) & (credits.wanted <= most))

@@ -1,4 +1,4 @@
-"""The data side of a load: its steps are those of the manual, each in the first cycle in which it is possible."""
+"""The data side of a load: its steps are those of the manual, each in the first possible cycle."""
 
 import pytest
 from claims import proved

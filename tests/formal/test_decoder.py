@@ -1,10 +1,10 @@
 """The decoders, for each of the 2 ** 128 words.
 
-Fetch's decoder is combinational, so that one cycle covers it; that of transfers has three stages, and five cycles with
+Fetch's decoder is combinational, so one cycle covers it; the transfer decoder has three stages, and five cycles with
 arbitrary advances of the stages cover it.
 
-The expected results are written here independently from the manual of the instruction set, on bits of the word; they
-share only the positions of the fields with the rules from which the decoder is generated.
+The expected results are written here independently, from the manual of the instruction set, on bits of the word; they
+share only the field positions with the rules from which the decoder is generated.
 """
 
 import pytest
@@ -35,7 +35,7 @@ def machine(name):
 
 
 class Fields:
-    """The fields of a word, interpreted as an instruction with an opcode, as bits."""
+    """The fields, as bits, of a word that is interpreted as an instruction with an opcode."""
 
     def __init__(self, config, opcode, word):
         self.word, self.placed = word, dict(placements(config, opcode))
@@ -64,7 +64,7 @@ def decoded(claim, rtl, name):
 def test_every_instruction_goes_to_the_unit_that_executes_it(claim, rtl, name):
     decoder, fields = decoded(claim, rtl, name)
     opcode, memory = fields[LOAD].opcode, fields[LOAD].memory_type
-    to_compute = (memory != INP) & (memory != WGT)  # also out, which compute does not load
+    to_compute = (memory != INP) & (memory != WGT)  # also out, whose load is illegal
     expected = Signal(2)
     with claim.m.Switch(opcode):
         with claim.m.Case(LOAD):
@@ -114,7 +114,7 @@ def test_every_word_is_an_instruction_or_has_the_fault_that_the_manual_names(cla
         m.d.comb += expected.eq(FaultCode.MEMORY_TYPE)
     with m.Elif((load.opcode == STORE) & padded & (store.x_size != 0)):
         m.d.comb += expected.eq(FaultCode.STORE_PADDING)
-    # Load has no previous unit, and store no next one.
+    # The load unit has no previous unit, and store no next one.
     with m.Elif((load.opcode == LOAD) & to_load & (load.pop_prev | load.push_prev)):
         m.d.comb += expected.eq(FaultCode.NO_NEIGHBOUR)
     with m.Elif((load.opcode == STORE) & (store.pop_next | store.push_next)):
@@ -128,7 +128,7 @@ TRANSFERS |= {"store": (Opcode.STORE, STORE_MEMORIES)}
 
 
 class Block:
-    """What a LOAD or STORE moves, in numbers wide enough for any field."""
+    """The block of a LOAD or STORE; its numbers are wide enough for all field values."""
 
     def __init__(self, claim, rtl, name, unit):
         config = load_config(name)
@@ -136,7 +136,7 @@ class Block:
         self.geometry = Geometry(config)
         port = CommandPort(Unit.LOAD)
         self.decoder = claim.about(rtl.TransferDecoder(self.geometry, opcode, memories, port))
-        # Words advance as in a command queue; the initial contents of the stages are not valid.
+        # Words advance as in a command queue; the stages are initially invalid.
         came: Value = Const(1)
         for stage in range(len(port.advance)):
             following = Signal(name=f"came{stage + 1}")
@@ -152,7 +152,7 @@ class Block:
         for memory in memories:
             with claim.m.If(fields.memory_type == memory):
                 claim.m.d.comb += known.eq(1)
-        claim.assume(~came | known)  # what fetch's decoder sends here
+        claim.assume(~came | known)  # fetch dispatches only these memory types to this unit
         self.width = fields.x_pad_0 + fields.x_size + fields.x_pad_1
         self.rows = fields.y_pad_0 + fields.y_size + fields.y_pad_1
         self.elements = Signal(40)
@@ -161,7 +161,7 @@ class Block:
 
 units = pytest.mark.parametrize("unit", list(TRANSFERS))
 sizes = pytest.mark.parametrize("name", ["tiny", pytest.param("vta", marks=pytest.mark.nightly)])
-# The load unit's decoder by default: the others have its rules, for other memories, and take as long.
+# By default only the load unit's decoder: the others follow the same rules for other memories, and are as slow.
 blocks = pytest.mark.parametrize(
     ("name", "unit"),
     [

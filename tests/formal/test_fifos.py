@@ -1,6 +1,6 @@
-"""FIFOs: how many words they hold, and which ones, for ever.
+"""FIFOs: how many words they hold, and which ones, for all time.
 
-Words have two bits, since a FIFO does not depend on their values.
+Words have two bits: control does not depend on their values.
 """
 
 import pytest
@@ -13,7 +13,7 @@ WIDTH = 2
 
 
 class Queue:
-    """A FIFO that is not written while it is full, and how often it has been written and read."""
+    """A FIFO that is not written while it is full, and the numbers of its writes and reads."""
 
     def __init__(self, claim, rtl, depth, *, detour=False):
         self.claim, self.detour = claim, detour
@@ -40,7 +40,7 @@ class Queue:
             self._divided()
 
     def _divided(self):
-        """Assert which words are at the head, and which in the memory."""
+        """Assert how many words are in the memory, and that all others are in the output register."""
         claim, unit = self.claim, self.unit
         claim.always("head and tail are addresses", (unit.head < unit.depth) & (unit.tail < unit.depth))
         self.stored = Signal(9)
@@ -71,7 +71,7 @@ class Queue:
             self._stored(leaves)
 
     def _stored(self, leaves):
-        """Assert where a word is stored until then."""
+        """Assert where the word is stored until it is read."""
         claim, unit = self.claim, self.unit
         at_head, at_word = (unit.ram.memory.read_port(domain="comb") for _ in range(2))
         slot = Signal(9)

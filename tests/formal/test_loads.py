@@ -1,7 +1,7 @@
 """The two sides of a load: the data side takes as many beats of a transfer as the address side requests.
 
-For ever, each side on its own: for every chain, both have the beats that it touches. Then both together with their
-FIFO and a memory with arbitrary response times, for some cycles.
+Proved for all time for each side alone: for every chain, the beats are those that it overlaps. Proved for a bounded
+number of cycles for both together, with their FIFO and a memory with arbitrary response times.
 """
 
 import pytest
@@ -18,7 +18,7 @@ from lathe.rtl.derived_widths import Geometry
 
 
 def touched(begin, size, bus):
-    """The beats that `size` bytes from `begin` on touch."""
+    """The number of beats that `size` bytes from `begin` on overlap."""
     return (begin % bus + size + (bus - 1)) >> (bus.bit_length() - 1)
 
 
@@ -39,12 +39,12 @@ def test_the_data_side_takes_the_beats_that_a_chain_touches(claim, rtl, bus_bits
     steps = Steps(claim, rtl, bus_bits, loads, 1)
     steps.check_registers()
     unit, now, bus = steps.unit, steps.now, bus_bits // 8
-    taken = Signal(17, name="taken")  # of the chain
+    taken = Signal(17, name="taken")  # beats of the current chain
     ends = steps.done + steps.size == now.chain_bytes
     with claim.m.If(unit.take):
         claim.m.d.sync += taken.eq(Mux(ends, 0, taken + 1))
     begun = steps.reads & (steps.done != 0)
-    # Beats after the first begin with a word.
+    # All beats of a chain but the first start at a word boundary.
     claim.always("a chain continues at a word", ~begun | (steps.at == 0))
     claim.always("beats up to it were taken", taken == Mux(begun, touched(steps.row, steps.done, bus), 0))
     every = taken + 1 == touched(steps.row, now.chain_bytes, bus)
@@ -72,7 +72,7 @@ def test_the_address_side_requests_the_beats_that_a_chain_touches(claim, rtl, bu
     cut = Cut(claim, cutter, limit)
     cut.check_registers()
     cut.check_burst()
-    # Requested beats of the chain, including those of the waiting burst, and whether that ends the chain.
+    # Requested beats of the chain, including those of the waiting burst, and whether that burst ends the chain.
     before, total, ends, waits = Signal(17), Signal(17), Signal(), Signal()
     row = Signal.like(cut.row)  # start of the chain of the waiting burst
     claim.m.d.comb += before.eq(Mux(waits & ~ends, total, Mux(waits, 0, total)))
@@ -83,7 +83,7 @@ def test_the_address_side_requests_the_beats_that_a_chain_touches(claim, rtl, bu
     granted = Signal(17)
     with claim.m.If(unit.grant):
         claim.m.d.sync += granted.eq(Mux(ends, 0, granted + unit.beats))
-    # A chain that is partly split, up to a word.
+    # The current chain is split into bursts up to a word boundary.
     done = cut.bytes - cut.rest
     more = cut.chains != 0
     claim.always("a chain continues at a word", ~more | (done == 0) | (cut.address % bus == 0))
@@ -101,14 +101,14 @@ def test_the_address_side_requests_the_beats_that_a_chain_touches(claim, rtl, bu
 
 
 class Answered:
-    """Both sides of a small load, and a memory that grants and answers at arbitrary times, but in order."""
+    """Both sides of small loads, and a memory that grants and responds at arbitrary times, but in order."""
 
     def __init__(self, claim, rtl, *, pending, fifo_beats):
         changes = {"memory.bus_bits": 16, "memory.burst_beats": 2, "timing.dma_fifo_beats": fifo_beats}
         geometry = Geometry(load_config("tiny").with_(**changes))
         memories = geometry.loaded_by(Unit.LOAD)
         self.master = master = claim.about(read_master.ReadMaster(geometry, memories, pending))
-        master.data_side._MustUse__used = True  # replaced by the one under test
+        master.data_side._MustUse__used = True  # replaced by the data side under test
         master.data_side = self.data = rtl.DataSide(geometry, memories, pending)
         master.stop, master.hold = self.data.stop, self.data.hold
         for signal in (master.stop, master.hold):
@@ -119,7 +119,7 @@ class Answered:
         small = (transfer.chains <= 2) & (transfer.chain_bytes <= 5) & (transfer.lead <= 1) & (transfer.tail <= 1)
         claim.assume(~master.start | (small & (transfer.gap <= 1)))
         claim.assume(~port.grant | port.request)
-        # Beats that were granted and have not arrived: the last of each burst is marked.
+        # The number of granted beats that have not arrived; `marks` has a bit for each, set for the last of a burst.
         self.coming, marks, ends = Signal(8), Signal(16), Signal(16)
         stays, kept = Signal(8), Signal(16)
         came, granted = port.r_valid, Mux(port.grant, port.beats, 0)

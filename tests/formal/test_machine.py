@@ -1,7 +1,7 @@
 """Connections between the units of the machine: tokens, commands, faults and the end of a launch.
 
-The units themselves are left open, so the proofs hold for any behaviour that satisfies the assumptions made here. They
-do not depend on the depth of the command queues.
+The units are unconstrained, so the proofs hold for any behaviour that satisfies the assumptions made here. They do not
+depend on the depth of the command queues.
 """
 
 import pytest
@@ -18,7 +18,7 @@ OPEN = ("fetch", "load", "inp", "wgt", "compute", "store", "arbiter")
 
 
 def machine(claim, rtl):
-    """A machine with arbitrary units, which write no full queue and read no empty one."""
+    """A machine with unconstrained units, except that no full queue is written and no empty one is read."""
     found = rtl.Accelerator(TINY)
     for name in OPEN:
         claim.leave_open(getattr(found, name))
@@ -32,7 +32,7 @@ def machine(claim, rtl):
 
 
 def standing(found, units):
-    """No unit is active or has a command to start or to decode, and fetch cannot dispatch any."""
+    """A standstill: all units are idle, none can start or decode a command, and fetch cannot dispatch any."""
     waits = Cat(*(unit.idle & unit.activity.stall for unit in units.values())).all()
     seen = Cat(*(queue.empty | unit.command.valid for queue, unit in zip(found.queues, units.values(), strict=True)))
     return waits & seen.all() & (found.fetch.done | found.fetch.stuck)
@@ -83,7 +83,7 @@ def test_a_machine_at_a_standstill_reports_a_deadlock_two_cycles_later(claim, rt
 def test_no_deadlock_is_reported_while_a_unit_can_continue(claim, rtl):
     found, units = machine(claim, rtl)
     control = found.control
-    # No other source of this code.
+    # Nothing else reports this code.
     claim.assume(control.fault != FaultCode.DEADLOCK)
     reported = control.fault_code == FaultCode.DEADLOCK
     new = claim.begun & reported & (claim.before(control.fault_code) != FaultCode.DEADLOCK)
@@ -106,7 +106,7 @@ def test_a_token_is_pushed_by_one_neighbour_and_popped_by_the_other_and_none_is_
     found, units = machine(claim, rtl)
     for (unit, name), queue in QUEUE_OF.items():
         for other, port in ((other, each.command) for other, each in units.items()):
-            if other != unit:  # units push and pop only their own queues (test_commands.py)
+            if other != unit:  # units access only their own queues (test_commands.py)
                 claim.assume(~(port.pushes if name.startswith("push") else port.pops)[queue])
     for queue in TokenQueue:
         (producer,) = (unit for (unit, name), each in QUEUE_OF.items() if each == queue and name.startswith("push"))

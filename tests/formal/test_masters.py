@@ -1,4 +1,4 @@
-"""Read masters: a request is stable until it is granted, which the proofs of the read arbiter assume."""
+"""Read masters: a request is stable until it is granted, as the proofs of the read arbiter assume."""
 
 import pytest
 from amaranth import Cat

@@ -1,4 +1,4 @@
-"""Memories: a read returns what was written last, with write enables, with and without forwarding."""
+"""Memories: a read returns the last value written, with write enables, with and without forwarding."""
 
 import pytest
 from amaranth import Mux, Signal
@@ -11,7 +11,7 @@ SIZES = pytest.mark.parametrize(("width", "parts"), [(4, 1), (6, 3)])
 
 
 def remembered(claim, rtl, width, parts, *, forward):
-    """A memory; whether an arbitrary word of it is read; that word before this cycle, and after it."""
+    """A memory; whether it reads an arbitrary but fixed word; that word before this cycle's write, and after it."""
     unit = claim.about(rtl.Ram(width, DEPTH, parts=parts, forward=forward))
     claim.assume(unit.r_en)
     address = claim.constant(range(DEPTH), "address")

@@ -1,7 +1,7 @@
-"""Store's packing: which bytes of out go into which byte of which beat, and what goes into the write channel.
+"""Store's packing: which byte of out is in which byte of which beat, and which bursts enter the write channel.
 
-Burst requests are left open, and assumed to behave as `test_requests.py` proves. So are the decoder, which
-`test_decoder.py` covers, the channel and the stream guard.
+Burst requests are unconstrained, but assumed to behave as `test_requests.py` proves. The decoder, which
+`test_decoder.py` covers, the channel and the stream guard are unconstrained, too.
 """
 
 import pytest
@@ -31,13 +31,13 @@ class Packed:
         self.inside = claim.inside(unit)
         transfer = self.decoder.transfer
         claim.assume(~self.command.take | is_legal(transfer))
-        # The current store: complete chains, bytes of the next one, bytes of the block; start of the next chain.
+        # Progress of the current store: complete chains, bytes of the next chain and of the block; start of that chain.
         self.here = Signal(name="here")
         self.now = Signal(transfer.shape(), name="now")
         self.chain, self.done = Signal(16, name="done_chains"), Signal.like(transfer.chain_bytes, name="done_bytes")
         self.written = Signal.like(unit.out_address, name="done_block")
         self.row = Signal.like(transfer.address, name="row")
-        # The current burst, if any: its address, its end in its chain, whether it is the last; its beats.
+        # The current burst, if any: its address, its end within its chain, whether it is the store's last, its beats.
         self.begun, self.begin = Signal(name="burst_begun"), Signal.like(transfer.address, name="burst_begin")
         self.until, self.last = Signal.like(self.done, name="burst_until"), Signal(name="burst_last")
         self.beats = Signal(9, name="burst_beats")
@@ -47,7 +47,7 @@ class Packed:
         self._send()
 
     def _ask(self):
-        """Assume the next request: it starts where the previous burst ends, which is the current one, if any."""
+        """Assume the next request: it starts at the end of the current burst, if any, else of the previous burst."""
         claim, m, requests, now, bus = self.claim, self.claim.m, self.requests, self.now, self.geometry.bus_bytes
         shift = bus.bit_length() - 1
         self.shift = shift
@@ -125,7 +125,7 @@ class Packed:
             m.d.sync += self.here.eq(0)
 
     def _send(self):
-        """Count the beats with reserved space, of bursts that have begun and not left, and those in the FIFO."""
+        """Count the reserved entries of the FIFO, for all unsent beats of the started bursts, and the occupied ones."""
         claim, m, channel, requests = self.claim, self.claim.m, self.channel, self.requests
         self.reserved, self.inside_fifo = Signal(9, name="reserved"), Signal(9, name="inside_fifo")
         m.d.sync += [
@@ -246,7 +246,7 @@ def test_bursts_are_in_the_channel_as_they_were_packed(claim, rtl):
     channel, always = packs.channel, claim.always
 
     def arriving(value, name):
-        """The value, delayed by the cycles from packing a beat to its arrival in the channel."""
+        """The value, delayed by the latency from packing a beat to its arrival in the channel."""
         for stage in range(PACK - 1):
             value = claim.register(value.shape(), f"{name}{stage}", value)
         return value

@@ -9,13 +9,13 @@ from cutting import Cut
 
 from lathe.rtl import read_requests
 
-# Bytes of a bus word, beats of the longest burst and of the FIFO: those of the shipped machines, and odd ones.
+# Bytes of a bus word, beats of the longest burst and of the FIFO: shipped machines, and unusual sizes.
 SIZES = [(8, 16, 32), (1, 1, 3), (8, 3, 5)]
 sizes = pytest.mark.parametrize(("bus", "limit", "beats"), SIZES)
 
 
 class Requested:
-    """Requests that start only when the last burst is being taken or none is left, as store starts them.
+    """Burst requests that start only when none is pending or the last one is being taken, as in store.
 
     Beats leave the FIFO only after their burst was taken.
     """
@@ -37,7 +37,7 @@ class Requested:
         taken = Mux(unit.take, unit.beats, 0)
         claim.m.d.sync += self.left.eq(self.left + taken - self.credits.beat)
         claim.assume(~self.credits.beat | (self.left != 0))
-        self.waits = Signal()  # a burst has reserved space, and is not taken
+        self.waits = Signal()  # a burst has reserved space, and is not taken yet
         with claim.m.If(self.moves):
             claim.m.d.sync += self.waits.eq(1)
         with claim.m.Elif(unit.take):
@@ -93,7 +93,7 @@ def test_each_burst_of_the_chains_is_requested_once_and_in_order(claim, rtl, bus
     cut.check_registers()
     cut.check_burst()
     found.check_credits()
-    # The next burst of the chains, when its space is reserved.
+    # The burst that the chains require next, recorded when its space is reserved.
     end = (cut.address + cut.size)[: len(unit.end)]
     expected = Cat(cut.address, end, (cut.chains == 1) & cut.ends)
     asked = Signal(len(expected))

@@ -12,7 +12,7 @@ from lathe.rtl import rounding, scaling, write_hazards
 
 
 def ago(claim, value, cycles):
-    """The value so many cycles ago."""
+    """The value `cycles` cycles ago."""
     for _ in range(cycles):
         value = claim.before(value)
     return value
@@ -30,7 +30,7 @@ def ago(claim, value, cycles):
 def test_partial_products_of_halves_are_summed_to_the_product(claim, rtl):
     unit = claim.about(rtl.Scaling())
     total, products = claim.inside(unit)["total"], claim.part(unit, "products")
-    # Multipliers are left open: a solver takes minutes for one.
+    # Multipliers are unconstrained: the solver takes minutes for one.
     claim.leave_open(products)
     claim.assume(unit.valid.all())
 
@@ -60,7 +60,7 @@ def test_partial_products_of_halves_are_summed_to_the_product(claim, rtl):
 def test_a_total_is_rounded_to_nearest_even_and_clamped(claim, rtl):
     unit = claim.about(rtl.Rounding())
     claim.assume(unit.valid.all() & (unit.low <= unit.high) & ((unit.high == 127) | (unit.high == 255)))
-    # The definition, with as many bits as it requires.
+    # The definition, without truncation.
     quotient = unit.total >> unit.shift
     rest = Signal(64)
     claim.m.d.comb += rest.eq(unit.total - (quotient << unit.shift))
@@ -73,7 +73,7 @@ def test_a_total_is_rounded_to_nearest_even_and_clamped(claim, rtl):
 
 
 class Steps(Elaboratable):
-    """A pipeline of arbitrary steps, with the accumulator indices that they read."""
+    """A pipeline of arbitrary issue cycles, with their accumulator indices."""
 
     def __init__(self, rtl, stages, steps):
         self.rtl, self.steps = rtl, steps
@@ -121,7 +121,7 @@ def test_late_writes_are_delayed_and_a_step_that_reads_too_soon_is_detected(clai
     step, place = unit.stages[rtl.CHECK], unit.targets[rtl.CHECK]
     own = step.valid & step.writes & ~step.rescale
     late = step.valid & step.writes & step.rescale
-    # Nothing else writes in the slot of a late write: the sequencer issues so many trailing steps after an instruction.
+    # No other write conflicts with a late one: the sequencer appends this many idle issue cycles to an instruction.
     claim.assume(~(own & ago(claim, late, steps)))
     begun = ago(claim, claim.begun, 15)
     reads = step.valid & step.rescale

@@ -1,4 +1,4 @@
-"""Proofs from claim to verdict: false claims are refuted by the shortest trace, and true ones are not."""
+"""The prover itself: false claims are refuted by the shortest trace, and true claims are proved."""
 
 import re
 from types import SimpleNamespace

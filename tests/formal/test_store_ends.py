@@ -11,15 +11,15 @@ from lathe.isa.table import QUEUE_OF, Unit
 from lathe.rtl import store
 from lathe.rtl.derived_widths import Geometry
 
-# Far more bursts than a write channel can have without response, see `test_write_channel.py`.
+# Far more than the bursts without response that a write channel allows; see `test_write_channel.py`.
 MOST = 1 << (store.SERIAL_BITS - 1)
 
 
 class Ended:
     """The stores in progress, in order, and the number of responses that each still waits for.
 
-    Requests, decoder, channel and guard are left open; the only assumptions on them are that an empty store has no
-    burst, and that a burst has a response only after its last beat. Nothing is claimed after a fault.
+    Requests, decoder, channel and guard are unconstrained, except that an empty store has no burst, and that a burst
+    has a response only after its last beat. Behaviour after a fault is not covered.
     """
 
     def __init__(self, claim, rtl, pending):
@@ -42,7 +42,7 @@ class Ended:
     def _follow(self):
         claim, m, inside, channel = self.claim, self.claim.m, self.inside, self.channel
         transfer = self.decoder.transfer
-        # Bursts with all beats packed, and without response.
+        # The number of completely packed bursts without response.
         self.whole = Signal(store.SERIAL_BITS, name="whole_bursts")
         m.d.sync += self.whole.eq(self.whole + (inside["step"] & inside["last_beat"]) - channel.responded)
         claim.assume(~channel.responded | (self.whole != 0))

@@ -1,4 +1,4 @@
-"""The stream guard: a burst of store is detected exactly when one of its bytes belongs to the stream."""
+"""The stream guard: a burst of store is detected exactly if it overlaps the stream."""
 
 from amaranth import Signal
 from claims import proved

@@ -1,4 +1,4 @@
-"""Token counters: a queue's count is the number of its tokens, for ever."""
+"""Token counters: a queue's count is the number of its tokens, for all time."""
 
 from amaranth import Signal
 from claims import proved
@@ -9,7 +9,7 @@ MOST = (1 << tokens.TOKEN_BITS) - 1
 
 
 def inside(claim, counter):
-    """The tokens in a queue. Units pop only available tokens, and an overflow ends the launch."""
+    """The number of tokens in a queue. Units pop only available tokens, and an overflow ends the launch."""
     found = Signal(32, name="inside")
     with claim.m.If(counter.load):
         claim.m.d.sync += found.eq(counter.value)

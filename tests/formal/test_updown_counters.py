@@ -1,4 +1,4 @@
-"""Up/down counters: the number of items in flight, in all cycles."""
+"""Up/down counters: the number of items in flight, for all time."""
 
 import pytest
 from amaranth import Elaboratable, Module, Signal

@@ -1,7 +1,7 @@
 """The write channel: each burst once, in order, its address first, then as many beats as the address says.
 
-Bursts are distinguished by their number only, and beats by their position in the burst. So an arbitrary number and
-position are chosen once, with the contents of that burst and beat; what holds for these holds for all.
+Bursts are distinguished only by their number, and beats by their position in the burst. So the proofs fix an arbitrary
+number and position, with the contents of that burst and beat; what holds for these holds for all.
 """
 
 import pytest
@@ -14,14 +14,14 @@ from lathe.configs.memory import PACK
 from lathe.rtl import write_channel
 from lathe.rtl.derived_widths import Geometry
 
-NUMBER = 6  # bits that count bursts; enough for all in progress
+NUMBER = 6  # bits of burst numbers; enough for all bursts in progress
 
 
 class Sent:
     """A channel that receives bursts as store packs them.
 
-    A burst's first beat is packed only while the channel is not crowded, and a beat arrives in the channel `PACK - 1`
-    cycles later. From the cycle after `hits`, no burst is complete.
+    A burst's first beat is packed only while the channel is not `crowded`, and a beat arrives in the channel `PACK - 1`
+    cycles later. From the cycle after `hits` on, no burst is completed.
     """
 
     def __init__(self, claim, rtl, bus_bits, beats, latency):
@@ -65,7 +65,7 @@ class Sent:
                 self.wanted.eq(now),
                 self.packing.eq(self.packing + last),
             ]
-        # What arrives: whether a beat, its position, the number of its burst, whether it is the last, and of how many.
+        # Per stage: whether there is a beat, its position, its burst's number, whether it is the last, and of how many.
         way = [(self.pack, self.packed, self.packing, last, now)]
         for stage in range(PACK - 1):
             later = tuple(Signal.like(value, name=f"way{stage}_{index}") for index, value in enumerate(way[-1]))
@@ -82,7 +82,7 @@ class Sent:
         claim.assume(~self.whole | (number != self.number) | (unit.address == self.its_address))
         its = enters & (number == self.number) & (position == self.its_position)
         claim.assume(~its | (Cat(unit.w_data, unit.w_strb) == self.its_data))
-        # There is space for a beat when it comes, as `test_packing.py` proves.
+        # The FIFO has space for a beat when it arrives, as `test_packing.py` proves.
         claim.assume(~unit.w_en | (self.data.count != self.beats))
         claim.assume(unit.coming == (way[-2][0] & way[-2][3] & ~self.dropped & ~self.hits))
         self.completed = Signal(NUMBER)
@@ -110,13 +110,13 @@ class Sent:
         ]
         with m.If(self.sends):
             m.d.sync += self.position.eq(Mux(unit.bus_w_last, 0, self.position + 1))
-        # A response belongs to a burst all of whose beats were sent.
+        # A burst gets a response only after all of its beats were sent.
         claim.assume(~unit.b_valid | (self.answered != self.sent))
         self.open = (self.accepted - self.sent)[:NUMBER]
         self.unanswered = (self.accepted - self.answered)[:NUMBER]
 
     def check_registers(self):
-        """Assert the contents of the FIFOs, and of the stages before them."""
+        """Assert the contents of the FIFOs and of the stages before them."""
         always, inside = self.claim.always, self.inside
         self.data.check()
         self.addresses.check()

@@ -89,7 +89,7 @@ def test_results_have_the_dtype_of_the_first_operand_and_wrap_in_it() -> None:
 @given(st.lists(st.tuples(st.integers(-(1 << 57), 1 << 57), st.integers(0, 63)), min_size=1, max_size=20))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_division_by_a_power_of_two_rounds_to_the_nearest_and_halves_to_the_even(pairs: list[tuple[int, int]]) -> None:
-    # Python rounds fractions so.
+    # Python's `round` of a fraction rounds ties to even.
     values, amounts = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
     expected = [round(Fraction(value, 1 << amount)) for value, amount in pairs]
     assert shift_right_to_even(values, amounts).tolist() == expected

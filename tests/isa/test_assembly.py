@@ -1,4 +1,4 @@
-"""Assembly text."""
+"""Assembly text of instructions: assembler, disassembler, and refusals of wrong text."""
 
 import numpy as np
 import pytest
@@ -117,7 +117,7 @@ def test_text_of_any_bytes_assembles_to_the_same_bytes(name: str, seed: int) -> 
 
 @pytest.mark.parametrize("opcode", Opcode)
 def test_every_instruction_has_a_text_of_its_own(opcode: Opcode) -> None:
-    machine = load_config("lathe16")  # with vta's fields at vta's positions, and all instructions
+    machine = load_config("lathe16")  # has all instructions, and VTA's fields at VTA's positions
     random = np.random.default_rng(opcode)
     encoded = random.integers(0, 256, (200, 16), np.uint8)
     encoded[:, 0] = encoded[:, 0] & 0xF8 | opcode
@@ -209,7 +209,7 @@ BEYOND_VTA = {
 @pytest.mark.parametrize("text", BEYOND_VTA)
 def test_text_that_needs_an_extension_is_refused_on_a_machine_without_it(text: str) -> None:
     raises(AssemblyError, assemble, VTA, text, mentions=("line 1", "vta", *BEYOND_VTA[text]))
-    # Bytes of a machine that has it are disassembled as such, and assembled again.
+    # Instructions of a machine that has the extension are disassembled to `.insn`, and assembled again.
     instructions = assemble(load_config("lathe16"), text).instructions
     listing = disassemble(VTA, instructions)
     assert f"requires an extension that the machine lacks: {text.split()[0]} " in listing

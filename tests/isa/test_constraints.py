@@ -1,4 +1,4 @@
-"""The rules of legal instructions: one meaning on numbers and on columns, one text."""
+"""The rules of legal instructions: they agree on single instructions and on columns of a stream, and have a text."""
 
 import random
 from dataclasses import fields, replace
@@ -22,7 +22,7 @@ TINY = load_config("tiny")
 
 
 def any_instruction(rng: random.Random) -> Instruction:
-    """An instruction with each field at a limit of its range, next to one, or anywhere in between."""
+    """An instruction with each field at an end of its range, next to one, or anywhere in between."""
     opcode = rng.choice(list(Opcode))
     values = {}
     for name, place in placements(TINY, opcode).items():
@@ -86,7 +86,7 @@ def test_bits_that_are_not_an_instruction_are_refused_by_the_same_rules(
 def test_every_fault_of_a_stream_has_a_rule() -> None:
     of_the_bus = {FaultCode.NONE, FaultCode.READ_ERROR, FaultCode.WRITE_ERROR}
     ruled = {rule.code for rule in (*RULES, *OPERANDS, *LAUNCH_RULES)}
-    assert list(EXTRA_LATENCIES) == [Opcode.RESCALE]  # which is checked for read-after-write hazards
+    assert list(EXTRA_LATENCIES) == [Opcode.RESCALE]  # checked for read-after-write hazards (ACC_REUSE)
     assert ruled | {FaultCode.ACC_REUSE} == set(FAULT_DESCRIPTIONS) - of_the_bus
 
 

@@ -1,4 +1,4 @@
-"""Encoding and decoding of instructions and micro-ops, against bit positions computed here by hand."""
+"""Encoding and decoding of instructions and micro-ops, against bit positions written by hand."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The binary layout against a C++ compiler's: bit-fields of the documented widths."""
+"""The binary layout against that of a C++ compiler for bit-fields of the documented widths."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ STRUCTS = {
     "Gemm": f"{HEAD} reset:1 {LOOPS} {FACTORS}",
     "BeginningGemm": f"{HEAD} reset:1 {LOOPS} {FACTORS}".replace(
         "iter_in:14", "iter_in:14 begin:1"
-    ),  # of machines as wide as vta
+    ),  # on machines with vta's widths
     "Alu": f"{HEAD} reset:1 {LOOPS} src_factor_out:ACC src_factor_in:ACC alu_opcode:3 use_imm:1 imm:16",
     "Finish": HEAD,
     "Rescale": f"{HEAD} add:1 {LOOPS} wgt_factor_out:PAR wgt_factor_in:PAR zero_point:9 unsigned_:1 relu:1",

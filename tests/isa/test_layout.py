@@ -13,7 +13,7 @@ from lathe.isa import Layout, LayoutError, PhysicalAxis
 
 
 def packed_by_index(layout: Layout, logical: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The definition: each logical index goes to its cell, all other cells hold the pad value."""
+    """The definition: each logical index is stored in its cell, and all other cells hold the pad value."""
     physical = np.full(layout.physical_shape, layout.pad_value, logical.dtype)
     for index in np.ndindex(logical.shape):
         cell = tuple(0 if axis.axis == -1 else index[axis.axis] // axis.divisor % axis.extent for axis in layout.axes)

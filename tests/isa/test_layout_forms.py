@@ -80,7 +80,7 @@ def test_the_storage_must_be_known() -> None:
 
 
 def test_reorderings_come_before_the_view_and_the_axes() -> None:
-    """64 channels as 4 blocks before rows and columns, and then pairs of rows in a vector."""
+    """64 channels in 4 blocks, outside rows and columns; then pairs of rows are interleaved in a vector."""
     array = np.arange(6 * 5 * 64).astype(np.int8).reshape(6, 5, 64)
     blocks = Reordering((6, 5, 4, 16), (2, 0, 1, 3), (4, 6, 80))
     rows = Reordering((4, 3, 2, 80), (0, 1, 3, 2), (12, 160))

@@ -1,6 +1,6 @@
-"""An instruction with an opcode of its own requires a row, its semantics and an RTL unit; all else is derived.
+"""A new instruction requires a table row, its semantics and an RTL unit; all else is derived.
 
-It is added to a copy of the source tree, as its author would add it, and used there in a separate process.
+The test adds one to a copy of the source tree, as its author would, and uses it there in a separate process.
 """
 
 import os
@@ -48,7 +48,7 @@ UNIT = [
 
 @pytest.fixture
 def source_tree(tmp_path: Path) -> Path:
-    """A copy of the source tree with the instruction."""
+    """A copy of the source tree with the new instruction."""
     ignored = shutil.ignore_patterns("__pycache__")
     for package in ("configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"):
         shutil.copytree(ROOT / package, tmp_path / package, symlinks=True, ignore=ignored)

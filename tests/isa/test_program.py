@@ -1,4 +1,4 @@
-"""Programs: consistency of their components, and program files."""
+"""Programs: consistency of their fields, and program files."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The extensions that an instruction requires."""
+"""The extensions that an instruction and its fields require."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def expected(instruction: Rescale, dst: int, src: int, p: tuple[int, int], q: tu
 
 
 def state_of(cfg: HardwareConfig, seed: int, dst: list[int], src: list[int], wgt: list[int]) -> MachineState:
-    """A machine with random values everywhere, including corner cases, and micro-ops from address 0 on."""
+    """A machine with random scratchpad contents, including corner cases, and micro-ops from address 0 on."""
     rng, data = random.Random(seed), np.random.default_rng(seed)
     state = MachineState(cfg, PagedMemory())
     state.uop[: len(dst)] = encode_uops(cfg, dst, src, wgt)
@@ -184,7 +184,7 @@ LAST = (STAGES + 1) // 2  # the last micro-op after the first whose first issue 
 @pytest.mark.parametrize(
     ("dst", "src", "instruction", "code", "mentions"),
     [
-        # The accumulator that is written: again after STAGES issue cycles, and one cycle earlier.
+        # The accumulator that was written is read after STAGES other issue cycles, and one cycle too early.
         ([*range(STAGES + 1)], None, Rescale(0, STAGES + 1, 2, 1, 0, 0, 0, 0), None, ()),
         ([*range(STAGES)], None, Rescale(0, STAGES, 2, 1, 0, 0, 0, 0), FaultCode.ACC_REUSE, ("dst", STAGES, "not 0")),
         ([4, 3], None, Rescale(0, 2, 1, 2, 0, 1, 0, 0), FaultCode.ACC_REUSE, ("dst", STAGES, "not 4")),
@@ -195,8 +195,8 @@ LAST = (STAGES + 1) // 2  # the last micro-op after the first whose first issue 
         ([*range(LAST + 1)], [50] * LAST + [0], Rescale(0, LAST + 1, 1, 1, 0, 0, 0, 0, add=True), FaultCode.ACC_REUSE,
             ("src", STAGES, "not 0")),
         ([*range(LAST + 2)], [50] * (LAST + 1) + [0], Rescale(0, LAST + 2, 1, 1, 0, 0, 0, 0, add=True), None, ()),
-        ([7], [7], Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=True), None, ()),  # nothing is written before it
-        # An index out of range takes precedence in its issue cycle, not in a later one; src alone is in the first.
+        ([7], [7], Rescale(0, 1, 1, 1, 0, 0, 0, 0, add=True), None, ()),  # no earlier write
+        # An index out of range has priority over a hazard in its own or a later issue cycle; src is read in the first.
         ([0, 1], None, Rescale(0, 1, 1, 2, 0, 0, 0, 31), FaultCode.ACC_REUSE, ("dst", STAGES, "not 0")),
         ([0, 0], None, Rescale(0, 1, 1, 2, 0, 0, 0, 32), FaultCode.PAR_RANGE, ("par", "wgt", "below 32", "not 32")),
         ([FULL], None, Rescale(0, 1, 1, 3, 0, 1, 0, 0), FaultCode.ACC_RANGE, ("acc", "dst", "below 128", "not 128")),
@@ -278,7 +278,7 @@ def test_encoding_and_assembly_round_trip() -> None:
     random_numbers = np.random.default_rng(0)
     for cfg in (CONFIG, with_extensions(load_config("lathe16"), ALL)):
         found = placements(cfg, Opcode.RESCALE)
-        # At the same position as GEMM's fields.
+        # Same positions as in GEMM.
         gemm = placements(cfg, Opcode.GEMM)
         assert (found["add"].lsb, found["add"].width) == (gemm["reset"].lsb, 1)
         for name in ("uop_bgn", "uop_end", "iter_out", "iter_in", "dst_factor_out", "dst_factor_in"):

@@ -1,4 +1,4 @@
-"""Reserved bits that are set: the field that they belong to on other machines is reported; nothing else changes."""
+"""Reserved bits that are set: the field that they encode on other machines is reported; they have no other effect."""
 
 import json
 

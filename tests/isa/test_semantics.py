@@ -1,4 +1,4 @@
-"""The executable semantics of single instructions, and their faults."""
+"""The executable semantics of each instruction, and their faults."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,7 +75,7 @@ def test_padding_has_the_value_of_the_loads_fields(memory: MemoryType, fields: d
     execute(plain, replace(load, pad_value=0, pad_limit=False))
     execute(state, load)
     expected = getattr(plain, MEMORIES[memory].scratchpad).copy()
-    expected[1:5] = padding  # a row above, and a vector before the two that are read
+    expected[1:5] = padding  # a padding row above, and a padding vector before the two that are read
     assert scratchpad.tolist() == expected.tolist()
     assert scratchpad[5:7].any()
 
@@ -159,7 +159,7 @@ def test_begin_overwrites_accumulators() -> None:
     state.acc[:] = 7
     begun = Gemm(0, 2, 1, 2, 0, 2, 0, 3, 0, 5, begin=True)
     execute(state, begun)
-    for dst, src, wgt in ((3, 1, 1), (5, 4, 6)):  # the last of two micro-ops with one destination counts
+    for dst, src, wgt in ((3, 1, 1), (5, 4, 6)):  # the last micro-op of each destination determines it
         expected = state.inp[src, 0].astype(int) @ state.wgt[wgt].astype(int).T
         assert state.acc[dst, 0].tolist() == expected.tolist()
     others = np.delete(state.acc, [3, 5], axis=0)

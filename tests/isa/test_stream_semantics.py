@@ -1,4 +1,4 @@
-"""Whole streams, executed by the executable semantics: own ones, and VTA's if available."""
+"""Whole streams in the executable semantics: one written here, and those of VTA's compiler if available."""
 
 from dataclasses import dataclass
 from pathlib import Path

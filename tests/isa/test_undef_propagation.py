@@ -1,4 +1,4 @@
-"""Loads of undefined bytes are reported if, and only if, these may reach a value of an output."""
+"""Loads of undefined bytes are reported exactly if these may reach a value of an output."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ EYE = np.eye(4, dtype=np.uint8)
 
 
 def program(*work: Instruction, **changes: Any) -> Program:
-    """Loads vector 0 of acc8 from T, which nothing has stored, works on it, and stores vector 0 into C."""
+    """Load vector 0 of acc8 from T, which is uninitialised, run `work` on it, and store vector 0 to C."""
     instructions = [
         Load(MemoryType.UOP, 0, UOPS // 4, 1, 1, 1),
         Load(MemoryType.ACC8, 0, T // 4, 1, 1, 1),
@@ -102,7 +102,7 @@ def test_zeroed_or_overwritten_values_are_defined(work):
 
 
 def masked(mask: list[int], **changes: Any) -> Program:
-    """Lanes of T times per-lane constants."""
+    """Multiply T by per-lane constants."""
     images = {
         "uops": encode_uops(TINY, dst=[0], src=[1], wgt=[0]).view(np.uint8),
         "W": EYE.reshape(-1),
@@ -145,7 +145,7 @@ def test_a_matmul_is_undefined_unless_its_other_factors_are_zero(weights, expect
 
 @pytest.mark.parametrize(("begin", "expected"), [(True, []), (False, [3])])
 def test_a_gemm_with_begin_overwrites_undefined_values(begin, expected):
-    """T is in the accumulator, which the GEMM of W with itself writes."""
+    """T is in the accumulator that a GEMM of W with itself writes."""
     loads = [
         Load(MemoryType.INP, 0, W // 4, 1, 1, 1),
         Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
@@ -156,7 +156,7 @@ def test_a_gemm_with_begin_overwrites_undefined_values(begin, expected):
 
 
 def test_of_gemms_that_overwrite_one_accumulator_only_the_last_one_matters():
-    """T and W are inputs, in either order."""
+    """One micro-op reads T and the other W, in either order."""
     images = {"uops": encode_uops(TINY, dst=[0, 0], src=[0, 1], wgt=[0, 0]).view(np.uint8), "W": EYE.reshape(-1)}
     for addresses, expected in (((0, 1), []), ((1, 0), [0])):
         whole = program(Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, begin=True, pop_prev=True))
@@ -176,7 +176,7 @@ def test_of_gemms_that_overwrite_one_accumulator_only_the_last_one_matters():
 
 
 def test_undefined_bytes_are_tracked_through_memory():
-    """T is copied to itself, 16 bytes further, and from there to C: the first load is reported."""
+    """T is copied to T + 16 bytes, and from there to C: the first load is reported."""
     first = Store(sram_base=0, dram_base=(T + 16) // 4, y_size=1, x_size=1, x_stride=1, pop_prev=True, push_prev=True)
     again = Load(MemoryType.ACC8, 0, (T + 16) // 4, 1, 1, 1, pop_next=True)
     whole = program(alu(AluOp.ADD, 1), first, again)
@@ -188,7 +188,7 @@ def test_undefined_bytes_are_tracked_through_memory():
 @pytest.mark.parametrize(
     ("loads", "flags", "lanes", "expected"),
     [
-        ([(MemoryType.PAR, 0, T // 32)], {}, 2, []),  # two lanes have parameters, and two do not
+        ([(MemoryType.PAR, 0, T // 32)], {}, 2, []),  # the parameters of two lanes are defined
         ([(MemoryType.PAR, 0, T // 32)], {}, 3, [2]),
         ([(MemoryType.PAR, 0, P // 32), (MemoryType.PAR, 1, T // 32)], {}, 4, []),
         ([(MemoryType.PAR, 0, P // 32), (MemoryType.PAR, 1, T // 32)], {"add": True}, 2, []),

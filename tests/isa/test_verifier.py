@@ -1,4 +1,4 @@
-"""The static verifier: for each kind of mistake a program with it, and a nearly equal one without it."""
+"""The static verifier: for each kind of mistake, a program with it, and a similar one without it."""
 
 import tracemalloc
 from dataclasses import replace
@@ -37,12 +37,12 @@ TINY = load_config("tiny")  # inp 256 vectors of 4 bytes, wgt 128 of 16, acc 256
 
 CODE, UOPS, A, W, B, T, C = (0x1000 * page for page in range(1, 8))
 
-# Micro-op 0 adds nothing to the loops' indices; 1 reads inp 4 and acc 4; 2 reads acc 255; 3 the last weight.
+# Micro-op 0 has zero offsets; 1 reads inp 4 and acc 4; 2 reads acc 255; 3 reads the last weight.
 UOP_WORDS = encode_uops(TINY, dst=[0, 0, 0, 0], src=[0, 4, 255, 0], wgt=[0, 0, 0, 127])
 
 
 def stream() -> list[Instruction]:
-    """max(relu((A · Wᵀ + B) >> 4) through memory T, times W again, into C; without mistakes."""
+    """T = (A · Wᵀ + B) >> 4, reloaded and multiplied by Wᵀ into C, with a relu of the accumulators; no mistakes."""
     return [
         Load(MemoryType.INP, 0, A // 4, 1, 4, 4),
         Load(MemoryType.WGT, 0, W // 16, 1, 1, 1, push_next=True),
@@ -98,7 +98,7 @@ def test_program_without_mistakes_has_no_findings() -> None:
     check(program(stream()))
 
 
-# A good and a bad change, then of the finding: kind, instruction, field, and mentions ("{3}" is instruction 3's name).
+# A good and a bad change; then the finding: kind, instruction, field, mentions ("{3}" is instruction 3's name).
 # fmt: off
 MISTAKES: dict[str, tuple[list[Any], list[Any], tuple[Any, ...]]] = {
     "shift amount": ([(5, {"imm": -31})], [(5, {"imm": -32})], ("SHIFT_AMOUNT", 5, "imm", "from -31 to 31", "not -32")),
@@ -242,7 +242,7 @@ def test_empty_stream_is_a_deadlock() -> None:
 
 
 def pops_before_pushes(count: int) -> list[Instruction]:
-    """GEMMs without iterations that pop what the loads after all of them push."""
+    """GEMMs without iterations, followed by the loads that push the tokens that they pop."""
     nothing = Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True)
     return [*[nothing] * count, *[push()] * count, Finish()]
 
@@ -275,7 +275,7 @@ def test_token_that_a_counter_may_not_hold_is_found() -> None:
 
     assert found([push(), Finish()], (65534, 0, 0, 0)) == []
     assert found([push(), Finish()], full) == [0]
-    # Compute may be late with its pop, unless load waits for it.
+    # Compute may pop after the push, unless load waits for the pop.
     assert found([pop, push(), Finish()], full) == [1]
     ordered = replace(pop, push_prev=True)
     assert found([ordered, push(pop_next=True), Finish()], full) == []
@@ -283,10 +283,10 @@ def test_token_that_a_counter_may_not_hold_is_found() -> None:
 
 
 def test_tokens_that_fetch_holds_back_do_not_overflow() -> None:
-    """No token goes from compute to load, but load is at most a queue of compute's instructions ahead."""
+    """No token orders compute before load, but load runs at most a full command queue ahead of compute."""
     depth = TINY.timing.command_queue_depth
     for pops, kinds in ((depth - 1, [FindingKind.TOKEN_OVERFLOW]), (depth, [])):
-        # One more push than the counter holds, after pops of which all but a queue's depth have started by then.
+        # A push to a full counter; when it is dispatched, all compute instructions but a queue's depth have started.
         instructions = [Finish(pop_prev=True), *[Finish()] * pops, push()]
         assert [each.kind for each in verify_stream(TINY, instructions, PagedMemory(), (65535, 0, 0, 0))] == kinds
 

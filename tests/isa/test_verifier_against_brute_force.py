@@ -48,7 +48,7 @@ Access = tuple[str, int]  # memory and cell
 
 
 def random_stream(random: np.random.Generator) -> list[Instruction]:
-    """A stream that completes: pops are placed only where earlier instructions of the stream leave a token."""
+    """A stream that completes: an instruction pops only tokens that earlier instructions of the stream push."""
     tokens = dict.fromkeys(TokenQueue, 0)
     instructions: list[Instruction] = [Load(MemoryType.UOP, 0, UOPS // 4, 1, 8, 8)]
     for _ in range(random.integers(2, 14)):
@@ -68,7 +68,7 @@ def random_stream(random: np.random.Generator) -> list[Instruction]:
             fields[name] = True
         values = {name: getattr(instruction, name) for name in instruction.__slots__}
         instructions.append(type(instruction)(**values | fields))
-    # Only the order within units matters; half of the streams list the units one by one, so pops come early.
+    # Only the order within units matters; in half of the streams, sorted by unit, pops may precede their pushes.
     if random.random() < 0.5:
         instructions.sort(key=unit_of)
     return [*instructions, Finish()]
@@ -120,7 +120,7 @@ def _random_instruction(random: np.random.Generator) -> Instruction:
 
 
 def accesses(instruction: Instruction, words: np.ndarray) -> tuple[set[Access], set[Access]]:
-    """The cells (and bytes of DRAM) that an instruction reads and writes, one by one."""
+    """The scratchpad vectors (cells) and bytes of DRAM that an instruction reads and writes, one by one."""
     reads: set[Access] = set()
     writes: set[Access] = set()
     depth = {"inp": 16, "wgt": 4, "acc": 16, "uop": 8, "par": 4, "lut": 512}
@@ -181,7 +181,7 @@ def _indices(loop: Gemm | Alu | Rescale, words: np.ndarray) -> Iterator[tuple[in
 
 
 def reused(loop: Rescale, words: np.ndarray) -> bool:
-    """Whether an issue cycle reads an accumulator that one of the preceding ones writes too late."""
+    """Whether an issue cycle reads an accumulator before the write of a preceding issue cycle is complete."""
     written: list[int | None] = []
     for dst, src, _ in _indices(loop, words):
         for read in (src, dst) if loop.add else (dst,):
@@ -193,7 +193,7 @@ def reused(loop: Rescale, words: np.ndarray) -> bool:
 
 
 def before(stream: list[Instruction]) -> np.ndarray:
-    """before[i, j]: i is done before j starts. Edges of units and of tokens, closed by repeated multiplication."""
+    """before[i, j]: i is done before j starts; the transitive closure of the orders within units and by tokens."""
     count = len(stream)
     edge = np.zeros((count, count), np.int64)
     for unit in Unit:

@@ -1,4 +1,4 @@
-"""Fixtures of this folder: a simulator of modules, and parts of the C++ harness compiled to libraries."""
+"""Fixtures of this folder: a simulator of modules, and components of the C++ harness compiled to libraries."""
 
 import ctypes
 import subprocess
@@ -13,7 +13,7 @@ from lathe.rtl.engines.abi import header
 
 @pytest.fixture
 def bench() -> Callable:
-    """Runs an async function `steps(ctx)` on a module in Amaranth's simulator; `clocked` if it has registers."""
+    """Run the testbench `steps(ctx)` on a module in Amaranth's simulator; `clocked` if it has registers."""
 
     def run(module, steps, *, clocked=True):
         simulator = Simulator(module)
@@ -27,7 +27,7 @@ def bench() -> Callable:
 
 @pytest.fixture(scope="session")
 def in_cpp(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], ctypes.CDLL]:
-    """Compiles C++ that includes parts of the harness, for a bus of so many bytes, to a library."""
+    """Compile C++ text that includes headers of the harness to a library; `bus` is the bus width in bytes."""
 
     def compiled(text: str, bus: int) -> ctypes.CDLL:
         folder = tmp_path_factory.mktemp("in_cpp")

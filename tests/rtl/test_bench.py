@@ -1,4 +1,4 @@
-"""The testbench in Python: violations of the bus protocol in made-up outputs are refused."""
+"""The testbench in Python: violations of the bus protocol in synthetic outputs are reported."""
 
 from error_checks import raises
 

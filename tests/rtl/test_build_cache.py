@@ -1,4 +1,4 @@
-"""The cache of Verilated machines: one build for several processes, and never one of another version."""
+"""The cache of Verilated machines: one build serves several processes, and outdated builds are not used."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ from lathe.rtl.engines.verilator import _loaded
 
 ROOT = Path(__file__).parents[2]
 
-# A process that requests a library; its build writes into a log and takes a while.
+# A process that requests a library; its build writes to a log and takes some seconds.
 PROCESS = """
 import sys, time
 from pathlib import Path
@@ -53,7 +53,7 @@ def process(log, seconds):
 
 
 def begun(log):
-    """Wait until a build has begun."""
+    """Wait until a build has started."""
     while not log.exists():
         time.sleep(0.01)
 
@@ -104,7 +104,7 @@ def test_two_processes_build_and_run_a_machine_at_once(cache):
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """A copy of the packages with the sources of the hardware, which replaces the original."""
+    """A copy of the packages with the sources of the hardware, which builds use instead of the original."""
     root = tmp_path / "lathe"
     for package in ("configs", "isa", "rtl"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -115,7 +115,7 @@ def sources(tmp_path, monkeypatch):
 
 
 def built(folder_of_cache, monkeypatch, content):
-    """The content of what `library` returns when a build would produce `content`."""
+    """The content of the file that `library` returns, if a build would produce `content`."""
 
     def make(_config, folder, *_):
         (folder / "machine.so").write_text(content)
@@ -220,7 +220,7 @@ def test_a_library_without_its_checksum_is_built_again(cache, monkeypatch):
 
 
 def refused_cache(path, reason, monkeypatch):
-    """A cache that cannot be written to is refused."""
+    """Check that a cache that cannot be written to is refused."""
     monkeypatch.setenv("LATHE_CACHE", str(path))
     mentions = ("Verilated machines", repr(str(path)), reason, "LATHE_CACHE")
     raises(RtlError, build.library, load_config("tiny"), mentions=mentions)
@@ -272,7 +272,7 @@ def test_a_library_that_does_not_load_is_refused(tmp_path):
 
 
 def test_the_runtime_of_verilator_is_compiled_once_for_all_machines(cache, tmp_path, monkeypatch):
-    """But again for other sources, and where the object is damaged."""
+    """It is compiled again for other sources, and if the object is damaged."""
     include = tmp_path / "include"
     include.mkdir()
     (include / "verilated.h").write_text("1")

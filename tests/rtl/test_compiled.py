@@ -104,7 +104,7 @@ def nested(m, rng, signals, conditions, depth):
             domain = rng.choice(["comb", "sync"])
             number = rng.randrange(len(signals[domain]))
             target = signals[domain][number]
-            # A combinational signal reads only those before it, so that there is no loop.
+            # A combinational signal reads only those with lower numbers, so that there is no loop.
             known = [*signals["in"], *signals["sync"], *signals["comb"][: number if domain == "comb" else None]]
             value = rng.choice(known) + rng.choice(known) ^ rng.choice([0, 1, 31])
             if rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""The memory model on the bus: interleaving, and that the models of simulator, Python and C++ agree."""
+"""The memory model on the bus: interleaving, and agreement of the models in simulator, Python and C++."""
 
 import random
 from collections import Counter, deque
@@ -104,7 +104,7 @@ void dram_page(Instance *instance, uint64_t address, uint8_t *page) {{
 
 @pytest.fixture(scope="module")
 def compiled(in_cpp):
-    """The memory in C++, by the bytes of its bus: the library, and the structure of its pins."""
+    """The memory in C++, by bus width in bytes: the library, and the structure of its pins."""
     libraries = {}
 
     def of(bus):
@@ -125,7 +125,7 @@ def compiled(in_cpp):
 
 
 class InCpp:
-    """The memory in C++, with the methods of the one in Python."""
+    """The memory in C++, with the interface of the one in Python."""
 
     def __init__(self, compiled, config, response_latency, memory_end, error, stalls):
         self.bus = config.bus_bits // 8
@@ -181,7 +181,7 @@ PAGES = 3
 
 
 class Machine:
-    """A machine that requests bursts, sends data and accepts beats at random, but obeys the rules."""
+    """A machine that requests bursts, sends data and accepts beats at random, according to the protocol."""
 
     def __init__(self, rng, config, patient):
         self.rng, self.config, self.bus = rng, config, config.bus_bits // 8

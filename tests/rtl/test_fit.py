@@ -1,4 +1,4 @@
-"""``lathe rtl fit``: reading of nextpnr's results, the cache, and errors; only slow tests run the tools themselves."""
+"""``lathe rtl fit``: results of nextpnr, the cache, and errors; only slow tests run the tools themselves."""
 
 import json
 from dataclasses import replace
@@ -48,20 +48,20 @@ top_of = lru_cache(Top)
 
 @lru_cache
 def text_of(top):
-    """A machine as RTLIL, and its number of memories: the input of a fit."""
+    """A machine as RTLIL, the input of a fit, and its number of memories."""
     return rtlil_of(top, top.ports, TOP)
 
 
 @pytest.fixture(autouse=True)
 def elaborated_once(monkeypatch):
-    """Each machine is elaborated by the first test of a worker that fits it."""
+    """Elaborate each machine only once per worker."""
     monkeypatch.setattr(flow, "Top", top_of)
     monkeypatch.setattr(flow, "rtlil_of", lambda top, _ports, _name: text_of(top))
 
 
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
-    """Mocks of the tools, which record their calls and find 38 multipliers; and an empty cache."""
+    """Mocks of the tools, which record their calls and report 38 multipliers; and an empty cache."""
     found = []
 
     def run(package, _arguments, folder):
@@ -146,7 +146,7 @@ def test_a_damaged_result_is_recomputed(tmp_path):
 )
 @pytest.mark.usefixtures("calls")
 def test_a_device_that_is_too_small_is_refused_with_what_it_lacks(monkeypatch, tmp_path, device, needs, mentions):
-    """Devices that suffice are named. `tiny` has 38 multipliers, more than the smallest device."""
+    """The error names devices that suffice. `tiny` has 38 multipliers, more than the smallest device."""
     done = flow.run
     each = DEVICES[device]
     has = {"DP16KD": each.block_rams, "MULT18X18D": each.multipliers}
@@ -269,7 +269,7 @@ def test_multipliers_that_a_device_lacks_are_made_of_luts(monkeypatch, tmp_path)
     first, second = given
     assert first == design
     assert second.count(MARK) == multipliers_of(NETLIST) - 28 == 10
-    # The smallest: all of these are 8-bit multiplications of the matrix core.
+    # The smallest ones are marked: all of these are 8-bit multiplications of the matrix core.
     for product in second.split(f"attribute \\{MARK} 1\n")[1:]:
         assert "A_WIDTH 8\n" in product.split("  end\n")[0]
     assert second.replace(f"  attribute \\{MARK} 1\n", "") == design

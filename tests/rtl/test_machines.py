@@ -39,7 +39,7 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
 
 
 def test_a_compressed_waveform_without_its_libraries_says_what_to_install(monkeypatch, tmp_path):
-    compiler = tmp_path / "c++"  # one that finds no header
+    compiler = tmp_path / "c++"  # a compiler that finds no header
     compiler.write_text("#!/bin/sh\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))

@@ -33,7 +33,7 @@ def test_words_of_a_fifo_can_be_read_one_cycle_later_or_two_with_a_detour(bench,
     fifo = Fifo(8, depth, detour=detour)
 
     async def steps(ctx):
-        expected = deque()  # words, and when they can be at the head
+        expected = deque()  # words, and the cycle from which each can be at the head
         for cycle in range(300):
             there = bool(expected) and expected[0][1] <= cycle
             assert ctx.get(fifo.r_valid) == there
@@ -97,8 +97,8 @@ def test_commands_leave_their_queue_in_order_after_decoding(bench, depth):
     assert len(port.advance) == DECODE_STAGES
 
     async def steps(ctx):
-        waiting = deque()  # words, and when they can be seen
-        after = None  # the words after the stages, which decoded values move along with
+        waiting = deque()  # words, and the cycle from which each is visible
+        after = None  # the expected words in the decode stages
         taken = 0
         for cycle in range(600):
             busy = rng.random() < 0.5 if cycle % 100 > 40 else cycle % 100 > 20  # long idle and long busy phases, too
@@ -202,7 +202,7 @@ def test_the_alu_computes_what_the_isa_defines(bench, operation, use_imm):
                 await ctx.tick()
             ctx.set(unit.operation, operation)
             ctx.set(unit.a, int.from_bytes(a.tobytes(), "little"))
-            if operation.waits:  # for a product, which is held until the next multiplication
+            if operation.waits:  # a multiplication, whose result is held until the next one
                 ctx.set(unit.multiply, 1)
                 await ctx.tick()
                 ctx.set(unit.multiply, 0)
@@ -324,7 +324,7 @@ def test_bursts_are_requested_when_the_fifo_has_space_for_them(bench, bus_bits, 
     rng = random.Random(f"{bus_bits} {limit}")
 
     async def steps(ctx):
-        requests, inside = 0, deque()  # accepted bursts: their beats, and how many are still to leave the FIFO
+        requests, inside = 0, deque()  # accepted bursts: their beats, and how many have not left the FIFO
         for _ in range(12):
             chains, address, size, stride = random_transfer(rng, bus, 1 << len(unit.address))
             transfer = (chains, address, min(size, 60 * bus), stride)

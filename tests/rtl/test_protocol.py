@@ -71,7 +71,7 @@ def compiled(in_cpp):
 
 
 def watched(cycles, *, ended):
-    """The checker in Python, likewise."""
+    """The same of the checker in Python."""
     protocol = Protocol(MEMORY)
     try:
         for cycle, signals in enumerate(cycles):
@@ -113,7 +113,7 @@ def b(number=3, *, ready=1, response=0):
 
 NOTHING = cycle()
 
-# For each rule, cycles whose last one breaks it; rules with END are broken by the end after them.
+# For each rule, cycles whose last one breaks it; rules with END are broken by the launch's end after them.
 BROKEN = [
     (Rule.AR_VALID, [ar(ready=0), NOTHING]),
     (Rule.AR_STABLE, [ar(64, ready=0), ar(128)]),

@@ -50,7 +50,7 @@ def any_operand(rng):
 
 
 def any_shift(rng, operands):
-    """A shift, mostly one after which the total is within the bounds, or just beyond."""
+    """A shift, mostly one for which the result is within the bounds or just beyond."""
     total = abs(sum(wrapped(value + bias) * mantissa for value, bias, mantissa in operands))
     return rng.choice([rng.randrange(64), min(63, max(0, total.bit_length() - rng.randrange(11)))])
 
@@ -116,7 +116,7 @@ def test_a_value_is_scaled_rounded_to_even_and_clamped(bench):
 
 
 class Rescaling(Elaboratable):
-    """The unit, with tables on machines that have them."""
+    """The unit, with look-up tables on machines that have them."""
 
     def __init__(self, geometry):
         self.write = BeatWrite(geometry, geometry.loaded_by(Unit.COMPUTE))
@@ -176,7 +176,7 @@ def test_results_of_consecutive_instructions_are_those_of_their_semantics(bench,
                 result = np.broadcast_to(UOP_SEMANTICS[Opcode.RESCALE].value(instruction, of), (batch, cfg.block_out))
                 coming += [(True, of["src"], of["wgt|1"], None)] * instruction.add
                 coming.append((False, of["dst"], of["wgt"], packed(result.astype(np.int32))))
-            coming += [None] * delay  # trailing steps
+            coming += [None] * delay  # trailing issue cycles
             for step in coming:
                 ctx.set(unit.take, step is not None)
                 result = None

@@ -16,7 +16,7 @@ from lathe.rtl.scratchpad import LookupTables, Scratchpad
 
 
 def random_write(rng, geometry, memory):
-    """A write of a data side: (pad, address, offset, size) within the scratchpad, in whole vectors or beats."""
+    """A write of a data side, (pad, address, offset, size), of whole vectors or beats within the scratchpad."""
     bus, size = geometry.bus_bytes, 1 << geometry.shift(memory)
     depth = geometry.depth(memory)
     if rng.random() < 0.2:
@@ -80,9 +80,9 @@ def test_a_scratchpad_stores_beats(bench, name, extensions, bus_bits):
     async def steps(ctx):
         for _ in range(300):
             step = random_write(rng, geometry, memory) if rng.random() < 0.8 else None
-            meant = rng.random() < 0.9  # else a write of another memory type
+            meant = rng.random() < 0.9  # else the write is to another memory type
             beat = show(ctx, rng, write, memory if meant else other, step)
-            # A vector that is not written in this cycle: programs never read what is being loaded.
+            # Read only a vector that is not written in this cycle: programs never read a vector during its load.
             index = rng.randrange(scratchpad.depth)
             expected = pad[index * size : (index + 1) * size].copy()
             padding = pad_bytes(ctx, rng, write, memory, size)
@@ -120,7 +120,7 @@ def test_every_value_looks_up_a_byte_in_the_table_of_its_lane(bench, batch, exte
             padding = pad_bytes(ctx, rng, write, memory, lanes)
             if step is not None:
                 put(pad, step, beat, padding)
-            # Vectors that are not written in this cycle: programs never look up in what is being loaded.
+            # Only vectors that are not written in this cycle: programs never use a table during its load.
             calm = np.flatnonzero((before == pad).reshape(-1, lanes).all(axis=1))
             indices = [int(rng.choice(calm)) for _ in range(batch * lanes)]
             ctx.set(unit.r_en, 1)
@@ -145,7 +145,7 @@ def test_loads_and_the_pipeline_write_accumulators_and_out_has_their_low_bytes(b
     acc = np.zeros((cfg.acc_depth, values), np.int32)
 
     async def steps(ctx):
-        asked, seen = None, 0  # the beat of out requested in the previous cycle: its address, and its contents
+        asked, seen = None, 0  # the beat of out that was requested in the previous cycle
         for _ in range(300):
             kind = rng.choice(["acc", "acc8", "pipeline", "none"])
             memory = MemoryType.ACC8 if kind == "acc8" else MemoryType.ACC
@@ -167,7 +167,7 @@ def test_loads_and_the_pipeline_write_accumulators_and_out_has_their_low_bytes(b
             ctx.set(unit.w_data, content)
             if kind == "pipeline":
                 acc[target] = np.frombuffer(content.to_bytes(4 * values, "little"), np.int32)
-            # The pipeline reads what is written in the same cycle, too.
+            # The pipeline also reads the value that is written in the same cycle.
             reads = kind in ("pipeline", "none")
             index = target if rng.random() < 0.3 else rng.randrange(cfg.acc_depth)
             ctx.set(unit.r_en, reads)
@@ -180,7 +180,7 @@ def test_loads_and_the_pipeline_write_accumulators_and_out_has_their_low_bytes(b
             await ctx.tick()
             if reads:
                 assert ctx.get(unit.r_data).to_bytes(4 * values, "little") == acc[index].tobytes()
-            # A beat of out comes two cycles after its request; programs never write meanwhile what is being stored.
+            # A beat of out arrives two cycles after its request; programs never overwrite it meanwhile.
             out = acc.astype(np.int8).reshape(-1).view(np.uint8)
             if asked is not None:
                 at, first, count, expected = asked

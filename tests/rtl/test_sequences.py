@@ -25,7 +25,7 @@ from lathe.rtl.stall import CommandPort
 
 
 def refusal(cfg, word):
-    """The fault code of a word that fetch refuses, or else its unit."""
+    """The fault code for a word that fetch refuses, or else NONE and its unit."""
     try:
         (instruction,) = decode(cfg, np.frombuffer(word, np.uint8).reshape(1, 16))
     except InvalidInstructionError as error:
@@ -60,7 +60,7 @@ def test_the_decoder_sends_words_to_their_units_and_refuses_the_others(bench, na
     async def steps(ctx):
         for _ in range(1500):
             word = rng.getrandbits(128)
-            # Sparse words, too, since random ones nearly always have pads and tokens.
+            # Clear pads and tokens in some words, since nearly all random words have them.
             word &= ~(rng.choice([0, 0b1111 << 3]) | rng.choice([0, 0xFFFF << 112]) | rng.choice([0, 0xFFFF << 80]))
             content = word.to_bytes(16, "little")
             ctx.set(decoder.word, word)
@@ -98,14 +98,14 @@ def random_instruction(rng):
 
 
 def phases_of(instruction):
-    """The steps of each micro-op: read the operand, wait for a multi-cycle operation, write."""
+    """The phases of each micro-op: read the operand, wait for a multi-cycle operation, write."""
     if not isinstance(instruction, Alu):
         return ["writes"]
     return ["reads"] * (not instruction.use_imm) + ["computes"] * instruction.alu_opcode.waits + ["writes"]
 
 
 def expected_steps(instruction, depth):
-    """The steps of an instruction: (micro-op, offsets of its operands, phase); [None] without iterations."""
+    """The issue cycles of an instruction: (micro-op, offsets of its operands, phase); [None] without iterations."""
     found = [
         (
             uop,

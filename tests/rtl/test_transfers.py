@@ -55,7 +55,7 @@ def block(rng, depth, *, pads):
 
 
 def chains(transfer, size):
-    """The contiguous ranges of bytes that a transfer moves, in order."""
+    """The contiguous ranges of bytes that a transfer accesses, in order."""
     merged = transfer.y_size == 1 or (
         transfer.x_stride == transfer.x_size and not (transfer.x_pad_0 or transfer.x_pad_1)
     )
@@ -209,7 +209,7 @@ def test_the_store_unit_writes_the_block_of_the_store(bench, bus_bits, burst, fi
             module.feed(ctx, words, rng)
             token = rng.random() < 0.5
             ctx.set(command.tokens, token << TokenQueue.COMPUTE_TO_STORE)
-            # What was requested two cycles ago; otherwise random.
+            # The beat requested two cycles ago; random if there was no request.
             shown = out_data.popleft()
             ctx.set(unit.out_data, rng.getrandbits(bus_bits) if shown is None else shown)
             ready, w_ready, answer = rng.random() < 0.4, rng.random() < 0.5, answers > 0 and rng.random() < 0.4
@@ -279,7 +279,7 @@ def test_the_arbiter_grants_round_robin_and_routes_beats_to_their_masters(bench,
 
     async def steps(ctx):
         requests = [None] * 3  # (address, beats)
-        pending = [deque() for _ in ports]  # beats that each master still receives, by burst
+        pending = [deque() for _ in ports]  # beats that each master has still to receive, by burst
         last, shown, granted = 2, None, [0] * 3
         for _ in range(3000):
             for number, port in enumerate(ports):

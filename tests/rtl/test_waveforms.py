@@ -1,4 +1,4 @@
-"""The signals that a waveform shows and those that it leaves out."""
+"""The signals that a waveform contains, and those that it omits."""
 
 import re
 

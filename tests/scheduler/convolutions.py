@@ -1,4 +1,4 @@
-"""Convolutions: one in tiles, scheduled by hand, every stage with its rule; and layers of 8 bits."""
+"""Convolutions: one tiled by a manual schedule that sets every stage's rule, and int8 layers."""
 
 from lathe.frontend import Tensor, placeholder
 from lathe.frontend.operators import conv2d, requantise
@@ -6,7 +6,7 @@ from lathe.scheduler import Schedule, create_schedule
 
 
 def padded_convolution(rows: int) -> tuple[Schedule, list[Tensor]]:
-    """14 rows with padding 1, in tiles of some rows."""
+    """A convolution of 14×14 pixels with padding 1, in tiles of ``rows`` rows, and its tensors."""
     A, W = placeholder((1, 14, 14, 16), "int8", "A"), placeholder((16, 3, 3, 16), "int8", "W")
     C = conv2d(A, W, padding=1, name="C")
     padded = C.computation.reads[0].tensor
@@ -23,6 +23,6 @@ def padded_convolution(rows: int) -> tuple[Schedule, list[Tensor]]:
 
 
 def conv(data: Tensor, kernel: int, filters: int = 16, name: str = "conv", **options: object) -> Tensor:
-    """A layer, channels last: a convolution whose sums are shifted by 7 bits and cut to int8."""
+    """An NHWC layer: a convolution, requantised to int8 by a shift of 7 bits."""
     weights = placeholder((filters, kernel, kernel, data.shape[-1]), "int8", f"{name}.weights")
     return requantise(conv2d(data, weights, name=name, **options), 7, name=f"{name}.narrow")

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of commands: texts of a nest before and after."""
+"""Examples in the docstrings of primitives: a printed loop nest before and after."""
 
 import inspect
 import textwrap
@@ -11,7 +11,7 @@ from lathe.scheduler import Schedule
 
 
 def before_and_after(command: object) -> tuple[str, str]:
-    """The two indented blocks of a command's docstring, as text."""
+    """The two indented blocks of a primitive's docstring, as text."""
     documentation = inspect.getdoc(command)
     assert documentation is not None
     blocks: list[list[str]] = []
@@ -32,7 +32,7 @@ def before_and_after(command: object) -> tuple[str, str]:
 
 @contextmanager
 def as_documented(command: object, schedule: Schedule, *stages: str) -> Iterator[None]:
-    """What is done inside makes of one text in the docstring of a command the other."""
+    """Fail unless the ``with`` body changes the nest from the docstring's first block to its second."""
     before = text(schedule, *stages)
     yield
     assert (before, text(schedule, *stages)) == before_and_after(command)

@@ -1,4 +1,4 @@
-"""A loop nest executed instance by instance in plain Python: what the checks of legality are held against."""
+"""Plain-Python execution of loop nests, one statement instance at a time: the reference for legality checks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Gone:
-    """A buffer begins or ends: whatever it held cannot be read any more."""
+    """A buffer is allocated or freed: values that it held can no longer be read."""
 
     tensors: tuple[Tensor, ...]
     begins: bool = False
@@ -49,7 +49,7 @@ def events(nodes: list[Node], environment: dict[object, int] | None = None) -> I
         elif isinstance(node, SyncNode):
             continue  # changes no values
         elif isinstance(node, AdvanceWindow):
-            continue  # what the window leaves behind is overwritten by what comes, cell by cell
+            continue  # cells that leave the window are overwritten by new ones, one by one
         else:
             assert isinstance(node, ChunkNode), f"{type(node).__name__} in a partitioned nest"
             mask = residual_condition(node.placement.state.computation)
@@ -65,7 +65,7 @@ def execution(schedule: Schedule) -> Iterator[Instance | Gone]:
 
 
 def takes_in(instance: Instance) -> bool:
-    """Whether an instance is a point of its computation: an update is none where the reduction's ``where`` fails."""
+    """Whether an instance counts as a point of its computation: updates that ``where`` excludes do not."""
     bodies = instance.node.placement.state.computation.bodies
     reductions = [body for body in bodies if isinstance(body, Reduce) and isinstance(body.body, Select)]
     return len(reductions) < len(bodies) or any(_takes_in(each.body, each, instance.point) for each in reductions)
@@ -79,7 +79,7 @@ def _takes_in(expr: Expr, reduction: Reduce, point: dict[Axis, int]) -> bool:
 
 
 def cell_of(read: ReadAccess, point: dict[Axis, int]) -> tuple[int, ...] | None:
-    """The cell that a read touches at a point, or None where its conditions keep it from happening."""
+    """The cell that a read accesses at a point; None if its conditions do not hold."""
     if not all(may_be(guard, holds, point) for guard, holds in read.guards):
         return None
     return tuple(int(np.asarray(evaluate(index, point))) for index in read.indices)
@@ -99,7 +99,7 @@ def may_be(condition: Expr, value: bool, point: dict[Axis, int]) -> bool:
 
 
 def confirm(witness: Witness, refused: Schedule) -> None:
-    """Fail unless the refused schedule, executed, really lacks the value that the witness says it lacks."""
+    """Fail unless executing the refused schedule confirms that the witness's value is missing when it is read."""
     consumer, producer = (
         next(stage for stage in refused.stages if stage.name == name)
         for name in (witness.consumer_stage, witness.producer_stage)
@@ -114,7 +114,7 @@ def confirm(witness: Witness, refused: Schedule) -> None:
     assert list(witness.producer) == [axis.name for axis in producer.op.axes]
     assert tuple(witness.producer.values()) == witness.cell, "the producer's instance writes another cell"
     made, executed = 0, False
-    wanted = prod(axis.extent for axis in producer.op.reduce_axes)  # a sum is there when all of it is
+    wanted = prod(axis.extent for axis in producer.op.reduce_axes)  # a sum is complete after its last update
     for event in execution(refused):
         if isinstance(event, Gone):
             made = 0 if tensor in event.tensors else made

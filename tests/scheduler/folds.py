@@ -1,4 +1,4 @@
-"""Stored values held against two meanings: NumPy, and buffers of the folded shape filled instance by instance."""
+"""``store_in`` checked against NumPy, and against buffers of the folded shape filled instance by instance."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ HOST = "the host"
 
 
 def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value | None]]:
-    """Reads that find another value than they want: reader, its point, what it wants, what it finds."""
+    """Reads whose cell holds another value: consumer, its point, the required value, the value found."""
     storage = {stage.tensor: stage.state.storage for stage in s.stages if stage.state.storage is not None}
     buffers: dict[StorageBuffer, dict[tuple[int, ...], Value]] = {each.buffer: {} for each in storage.values()}
     there_is = {buffer: buffer not in s.allocations for buffer in buffers}
@@ -55,7 +55,7 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
                 there = cells(tensor).get(place(tensor, index))
                 if there != (tensor.name, index):
                     yield state.computation.name, point, (tensor.name, index), there
-        if state.tensor in storage and event.node.role != "update":  # an update goes on with what is there
+        if state.tensor in storage and event.node.role != "update":  # an update accumulates into the cell
             if not there_is[storage[state.tensor].buffer]:
                 continue
             cells(state.tensor)[place(state.tensor, target)] = (state.tensor.name, target)
@@ -68,7 +68,7 @@ def lost_reads(s: Schedule) -> Iterator[tuple[str, dict[str, int], Value, Value 
 
 
 def _found_by_the_host(s: Schedule, tensor: Tensor, index: tuple[int, ...]) -> list[Value | None]:
-    """What may be in the cell of an element at the end: the element, or nothing where there is none, which is 0."""
+    """What an element's cell may hold at the end: the element, or None (0) outside the domain."""
     where = s[tensor].op.where
     if where is None:
         return [(tensor.name, index)]
@@ -79,7 +79,7 @@ def _found_by_the_host(s: Schedule, tensor: Tensor, index: tuple[int, ...]) -> l
 
 
 def check_stored(s: Schedule) -> None:
-    """Fail where the schedule differs from NumPy, or a folded buffer has lost a value when it is read."""
+    """Fail if the schedule differs from NumPy, or a folded buffer has lost a value by the time it is read."""
     inputs = random_inputs(list(s.program), seed=1)
     check_values(interpret(s, inputs), list(s.program), inputs)
     for lost in lost_reads(s):
@@ -92,15 +92,15 @@ def _names(stored: UserBuffer) -> list[str]:
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Storage is not checked inside: what is refused elsewhere can be executed."""
+    """Disable the storage check, so that refused schedules can be executed."""
     with patch("lathe.scheduler.legality.verify_schedule.check_storage", lambda *_: None):
         yield
 
 
 def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
-    """Fail unless a command is refused, rightly so: executed, the read of the witness does not find its value.
+    """Fail unless a command is refused, and executing it confirms that the witness's read finds another value.
 
-    Returns the error. The schedule has had the command when that is done.
+    Returns the error; the command has then been applied to the schedule.
     """
     try:
         refused()
@@ -115,7 +115,7 @@ def check_lost(refused: Callable[[], Any], s: Schedule) -> LegalityError:
 
 
 def confirm_lost(witness: Witness, s: Schedule) -> None:
-    """Fail unless the read of a witness does not find its value in a schedule with storage, when that is executed."""
+    """Fail unless the witness's read finds another value when the schedule is executed."""
     reads = [
         (reader, point, wanted, there)
         for reader, point, wanted, there in lost_reads(s)

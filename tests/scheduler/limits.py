@@ -1,4 +1,4 @@
-"""Refusals without a witness: requests for what does not exist, and what is unsupported.
+"""Refusals without a witness: requests for things that do not exist, and unsupported features.
 
 ``LIMITS`` lists the beginnings of messages, each with a check on the schedule that the refusal is right.
 """

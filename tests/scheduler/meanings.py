@@ -1,4 +1,4 @@
-"""What random programs are held against: NumPy, and on the machine a refusal that names a constraint."""
+"""Checks of random programs: values equal NumPy's, or ``build`` refuses with a constraint."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ def check_machine(schedule: Schedule, config: HardwareConfig) -> None:
 
 
 def built(schedule: Schedule, config: HardwareConfig) -> Program | None:
-    """The program of a schedule on a machine; None where ``build`` refuses it, which is counted by kind."""
+    """The program of a schedule on a machine; None if ``build`` refuses it; both are counted, refusals by kind."""
     outputs = list(schedule.program)
     with counted(BUILD):
         return build(schedule, [*placeholders(outputs), *outputs], config)

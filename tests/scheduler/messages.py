@@ -1,4 +1,4 @@
-"""What a request is refused for, word for word."""
+"""Messages of refused calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 
 def refusal(error: type[Exception], command: Callable[..., Any], *arguments: Any, **named: Any) -> str:
-    """The message of the refusal of a call; fails unless it raises such an error."""
+    """The message of the error that a call raises; fails unless it is of type ``error``."""
     with pytest.raises(error) as caught:
         command(*arguments, **named)
     return str(caught.value)

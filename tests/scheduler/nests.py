@@ -1,4 +1,4 @@
-"""What the tests of schedule commands share: programs, the texts of a schedule, and its meaning against NumPy."""
+"""Helpers for tests of primitives: programs, printed levels of a schedule, and its comparison with NumPy."""
 
 from meanings import check_values
 from random_programs import random_inputs
@@ -11,7 +11,7 @@ CONFIG = load_config("vta")
 
 
 def text(schedule: Schedule, *stages: str) -> str:
-    """The levels of a schedule, one after the other; "loops" if none is named."""
+    """The printed levels of a schedule, concatenated; "loops" if none is named."""
     tensors = [*placeholders(schedule.program), *schedule.program]
     return "".join(lower(schedule, tensors, CONFIG, stage) for stage in stages or ("loops",))
 
@@ -57,7 +57,7 @@ def blur(height: int = 9, width: int = 13) -> tuple[Tensor, Tensor, Schedule]:
 
 
 def rows(height: int = 10, width: int = 16) -> tuple[Tensor, Tensor, Schedule]:
-    """Sums of three neighbouring rows of something computed."""
+    """Sums of three neighbouring rows of a computed tensor."""
     A = placeholder((height, width), "int8", "A")
     B = compute((height, width), lambda i, c: A[i, c].astype("int32") * 3, "B")
     D = compute((height - 2, width), lambda i, c: B[i, c] + B[i + 1, c] + B[i + 2, c], "D")

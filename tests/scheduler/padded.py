@@ -1,4 +1,4 @@
-"""Schedules with padding executed with poison in it, and refusals of overcompute confirmed by brute force."""
+"""Execution of schedules with poisoned padding, and brute-force confirmation of refusals of ``overcompute``."""
 
 from unittest.mock import patch
 
@@ -16,14 +16,14 @@ from lathe.scheduler.loop_ir.interpret import interpret_padded
 
 
 def poisoned(schedule: Schedule, inputs=None, offset: int = 0) -> dict[str, np.ndarray]:
-    """Every computed tensor in its layout, executed with other garbage than usual where nobody relies on a value."""
+    """Every computed tensor in its layout; ``offset`` changes the garbage in undefined cells."""
     inputs = random_inputs(list(schedule.program), seed=0) if inputs is None else inputs
     with patch("lathe.scheduler.loop_ir.interpret.GARBAGE", 0x5A5A5A5A + offset):
         return interpret_padded(schedule, inputs)
 
 
 def check_poisoned(schedule: Schedule, seed: int = 0) -> None:
-    """No value of the program depends on what padding without a value holds."""
+    """Fail if an output depends on the contents of undefined padding."""
     inputs = random_inputs(list(schedule.program), seed=seed)
     outputs = list(schedule.program)
     for offset in (77, -12345):
@@ -33,10 +33,10 @@ def check_poisoned(schedule: Schedule, seed: int = 0) -> None:
 
 
 def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -> None:
-    """Fail unless the added instance really brings about another value, for some elements, or reads undefined cells.
+    """Fail unless the added instance changes a value for some data, or reads undefined cells.
 
-    The instance of the witness is evaluated over the stage's expression without conditions; what it reads is what the
-    layouts say.
+    The stage's expression is evaluated without its conditions at the instance of the witness, on tensors packed in
+    their layouts.
     """
     stage = schedule[tensor]
     computation = stage.op
@@ -66,7 +66,7 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
         wanted = {"sum": 0, "prod": 1, "max": limits.minimum, "min": limits.maximum}[body.kind]
         node = body.body
         while isinstance(node, Select):
-            known = [each for each in conjuncts(node.condition) if not reads_data(each)]  # data may make others hold
+            known = [each for each in conjuncts(node.condition) if not reads_data(each)]  # conditions on data may hold
             if not all(bool(evaluate(each, bound)) for each in known):
                 wanted = int(evaluate(node.otherwise, bound))
                 break
@@ -82,7 +82,7 @@ def confirm_added(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -
 
 
 def confirm_refused(schedule: Schedule, tensor: Tensor, witness: PaddingWitness) -> None:
-    """Fail unless the added instance reads what is not there, writes where nothing is, or changes a value."""
+    """Fail unless the added instance accesses cells out of bounds, reads forbidden padding, or changes a value."""
     stage = schedule[tensor]
     inside = all(0 <= at < extent for at, extent in zip(witness.cell, stage.tensor.shape, strict=True))
     if not inside:

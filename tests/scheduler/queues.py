@@ -1,4 +1,4 @@
-"""A product in tiles whose loads and products can be seen side by side, and what a trace says of that."""
+"""A tiled matmul whose loads can overlap with its GEMMs, and their overlap in a trace."""
 
 import numpy as np
 from nests import two_stages
@@ -15,7 +15,7 @@ TINY = load_config("tiny")
 
 
 def stage_in_tiles() -> tuple[Tensor, Tensor, Schedule]:
-    """Two stages, the first in acc in the loop over tiles of the second."""
+    """Two stages; the first is computed in acc, in the tile loop of the second."""
     B, C, s = two_stages(64)
     s[B].set_scope("acc")
     outer, _ = s[C].split("i", 16)
@@ -24,7 +24,7 @@ def stage_in_tiles() -> tuple[Tensor, Tensor, Schedule]:
 
 
 class Tiles:
-    """``rows`` × 64 values of a product over 32, in tiles of 8 rows; rows of A are loaded for each tile and part."""
+    """A matmul of ``rows`` × 64 over 32, in tiles of 8 rows and ``parts`` reduction tiles, with A loaded for each."""
 
     def __init__(self, rows: int = 64, *, parts: int = 1) -> None:
         self.A = placeholder((rows, 32), "int8", "A")
@@ -51,7 +51,7 @@ class Tiles:
             s[self.rows].compute_at(s[self.D], self.loop)
 
     def halves(self) -> LoopAxis:
-        """The columns of a tile in two parts, each computed for itself; the loop over them, inside that over tiles."""
+        """Compute the columns of each tile in two halves; returns the loop over these, inside that over tiles."""
         s = self.schedule
         _, rows, columns = s[self.D].leaf_axis
         outer, inner = s[self.D].split(columns, factor=32)
@@ -61,7 +61,7 @@ class Tiles:
         return outer
 
     def alone(self) -> None:
-        """Forbid a second buffer wherever there is one."""
+        """Disable double buffering."""
         for tensor in (self.rows, self.C, self.made):
             self.schedule[tensor].double_buffer(1)
 
@@ -71,13 +71,13 @@ class Tiles:
 
 
 def ran(tiles: Tiles) -> Result:
-    """On the small machine; fails unless the values are NumPy's."""
+    """Run on the small machine; fails unless outputs equal NumPy's."""
     program = run(tiles.schedule, TINY, tiles.inputs())
     return simulate_program(program, tiles.inputs())
 
 
 def overlap(result: Result) -> int:
-    """Cycles in which a load is under way and a GEMM is, too."""
+    """Cycles in which both a load and a GEMM are active."""
     trace = result.trace
     assert trace is not None
     busy = np.zeros((2, result.cycles + 1), np.bool_)
@@ -91,7 +91,7 @@ def overlap(result: Result) -> int:
 
 
 def machine(**changes: int) -> HardwareConfig:
-    """The small machine with other numbers."""
+    """The small machine with changed parameters."""
     return TINY.with_(**changes)
 
 

@@ -1,4 +1,4 @@
-"""Recurrent programs that several tests take, with their meaning in plain loops over integers."""
+"""Recurrent programs shared by tests, with reference results from plain integer loops."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from lathe.frontend import compute, define, max, min, placeholder, reduce_axis, 
 
 
 class TwoLayers:
-    """An integer LSTM of two layers over time: gates by matrix products, hard sigmoids by shift and clip.
+    """An integer LSTM of two layers over time: gates by matmul, hard sigmoids by shift and clip.
 
-    ``before`` and ``below`` are the operands of the two products: this layer's h one step ago, and what comes from
-    below, the input or the h of the layer below at the same step.
+    ``before`` and ``below`` are operands of the two matmuls: this layer's h at the previous time step, and at the same
+    step the h of the layer below (or the input).
     """
 
     def __init__(self, steps: int = 6, layers: int = 2, size: int = 16) -> None:
@@ -57,7 +57,7 @@ class TwoLayers:
         return {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in self.inputs}
 
     def meaning(self, data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """h and c, step by step."""
+        """Reference values of h and c."""
         X, W, U = (data[each.name].astype(np.int64) for each in self.inputs)
         h, c = np.zeros(self.shape, np.int64), np.zeros(self.shape, np.int64)
         steps, layers, _ = self.shape

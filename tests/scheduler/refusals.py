@@ -1,8 +1,8 @@
-"""Refusals of commands held against the schedule itself.
+"""Checks that refusals of commands are justified.
 
-A refusal with a witness is confirmed by execution: the refused schedule is carried out, instance by instance, and what
-the witness says happens. Every other refusal is one of ``LIMITS``: what a request may not ask for and what the language
-leaves out, each with a way of seeing on the schedule that it is so. A refusal that is neither fails.
+A refusal with a witness is confirmed by executing the refused schedule instance by instance: what the witness states
+must happen. Any other refusal must be one of ``LIMITS`` (invalid requests and unsupported features), each with a check
+on the schedule. A refusal that is neither fails.
 """
 
 import re
@@ -21,7 +21,7 @@ from lathe.scheduler.errors import StorageWitness
 
 
 def check_refusal(error: ScheduleError, schedule: Schedule, command: Command) -> None:
-    """Fail unless the refusal of a command is right; ``schedule`` is a copy from before, and is changed."""
+    """Fail unless the refusal of a command is justified; ``schedule`` is a copy from before, and is changed."""
     if isinstance(error, LegalityError):
         carry_out(command, schedule)
         check_witness(error, schedule)
@@ -38,7 +38,7 @@ def check_refusal(error: ScheduleError, schedule: Schedule, command: Command) ->
 
 
 def check_added(witness: PaddingWitness, schedule: Schedule) -> None:
-    """Fail unless an instance that a command would add reads or writes what is no cell, or makes another value."""
+    """Fail unless an instance that a command would add accesses a cell out of bounds, or changes a value."""
     stage = next(stage for stage in schedule.stages if stage.name == witness.stage)
     touched = [(stage.tensor, witness.cell)]
     for name, cell, _ in witness.reads:
@@ -48,7 +48,7 @@ def check_added(witness: PaddingWitness, schedule: Schedule) -> None:
 
 
 def check_witness(error: LegalityError, refused: Schedule) -> None:
-    """Fail unless the refused schedule does what the witness of its refusal says."""
+    """Fail unless the refused schedule does what the witness of its refusal states."""
     witness = error.witness
     if isinstance(error, ParallelismError):
         confirm_carried(error, refused)
@@ -59,7 +59,7 @@ def check_witness(error: LegalityError, refused: Schedule) -> None:
 
 
 def confirm_carried(error: ParallelismError, refused: Schedule) -> None:
-    """Fail unless an iteration of the loop reads what another one writes, and it has not written itself."""
+    """Fail unless an iteration of the loop reads a cell that another one writes, and that it has not written itself."""
     match = re.match(r"loop (\S+) of stage (\S+) must be parallel", str(error))
     assert match is not None, f"no loop in {error}"
     host = next(stage for stage in refused.stages if stage.name == match[2])

@@ -1,4 +1,4 @@
-"""Reuse buffers held against two meanings: NumPy, and rings of the inferred size filled cell by cell."""
+"""Reuse buffers checked against NumPy, and against rings of the inferred size filled cell by cell."""
 
 from math import prod
 
@@ -12,7 +12,7 @@ from lathe.scheduler.loop_ir.compute_locations import place_stages
 
 
 def reads_of(s: Schedule) -> dict[str, int]:
-    """How often each tensor is read; fails where the schedule differs from NumPy, or a ring from its values."""
+    """How often each tensor is read; fails if the schedule differs from NumPy, or a ring holds a wrong value."""
     inputs = random_inputs(list(s.program), seed=1)
     reads: dict[str, int] = {}
     check_values(interpret(s, inputs, reads=reads), list(s.program), inputs)

@@ -1,4 +1,4 @@
-"""Random schedules held against NumPy, against execution in plain Python, and against reasons to refuse them."""
+"""Random schedules checked against NumPy and plain-Python execution, and their refusals for justification."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ from lathe.scheduler import Schedule, ScheduleError, create_schedule, interpret,
 
 CONFIG = load_config("tiny")
 MOST_INSTANCES = 20_000
-"""What recomputes more, in loops within loops, is not executed in plain Python: some take a second for each million."""
+"""Schedules with more instances are not executed in plain Python: a million of them take a second or more."""
 
 
 def text_of(schedule: Schedule) -> str:
@@ -27,7 +27,7 @@ def text_of(schedule: Schedule) -> str:
 
 
 def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int) -> Schedule:
-    """Random commands on a program, one after the other: accepted ones keep the meaning, refused ones are right to."""
+    """Apply random commands to a program: accepted ones must preserve its values, refusals must be justified."""
     schedule = create_schedule(outputs)
     note(format_program(outputs))
     for _ in range(choice.number(1, most_commands)):
@@ -42,7 +42,7 @@ def check_schedules_of(outputs: list[Tensor], choice: Choice, most_commands: int
 
 
 def check_meaning(schedule: Schedule) -> None:
-    """Values are NumPy's; partitioning loses no instance and makes none; rings and folded cells lose no value."""
+    """Check that values are NumPy's, partitioning preserves all instances, and rings and folds lose no value."""
     outputs = list(schedule.program)
     inputs = random_inputs(outputs, seed=1)
     instances: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Random tests over many seeds: a failure tells its seed, what was noted under it, and a run how often what happened.
+"""Random tests over many seeds: a failure reports its seed and notes, and a run counts events.
 
-A test marked ``seeds(count, slow=0, first=0, block=20)`` takes ``seeds``, a range of some of them, and is run once for
-each such block, so that workers share them: ``count`` seeds by default, ``slow`` more with ``-m slow``.
+A test marked ``seeds(count, slow=0, first=0, block=20)`` takes ``seeds``, a block of them as a range, and is run once
+for each block, so that workers share them: ``count`` seeds by default, ``slow`` more with ``-m slow``.
 A test that takes ``seed`` instead is run for each alone. ``tests/conftest.py`` makes the blocks.
 """
 
@@ -14,17 +14,17 @@ _EVENTS: Counter[str] = Counter()
 
 
 def note(text: str) -> None:
-    """Something to show if the seed at hand fails."""
+    """Show ``text`` if the current seed fails."""
     _NOTES.append(text)
 
 
 def event(name: str) -> None:
-    """Something that has happened, to be counted."""
+    """Count an event."""
     _EVENTS[name] += 1
 
 
 def check_each(seeds: range, check: Callable[..., Any], *arguments: Any) -> Counter[str]:
-    """Call ``check(seed, *arguments)`` for each seed; how often each event has happened."""
+    """Call ``check(seed, *arguments)`` for each seed; returns the counts of events."""
     _EVENTS.clear()
     for seed in seeds:
         _NOTES.clear()

@@ -1,7 +1,7 @@
-"""Refusals of random tests, counted by kind, and the shares that they may have.
+"""Refusals in random tests: counted by kind, and limited to a share of all attempts.
 
-A refusal of a kind that a test does not expect fails it, and so do too many: a test that takes any refusal is passed by
-a compiler that refuses everything.
+A refusal of a kind that a test does not expect fails it, and so do too many: otherwise a compiler that refuses
+everything would pass.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ EXPECTED = {COMMAND: (ScheduleError,), BUILD: (BuildError, CapacityError, EmitEr
 
 @contextmanager
 def counted(what: str, *errors: type[LatheError]) -> Iterator[list[LatheError]]:
-    """Count what is inside as accepted, or as refused by kind; the list has the refusal then, which ends here."""
+    """Count the ``with`` body as accepted, or as refused by kind; the error is caught and put in the list."""
     refusal: list[LatheError] = []
     expected = errors or EXPECTED[what]
     try:
@@ -39,16 +39,16 @@ def counted(what: str, *errors: type[LatheError]) -> Iterator[list[LatheError]]:
 
 @dataclass(frozen=True)
 class Shares:
-    """The least share that is accepted, and the largest refused of each kind; other kinds are not expected at all."""
+    """The minimum share accepted, and the maximum share refused by kind; other kinds are unexpected."""
 
     accepted: float
     refused: Mapping[RefusalKind, float]
 
 
 def check_shares(happened: Counter[str], what: str, shares: Shares) -> None:
-    """Fail where counts of a block of seeds are further from the shares than chance explains.
+    """Fail if counts of a block of seeds exceed the shares by more than chance explains.
 
-    Four standard deviations, and one more: commands on one program are not independent.
+    The tolerance is four standard deviations plus one: commands on one program are not independent.
     """
     total = sum(count for name, count in happened.items() if name.startswith(f"{what}: "))
 

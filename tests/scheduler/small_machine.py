@@ -1,4 +1,4 @@
-"""Compiled programs on the machine: outputs against NumPy, and every byte of DRAM around them."""
+"""Compile and simulate schedules: outputs compared with NumPy, and every byte of DRAM."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ def simulate_and_check(s: Schedule, config: HardwareConfig = TINY) -> Program:
 
 
 def memory_of(program: Program, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """All of DRAM before and after a launch, as bytes; what the program does not own holds a pattern before."""
+    """All of DRAM before and after a launch, as bytes; bytes that the program does not own hold a pattern before."""
     size = -(-program.memory_end // PAGE) * PAGE + PAGE
     before = np.full(size, UNTOUCHED, np.uint8)
     for segment in program.segments:
@@ -87,7 +87,7 @@ def buffers(s: Schedule, config: HardwareConfig = VTA) -> dict[str, Buffer]:
 
 
 def loads_of(program: Program, name: str) -> list[Load]:
-    """The LOADs that read bytes of a segment, in stream order; those that only make zeros read nothing."""
+    """The LOADs that read bytes of a segment, in stream order; LOADs of padding only read nothing."""
     segment = program.segment(name)
     found = []
     for instruction in program.instructions:
@@ -101,7 +101,7 @@ def loads_of(program: Program, name: str) -> list[Load]:
 
 
 def loaded_early(program: Program) -> list[str]:
-    """The segments of which loads take in bytes that nothing has stored by then, whatever becomes of these."""
+    """The segments of which bytes are loaded before they are stored, even if the loaded values are dead."""
     everything = set(range(len(program.instructions)))
     with mock.patch("lathe.isa.verifier.loads_used_undefined", return_value=everything):
         cells = [int(finding.cell.removeprefix("DRAM "), 16) for finding in verify(program)]
@@ -109,7 +109,7 @@ def loaded_early(program: Program) -> list[str]:
 
 
 class Recorder:
-    """A rule that notes what it is given and passes it on to another rule."""
+    """A rule that records its chunks and delegates to another rule."""
 
     def __init__(self, rule: Any) -> None:
         self.rule = rule

@@ -1,4 +1,4 @@
-"""What the message of a refusal states, looked up on the schedule: in its loops, tags and places, or by execution."""
+"""Checks that what a refusal's message states holds: by a schedule's loops and annotations, or by execution."""
 
 import re
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ from lathe.scheduler.schedule_ir.memories import DRAM
 
 @dataclass
 class Refusal:
-    """What a message says, and the schedule that it speaks of."""
+    """The matched parts of a message, and the schedule that it is about."""
 
     says: re.Match[str]
     schedule: Schedule
@@ -32,12 +32,12 @@ class Refusal:
         return self.schedule
 
     def stage(self, group: str = "stage") -> Stage:
-        """The stage of a name, or the one that makes a tensor of it: a command may give each output a stage."""
+        """The stage of a name, or the producer of a tensor of that name: a command may split a stage by output."""
         named = {tensor.name: stage for stage in self.schedule.stages for tensor in stage.state.tensors}
         return {**named, **{stage.name: stage for stage in self.schedule.stages}}[self.says[group]]
 
     def loops(self, group: str = "loop", stage: str = "stage") -> list[LoopAxis]:
-        """The loops of a stage that bear a name."""
+        """The loops of a stage that have the name."""
         return [leaf for leaf in self.stage(stage).leaf_axis if leaf.name == self.says[group]]
 
     def number(self, group: str) -> int:
@@ -58,7 +58,7 @@ def has_several_outputs(r: Refusal) -> bool:
 
 
 def is_not_read(r: Refusal) -> bool:
-    """No stage reads a tensor of the stage's name, or any of the stage's."""
+    """No stage reads a tensor with the stage's name, or any output of the stage."""
     names = {r.says["stage"], *(tensor.name for tensor in r.stage().state.tensors if r.stage().name == r.says["stage"])}
     return not any(read.tensor.name in names for stage in r.schedule.stages for read in stage.op.reads)
 
@@ -68,7 +68,7 @@ def is_output(r: Refusal) -> bool:
 
 
 def is_touched(r: Refusal) -> bool:
-    """The stage has other loops than at first, tags, a place, storage, or other stages in its loops."""
+    """The stage has changed loops, annotations, a compute location, storage, or stages attached to its loops."""
     stage = r.stage()
     state = stage.state
     tagged = state.unrolled or state.annotations or state.threads or state.pragma or state.scope != DRAM
@@ -82,7 +82,7 @@ def is_touched(r: Refusal) -> bool:
 
 
 def depends(reader: Stage, producer: Stage) -> bool:
-    """Whether a stage reads another one's values, or what is made of them."""
+    """Whether a stage depends on another one, directly or through other stages."""
     readers = [each for tensor in producer.state.tensors for each in producer.schedule.consumers(tensor)]
     return reader in readers or any(depends(reader, each) for each in readers)
 
@@ -93,7 +93,7 @@ def not_neighbours(r: Refusal) -> bool:
 
 
 def is_inside(r: Refusal) -> bool:
-    """A stage is computed, somehow, in the loops of another."""
+    """A stage is computed, directly or not, in the loops of another."""
     place = r.stage("inner").state.attachment
     while place is not None and r.schedule.at(place).name != r.says["stage"]:
         place = r.schedule.at(place).state.attachment
@@ -101,7 +101,7 @@ def is_inside(r: Refusal) -> bool:
 
 
 def in_pragma(r: Refusal) -> bool:
-    """The command makes or meets a nest that a rule has; a loop of it belongs to others, too."""
+    """Some stage has an emission rule, or the command gives it one."""
     return any(stage.state.pragma is not None for stage in r.schedule.stages) or "emit_insn" in r.command.text
 
 
@@ -118,14 +118,14 @@ def comes_from_fuse(r: Refusal) -> bool:
 
 
 def shares(r: Refusal) -> bool:
-    """Some stage shares loops, or the command lets it."""
+    """Some stage shares loops, or the command makes it share loops."""
     together = any(s.state.attachment is not None and s.state.attachment.loops for s in r.schedule.stages)
     names = (".after(", ".before(", ".then(", ".between(", "merge_adjacent(")
     return bool(together) or any(name in r.command.text for name in names)
 
 
 def reduces_together(r: Refusal) -> bool:
-    """Some stage runs loops of its reduction together with those of another."""
+    """Some stage shares reduction loops with another."""
     places = [stage.state.attachment for stage in r.schedule.stages]
     return any(loop.kind == "reduce" for place in places if place is not None for loop in place.loops)
 
@@ -137,18 +137,18 @@ def in_pieces(r: Refusal) -> bool:
 
 
 def read_windows(r: Refusal) -> list[dict[Iteration, Box]]:
-    """Windows with and without the conditions of the loops, of which bounds know some."""
+    """Windows with and without the conditions of the loops, some of which bounds take into account."""
     return [windows(r.stage(), loop, r.tensor(), known) for loop in r.loops() for known in (False, True)]
 
 
 def following(found: dict[Iteration, Box]) -> list[tuple[Box, Box]]:
-    """Boxes of neighbouring iterations within the same iteration of the loops around."""
+    """Boxes of neighbouring iterations within the same iteration of the outer loops."""
     keys = sorted(found)
     return [(found[a], found[b]) for a, b in pairwise(keys) if a[0] == b[0]]
 
 
 def is_clamped(r: Refusal) -> bool:
-    """Whether an index is cut off by ``min`` or ``max``: windows are judged by what happens away from the border."""
+    """Whether an index is clamped by ``min`` or ``max``: windows are analysed away from the border."""
     indices = [index for read in r.stage().op.reads for index in read.indices]
     return any(isinstance(node, Binary) and node.op in ("min", "max") for index in indices for node in walk(index))
 
@@ -168,7 +168,7 @@ def never_move(r: Refusal) -> bool:
 
 
 def vary(r: Refusal) -> bool:
-    """The size of a window differs from iteration to iteration, or windows would have nothing to keep anyway."""
+    """The size of a window varies between iterations, or windows would reuse nothing anyway."""
     sizes = [{tuple(high - low for low, high in box) for box in found.values()} for found in read_windows(r)]
     return (
         any(len(each) > 1 for each in sizes)
@@ -180,7 +180,7 @@ def vary(r: Refusal) -> bool:
 
 
 def mirrored(r: Refusal) -> bool:
-    """Reads that run against each other: their span counts as changing, even where two iterations make it constant."""
+    """Reads that move in opposite directions: their span counts as varying, even if it is equal in two iterations."""
     found = [as_affine(index) for read in r.stage().op.reads for index in read.indices]
     signs = {(axis, factor > 0) for each in found if each is not None for axis, factor in each.coefficients.items()}
     return any((axis, not positive) in signs for axis, positive in signs)
@@ -197,7 +197,7 @@ def of_two_kinds(r: Refusal) -> bool:
 
 
 def is_allocated_outside(r: Refusal) -> bool:
-    """A buffer is there around the loop: threads share it, whatever cells they use of it."""
+    """A buffer is allocated outside the loop: threads share it, whichever of its cells they use."""
     places = [place for buffer, place in r.schedule.allocations.items() if buffer.name == r.says["kept"]]
     leaves = r.stage().leaf_axis
     outermost = min(leaves.index(loop) for loop in r.loops())
@@ -205,7 +205,7 @@ def is_allocated_outside(r: Refusal) -> bool:
 
 
 def share_cells(r: Refusal) -> bool:
-    """Two iterations of a loop use one cell of a buffer, and one of them writes it."""
+    """Two iterations of a loop use the same cell of a buffer, and one of them writes it."""
     schedule = r.refused()
     iterations = [IterationsOf(r.stage(), loop) for loop in r.loops()]
     used: dict[object, set[Iteration]] = {}
@@ -231,7 +231,7 @@ def share_cells(r: Refusal) -> bool:
 
 
 def begin_twice(r: Refusal) -> bool:
-    """Two iterations of a loop set the same sum to its start value, or add to it."""
+    """Two iterations of a loop initialise the same sum, or add to it."""
     if all(loop.kind == "reduce" for loop in r.loops()):
         return True
     schedule = r.refused()
@@ -247,14 +247,14 @@ def begin_twice(r: Refusal) -> bool:
 
 
 def marked(r: Refusal) -> bool:
-    """A loop of that name has a mark or threads, and the command replaces it."""
+    """A loop of that name has an annotation, threads or synchronisation, and the command replaces it."""
     state = r.stage().state
     signals = [signal.axis for signal in state.sync_ops if signal.axis is not None]
     return any(loop.name == r.says["loop"] for loop in (*state.annotations, *state.threads, *signals))
 
 
 def computes_no_padding(r: Refusal) -> bool:
-    """No step of a stage computes a cell of its layout that stands for no element, but under a condition of its own."""
+    """No instance of a stage computes a padding cell of its layout, except under a condition of its expression."""
     stage, marker = r.stage(), 123456789
     layout = r.schedule.layout(stage.tensor)
     elements = layout.pack(np.full(layout.tensor.shape, marker, np.int64), 0) == marker
@@ -264,10 +264,10 @@ def computes_no_padding(r: Refusal) -> bool:
 
 
 def has_no_condition(r: Refusal) -> bool:
-    """Whether a step of a stage happens does not depend on a loop (on any, if none is named).
+    """Whether an instance of a stage executes does not depend on a loop (on any, if none is named).
 
-    What is computed in another stage's loops ends where that does, a domain where the elements do, and a map says of
-    every point when: these are no conditions for a command to remove. Nor is one on data, which any step may meet.
+    A compute location, a domain and a schedule map limit instances too, but are no conditions for a command to remove.
+    Nor are conditions on data, which any instance may meet.
     """
     stage = r.stage()
     if (
@@ -297,7 +297,7 @@ def is_read_at_two_places(r: Refusal) -> bool:
 
 
 def do_not_follow(r: Refusal) -> bool:
-    """The second of two stages does not come directly behind the first, among those at the root."""
+    """The second of two root-level stages does not directly follow the first."""
     names = [stage.name for stage in r.schedule.stages if stage.state.attachment is None]
     return (r.says["one"], r.says["two"]) not in pairwise(names)
 
@@ -311,7 +311,7 @@ def runs_over_reduction(r: Refusal) -> bool:
 
 
 def runs_over(r: Refusal) -> bool:
-    """What iterations of a loop are of, all others being as they are: cells, several axes, or nothing of their own."""
+    """What changes with a loop while all others are fixed: cells of the tensor, several axes, or nothing."""
     for loop in r.loops():
         axes = _axes_under(r, loop)
         if r.says["over"] == "other loops determine":
@@ -326,7 +326,7 @@ def runs_over(r: Refusal) -> bool:
 
 
 def _axes_under(r: Refusal, loop: LoopAxis) -> set[Axis]:
-    """The axes of a stage's computation that change from one iteration of a loop to another, all others being alike."""
+    """The axes of a stage's computation that change with a loop while all others are fixed."""
     stage, points = r.stage(), defaultdict[object, list[dict[Axis, int]]](list)
     own = IterationsOf(stage, loop).own
     for step in steps(r.schedule):
@@ -336,7 +336,7 @@ def _axes_under(r: Refusal, loop: LoopAxis) -> set[Axis]:
 
 
 def has_no_plain_index(r: Refusal) -> bool:
-    """An index of a tensor is no loop plus a number, or one that a layout has divided otherwise than by itself."""
+    """Some index of a tensor is not an axis plus a constant."""
     reads = [read for read in r.stage().op.reads if read.tensor is r.schedule.current(r.tensor())]
     found = [as_affine(index) for read in reads for index in read.indices]
     return any(each is None or list(each.coefficients.values()) != [1] for each in found)

@@ -1,4 +1,4 @@
-"""The nest of a schedule before it is partitioned, executed instance by instance: every loop has its own value."""
+"""Execution of a schedule's nest before partitioning, instance by instance, with a value for every loop."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from lathe.scheduler.loop_ir.nodes import Guard, Loop, Node, StatementBlock
 from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 Iteration = tuple[tuple[int, ...], tuple[int, ...]]
-"""Values of the loops around a loop, and of the loop itself (two where it was fused)."""
+"""Values of the loops around a loop, and of the loop itself (two if it was fused)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Step:
 
 
 def steps(schedule: Schedule, *, conditions: bool = True) -> Iterator[Step]:
-    """All steps in order; without ``conditions`` also those that tails of splits and the like keep from happening."""
+    """All instances in order; without ``conditions`` also those that are excluded, such as by tails of splits."""
     return _steps(build_nest(schedule), {}, conditions)
 
 
@@ -58,7 +58,7 @@ def _steps(nodes: list[Node], loops: dict[LoopVariable, int], conditions: bool) 
 
 
 class IterationsOf:
-    """Which iteration of a loop of a stage a step belongs to; None if it is outside the loop."""
+    """The iteration of a loop of a stage that an instance belongs to; None if it is outside the loop."""
 
     def __init__(self, stage: Stage, loop: LoopAxis) -> None:
         placement = place_stages(stage.schedule)[stage]
@@ -76,9 +76,9 @@ Box = tuple[tuple[int, int], ...]
 
 
 def windows(stage: Stage, loop: LoopAxis, tensor: Tensor, conditions: bool) -> dict[Iteration, Box]:
-    """The box of indices of a tensor that reads name in each iteration of a stage's loop, whatever their guards.
+    """The box of a tensor's indices that reads access in each iteration of a stage's loop, regardless of guards.
 
-    A fused loop counts as its inner one: that is what a window moves with.
+    A fused loop counts as its inner one, with which windows move.
     """
     iteration = IterationsOf(stage, loop)
     found: dict[Iteration, Box] = {}

@@ -1,4 +1,4 @@
-"""Spellings of earlier versions that go on working, and what happens to those that never existed."""
+"""Names of earlier versions that still work, and errors for names that never existed."""
 
 import pytest
 from error_checks import raises

@@ -1,4 +1,4 @@
-"""Refused commands carried out all the same, so that what they would do can be looked at."""
+"""Execution of refused commands, to examine the schedules that they would produce."""
 
 from contextlib import suppress
 from typing import Any
@@ -13,11 +13,11 @@ from lathe.scheduler.schedule_ir.schedule_state import ScheduleState
 
 
 class _EnoughError(Exception):
-    """What was refused has been done."""
+    """The refused change has been applied."""
 
 
 def carry_out(command: Command, schedule: Schedule) -> None:
-    """Do what a command is refused for by the check of the schedule, and nothing of it that would come after."""
+    """Apply a command up to the change that the check of the schedule refuses, and nothing after it."""
     kept: ScheduleState | None = None
 
     def check(changed: Edit, *arguments: Any) -> None:

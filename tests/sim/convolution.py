@@ -1,7 +1,7 @@
 """A convolution of 56×56×64 to 64 channels, 3×3 with padding 1, as a stream written by hand for VTA's default machine.
 
-Four tiles of 14 rows by two pairs of output blocks; for each, four input blocks, loaded while the one before is
-multiplied. The script prints how fast it is simulated:  python tests/sim/convolution.py
+Four tiles of 14 rows by two pairs of output blocks; each has four input blocks, which are double-buffered. The script
+prints how fast the stream is simulated:  python tests/sim/convolution.py
 """
 
 import resource
@@ -67,7 +67,7 @@ def program():
 
 
 def micro_ops(cfg):
-    """Two tables of 18 for the two halves of the buffers, and one of 2 for whole tiles of both output blocks."""
+    """Two tables of 18 micro-ops for the halves of the buffers, and one of 2 for whole tiles of both output blocks."""
     rows = []
     for half in range(2):
         for y in range(3):
@@ -80,7 +80,7 @@ def micro_ops(cfg):
 
 def stream(weights_at, result_at):
     loops = (ROWS, SIZE, SIZE, 1)  # iterations and destination factors
-    instructions = [Finish()]  # replaced by the load of the micro-ops
+    instructions = [Finish()]  # the caller replaces it by the load of the micro-ops
     step = 0
     for tile in range(SIZE // ROWS):
         for pair in range(2):

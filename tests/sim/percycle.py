@@ -1,4 +1,4 @@
-"""A slow cycle-by-cycle model of time, written from docs/timing-model.md alone: every register of every unit.
+"""A slow cycle-by-cycle timing model, written from docs/timing-model.md alone: every register of every unit.
 
 It shares no code with the simulator and has no closed forms. In each cycle, all units read the state at the start of
 the cycle; their changes take effect in the next cycle.
@@ -22,15 +22,15 @@ QUEUES = {
     ("store", "pop_prev"): "compute->store",
     ("store", "push_prev"): "store->compute",
 }
-# The registers of docs/timing-model.md, in cycles.
+# Latencies of docs/timing-model.md, in cycles.
 DECODE = 4
 STAGES = 3
 WRITE_BACK = 1
 PACK = 3
 END = 1
-# The issue cycles of ALU micro-ops beyond one; an accumulator operand takes another one.
+# Additional issue cycles of ALU micro-ops; an accumulator operand takes another one.
 WAITS = {"MUL": 1}
-# The cycles at the end of a RESCALE, and the additional ones on machines with look-up tables.
+# The trailing cycles of a RESCALE, and the additional ones on machines with look-up tables.
 RESCALE, LOOKUP = 6, 2
 
 TOKENS = ("load->compute", "compute->load", "compute->store", "store->compute")
@@ -92,7 +92,7 @@ class PerCycle(Memory):
     # ------------------------------------------------------------------ one cycle
 
     def run(self, most=2_000_000):
-        """Run to the end; returns the cycles, or None when nothing happens for a long time: a deadlock."""
+        """Run to the end; returns the number of cycles, or None for a deadlock: no change for a long time."""
         quiet = 0
         patience = 2000 + self.cfg.memory.latency * 4
         for t in range(most):
@@ -211,7 +211,7 @@ class PerCycle(Memory):
         return Entry(start=t, cause=cause, stalled=stalled)
 
     def held_up(self, unit, t):
-        """The cause that stalls the next command of a unit, of its queue and tokens; None when there is none."""
+        """The stall cause of a unit's next command, from its queue and tokens; None if neither stalls it."""
         if not self.queue[unit] or self.queue[unit][0][1] > t:
             self.changed |= bool(self.queue[unit])
             return "empty"
@@ -305,7 +305,7 @@ class PerCycle(Memory):
     # ------------------------------------------------------------------ compute
 
     def compute_cycle(self, t, later):
-        """The issuing instruction, and a prefetching load, whose data wait until all earlier instructions are done."""
+        """Advance the issuing instruction and a prefetching load, whose data wait for all earlier instructions."""
         dma = self.dma["compute"]
         if self.issue_left:
             self.issue_left -= 1

@@ -21,10 +21,10 @@ class StoreJob:
 
 @dataclass
 class Requests:
-    """Bursts (beats each) to be requested, and the FIFO space reserved for them."""
+    """The bursts (as numbers of beats) to be requested, and the FIFO space reserved for them."""
 
     places: int
-    left: deque = field(default_factory=deque)  # still to be cut
+    left: deque = field(default_factory=deque)  # bursts not yet issued by the cutter
     cut: int | None = None
     asked: int | None = None
     used: int = 0
@@ -77,7 +77,7 @@ class Memory:
             **{unit: Requests(cfg.timing.dma_fifo_beats) for unit in ("load", "compute", "store")},
         }
         self.dma = {unit: Dma(unit, self.requests[unit]) for unit in ("load", "compute")}
-        self.pack_began = False  # store takes the burst that it requested in this cycle
+        self.pack_began = False  # whether store takes its requested burst in this cycle
         self.fetch_fifo = deque()  # True for a burst's last beat
         self.fetch_granted = deque()  # beats of bursts, in order
 

@@ -1,4 +1,4 @@
-"""Vectorised splitting into bursts, against splitting each transfer by itself."""
+"""Vectorised splitting into bursts, against splitting each transfer on its own."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Equal bursts processed in bulk take the same cycles as one by one, which a watcher on the memory enforces."""
+"""Equal bursts take the same cycles in bulk as one by one; an attached fault injector disables bulk processing."""
 
 import random
 
@@ -41,7 +41,7 @@ def test_bursts_of_many_rows_take_the_same_cycles(seed):
     cfg = random_machine(rng, rng.choice(["tiny", "vta", "wide"])) if seed % 3 else load_config("lathe16")
     reads, latency = rng.choice([1, 2, 3, 8]), rng.choice([0, 0, 1, 5, 60])
     cfg = cfg.with_(**{"memory.outstanding_reads": reads, "memory.latency": latency})
-    count = 20 if cfg.memory.bus_bits > 8 else 2  # a block is a hundred thousand bursts on a bus of bytes
+    count = 20 if cfg.memory.bus_bits > 8 else 2  # a block has a hundred thousand bursts on an 8-bit bus
     columns = Columns.of([*(rows(rng) for _ in range(count)), Finish()])
     together = timeline_of(cfg, columns, None)
     alone = timeline_of(cfg, columns, FaultyMemory(end=1 << 40))

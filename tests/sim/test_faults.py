@@ -1,4 +1,4 @@
-"""What a machine refuses, with the names and values in each message."""
+"""Faults in the simulator: the names and values in each message."""
 
 import numpy as np
 import pytest
@@ -154,7 +154,7 @@ def test_a_full_counter_takes_a_token_when_one_was_popped_before():
 
 
 def test_a_load_that_is_refused_is_not_cut_into_bursts(monkeypatch):
-    """Its four billion vectors would be millions of bursts."""
+    """Its four billion vectors would take millions of bursts."""
     asked = []
     runs = Chains.runs
     monkeypatch.setattr(Chains, "runs", lambda self, *sizes: asked.append(self.chains.tolist()) or runs(self, *sizes))

@@ -1,4 +1,4 @@
-"""Vectorised semantics: against the faster form of GEMM, and many samples against one machine per sample."""
+"""Vectorised semantics: against the fast path for GEMM, and several samples at once against one machine per sample."""
 
 import random
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SAMPLES = 3
 
 @dataclass
 class Memories:
-    """Scratchpads of one machine, or of some samples."""
+    """Scratchpads of one machine, or of several samples (leading dimension)."""
 
     uop: NDArray[np.uint32]
     inp: NDArray[np.float32]

@@ -15,7 +15,7 @@ GEMM = Gemm(
 
 
 class Maker:
-    """Makes empty plans, and counts them."""
+    """Creates empty plans, and counts them."""
 
     made = 0
 
@@ -25,7 +25,7 @@ class Maker:
 
 
 def planned(cfg=VTA, word=1, of_samples=False):
-    """How many plans a launch makes."""
+    """How many plans a launch creates."""
     before = Maker.made
     uop = np.full((8, 1), word, np.uint32)
     for _ in range(2):

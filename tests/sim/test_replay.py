@@ -1,4 +1,4 @@
-"""Raw streams: those of VTA's compiler if available, and streams made here; consecutive launches."""
+"""Raw streams: those of VTA's compiler if available, and others written here; consecutive launches."""
 
 import json
 import random
@@ -94,7 +94,7 @@ def test_streams_ordered_by_tokens_leave_the_memory_of_the_semantics(seed):
 
 
 def copy(source, target, **tokens):
-    """LOAD acc8 and STORE of one vector from address `source` to `target`: with its tokens, a copy."""
+    """Copy one vector from address `source` to `target`: LOAD acc8 and STORE, ordered by a token."""
     return [
         Load(MemoryType.ACC8, 0, source, 1, 1, 1, push_next=True, **tokens),
         Store(sram_base=0, dram_base=target, y_size=1, x_size=1, x_stride=1, pop_prev=True, push_prev=True),

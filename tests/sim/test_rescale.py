@@ -1,4 +1,4 @@
-"""RESCALE in the simulator: faults with their cycles, its duration, and timing without data."""
+"""RESCALE in the simulator: faults with their cycles, busy cycles, and timing without data."""
 
 import random
 
@@ -78,7 +78,7 @@ def test_the_first_fault_is_reported_in_its_cycle(seed):
         assert (fault.code, caught.value.code) == (code, code), f"seed {seed}: {instruction} over {columns}"
         if code is FaultCode.ACC_REUSE:  # of indices out of range, the simulator reports the largest
             assert str(fault) == str(caught.value)
-        # The index stage is the third after the issue; the start is that of the same stream without executions.
+        # Indices are checked three stages after the issue; the start is that of the same stream without executions.
         idle = replay(cfg, stream_of(cfg, columns, Rescale(0, 0, 0, 0, 0, 0, 0, 0)).raw(cfg))
         (at,) = np.flatnonzero(idle.trace.instruction[idle.trace.unit == 1] == 1)
         start = int(idle.trace.start[idle.trace.unit == 1][at])

@@ -1,4 +1,4 @@
-"""The fast execution against lathe.isa.semantics, and cases that fast paths could get wrong."""
+"""Vectorised execution against lathe.isa.semantics, and cases that fast paths could get wrong."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from lathe.sim.scratchpads import Scratchpads
 
 
 def compare(cfg, instructions, addresses, pages):
-    """Run a stream in its order in both ways; assert equal scratchpads and DRAM."""
+    """Run a stream in program order in both ways; assert equal scratchpads and DRAM."""
     plain = MachineState(cfg, PagedMemory.of(addresses, pages))
     for instruction in instructions:
         execute_plainly(plain, instruction)
@@ -99,7 +99,7 @@ def test_sums_beyond_float32_precision_are_exact():
     cfg = load_config("tiny")
     count = 40
     loads, addresses, pages = prepared(cfg, [0] * count, [0] * count, [0] * count)
-    pages[1:3] = 128  # −128 · −128 in every product: 4 · 2^14 for each micro-op
+    pages[1:3] = 128  # −128 · −128 in every MAC: 4 · 2^14 for each micro-op
     compare(cfg, [*loads, gemm(count, 9, 11)], addresses, pages)
 
 
@@ -117,8 +117,8 @@ def test_accumulators_wrap_around():
     ("dst", "src"),
     [
         ([0, 1, 2, 3], [10, 11, 12, 13]),
-        ([1, 2, 3, 4], [0, 1, 2, 3]),  # each reads what the previous one wrote
-        ([0, 1, 2, 3], [1, 2, 3, 4]),  # each reads what the next one writes
+        ([1, 2, 3, 4], [0, 1, 2, 3]),  # each reads the result of the previous one
+        ([0, 1, 2, 3], [1, 2, 3, 4]),  # each reads the accumulator that the next one writes
         ([0, 0, 0, 0], [4, 5, 6, 7]),  # a reduction
         ([0, 1, 2, 3], [0, 1, 2, 3]),
         ([0, 0, 1, 1], [0, 0, 1, 1]),
@@ -136,7 +136,7 @@ def test_alu_keeps_the_order_of_micro_ops_that_depend_on_each_other(operation, d
     ("dst", "src"),
     [
         ([0, 1, 2, 3], [0, 1, 2, 3]),
-        ([0, 0, 0, 0], [0, 1, 2, 3]),  # the last one counts
+        ([0, 0, 0, 0], [0, 1, 2, 3]),  # the last result remains
         ([0, 1, 0, 1], [3, 2, 1, 0]),
         ([0, 4, 8, 12], [1, 1, 1, 1]),
     ],

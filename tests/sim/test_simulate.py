@@ -1,4 +1,4 @@
-"""Programs: arrays in and out, cycles, counters, and refusals of inputs."""
+"""Simulation of programs: input and output arrays, cycles, counters, and refusals of inputs."""
 
 import json
 from dataclasses import replace
@@ -63,7 +63,7 @@ def test_counters_of_a_convolution_follow_from_its_loops(conv):
         "sub": 0,
         "rescale": 0,
     }
-    rows = 56 + 2 * 3  # rows of the image, and those that two tiles share
+    rows = 56 + 2 * 3  # rows of the image, and halo rows that are loaded twice
     assert counters.bytes_read == {
         "instructions": 16 * len(program.instructions),
         "uop": 4 * 38,

@@ -1,4 +1,4 @@
-"""The event engine against the per-cycle model: every start, end, cause and count."""
+"""The event engine against the per-cycle model: every start, end, stall cause and count."""
 
 import random
 import re
@@ -21,7 +21,7 @@ UNITS = ("load", "compute", "store", "fetch")
 
 
 def both(cfg, instructions, insn_addr, tokens):
-    """Run the engine and the per-cycle model; returns the results of both in one format."""
+    """Run the engine and the per-cycle model; returns both results in one format."""
     engine = Engine(cfg, commands_of(cfg, Columns.of(instructions)), insn_addr, tokens)
     engine.run()
     timeline = engine.timeline

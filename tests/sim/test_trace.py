@@ -43,7 +43,7 @@ def test_stalled_cycles_of_the_trace_are_those_of_the_counters(result):
         own = result.trace.of_unit(name)
         memory = unit.stalls.get("memory", 0) - int(own.waited.sum())
         before_entries = sum(count for cause, count in unit.stalls.items() if cause != "memory") + memory
-        # Only the counters contain cycles after the last instruction, and cycle 0 of fetch.
+        # Only the counters include cycles after the last instruction, and cycle 0 of fetch.
         after = before_entries - int(own.stalled.sum())
         assert 0 <= after <= unit.stalls["empty"] + 1
     assert (result.trace.stalled[result.trace.cause == StallCause.NONE] == 0).all()

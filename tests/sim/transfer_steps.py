@@ -15,7 +15,7 @@ def cut(chains, bus, limit):
 
 
 def chains_of(cfg, instruction):
-    """The chains of a LOAD or STORE, in order, and whether rows were contiguous."""
+    """The chains of a LOAD or STORE, in order, and whether contiguous rows were merged."""
     size = MEMORIES[instruction.memory_type].element_bytes(cfg)
     y, x, stride = instruction.y_size, instruction.x_size, instruction.x_stride
     if x == 0 or y == 0:

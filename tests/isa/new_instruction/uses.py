@@ -1,4 +1,4 @@
-"""Uses of CLIP where it has been added: from an instruction-selection rule to bits, cycles, findings and faults.
+"""Use CLIP in the tools that it was added to: instruction selection, results, cycles, findings and faults.
 
 Run by ``test_new_instruction.py`` in a copy of the source tree; it prints what the test compares.
 """
@@ -57,18 +57,18 @@ def clipped(chunk, high):
 
 @lt.emit_rule("clip")
 def clip(chunk):
-    """The instruction with its intended meaning."""
+    """A rule that selects CLIP with the correct bounds."""
     return clipped(chunk, HIGH)
 
 
 @lt.emit_rule("clip_wrongly")
 def clip_wrongly(chunk):
-    """A wrong upper bound."""
+    """A rule with a wrong upper bound."""
     return clipped(chunk, HIGH + 1)
 
 
 def compiled(rule):
-    """The validated program of a schedule with a rule."""
+    """Build and validate the program of a schedule with a rule."""
     s = lt.create_schedule(B)
     result = s.cache_write(B, "acc")
     s.cache_read(A, "acc", [result])
@@ -80,7 +80,7 @@ def show(heading, lines):
     print(f"{heading}:", *lines, sep="\n  ")
 
 
-# The compiler: a rule that emits it, tokens and footprints, and validation of the result.
+# The compiler: a rule that emits CLIP, tokens and footprints, and translation validation.
 A = lt.placeholder((12 * CONFIG.block_out,), "int8", name="A")
 B = lt.compute(A.shape, lambda i: lt.min(lt.max(A[i], LOW), HIGH).astype("int8"), name="B")
 program = compiled("clip")
@@ -93,7 +93,7 @@ except lt.LatheError as error:
     mentions = [each for each in ("clip uop_bgn=0", "high=10", "B.acc[0] = 9", "not 10") if each in str(error)]
     show("validation", [type(error).__name__, *mentions])
 
-# The micro-ops that it runs stay loaded, even if a reset that also ran them is removed.
+# The load of its micro-ops remains, even if a reset that also used them is removed.
 reset = Gemm(0, 2, 1, 1, 0, 0, 0, 0, 0, 0, reset=True)
 assert dead_resets([lt.Load(MemoryType.UOP, 0, 0, 1, 2, 2), reset, Clip(1, 2, 1, 1, 0, 0, LOW, HIGH)], {1}) == {1}
 
@@ -103,7 +103,7 @@ assert decode(CONFIG, encode(CONFIG, stream)) == stream
 assert lt.assemble(CONFIG, lt.disassemble(CONFIG, stream)).instructions == stream
 show("manual", [line for line in manual().splitlines() if "clip" in line.lower() and not line.startswith("|")])
 
-# The simulator: NumPy's bits, and counters; a micro-op issues in one cycle, as with an immediate in the ALU.
+# The simulator: bits as in NumPy, and counters; a micro-op issues in one cycle, like ALU with an immediate.
 data = {"A": np.random.default_rng(0).integers(-128, 128, A.shape, np.int8)}
 run = lt.simulate(program, data)
 assert np.array_equal(run.outputs["B"], lt.reference(B, data))
@@ -135,7 +135,7 @@ except lt.MachineFault as fault:
     mentions = [each for each in ("not CLIP", "tiny", "extension 'clip'") if each in str(fault)]
     show("without the extension", [f"{fault.code.name} at instruction {fault.instruction}", *mentions])
 
-# The oracle and the simulator, micro-op by micro-op, on one accumulator several times.
+# The reference semantics and the simulator, on micro-ops that update an accumulator several times.
 uops = encode_uops(CONFIG, [3, 1, 3, 2], [0] * 4, [0] * 4)
 once = Clip(0, 4, 2, 3, 5, 1, -100, 1000)
 state = MachineState(CONFIG, PagedMemory())

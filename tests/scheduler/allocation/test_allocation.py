@@ -42,7 +42,7 @@ def test_dependent_layers_share_addresses_and_micro_ops():
         inputs.append(weights)
     program = lt.build(last, [*inputs, last], LATHE16, check=True)
     assert 0 in load_addresses(program, MemoryType.INP)
-    assert max(load_addresses(program, MemoryType.INP)) < 2 * 8 * 8  # one image with its border, and room for another
+    assert max(load_addresses(program, MemoryType.INP)) < 2 * 8 * 8  # one image with its border, and space for another
 
 
 def test_if_they_do_not_fit_disjointly_the_oldest_addresses_are_reused():

@@ -64,7 +64,7 @@ def test_random_schedules(seed, monkeypatch):
 
 
 def counted(name: str) -> list[int]:
-    """How often a rule is called from now on, by number of loops."""
+    """The number of loops of each chunk that a rule is called with from now on."""
     rule, times = RULES[name], []
 
     def counting(chunk):

@@ -1,4 +1,4 @@
-"""Orders of stages and loops, and domains, down to the simulator."""
+"""Stage orders, loop orders and domains: compiled, simulated and compared with NumPy."""
 
 from itertools import product
 
@@ -26,7 +26,7 @@ def chain():
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("upper", "lower"), list(product("ijk", "ijk")))
 def test_a_stage_in_dram_is_fused_like_its_enclosing_stage_in_a_scratchpad(upper, lower):
-    """Lowering computes B in place, in loops of C; A stayed in loops of B that no longer existed."""
+    """Regression: lowering computes B in loops of C, but left A in loops of B that no longer existed."""
     for cut, scope in product((False, True), (None, "acc")):
         A, B, C = chain()
         s = create_schedule(C)
@@ -69,7 +69,7 @@ def test_a_stage_before_a_recurrence_may_precede_one_in_it(loop, stored):
 
 
 def test_a_condition_on_data_within_which_loops_decide_is_refused_by_its_rule():
-    """Peeling ignored selects in conditions, found them again in each box, and did not terminate."""
+    """Regression: peeling ignored selects in conditions, met them again in each box, and did not terminate."""
     A = placeholder((5, 3), "int32", "A")
     P = compute((8, 3), lambda i, j: select(i >= 3, A[i - 3, j], 0), "P")
     Q = compute((8, 3), lambda i, j: select(P[i, j] > 0, P[i, j], P[0, j]), "Q")
@@ -82,7 +82,7 @@ def test_a_condition_on_data_within_which_loops_decide_is_refused_by_its_rule():
 
 @pytest.mark.parametrize("times", ["-floor(k / 2), -k, x", "x, k + 4 * x", "x, -k", "-k, x"])
 def test_a_given_order_of_a_sum_with_a_domain_goes_to_the_sum_and_to_its_zeros(times):
-    """The sum has the times of the reduction, the zeros those of the data; both got those of the data."""
+    """Regression: updates take the map's times for all axes, zeros those for data axes; both took the latter."""
     A, k = placeholder((8, 5), "int32", "A"), reduce_axis(5, "k")
     Q = compute(8, lambda x: sum(A[x, k], axis=k), "Q", where=lambda x: x + 0 >= 4)
     s = create_schedule(Q)
@@ -94,7 +94,7 @@ def test_a_given_order_of_a_sum_with_a_domain_goes_to_the_sum_and_to_its_zeros(t
 @pytest.mark.parametrize("kind", [sum, max])
 @pytest.mark.parametrize("command", ["box", "exact", "missing", "after"])
 def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
-    """Its zeros are selected afterwards; it had been placed before all loops, but its operand is computed in them."""
+    """Regression: the reduction (zeros are selected afterwards) preceded the loops that compute its operand."""
     A, k = placeholder((3, 5, 6), "int32", "A"), reduce_axis(6, "k")
     for loop in "ij":
         P = compute(A.shape, lambda i, j, c: A[i, j, c] + 1, "P")
@@ -108,7 +108,7 @@ def test_a_reduction_with_a_domain_reads_what_its_loops_compute(kind, command):
 
 
 def band(shape, order):
-    """Two stages with a domain from row 3 on, and a third without conditions."""
+    """The program of two stages whose domain is row 3 onwards, scheduled by ``order``."""
     A = placeholder(shape, "int32", "A")
     P = compute(shape, lambda i: A[i] * 2, "P", where=lambda i: i * i > 8)
     Q = compute(shape, lambda i: P[i] * 3, "Q", where=lambda i: i * i > 8)
@@ -127,7 +127,7 @@ def band(shape, order):
     ids=["missing", "after", "whole"],
 )
 def test_cells_that_do_not_exist_may_be_loaded_where_nothing_stores_them(order):
-    """Conditions become multiplications by 0 and 1, so such cells may be loaded; their values change nothing."""
+    """If-conversion multiplies by 0 and 1, so such cells may be loaded; their values have no effect."""
     assert verify(band((6,), order)) == []
 
 
@@ -148,7 +148,7 @@ def test_several_outputs_of_which_one_is_read_are_refused_in_loops_of_others(com
 @pytest.mark.parametrize("times", ["j, i", "i, -j", "i + j, j"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_a_given_order_of_a_domain_goes_on_to_the_zeros_outside(times, cached):
-    """They were not written at all."""
+    """Regression: the zeros were not written at all."""
     A = placeholder((5, 4), "int8", "A")
     P = compute((5, 4), lambda i, j: A[i, j - 1] - 1, "P", where=lambda i, j: (j >= 1) & (i >= 2))
     s = create_schedule(P)
@@ -186,7 +186,7 @@ def test_what_a_reduction_loop_computes_is_refused_where_others_share_the_loops_
 @pytest.mark.parametrize("scope", ["acc", "dram"])
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
 def test_zeros_outside_a_domain_are_made_where_only_a_part_is_computed(scope, region):
-    """They are outside the domain, and were not computed by stages in loops."""
+    """Regression: stages computed in loops of others did not write zeros outside the domain."""
     A = placeholder((5, 16), "int32", "A")
     P = compute((5, 16), lambda i, j: A[i, j] + 3, "P", where=lambda i, j: (i != 2) | (j > 2))
     s = create_schedule(P)
@@ -213,4 +213,4 @@ def test_barriers_in_a_reduction_with_a_domain_stay_in_its_loops(order, kind):
     s[P].reorder(*order)
     s.barrier_at(s[P], "k")
     run(s, TINY, random_inputs([P], seed=1))
-    assert s.count(TINY).barriers == {"kij": 4, "ikj": 8}[order]  # two rows exist
+    assert s.count(TINY).barriers == {"kij": 4, "ikj": 8}[order]  # the domain has two rows

@@ -1,4 +1,4 @@
-"""Layouts with padding down to instructions: simulator and RTL, and padding poisoned in memory."""
+"""Layouts with padding, compiled: simulator, RTL, and runs with poisoned padding in memory."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from lathe.sim import simulate_program
 
 
 def with_poison(program: Program, poison: int) -> Program:
-    """The program with other values in padding of inputs whose value its layouts leave to the host."""
+    """The program with ``poison`` in those padding cells of inputs that its layouts leave undefined."""
     segments = []
     for segment in program.segments:
         layout = segment.layout
@@ -31,7 +31,7 @@ def with_poison(program: Program, poison: int) -> Program:
 
 
 def run_poisoned(schedule, config) -> Program:
-    """Run a schedule with padding of inputs poisoned, after checking it without."""
+    """Run a schedule, and check that poisoned padding of inputs does not change the outputs."""
     inputs = random_inputs(list(schedule.program), seed=3)
     program = run(schedule, config, inputs)
     expected = simulate_program(program, inputs).outputs
@@ -136,7 +136,7 @@ def test_a_convolution_in_blocks_of_sixteen(channels):
 
 
 def test_what_a_producer_leaves_undefined_is_summed_up_to():
-    """A row sum on the ALU: of padded rows with its branch, and without."""
+    """A row sum on the ALU over padded rows, with its branch and without."""
     A = lt.placeholder((20, 14), "int8", name="A")
     j = lt.reduce_axis(14, "j")
     B = lt.compute(20, lambda i: lt.sum(A[i, j].astype("int32"), axis=j), name="B")

@@ -23,7 +23,7 @@ def convolution(pixels: int = 14, channels: int = 64, filters: int = 64, kernel:
 
 
 def rescaled(pixels: int = 14, channels: int = 256, filters: int = 512) -> lt.Tensor:
-    """By a bias and a factor for each channel, in one pass."""
+    """A 1×1 convolution, rescaled by a bias and a factor per channel in one pass."""
     data = lt.placeholder((1, pixels, pixels, channels), "int8", name="data")
     weights = lt.placeholder((filters, 1, 1, channels), "int8", name="weights")
     parameters = lt.placeholder((filters, 2), "int32", name="parameters")
@@ -31,13 +31,13 @@ def rescaled(pixels: int = 14, channels: int = 256, filters: int = 512) -> lt.Te
 
 
 def built(output: lt.Tensor, config: lt.HardwareConfig) -> lt.Program:
-    """The program, validated, with the outputs of NumPy."""
+    """The validated program."""
     return lt.build(output, [*placeholders(output), output], config, check=True)
 
 
 @pytest.fixture
 def whole(monkeypatch):
-    """Builds programs without slices."""
+    """Builds programs whose epilogue is not sliced."""
 
     def build(output: lt.Tensor, config: lt.HardwareConfig) -> lt.Program:
         with monkeypatch.context() as patch:
@@ -81,7 +81,7 @@ def test_instructions_of_a_slice_precede_those_of_the_next():
 
 
 def test_little_is_stored_at_once(whole):
-    """Another STORE takes longer than slices would save."""
+    """A further STORE would cost more cycles than slicing saves."""
     output = convolution(3, 16, 16)
     assert built(output, VTA).instructions == whole(output, VTA).instructions
 
@@ -94,7 +94,7 @@ def test_windows_are_stored_whole(whole):
 
 
 def test_sums_of_32_bits_are_stored_whole(whole):
-    """Their bytes are shifted down one after the other, while the bus waits."""
+    """The ALU shifts their bytes down one after the other, while the bus is idle."""
     data, weights = lt.placeholder((64, 64), "int8", name="data"), lt.placeholder((64, 64), "int8", name="weights")
     output = lt.matmul(data, weights, transpose_b=True, name="product")
     assert built(output, VTA).instructions == whole(output, VTA).instructions
@@ -143,7 +143,7 @@ def store(first: int, chunk: int):
 
 
 def test_dependent_slices_stay_in_their_order():
-    """A store of the second slice overwrites an operand of the first, so that the order stays."""
+    """A store of the second slice overwrites an operand of the first, so the order must not change."""
     stream = [store(0, 0), store(1, 1), store(1, 2), store(0, 3)]
     parts = {0: (7, 0), 1: (7, 1), 2: (7, 0), 3: (7, 1)}
     assert interleave_epilogue(stream, parts, FOOTPRINTS.restarted) == stream

@@ -1,4 +1,4 @@
-"""Recurrences as instructions: gates on GEMM, states through DRAM, loops over time in the stream."""
+"""Recurrences, compiled: gates by GEMM, states through DRAM, time loops in the instruction stream."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_both_products_are_matrix_products_and_weights_come_once():
         for each in program.instructions
         if isinstance(each, Gemm) and not each.reset
     )
-    steps = 5 + 4  # of what comes from below, and of what was before, which is zeros in the first
+    steps = 5 + 4  # matmuls of ``below``, and of ``before``, which is zero in the first time step
     assert products == steps * 2 * (4 * 32 // 16) * (32 // 16)
     for name in ("W", "U"):
         assert sum_of(each.y_size * each.x_size for each in loads_of(program, name)) == 2 * 4 * (32 // 16) ** 2
@@ -225,7 +225,7 @@ def test_a_part_computed_outside_a_loop_loads_there_what_a_stage_in_the_loop_has
 
 
 def test_a_copy_that_is_never_read_is_left_out():
-    """The condition on the read of the state never holds, which is found when selects are simplified."""
+    """The condition on the read of the state never holds, which simplification of selects detects."""
     x = placeholder((2, 2, 4), "int32", "x")
     s = state((2, 2, 4), "int32", "s")
     never = compute(s.shape, lambda i, j, k: select((i >= 1) & (j + 2 < 2), s[i - 1, j, k], -1), "never")

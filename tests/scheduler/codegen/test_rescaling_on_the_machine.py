@@ -1,4 +1,4 @@
-"""Sums with a factor per channel, additions and look-ups: the machine's bits are those of the language."""
+"""Per-channel rescaling, additions and lookups: outputs are bit-exact with the language's semantics."""
 
 from itertools import product
 
@@ -35,7 +35,7 @@ def meant(program: lt.Program, inputs: dict) -> dict:
 
 
 def check(outputs, config, inputs, schedule=None) -> lt.Program:
-    """The program of a schedule, or an unscheduled one; fails unless semantics and simulator give NumPy's outputs."""
+    """The program of a schedule, or of unscheduled outputs; fails unless semantics and simulator agree with NumPy."""
     wanted = [outputs] if isinstance(outputs, lt.Tensor) else list(outputs)
     program = lt.build(schedule or wanted, [*placeholders(wanted), *wanted], config, check=True)
     assert lt.verify(program) == []
@@ -85,7 +85,7 @@ def layer() -> Layer:
 
 
 def once(program: lt.Program) -> bool:
-    """Whether every stored vector is rescaled in one pass, and nothing else is."""
+    """Whether RESCALE processes each stored vector exactly once, and no other vector."""
     passes = (each for each in program.instructions if isinstance(each, lt.Rescale))
     stores = (each for each in program.instructions if isinstance(each, lt.Store))
     rescaled = sum(each.iter_out * each.iter_in * (each.uop_end - each.uop_bgn) for each in passes)
@@ -147,7 +147,7 @@ def test_a_residual_is_added_in_the_pass(layer, machine, swapped):
 
 @pytest.mark.sample(1)
 def test_a_sum_is_added_to_itself_where_it_is(layer, machine):
-    """Both factors are of the same accumulators: nothing is copied."""
+    """Both factors apply to the same accumulators: nothing is copied."""
     pair = lt.placeholder((40, 2, 2), "int32", name="pair")
     del layer.inputs["parameters"]
     layer.inputs["pair"] = lt.rescaled_add_parameters((layer.generator.uniform(1e-4, 1e-2, 40), 1e-5), (7, -3))
@@ -159,7 +159,7 @@ def test_a_sum_is_added_to_itself_where_it_is(layer, machine):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "memory"), [("lathe16", lt.MemoryType.INP), ("tiny", lt.MemoryType.ACC8)])
 def test_a_residual_comes_through_the_matrix_core_where_that_is_shorter(layer, name, memory):
-    """Two cycles of the bus for each vector on one machine, half a cycle on the other."""
+    """A vector takes two bus cycles on one machine, half a cycle on the other."""
     program = check(layer.added(), MACHINES[name], layer.inputs)
     segment = next(each for each in program.segments if each.tensor == "residual")
     config = program.config
@@ -201,7 +201,7 @@ def test_half_of_a_tile_is_stored_while_the_other_is_rescaled():
 
 @pytest.mark.slow
 def test_a_machine_without_the_extension_is_named(layer):
-    """Before anything is scheduled: the error has machine, extension and stage."""
+    """The error, raised before scheduling, names machine, extension and stage."""
     table = layer.int8("table", 256)
     quantised = layer.quantised()
     output = lt.lookup(quantised, table, name="output")
@@ -297,7 +297,7 @@ def test_parameters_and_tables_are_placed_by_commands(layer):
 @pytest.mark.sample(1)
 @pytest.mark.seeds(8, slow=432)
 def test_random_layers(seed):
-    """Any machine with RESCALE, any layer; where channels are not along lanes, parameters may not fit."""
+    """Any machine with RESCALE, any layer; if channels are not along the lanes, parameters may not fit."""
     choice = Choice(seed)
     config = quantised_machines(choice)
     outputs, inputs = quantised(choice, choice.number(1, 3))

@@ -1,4 +1,4 @@
-"""Reuse of DRAM: temporaries at addresses of others that are dead."""
+"""DRAM reuse: temporaries are allocated at addresses of dead ones."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def places(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def built(output: lt.Tensor, tensors: list[lt.Tensor], inputs: dict[str, np.ndarray]) -> Program:
-    """The program; every value is followed through DRAM, no instruction races another, and the bits are right."""
+    """The program, after validation, verification (no races), and bit-exact comparison with NumPy."""
     program = lt.build(output, [*tensors, output], LATHE16, check=True)
     assert lt.verify(program) == []
     made = lt.simulate(program, inputs).outputs[output.name]

@@ -1,4 +1,4 @@
-"""Reuse buffers as rings in the scratchpads: each row is loaded once, and results are NumPy's."""
+"""Reuse buffers as rings in the scratchpads: each row is loaded once, and results equal NumPy's."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_a_buffer_that_moves_along_lanes_is_counted_around_in_whole_elements(fac
     inputs = {"A": np.arange(200, dtype=np.int32)}
     program = run(s, CONFIG, inputs)
     loaded = np.sum([load.y_size * load.x_size for load in loads_of(program, "A")])
-    assert loaded in (-(-200 // 16), 200)  # with A in the lanes, or one value for each element
+    assert loaded in (-(-200 // 16), 200)  # with A along the lanes, or one value per vector
 
 
 @pytest.mark.parametrize("order", ["reverse", "shift"])

@@ -18,7 +18,7 @@ A = placeholder((10, 10, 16), "int8", "A")
 
 
 def blur(step: int = 1) -> Tensor:
-    """Sums over windows of 3×3, which move by ``step`` along both."""
+    """Sums over windows of 3×3, which move by ``step`` along both dimensions."""
 
     def body(y: Tensor, x: Tensor, c: Tensor) -> Tensor:
         total = A[step * y, step * x, c].astype("int32")
@@ -60,7 +60,7 @@ def test_values_are_those_of_a_ring_and_each_is_loaded_once(step, prologue, wind
         found[form] = loaded_and_moves(s)
     rows = 10 if step == 1 else 9
     assert found["shift"][0] == found["ring"][0] == rows * rows
-    assert found["shift"][1] > found["ring"][1]  # what a ring need not move
+    assert found["shift"][1] > found["ring"][1]  # a ring moves no cells
 
 
 @pytest.mark.parametrize("factor", [2, 3, 8])

@@ -1,4 +1,4 @@
-"""Stages computed in the loops of others, on the machine: kept in accumulators, stored and loaded again, or refused."""
+"""Stages computed in loops of others, compiled: they stay in accumulators, go through DRAM, or are refused."""
 
 import pytest
 from error_checks import raises
@@ -12,7 +12,7 @@ from lathe.scheduler import BuildError, Schedule, create_schedule
 
 
 def read_again(places: dict[str, tuple[str, str]]) -> Schedule:
-    """P is read by Q, in whose loops it may be computed, and later by R, which reads T, which reads Q."""
+    """A chain of P, Q, T and R, where R also reads P; ``places``: enclosing stage and loop, by stage."""
     A = placeholder((8, 32), "int32", "A")
     P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
     Q = compute((8, 32), lambda y, x: P[y, x] * 2, "Q")
@@ -28,7 +28,7 @@ def read_again(places: dict[str, tuple[str, str]]) -> Schedule:
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
 @pytest.mark.parametrize("axis", ["y", pytest.param("x", marks=pytest.mark.slow)])
 def test_what_later_stages_read_is_stored_by_the_loop_that_makes_it(axis, region):
-    """In acc a later stage would read only values of the last iteration."""
+    """If P were in acc, R would read only values of the last iteration."""
     A = placeholder((8, 32), "int32", "A")
     P = compute((8, 32), lambda y, x: A[y, x] + 1, "P")
     Q = compute((7, 32), lambda y, x: P[y, x] * P[y + 1, x], "Q")
@@ -49,7 +49,7 @@ def test_several_stages_that_later_ones_read_are_stored():
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
 @pytest.mark.parametrize("name", ["vta", "tiny"])
 def test_a_product_in_the_loops_of_another_is_stored_and_loaded(name, region, factor):
-    """The operand is computed in acc, which GEMM does not read: it goes through DRAM."""
+    """The operand is computed in acc, which GEMM cannot read: it goes through DRAM."""
     X, W, V = (placeholder((rows, 16), "int8", name) for name, rows in (("X", 12), ("W", 16), ("V", 20)))
     P = requantise(matmul(X, W, transpose_b=True, name="first"), 6, name="P")
     G = matmul(P, V, transpose_b=True, name="G")
@@ -62,7 +62,7 @@ def test_a_product_in_the_loops_of_another_is_stored_and_loaded(name, region, fa
 @pytest.mark.parametrize("region", ["box", "exact", "missing"])
 @pytest.mark.parametrize("axis", ["y", "x"])
 def test_padding_in_the_loops_of_a_convolution_is_loaded_around(axis, region):
-    """Values that a DMA produces go to scratchpads that GEMM reads, and longer-lived ones through DRAM."""
+    """Padding is loaded to a scratchpad that GEMM reads; longer-lived values go through DRAM."""
     data, kernel = placeholder((1, 5, 6, 4), "int8", "data"), placeholder((4, 3, 3, 4), "int8", "kernel")
     conv = conv2d(data, kernel, padding=1, name="conv")
     output = requantise(conv, 6, name="output")
@@ -108,7 +108,7 @@ def test_what_is_missing_and_no_scratchpad_keeps_is_refused():
 
 @pytest.mark.parametrize("triangle", [False, True])
 def test_what_the_loops_of_a_stage_in_acc_store_is_loaded_in_them(triangle):
-    """Loaded just before the stage, values would not be stored yet."""
+    """A load directly before the stage would precede the store."""
     where = (lambda y, x: x <= y) if triangle else None
     A = placeholder((5, 5), "int32", "A")
     P = compute((5, 5), lambda y, x: A[y, x] * 3 + 1, "P", where=where)
@@ -147,7 +147,7 @@ def test_values_that_no_scratchpad_keeps_are_refused():
 
 @pytest.mark.parametrize("region", ["box", "missing", "exact"])
 def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(region):
-    """Stored by these loops or kept in acc: the GEMM keeps its reduction loops, and stages computed in them."""
+    """Whether stored by these loops or in acc, the GEMM keeps its reduction loops and the stages computed in them."""
     A, B = placeholder((6, 8), "int8", "A"), placeholder((12, 8), "int8", "B")
     F = matmul(A, B, transpose_b=True, name="F")
     P = compute(F.shape, lambda i, j: F[i, j] + 1, "P")
@@ -164,7 +164,7 @@ def test_a_barrier_in_the_reduction_of_a_product_in_the_loops_of_its_reader(regi
 @pytest.mark.parametrize("reading", [False, True])
 @pytest.mark.parametrize("rows", [2, 4, 6])
 def test_what_stays_is_made_whole_in_the_loops_of_a_stage_that_reads_little_of_it(rows, reading, scope):
-    """Lowering computed only what the other stage in the loops reads, although none of them reads any."""
+    """Regression: lowering computed only what C reads of B (little or nothing), although D reads all of it."""
     x, y = placeholder((4, 3), "int32", "x"), placeholder((rows, 3), "int32", "y")
     B = compute((4, 3), lambda i, j: x[i, j] + 1, "B")
     C = compute((rows, 3), lambda i, j: y[i, j] * 2 + (B[i % 4, j] if reading else 0), "C")
@@ -179,7 +179,7 @@ def test_what_stays_is_made_whole_in_the_loops_of_a_stage_that_reads_little_of_i
 
 @pytest.mark.parametrize("rows", [4, 6])
 def test_what_stays_of_a_stage_in_a_sum_is_what_the_sum_reads(rows):
-    """No more is computed in the loop of a reduction; later consumers read cells that were never written."""
+    """Regression: a reduction loop computes only what the sum reads; D read cells that were never written."""
     x, k = placeholder((6, 7), "int32", "x"), reduce_axis(7, "k")
     B = compute((6, 7), lambda i, j: x[i, j] + 1, "B")
     C = compute(rows, lambda i: sum(B[i, k] * 2, axis=k), "C")

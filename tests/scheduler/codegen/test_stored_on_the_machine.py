@@ -1,4 +1,4 @@
-"""Stored values on the machine: scratchpads and DRAM of the folded size, and results that are NumPy's."""
+"""``store_in``, compiled: buffers in scratchpads and DRAM have the folded size, and results equal NumPy's."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from lathe.scheduler import BuildError, CapacityError, EmitError, Schedule, buil
 
 
 def in_shared_loops(width: int = 16) -> tuple[Schedule, Tensor, Tensor]:
-    """B and its consumer in one loop, two rows later: each row of B is computed once."""
+    """B shares a loop with its consumer, which runs two rows later: each row of B is computed once."""
     B, D, s = rows(width=width)
     made = s.cache_write(D, "acc")
     s[made].after(s[B], s[made].shift("i", 2))
@@ -66,7 +66,7 @@ def test_channels_first_in_the_accumulators_and_in_dram():
 
 
 def test_two_by_two_holds_a_whole_image():
-    """Tiramisu's c(i % 2, j % 2): each pixel is read before the fourth one after it is computed."""
+    """Tiramisu's c(i % 2, j % 2): each pixel is read before a later one overwrites its cell."""
     A = placeholder((6, 6, 16), "int8", "A")
     P = compute((6, 6, 16), lambda i, j, c: A[i, j, c].astype("int32") + 1, "P")
     Q = compute((6, 6, 16), lambda i, j, c: P[i, j, c] * P[i, j, c], "Q")
@@ -92,7 +92,7 @@ def convolution(size: int, channels: int) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 
 def folded_convolution(size: int, channels: int, keep: int) -> Schedule:
-    """Rows of the image in the input scratchpad, ``keep`` of them, each loaded once."""
+    """A convolution with ``keep`` rows of the image in the input scratchpad; each row is loaded once."""
     data, weights, product, output = convolution(size, channels)
     s = create_schedule(output)
     made = s.cache_write(output, "acc")
@@ -123,7 +123,7 @@ def test_rows_of_a_convolution_on_the_rtl():
 
 
 def in_a_buffer_in_dram(height: int, width: int, factor: int) -> Schedule:
-    """Some rows of D at a time, and two more of B."""
+    """D in tiles of ``factor`` rows, with two more rows of B in a buffer in DRAM."""
     B, D, s = rows(height, width)
     io, _ = s[D].split("i", factor=factor)
     made = s.cache_write(B, "acc")
@@ -213,7 +213,7 @@ def test_a_convolution_loads_each_pixel_once_from_a_few_rows():
 
 
 def one_at_a_time(kind: str, block: int) -> tuple[Schedule, Tensor, int]:
-    """Values that are read before the next are computed: a schedule, the stored stage, and the vectors it takes."""
+    """A schedule in which each value is read before the next is computed, its stored stage, and the vectors for it."""
     A = placeholder((6, block), "int8", "A")
     if kind == "sum":
         k = reduce_axis(block, "k")

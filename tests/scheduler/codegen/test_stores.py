@@ -1,4 +1,4 @@
-"""Stores of values wider than a byte leave the accumulators as they are where these are read again."""
+"""Stores of values wider than a byte preserve the accumulators if these are read again."""
 
 # The parameters of these functions name axes, used or not.
 # ruff: noqa: ARG005
@@ -46,7 +46,7 @@ def test_what_is_stored_twice():
 
 @pytest.mark.parametrize("place", ["inside", "root"])
 def test_what_is_stored_in_a_reduction_is_loaded_there(place):
-    """A copy out of acc that runs in a reduction, which reads it: loaded further out, it would not be stored yet."""
+    """A reduction reads a copy out of acc that its loop stores: a load outside the loop would precede the store."""
     P = compute(A.shape, lambda i, j: A[i, j] * 2 - 3, "P")
     turned = compute((16, 4), lambda j, i: P[i, j], "turned")
     k = reduce_axis(4, "k")
@@ -61,7 +61,7 @@ def test_what_is_stored_in_a_reduction_is_loaded_there(place):
 
 @pytest.mark.parametrize("name", ["vta", "tiny"])
 def test_what_is_stored_in_loops_of_another_may_have_its_reduction_outermost(name):
-    """A load of the weights runs in loop i of the GEMM, inside a reduction loop, which the store does not have."""
+    """Weights are loaded in loop i of the GEMM, inside a reduction loop that does not enclose the store."""
     data, weights = placeholder((3, 32), "int8", "data"), placeholder((20, 32), "int8", "weights")
     product = matmul(data, weights, transpose_b=True, name="product")
     doubled = compute(product.shape, lambda i, j: product[i, j] * 2, "doubled")

@@ -1,4 +1,4 @@
-"""Steps of random streams with signals: every order kept that must be, and refused only where there is none."""
+"""Manual synchronisation in random streams: required orders are enforced, and only deadlocks are refused."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -131,7 +131,7 @@ def test_every_wait_is_kept_and_only_deadlocks_are_refused(seed):
 
 
 def test_a_load_of_what_is_stored_waits_with_what_it_waits_for_anyway():
-    """Its cells are in use by a GEMM, which can take the token of the store, too: nothing waits longer."""
+    """A GEMM that uses the load's cells can also pop the token of the store: nothing waits longer."""
     tokens = TokenPass[str](footprints())
     product = Gemm(0, 1, 1, 1, 0, 0, 0, 0, 0, 0)
     tokens.add(Store(sram_base=3, dram_base=1024, y_size=1, x_size=1, x_stride=1), "")
@@ -146,7 +146,7 @@ def test_a_load_of_what_is_stored_waits_with_what_it_waits_for_anyway():
 
 
 def test_tokens_of_a_queue_are_taken_in_the_order_in_which_they_are_given():
-    """A later GEMM takes the token of an earlier store; the load already waits for an instruction before that GEMM."""
+    """A later GEMM pops the token of an earlier store; the load already waits for an instruction before that GEMM."""
     tokens = TokenPass[str](footprints())
 
     def store(cell: int, place: int) -> Store:

@@ -67,14 +67,14 @@ def test_what_makes_it_longer(loads, work):
 
 
 def test_one_tile_more_costs_less_than_waiting_for_the_memory_once():
-    """Its loads overlap with the computation of the tile before."""
+    """Its loads overlap with the computation of the previous tile."""
     slow = CONFIG.with_(**{"memory.latency": 64})
     one, two = (TileWork(tiles, 1, 1000 // tiles, 64 // tiles, 1, False) for tiles in (1, 2))
     assert cycles_with_gemm(slow, [], two) - cycles_with_gemm(slow, [], one) < 64
 
 
 def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
-    """After the first part of the reduction, it hides loads only behind its own steps."""
+    """After its first reduction tile, its loads overlap only with its own computation."""
     short, long = (TileWork(8, 4, steps, 16, 1, False) for steps in (500, 4000))
     parts, whole = [OperandLoads(Unit.LOAD, 4000.0, 1, True, parts=4)], [OperandLoads(Unit.LOAD, 4000.0, 1, True)]
     assert cycles_with_gemm(CONFIG, parts, short) > 4000 + 7 * 500
@@ -87,8 +87,8 @@ def test_the_first_tile_waits_for_all_parts_of_what_is_loaded_once():
     [
         ((64, 16, 256), 1),
         ((64, 16, 16), 1),
-        ((64, 7, 16), 1),  # rows of seven
-        ((5, 16, 256), 1),  # rows of five times sixteen, one for each block of columns
+        ((64, 7, 16), 1),  # rows of 7 vectors
+        ((5, 16, 256), 1),  # a row of 5 × 16 vectors for each block of columns
         ((5, 7, 16), 1),
         ((5, 7, 64), 4),
         ((1, 7, 64), 1),
@@ -186,7 +186,7 @@ def recorded(monkeypatch, output: Tensor, config: HardwareConfig) -> list[Tiling
 
 @pytest.mark.parametrize("machine", ["vta", "lathe16"])
 def test_channels_are_tiled_in_parts_without_a_tail(monkeypatch, machine):
-    """With 128 channels in parts of 48, the first 96 would be loaded as one part, and waited for."""
+    """In tiles of 48, the first 96 of 128 channels would be loaded as one, and the GEMM would wait for them."""
     data, weights = placeholder((1, 28, 28, 128), "int8", "data"), placeholder((256, 1, 1, 128), "int8", "weights")
     output = requantise(conv2d(data, weights, stride=2, name="conv"), 8, name="output")
     found = recorded(monkeypatch, output, load_config(machine).with_(**{"memory.latency": 64}))

@@ -1,4 +1,4 @@
-"""Work per core if marked loops ran on several cores: instances, against enumeration, and bytes."""
+"""Work per core if annotated loops ran on several cores: instances, compared with enumeration, and bytes."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_stages_outside_of_marked_loops_are_on_no_core():
 
 
 def product(extent: int = 60) -> tuple[Counts, Counts]:
-    """The counts of a matmul in tiles of rows, with and without marks."""
+    """The counts of a matmul in tiles of rows, with ``distribute`` and without."""
     A, B = placeholder((extent, 64), "int8", "A"), placeholder((64, 64), "int8", "B")
     D = requantise(matmul(A, B, transpose_b=True, name="C"), 8, name="D")
     found = []

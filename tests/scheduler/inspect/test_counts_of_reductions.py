@@ -1,4 +1,4 @@
-"""Counts of reductions with a ``where``: updates that it excludes are no instances."""
+"""Counts of reductions with a ``where``: updates that it excludes are not counted."""
 
 from collections.abc import Callable
 from typing import Any

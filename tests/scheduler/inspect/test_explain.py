@@ -1,4 +1,4 @@
-"""``explain``: every class of chunks with its count, pads, and the rule that took it or the constraint that failed."""
+"""``explain``: every class of chunks with its count, pads, and the rule that matched or the constraint that failed."""
 
 import builtins
 import doctest
@@ -120,7 +120,7 @@ def test_the_schedule_does_not_change():
 
 
 def product(columns: int) -> tuple[Schedule, list[Tensor]]:
-    """A matmul with so many columns per tile."""
+    """A matmul with ``columns`` columns per tile."""
     A, W = placeholder((4, 64), "int8", "A"), placeholder((32, 64), "int8", "W")
     M = matmul(A, W, transpose_b=True, name="M")
     s = create_schedule(M)

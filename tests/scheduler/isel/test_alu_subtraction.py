@@ -30,13 +30,13 @@ def operations(body: Callable[[Expr, Expr], Expr], *extensions: str) -> list[str
 @pytest.mark.parametrize(
     ("body", "without", "with_it"),
     [
-        # If an operand is not read again, the result is computed in place; another `add` copies the other one.
+        # The result is computed in place of an operand that is dead afterwards; a further `add` copies the other one.
         (lambda x, y: x - y, ["mul", "add"], ["sub"]),
         (lambda x, y: (x >> 1) - y, ["mul", "add", "shr", "add"], ["shr", "sub"]),
         (lambda x, y: (x >> 1) - (y * 3), ["mul", "mul", "add", "shr", "add"], ["shr", "add", "mul", "sub"]),
         (lambda x, y: x - (y >> 1), ["shr", "mul", "add"], ["shr", "mul", "add"]),  # no copy of x, no temporaries
         (lambda x, _: x - 3, ["add"], ["add"]),
-        (lambda x, _: x - -32768, ["add", "mul", "add"], ["sub"]),  # 32768 is no immediate
+        (lambda x, _: x - -32768, ["add", "mul", "add"], ["sub"]),  # 32768 does not fit an immediate
         (
             lambda x, y: max(x - y, y - x),
             ["add", "mul", "add", "add", "mul", "add", "max"],

@@ -78,7 +78,7 @@ def test_without_the_extension_zeros_are_loaded_and_the_alu_fills_in_the_minimum
     (load,) = loads_of(program, "A")
     assert (*pads(load), load.padding) == (8, 9, 1, 0, 1, 1, 0)
     fills = of_kind(program, Alu, alu_opcode=AluOp.ADD, imm=-128)
-    assert [each.iter_out * each.iter_in for each in fills] == [11, 8, 8, 20]  # row, two columns, the maxima's start
+    assert [each.iter_out * each.iter_in for each in fills] == [11, 8, 8, 20]  # row, two columns, initial maxima
 
 
 @pytest.mark.sample(17)
@@ -192,7 +192,7 @@ def test_a_zero_point_costs_no_copy_of_the_image_with_the_extension() -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_zero_point_costs_no_copy_where_the_alu_multiplies(machine: str) -> None:
-    """As with computed kernels."""
+    """The ALU multiplies if kernels are computed."""
     A, V = placeholder((1, 6, 7, 16), "int8", "A"), placeholder((16, 3, 3, 1), "int8", "V")
     D = requantise(conv2d(A, clip(V, -9, 9, name="W"), padding=1, pad_value=-7, groups=16, name="C"), 6, name="D")
     program = run(create_schedule(D), MACHINES[machine], filled(A, V))
@@ -342,7 +342,7 @@ def test_a_padded_convolution_whose_input_channels_are_tiled(value: int, name: s
     counters = simulate_program(program, filled(*inputs)).counters
     assert counters.bytes_read["inp"] == 6 * 7 * 64 * machine.batch  # every channel of every pixel once
     assert counters.bytes_read["wgt"] == 16 * 9 * 64
-    taps = 6 * 7 * 9 if value else (6 * 3 - 2) * (7 * 3 - 2)  # zeros are not multiplied
+    taps = 6 * 7 * 9 if value else (6 * 3 - 2) * (7 * 3 - 2)  # taps on zeros are skipped
     if name != "batch4":  # whose rows are pixels, so that only rows of the image are left out
         assert counters.gemm_operations == taps * blocks * (16 // machine.block_out)
 

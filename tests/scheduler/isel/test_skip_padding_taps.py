@@ -1,4 +1,4 @@
-"""Skipping of taps that only meet zero padding: non-zero analysis, the parts of a GEMM, and the cycles saved."""
+"""Skipping of taps that only meet zero padding: non-zero analysis, the partition of a GEMM, and the cycles saved."""
 
 import numpy as np
 import pytest
@@ -84,12 +84,12 @@ def transposed(stride: int, taps: int, before: int) -> lt.Tensor:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("stride", "taps", "before"), [(2, 3, 2), (2, 4, 2), (3, 3, 2), (2, 2, 1)])
 def test_gaps_between_pixels_are_not_multiplied(stride, taps, before):
-    """Rows and columns without pixels are skipped by strided loops, one part for each residue of the stride."""
+    """Rows and columns without pixels are skipped by strided loops, one GEMM for each residue of the stride."""
     results = 5 * stride + 1 + 2 * before - taps + 1
     met = sum((r + t - before) % stride == 0 and 0 <= r + t - before <= 5 * stride
               for r in range(results) for t in range(taps))  # fmt: skip
     steps = measured(transposed(stride, taps, before)).gemm_operations
-    assert met * met * 4 <= steps < 1.05 * met * met * 4  # more: what a part would cost
+    assert met * met * 4 <= steps < 1.05 * met * met * 4  # the excess costs less than another GEMM
 
 
 def test_a_border_of_another_value_is_multiplied():
@@ -137,7 +137,7 @@ def test_taps_in_chunks_of_their_own_begin_sums_too():
 def test_results_that_meet_no_data_are_zeros():
     output = lt.conv2d(image(3, 3), weights(4, 2, 2), padding=4, name="conv")
     assert measured(output, TINY).gemm_operations == 6 * 6
-    assert measured(output, BEGINS).gemm_operations == 6 * 6 + 100 - 9  # the latter begin sums
+    assert measured(output, BEGINS).gemm_operations == 6 * 6 + 100 - 9  # 91 more initialise sums
 
 
 @pytest.mark.parametrize("config", [TINY, BEGINS], ids=["adds", "begins"])

@@ -1,4 +1,4 @@
-"""Layout conversion: after all turns, the blocks of stored vectors are in the order of vectors that are loaded."""
+"""Layout conversions: after all of them, blocks of stored vectors have the order of loadable vectors."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHAPES = [(b, i, o) for b in (1, 2, 4, 8) for i in (4, 8, 16, 32) for o in (4, 8
 
 
 def turned(stored, config, turn):
-    """The bytes of a span after the machine has done one turn: load, GEMM, store."""
+    """The bytes of a span after one layout conversion: load, GEMM, store."""
     loaded = stored.reshape(-1, config.batch, config.block_in)
     matrices = selection(config, turn).astype(np.int64)
     if config.block_out > config.block_in:
@@ -22,7 +22,7 @@ def turned(stored, config, turn):
 
 
 def vectors(values, config, columns):
-    """The bytes of a span as vectors of so many columns; narrow ones in the order that ``positions`` gives."""
+    """The bytes of a span as vectors of ``columns`` columns; narrow ones in the order that ``positions`` gives."""
     found = values.reshape(len(values), -1, columns).transpose(1, 0, 2)
     if columns == max(config.block_in, config.block_out):
         return found.reshape(-1)

@@ -24,7 +24,7 @@ MOST_PAIRS = 2_000
 
 
 def entries(relation: isl.Map) -> dict[Point, set[Point]]:
-    """All pairs of a map, by the first."""
+    """The pairs of a relation, grouped by their first point."""
     found: dict[Point, set[Point]] = defaultdict(set)
     count = relation.dim(isl.dim_type.in_)
 
@@ -38,7 +38,7 @@ def entries(relation: isl.Map) -> dict[Point, set[Point]]:
 
 
 def lost_one_by_one(uses: DirectAccesses, order: Ordering) -> tuple[Point, Point] | None:
-    """The first iteration of the reader, and its first cell, whose last write may not be the required one."""
+    """The consumer's first iteration, with its first cell, whose last write may not be the required one."""
     needed, made = entries(uses.needed), entries(uses.made)
     outside, depth = len(order.outside), uses.depth
 
@@ -67,7 +67,7 @@ def lost_one_by_one(uses: DirectAccesses, order: Ordering) -> tuple[Point, Point
 
 
 def questions(schedule: Schedule):
-    """Every read of a stage's values, with all its orderings."""
+    """All queries: each read of a stage's values with each of its orderings."""
     placed = place_stages(schedule)
     for reader in schedule.stages:
         around = tuple(placed[reader].around)

@@ -1,4 +1,4 @@
-"""Pad values that consumers require: contracts solved backwards, and conflicts reported."""
+"""Pad values that consumers require: contracts derived backwards from them, and conflicts reported."""
 
 import pytest
 from error_checks import raises

@@ -37,7 +37,7 @@ def transposed(height: int, width: int, channels: int, stride: int, before: int,
 
 
 def maxima(height: int, width: int, channels: int, stride: int, behind: int = 0) -> tuple[Schedule, Tensor, Tensor]:
-    """The schedule of maxima over such an image in ``acc``, which needs the gaps; the image, and the maxima."""
+    """Max pooling of such an image in ``acc``, where gaps are stored: schedule, image, and maxima."""
     image = spread(placeholder((1, height, width, channels), "int8", "data"), stride, 0, behind)
     s = create_schedule(max_pool2d(image, 2, stride=1, name="out"))
     made = s.cache_write(s.outputs[0], "acc")
@@ -58,7 +58,7 @@ def test_a_line_of_pixels_is_one_load_with_their_gaps_as_padding(stride, channel
     found = [
         (each.y_size, each.x_size, each.x_pad_0, each.x_pad_1, each.y_pad_0, each.y_pad_1) for each in loads(program)
     ]
-    lines = 6 * (stride - 1)  # of gaps, in rows of a pixel and its gap: with up to 15 of them in one LOAD
+    lines = 6 * (stride - 1)  # of gaps, in rows of a pixel and its gap; one LOAD pads up to 15
     assert found == [(6, 1, 0, stride - 1, 0, lines if lines <= 15 else 0)] * 5 * (channels // 16)
 
 
@@ -130,7 +130,7 @@ def test_pixels_that_are_doubled_are_not_loaded_pair_by_pair():
 )
 @pytest.mark.parametrize("scope", ["inp", "acc"])
 def test_what_is_read_moves_with_the_remainder_too(index, scope):
-    """Iterations are counted from the first of the remainder's loop, of which only one is read."""
+    """Only one remainder is read; its iterations are counted from the start of the remainder's loop."""
     data = placeholder((1, 6, 40, 16), "int8", "data")
     image = compute((1, 6, 13, 16), lambda n, y, x, c: select(x % 2 == 1, data[n, y, index(x), c], 0), "image")
     if scope == "inp":

@@ -1,4 +1,4 @@
-"""Schedules of computations whose domains are not boxes: loops, boxes without conditions, counts, every command."""
+"""Schedules of computations whose domains are not boxes: loops, boxes without conditions, counts, all primitives."""
 
 import numpy as np
 import pytest
@@ -175,7 +175,7 @@ def test_dependences_are_those_of_the_points_that_exist():
 
 
 def test_dependences_of_absent_points_forbid_nothing():
-    """Row i of Q reads row 19 - i of P, but Q has the lower rows only: P may follow it in one loop, backwards."""
+    """Row i of Q reads row 19 - i of P, but the domain of Q is rows 10 to 19: both may share loop i."""
     P = compute((20, 20), lambda i, j: A[i, j], "P")
     low = compute((20, 20), lambda i, j: P[19 - i, j], "Q", where=lambda i, _: i >= 10)
     s = create_schedule(low)
@@ -189,7 +189,7 @@ def test_dependences_of_absent_points_forbid_nothing():
 
 
 def test_iterations_without_points_compute_nothing_for_other_consumers():
-    """M has rows from 10 on only: other iterations of its loop are skipped, so P cannot be computed there."""
+    """The domain of M is row 10 onwards: other iterations of its loop are skipped, and P is not computed there."""
     P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
     M = compute((20, 20), lambda i, j: P[i, j] * 2, "M", where=lambda i, _: i >= 10)
     low = compute((20, 20), lambda i, j: P[i, j], "low", where=lambda i, _: i >= 9)
@@ -205,7 +205,7 @@ def test_iterations_without_points_compute_nothing_for_other_consumers():
 
 
 def test_a_loop_is_not_parallel_if_only_an_earlier_iteration_computes_its_reads():
-    """Row 0 of P is computed in columns of M, whose other rows have only five: R reads values of row 0."""
+    """P is computed in loop j of M, where only row 0 has all columns: R reads values that only that row computes."""
     P = compute((20, 20), lambda i, j: A[i, j] + 1, "P")
     M = compute((20, 20), lambda i, j: P[0, j] * (i + 2).astype("int32"), "M", where=lambda i, j: (i < 1) | (j < 5))
     R = compute((20, 20), lambda i, j: P[0, j] - i.astype("int32"), "R")

@@ -1,4 +1,4 @@
-"""Sums of numbers made of axes: where they add nothing is known, so that conditions around them may come and go."""
+"""Sums of index expressions: it is known where these are 0, so conditions there can be added and removed."""
 
 from collections.abc import Callable
 from typing import Any

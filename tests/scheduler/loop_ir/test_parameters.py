@@ -1,4 +1,4 @@
-"""Schedules of programs with open parameters: commands have the same results as with numbers from the start."""
+"""Schedules of programs with symbolic parameters: primitives have the same results as with constants."""
 
 import pytest
 from executions import confirm
@@ -49,7 +49,7 @@ def carried_out(schedule: Schedule, choice: Choice, count: int) -> list[str]:
 
 
 def check_bound(seed: int) -> None:
-    """Typical values are the numbers: the same random commands are accepted, and give the same nests."""
+    """With typical values equal to the constants, the same random commands are accepted and give the same nests."""
     choice = Choice(seed)
     program, n, m = choice.pick(PROGRAMS), choice.number(1, 7), choice.number(1, 6)
     opened = create_schedule(program(parameter("n", typical=n), parameter("m", typical=m)))

@@ -75,7 +75,7 @@ def check_partition(schedule: Schedule) -> None:
     fine = list(statements_of_chunks(partition(build_nest(schedule)), {}))
     tried = list(statements_of_conditions(build_nest(schedule), {}))
     if not any(stage.state.pragma for stage in schedule.stages):
-        in_order = [each for each in fine if each[1] != "init"]  # start values of a loop come as one block
+        in_order = [each for each in fine if each[1] != "init"]  # initialisations of a loop are one block
         assert in_order == [each for each in tried if each[1] != "init"], "partitioning loops must keep their order"
     large = Counter(statements_of_chunks(partition(build_nest(schedule, largest_blocks=True)), {}))
     assert large == Counter(fine) == Counter(tried)
@@ -85,7 +85,7 @@ def check_partition(schedule: Schedule) -> None:
 
 
 def check_domain(stage: Stage, executed: Counter[Statement]) -> None:
-    """A stage at the root executes its domain, every point once, and every start value once."""
+    """A root-level stage executes every point of its domain once, and every initialisation once."""
     if stage.state.attachment is not None:
         return
     roles = {(role, point) for name, role, point in executed if name == stage.name}
@@ -120,7 +120,7 @@ def check_against_isl(schedule: Schedule, stage: Stage) -> None:
     )
     if stage.state.attachment is None:
         assert executed == found
-    else:  # the host may skip iterations in which it computes nothing
+    else:  # the enclosing stage may skip iterations in which it computes nothing
         assert set(executed) <= set(found)
         assert all(executed[point] <= found[point] for point in executed)
 

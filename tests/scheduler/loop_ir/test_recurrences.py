@@ -1,4 +1,4 @@
-"""Recurrences: the order of stages that need each other's earlier values, checked and executed."""
+"""Recurrences: the order of stages that depend on each other's earlier values, checked and executed."""
 
 from unittest import mock
 
@@ -21,7 +21,7 @@ def stencil(height=6, width=7):
 
 
 def refuse(output, command):
-    """The refusal of a command, confirmed by executing what it refuses instance by instance."""
+    """The error of a refused command, confirmed by executing the refused schedule instance by instance."""
     with pytest.raises(LegalityError) as caught:
         command(create_schedule(output))
     schedule = create_schedule(output)

@@ -30,7 +30,7 @@ def filled(*tensors: Tensor) -> dict[str, np.ndarray]:
     return {T.name: generator.integers(-128, 128, T.shape).astype(T.dtype) for T in tensors}
 
 
-# Adding A[60] and B[60] in steps of 16.
+# Adding A[60] and B[60], 16 values at a time.
 
 
 def sum_of_60() -> tuple[Tensor, Tensor, Tensor]:
@@ -47,7 +47,7 @@ def test_60_by_16_is_three_full_chunks_and_one_of_12(golden):
 
 
 def vectors_of_60(recorder: Recorder) -> tuple[Schedule, list[Tensor]]:
-    """The addition in accumulators, 16 values at a time, by the rule of the recorder."""
+    """The addition in accumulators, 16 values at a time, emitted by the recording rule."""
     A, B, C = sum_of_60()
     s = create_schedule(C)
     result = s.cache_write(C, "acc")
@@ -89,11 +89,11 @@ def test_spare_lanes_do_not_count_in_a_sum_over_what_was_stored():
     assert loads_of(program, "C"), "they are loaded again"
 
 
-# A 66-wide image copied in 34-wide windows at step 28.
+# A 66-wide image copied in 34-wide windows with stride 28.
 
 
 def windows(height: int, tile: int) -> tuple[Schedule, list[Tensor]]:
-    """A convolution of seven columns, 28 at a time: each tile needs 6 columns more than it computes."""
+    """A convolution with seven taps, 28 columns at a time: each tile needs 6 columns more than it computes."""
     A, W = placeholder((height, 66, 16), "int8", "A"), placeholder((16, 7, 16), "int8", "W")
     k, c = reduce_axis(7, "k"), reduce_axis(16, "c")
     C = compute(
@@ -316,7 +316,7 @@ def test_a_user_rule_is_called_for_body_and_tail_and_its_instructions_run():
 
 
 def test_a_user_rule_may_take_a_reduction():
-    """Rule "reduce": start value and updates in one chunk; here the maximum over rows, by the built-in rule."""
+    """Rule "reduce": initialisation and updates in one chunk; here the maximum over rows, by the built-in rule."""
     A, k = placeholder((9, 40), "int8", "A"), reduce_axis(9, "k")
     B = compute(40, lambda i: max(A[k, i], axis=k), "B")
     s = create_schedule(B)

@@ -95,7 +95,7 @@ def test_the_box_is_the_smallest_in_any_order(name):
 
 
 MAPPED = ["rows of fused loops", "three rows of fused loops", "a part of a split that has a tail"]
-"""Of the others, the chunks of Q itself map to no instruction: they take elements apart, or are single cells."""
+"""For the other orders, chunks of Q map to no instruction: they split vectors, or are single cells."""
 
 
 @pytest.mark.parametrize("name", MAPPED)

@@ -1,4 +1,4 @@
-"""Number of points under conditions, and elements that they read, against enumeration; large groups may count fewer."""
+"""Counts of points under conditions, and of elements read, against enumeration; lower bounds for large groups."""
 
 from itertools import product
 from math import ceil, prod

@@ -1,4 +1,4 @@
-"""Number of multiply-accumulates of a program, without those with padding."""
+"""Number of multiply-accumulates of a program, without those with zero padding."""
 
 from math import prod
 

@@ -106,7 +106,7 @@ def test_a_concat_records_the_offsets_of_its_operands():
 
 
 def test_a_concat_may_be_the_second_operand():
-    """If that is weights, its vectors hold contiguous rows, and blocks of columns are not outermost."""
+    """If the second operand is weights, its vectors hold contiguous rows, and blocks of columns are not outermost."""
     a, b, c = (lt.placeholder((32, 32), "int8", name=name) for name in "abc")
     x = lt.placeholder((32, 64), "int8", name="x")
     sums = [lt.matmul(a, each, transpose_b=True, name=f"{each.name}.sums") for each in (b, c)]

@@ -1,4 +1,4 @@
-"""Pass ``insert-cache-reads``: loads for stages that the user has placed, with zero padding by the LOADs."""
+"""Pass ``insert-cache-reads``: loads for stages whose compute location the user has set; LOADs pad with zeros."""
 
 import pytest
 from random_programs import random_inputs
@@ -40,7 +40,7 @@ def padded(program: Program, memory: MemoryType) -> bool:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("config", [VTA, BATCH4, TINY], ids=lambda each: each.name)
 def test_an_unscheduled_padding_is_loaded_for_a_placed_gemm(config):
-    """It was computed completely, and stored before the first GEMM."""
+    """Regression: it was computed completely, and stored before the first GEMM."""
     s, conv, narrow, output = convolution(filters=16 if config is TINY else 40)
     rows, _ = s[output].split(s[output].axis[1], factor=2 if config is TINY else 4)
     if config is TINY:

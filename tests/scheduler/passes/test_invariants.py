@@ -111,7 +111,7 @@ VIOLATING = {
     "coalesce-loads": [(wide_vectors_in_user_loops, WIDE)],
     "select-instructions": [(divided_axis, VTA)],
 }
-"""Programs, with machines, by the pass that establishes the invariant that they violate."""
+"""Pairs of program and machine, by the pass that establishes the invariant that the program violates."""
 
 
 @pytest.mark.parametrize(

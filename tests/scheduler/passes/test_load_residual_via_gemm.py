@@ -112,7 +112,7 @@ def test_few_pixels_do_not_move_it_to_the_alu():
 
 @pytest.mark.parametrize("images", [1, 5])
 def test_a_single_channel_is_no_gemm(images):
-    """It has no diagonal: a block of one channel was refused, with its ones in `acc`."""
+    """Regression: a block of one channel has no diagonal, and was refused with its ones in `acc`."""
     output = shortcut(3, shape=(images, 9, 9, 1))
     for config in (VTA, TINY):
         assert "ones.1" not in {each.name for each in built(output, config).segments}

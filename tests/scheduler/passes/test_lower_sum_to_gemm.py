@@ -156,7 +156,7 @@ def test_explain_counts_two_alu_cycles_for_an_addition():
 
 
 def test_a_sum_that_moves_back_to_the_alu_has_no_ones():
-    """The next layer reads groups of channels in a layout that no GEMM produces, and nothing else resolves that.
+    """The next layer reads groups of channels in a layout that no GEMM produces, and no other pass resolves that.
 
     Its weights have a second consumer, so that groups are not merged.
     """
@@ -173,7 +173,7 @@ def test_a_sum_that_moves_back_to_the_alu_has_no_ones():
 
 
 def test_the_summed_tensor_is_never_the_weights():
-    """The layout of a convolution of one channel allows a sum before it no diagonals, so the ALU computes that."""
+    """The layout of a one-channel convolution rules out diagonal weights for a sum before it: the ALU computes that."""
     data, weights = (lt.placeholder(shape, "int8", name=n) for shape, n in (((3, 7, 6, 1), "d"), ((10, 3, 2, 1), "w")))
     average = lt.avg_pool2d(data, (1, 2), stride=(1, 2), name="average")
     program, ran = built(lt.conv2d(average, weights, padding=((0, 2), (1, 0)), name="conv"))

@@ -51,7 +51,7 @@ BY_TWO = "[i0, i1, i2, i3] -> [i1 % 2, i2 % 2, i0, i1 // 2, i2 // 2, i3]"
 
 @pytest.mark.parametrize("latency", [0, 200])
 def test_what_is_read_is_contiguous(latency):
-    """Without it each pixel is a burst, or whole rows are loaded where these would wait for the memory."""
+    """Without the pass each pixel is a burst, or whole rows are loaded if such bursts would wait for the memory."""
     output = conv(image(1, 14, 14, 16), stride=2)
     assert packed(output) == [BY_TWO]
     loads = loads_of_data(built(output, VTA.with_(**{"memory.latency": latency})))
@@ -144,7 +144,7 @@ def test_arrays_keep_their_shapes_in_saved_programs(tmp_path):
 
 
 def test_autotuned_schedules_copy_what_the_host_packs():
-    """An autotuned schedule makes the copies of the default one by commands, and the same instructions."""
+    """An autotuned schedule makes the default one's copies by primitives, and has the same instructions."""
     output = conv(image(1, 28, 28, 64), filters=64, stride=2)
     (group,) = tiled_groups(lt.create_schedule(output), VTA, 1)
     assert [step.gathered for step in group.tilings[0] if step.about == "data"] == [(1, 2)]

@@ -143,7 +143,7 @@ def test_elements_outside_the_domain_are_of_no_output():
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("product", [False, True])
 def test_a_pragma_on_a_stage_of_which_one_output_is_read_is_refused(which, product):
-    """The vector layout of the other output had not been checked."""
+    """Regression: the vector layout of the other output was not checked."""
     two, k = two_maps(), reduce_axis(48, "k")
     read, B = two[which], placeholder((5, 48), "int8", "B")
     wide = lambda tensor, i: tensor[i, k].astype("int32")  # noqa: E731

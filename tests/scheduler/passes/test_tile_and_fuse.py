@@ -82,7 +82,7 @@ def stored(program):
 
 
 def test_hoisted_loads_leave_space_for_later_ones():
-    """128 vectors of parameters, of which 64 fit: all of the sum's, or a tile of each GEMM's besides them."""
+    """64 of 128 parameter vectors fit: hoisting all of the sum's would leave no space for tiles of the GEMMs'."""
     machine = lt.load_config("lathe16").with_(par_buffer_bytes=8192)
     assert machine.par_depth == 64
     program = check(residual(16, 32, 512), machine)
@@ -114,7 +114,7 @@ def sum_of_products(number: int) -> lt.Tensor:
 
 @pytest.mark.slow
 def test_sums_of_many_gemms_are_cut_once_and_then_their_parts(monkeypatch):
-    """All cuts with all cuts of their parts would be as many groups as a tree has subtrees, in all orders."""
+    """Combining all cuts with all cuts of the resulting groups would visit every subtree in every order."""
     visited: list[str] = []
     tile_whole_group = tile_and_fuse._tile_whole_group
 
@@ -129,7 +129,7 @@ def test_sums_of_many_gemms_are_cut_once_and_then_their_parts(monkeypatch):
 
 
 def test_tilings_of_many_reductions_are_few(monkeypatch):
-    """All tilings of one reduction with all of another; for many GEMMs, the same for all but one."""
+    """All pairs of tilings for two reductions; for more GEMMs, the same tiling for all but one."""
     found: dict[int, list[int]] = {}
 
     def counted(model):

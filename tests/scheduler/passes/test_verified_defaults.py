@@ -22,7 +22,7 @@ CONFIG = load_config("vta")
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Edit], None]) -> None:
-    """Let a pass do its work and then break the schedule with a fault."""
+    """Run a pass and then insert a fault into its schedule."""
 
     def wrong(right: Pass) -> Pass:
         def run(schedule: Edit, target: Target) -> None:

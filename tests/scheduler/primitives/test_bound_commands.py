@@ -1,4 +1,4 @@
-"""Primitives on programs with symbolic parameters, with numbers for which they have little or nothing to do."""
+"""Primitives on programs with symbolic parameters, bound to values for which they have little or no effect."""
 
 import pytest
 from error_checks import raises
@@ -56,7 +56,7 @@ def total() -> Tensor:
 
 
 def padded_sum() -> tuple[Schedule, Tensor]:
-    """A sum over rows of elements in blocks of five, which a split follows."""
+    """A row sum over a layout in blocks of five, whose loop is split in the same way."""
     A = placeholder((4, N), "int32", name="A")
     k = reduce_axis((0, N), name="k")
     T = compute((4,), lambda i: sum(A[i, k], axis=k), name="T")

@@ -197,7 +197,7 @@ def test_the_buffer_is_as_large_as_what_is_stored_there_needs():
 
 
 def averages(count: int) -> list[Tensor]:
-    """Stages that each average neighbouring rows of the one before, and so are stored one by one."""
+    """A chain of stages that average neighbouring rows of the previous one, so that each is stored."""
     last = placeholder((12, 16), "int8", "A")
     made = []
     for n in range(count):

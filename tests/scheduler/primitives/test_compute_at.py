@@ -192,7 +192,7 @@ def test_dram_keeps_what_a_loop_makes_for_readers_after_it(golden_and_right):
 
 
 def test_dram_keeps_what_earlier_iterations_have_made():
-    """At i, C reads B of i and earlier: B may be computed at the same loop, in C's chain, but not around D."""
+    """D reads B of iteration i // 2: B may be computed in C, since DRAM holds values of earlier iterations."""
     A = placeholder(12, "int32", "A")
     B = compute(12, lambda i: A[i] + 1, "B")
     C = compute(12, lambda i: B[i] * 2, "C")

@@ -22,9 +22,9 @@ def places(result: Result) -> list[int]:
 
 
 def places_in_acc(result: Result) -> tuple[int, int]:
-    """In how many places tiles are reset, by their micro-ops, and from how many they are stored.
+    """The number of locations where tiles are reset (by their micro-ops), and from which they are stored.
 
-    But for the end of the stream, where the last tile is made and stored in parts.
+    Without the end of the stream, where the last tile is computed and stored in slices.
     """
     assert result.trace is not None
     stream = result.trace.stream

@@ -1,4 +1,4 @@
-"""``emit_insn``: a loop nest goes to an emission rule, body and tail alike."""
+"""``emit_insn``: a rule emits a loop nest, body and tail alike."""
 
 from documented import as_documented
 from nests import blur, plus_one, text

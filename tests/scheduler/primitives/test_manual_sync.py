@@ -27,7 +27,7 @@ def test_documentation_shows_a_barrier():
     _, C, s = stage_in_tiles()
     with as_documented(barrier_at, s):
         s.barrier_at(s[C], "io")
-        s.barrier_at(s[C], "io")  # one is enough
+        s.barrier_at(s[C], "io")  # has no further effect
     check(s)
     assert "C: @barrier_at at io\n" in text(s, "order")
 

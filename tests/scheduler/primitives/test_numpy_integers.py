@@ -1,4 +1,4 @@
-"""NumPy integers are accepted like Python's: every primitive that takes a number makes the same nest of both."""
+"""NumPy integers are accepted like Python's: every primitive that takes a number gives the same nest for both."""
 
 import numpy as np
 import pytest

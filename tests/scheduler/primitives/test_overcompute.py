@@ -1,4 +1,4 @@
-"""``overcompute`` and ``branch``: what is relied on, and what is refused. With the numbers of RFC 0077."""
+"""``overcompute`` and ``branch``: contracts that they rely on, and refusals, with the numbers of RFC 0077."""
 
 import pytest
 from documented import as_documented
@@ -136,7 +136,7 @@ def test_element_wise_with_undef_has_no_branch_and_no_store_to_padding():
 
 
 def test_two_contracts_on_one_tensor_free_both_loops():
-    """14×60 → 4,4,8,8: undef over i and 0 over j; both branches go, of 184 padding cells."""
+    """14×60 → 4,4,8,8: undef over i and 0 over j, 184 padding cells; both branches are removed."""
     A, B, s = sums_of_60()
     s.transform_layout(A, lambda i, j: [i // 4, i % 4, j], pad_value=undef)
     s.transform_layout(A, lambda io, ii, j: [io, ii, j // 8, j % 8], pad_value=0)
@@ -152,7 +152,7 @@ def test_two_contracts_on_one_tensor_free_both_loops():
 
 
 def test_undefined_rows_may_take_anything():
-    """The other order of maps: rows of undefined cells have no zeros after them, and need none."""
+    """With the maps in the other order, rows of undefined cells have no zeros at their ends, and need none."""
     A, B, s = sums_of_60()
     s.transform_layout(A, lambda i, j: [i, j // 8, j % 8], pad_value=0)
     s.transform_layout(A, lambda i, jo, ji: [i // 4, i % 4, jo, ji], pad_value=undef)
@@ -209,7 +209,7 @@ def test_a_contract_of_the_result_must_be_met(of_a, of_b, legal):
 
 
 def test_a_convolution_of_padding_is_padding():
-    """The RFC's convolution with two cells around (by ``b - f``): conditions on the border go, the contract holds."""
+    """The RFC's convolution, padded by two (by ``b - f``): conditions on the border are removed, the contract holds."""
     A = placeholder(16, "int32", "A")
     F = placeholder(3, "int32", "F")
     f = reduce_axis(3, "f")

@@ -1,4 +1,4 @@
-"""Primitives made of others are transactions: if the last step is refused, the earlier ones are rolled back."""
+"""Composite primitives are transactions: if the last step is refused, the earlier ones are rolled back."""
 
 from unittest import mock
 

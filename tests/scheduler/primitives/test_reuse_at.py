@@ -128,7 +128,7 @@ def test_a_strided_convolution():
     assert reads_of(s)["A"] == 81
 
 
-# Beyond them.
+# Other cases.
 
 
 def test_the_first_iteration_may_fetch_the_whole_window(golden):
@@ -215,7 +215,7 @@ def test_splits_and_reorders_after_it():
     s.reuse_at(A, s[B], "y")
     s[B].split("x", factor=4)
     yo, yi = s[B].split("y", factor=3)
-    assert reads_of(s)["A"] > 100  # the buffer is filled again in each part
+    assert reads_of(s)["A"] > 100  # the buffer is filled again in each tile
     s[B].reorder(yo, "xo", "xi", yi)
     reads_of(s)
 

@@ -68,7 +68,7 @@ def test_a_command_behind_a_map(name, given):
     COMMANDS[name](s, B, C)
     counts = s.count()
     assert counts.stages["C"].executed == counts.stages["C"].distinct == 48
-    boxes = name in ("compute_at", "compute_at inside", "cache_read")  # around what all pieces read
+    boxes = name in ("compute_at", "compute_at inside", "cache_read")  # around the reads of all pieces of the map
     if not boxes and name not in ("compute_at exactly", "inline"):
         assert counts.redundant == 0
     if name in ("parallelize", "distribute"):

@@ -173,7 +173,7 @@ def test_every_shift_is_judged_as_execution_judges_it(shift_y, shift_x, level):
 
 
 def test_a_stage_cannot_move_before_the_loops_in_which_its_producer_is_computed():
-    """Found at random: the producer came before both in the list of stages, but is computed in the later one's."""
+    """Regression: the producer was first in the list of stages, but is computed in loops of the later stage."""
     a = placeholder((5,), "int8", name="a")
     made = compute((5,), lambda i: a[4 - i], name="made")
     host = compute((3, 2), lambda i, j: made[min(i * 2 + j, 4)], name="host")
@@ -191,7 +191,7 @@ def test_a_negative_shift_lets_the_others_come_later():
     later[C].after(later[B], "y")
     sooner = create_schedule(C)
     loop = sooner[B].shift("y", -2)
-    assert text(sooner) == text(create_schedule(C))  # alone, there is nothing to run before
+    assert text(sooner) == text(create_schedule(C))  # alone in its loop, it has no effect
     sooner[C].after(sooner[B], "y")
     assert text(sooner, "order", "loops", "chunks") == text(later, "order", "loops", "chunks")
     check(sooner)
@@ -343,7 +343,7 @@ def test_a_sum_is_read_when_it_is_whole():
         s[Y].after(s[R], "k")
     confirm(error.witness, s)
     s = create_schedule(Y)
-    s[Y].after(s[R], "i")  # outside the reduction it is
+    s[Y].after(s[R], "i")  # outside the reduction it is complete
     check(s)
     s[R].set_scope("acc")
     raises(ScheduleError, s[Y].after, s[R], "k", kind="legality", mentions=("R", "dram", "Y", "acc", "after"))
@@ -364,7 +364,7 @@ def test_what_is_stored_in_the_loops_of_a_stage_is_there_when_others_follow_it(c
     A = placeholder((6, 18), "int32", "A")
     B = compute(A.shape, lambda i, j: A[i, j] * 3, "B")
     C = compute(A.shape, lambda i, j: B[i, j] + select(i > 1, B[i - 2, j], 0), "C")
-    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be computed together with C, in tiles of its own
+    D = compute(A.shape, lambda i, j: C[i, j] >> 1, "D")  # would be fused with C, in its own tiles
     for outputs in ([D], [C]):
         s = create_schedule(outputs)
         command(s, B, C)

@@ -42,7 +42,7 @@ def test_parts_of_equal_size_and_a_shorter_last_one(golden_and_right):
 
 
 def test_more_parts_than_are_needed(golden_and_right):
-    """Nine iterations in four parts of three: the last part is empty."""
+    """Nine iterations split into four times three: the last inner loop is empty."""
     golden_and_right(one_split(9, nparts=4))
 
 

@@ -129,7 +129,7 @@ def test_an_accumulator_is_live_from_its_first_update_on():
     s = create_schedule(last)
     s[T].reorder("k", "i")
     error = check_lost(lambda: s[T].store_in(lambda _: 0), s)
-    assert error.witness.consumer == {"i": 0, "k": 4}  # nor does its first update find its value
+    assert error.witness.consumer == {"i": 0, "k": 4}  # an update whose accumulator is overwritten
     assert error.witness.consumer_stage == "T"
 
 

@@ -243,7 +243,7 @@ def test_a_matrix_product_in_other_layouts_runs_on_machines(config):
 
 
 def test_reordered_loops_over_joined_axes_are_as_good_as_any():
-    """The RFC's last example: the parts of the merged axis are where it was, so vectors are filled."""
+    """The RFC's last example: loops of the merged axis stay at its position, so vectors are filled."""
     A, B = doubled()
     lengths = []
     for reordered in (False, True):
@@ -269,7 +269,7 @@ def test_constants_are_packed_too():
 
 @pytest.mark.parametrize("factor", [8, 5, 64])
 def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
-    """B in column-major order, some elements at a time: only these elements of A are read, not all rows and columns."""
+    """B in column-major order, ``factor`` elements at a time: only these elements of A are read, not all of A."""
     A = placeholder((32, 16), "int8", "A")
     B = compute(A.shape, lambda i, j: A[i, j] * 2, "B")
     s = create_schedule(B)
@@ -286,7 +286,7 @@ def test_a_part_of_a_joined_axis_needs_a_part_of_what_it_reads(factor):
 
 
 def test_loops_that_commands_have_changed_stay_where_their_axis_does(golden_and_right):
-    """What B reads is computed in its split rows; the columns are laid out in blocks afterwards."""
+    """B is computed in split rows of C; the columns of C are laid out in blocks afterwards."""
     A, B = plus_one(32, 32)
     C = compute(B.shape, lambda i, j: B[i, j] * 2, "C")
     s = create_schedule(C)

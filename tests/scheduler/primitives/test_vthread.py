@@ -110,7 +110,7 @@ def test_instructions_of_each_kind_come_for_all_threads_in_turn(tiles, threads):
             kinds += "s"
             stores.append(each.sram_base)
     groups = [threads] * (tiles // threads) + [tiles % threads] * (tiles % threads > 0)
-    parts = len(stores) - 2 * tiles  # of one thread, the last tile is stored in parts
+    parts = len(stores) - 2 * tiles  # the last tile of a single thread is stored in slices
     assert turns_of(kinds[: len(kinds) - parts]) == [
         (kind, count) for _ in range(2) for count in groups for kind in "lgs"
     ]
@@ -131,7 +131,7 @@ def test_threads_inside_threads_each_have_their_own_buffers():
     inputs = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in (A, B)}
     program = run(s, load_config("vta"), inputs)
     stores = [each.sram_base for each in program.instructions if isinstance(each, Store) and each.x_size]
-    assert len(set(stores)) == 2 * 3 * 2  # and a second one each, since they fit
+    assert len(set(stores)) == 2 * 3 * 2  # double-buffered, since that fits
     explained = s.explain(load_config("vta"))
     assert next(each for each in explained.buffers if each.stage == "C").slots % 6 == 0
 
@@ -234,7 +234,7 @@ KINDS = ("split", "reorder", "fuse", "compute_at", "compute_at", "compute_at", "
 
 
 def threaded(choice: Choice, schedule: Schedule) -> bool:
-    """Try to let random loops run in threads."""
+    """Apply ``vthread`` to random loops; whether any was accepted."""
     return [started(choice, schedule) for _ in range(5)].count(True) > 0
 
 
@@ -274,7 +274,7 @@ def test_any_schedule_by_hand_runs_in_threads_on_the_machine(seed):
 
 
 def test_iterations_that_are_left_out_read_and_begin_nothing():
-    """Found at random: stages in a shifted loop were assumed to read also in iterations that do not run."""
+    """Regression: stages in a shifted loop were assumed to read also in iterations that do not run."""
     a = placeholder((4, 3), "int32", name="a")
     k = reduce_axis((0, 3), name="k")
     p = compute(4, lambda i: sum(a[i, k], axis=k), name="p")

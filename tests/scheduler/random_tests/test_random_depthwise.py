@@ -1,4 +1,4 @@
-"""Depthwise layers of any shape on any machine, by the default schedule and by hand: every bit is NumPy's."""
+"""Depthwise layers of any shape on any machine, by default and manual schedules: outputs equal NumPy's."""
 
 import pytest
 from meanings import check_values
@@ -11,7 +11,7 @@ from lathe.frontend import format_program, placeholders
 
 
 def depthwise_layer(choice: Choice) -> tuple[lt.Tensor, lt.Tensor]:
-    """The convolution, and what is stored of it."""
+    """The convolution, and the output."""
     layout = choice.pick(["NHWC", "NHWC", "NCHW"])
     images, height, width, channels = (
         choice.number(1, 2),
@@ -52,10 +52,10 @@ def depthwise_layer(choice: Choice) -> tuple[lt.Tensor, lt.Tensor]:
 
 
 def scheduled(choice: Choice, config: lt.HardwareConfig, made: lt.Tensor, output: lt.Tensor) -> lt.Schedule:
-    """The default schedule, loops of one's own, or memories for operands."""
+    """The default schedule, or one with split loops or cached operands."""
     s = lt.create_schedule(output)
     if config.batch > 1 and (config.block_in != config.block_out or choice.number(0, 1)):
-        return s  # lanes are of images too, which loops may cut, or stores make no elements of data
+        return s  # vectors hold images too, which loops may split, or stored vectors are no data vectors
     if made.computation.attrs["layout"] == "NHWC" and made.computation.reads[1].tensor.ndim == 3:
         for axis in choice.shuffled(list(s[output].axis))[: 0 if config.batch > 1 else choice.pick([0, 0, 1, 2])]:
             s[output].split(axis, factor=choice.pick([1, 2, 3, 4, 16]))

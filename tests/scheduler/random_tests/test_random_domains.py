@@ -1,4 +1,4 @@
-"""Random programs whose domains are no boxes, under random schedules: NumPy, brute force, loop nest, machine agree."""
+"""Random programs whose domains are not boxes, under random schedules: NumPy, brute force, loop nest, machine agree."""
 
 from itertools import product
 
@@ -22,7 +22,7 @@ from lathe.scheduler import create_schedule
 
 
 def point_by_point(outputs: list[Tensor], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The meaning of a program, one element at a time: those that do not exist are 0."""
+    """The values of a program, evaluated one element at a time; elements outside a domain are 0."""
     arrays: dict[object, np.ndarray] = dict(checked_inputs(outputs, inputs))
     for computation in topological(outputs):
         for tensor, body in zip(computation.outputs, computation.bodies, strict=True):
@@ -105,7 +105,7 @@ def test_domains_in_any_order_reach_the_machine(seeds):
 
 
 def test_cells_that_only_a_machine_makes_may_be_missing_where_nobody_needs_them():
-    """Found at random: of a tensor with a domain the machine makes a box, whose other cells no witness could name."""
+    """Regression: lowering computes the box around a domain; a missing cell outside the domain has no witness."""
     assert check_each(range(73, 74), check_orders, 6)["build: accepted"] == 1
 
 

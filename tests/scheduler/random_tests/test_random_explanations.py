@@ -1,4 +1,4 @@
-"""Random schedules: ``explain`` never fails, and says that a schedule maps if and only if ``build`` makes a program."""
+"""Random schedules: ``explain`` never fails, and says that a schedule maps if and only if ``build`` succeeds."""
 
 import json
 

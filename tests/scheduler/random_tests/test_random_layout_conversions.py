@@ -13,7 +13,7 @@ SHAPES = [(2, 4, 16), (2, 4, 32), (2, 16, 4), (2, 32, 4), (2, 32, 8), (4, 4, 32)
 
 
 def layer(choice: Choice, data: lt.Tensor, name: str) -> lt.Tensor:
-    """A convolution, perhaps of groups or each channel, a pool or an addition behind ``data``; in bytes."""
+    """An int8 layer that reads ``data``: a convolution (perhaps grouped or depthwise), a pool or an addition."""
     kind, channels = choice.pick(["conv", "conv", "groups", "depthwise", "pool", "sum"]), data.shape[-1]
     taps = choice.number(1, 2)
     if kind == "pool":

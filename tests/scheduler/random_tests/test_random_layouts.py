@@ -15,7 +15,7 @@ from lathe.scheduler import create_schedule, interpret
 
 
 def check_meaning(seed: int, most_computations: int, most_commands: int) -> None:
-    """Layouts and other commands, in any order, on a program: the loop nest means what NumPy means."""
+    """Apply layouts and other commands in any order to a program: its loop nest computes what NumPy does."""
     choice = Choice(seed)
     outputs = programs(choice, choice.number(1, most_computations))
     schedule = create_schedule(outputs)
@@ -33,7 +33,7 @@ def check_meaning(seed: int, most_computations: int, most_commands: int) -> None
 
 
 def check_random_build(seed: int, most_layers: int) -> None:
-    """A program of operators, its tensors in random layouts, down to the simulator; or ``build`` names a constraint."""
+    """Simulate a program of operators in random layouts, or check that ``build`` names a constraint."""
     choice = Choice(seed)
     config = machines(choice)
     outputs = networks(choice, choice.number(1, most_layers))
@@ -62,13 +62,13 @@ def test_layouts_reach_machines(seeds):
 
 
 def test_sums_begin_once_where_two_loops_move_results_along_one_dimension():
-    """Rows of a padded convolution in two loops: what one part leaves out of them meets data in another part."""
+    """Rows of a padded convolution in two loops: results that one partition skips meet data in another."""
     check_each(range(130, 131), check_random_build, 2)
 
 
 @pytest.mark.slow
 def test_lanes_come_to_an_end_where_a_product_is_left_without():
-    """Given lanes again for its reader's sake, a convolution disagreed with its padding again, and so for ever."""
+    """Regression: a convolution was given a layout for its consumer, conflicted with its padding again, and so on."""
     check_each(range(38, 39), check_random_build, 2)
 
 

@@ -1,4 +1,4 @@
-"""Random programs on random machines: NumPy, the loop nest and the machine agree, or ``build`` says what is amiss."""
+"""Random programs on random machines: NumPy, the loop nest and the machine agree, or ``build`` names a constraint."""
 
 import pytest
 from meanings import check_machine, check_values
@@ -24,14 +24,14 @@ def network_on_a_machine(seed: int, most_layers: int) -> tuple[Choice, Schedule,
 
 
 def check_random_build(seed: int, most_layers: int, most_commands: int) -> None:
-    """A program of operators on a random machine, its stored stage tiled at random, down to the simulator."""
+    """Simulate a program of operators on a random machine, with a random tiling of its stored stage."""
     choice, schedule, config = network_on_a_machine(seed, most_layers)
     note(str(loops(choice, schedule, most_commands)))
     check_machine(schedule, config)
 
 
 def check_hand_schedule(seed: int) -> None:
-    """A product or convolution with every stage placed and tagged by hand, down to the simulator."""
+    """Simulate a matmul or convolution whose compute locations and scopes are set by a manual schedule."""
     choice = Choice(seed)
     config = machines(choice)
     schedule, done = hand_schedules(choice, config)
@@ -53,7 +53,7 @@ def test_numpy_the_nest_and_the_machine_agree_on_many_more(seeds):
 
 
 def check_random_order(seed: int, most_layers: int) -> None:
-    """A program of operators on a random machine, its stored stage in another order, down to the simulator."""
+    """Simulate a program of operators on a random machine, with a random loop order of its stored stage."""
     choice, schedule, config = network_on_a_machine(seed, most_layers)
     note(str(orders(choice, schedule, 3)))
     check_machine(schedule, config)
@@ -84,7 +84,7 @@ def test_many_more_schedules_by_hand_agree_too(seeds):
 
 
 def test_a_loop_that_ends_within_a_group_of_elements_is_cut_where_the_group_ends():
-    """Found at random: the loop had been split along another operand's lanes before."""
+    """Regression: the loop was first split along the lanes of another operand."""
     choice = Choice(55)
     config = machines(choice)
     schedule, _ = hand_schedules(choice, config)

@@ -1,4 +1,4 @@
-"""The default schedule takes every program of the operator library, on any machine, and computes what NumPy does."""
+"""The default schedule compiles every program of operators for any machine, and outputs equal NumPy's."""
 
 from unittest import mock
 
@@ -17,7 +17,7 @@ from lathe.sim import simulate_program
 
 
 def check_default_schedule(outputs: list[lt.Tensor], config: lt.HardwareConfig) -> lt.Program:
-    """Built without refusal, nothing found by the verifier, every output equal. Returns the program."""
+    """Build a program; fails if it is refused, has verifier findings, or differs from NumPy."""
     program = build(outputs, [*placeholders(outputs), *outputs], config)
     assert verify(program) == []
     inputs = random_inputs(outputs, seed=1)
@@ -46,7 +46,7 @@ def test_the_same_for_many_more(seeds):
 
 
 def test_two_convolutions_that_group_the_same_channels_differently():
-    """Their channels cannot be taken apart for both: chunks are cut where a division in an index steps."""
+    """No split of the channels suits both: chunks are split where the quotient in an index changes."""
     x = lt.placeholder((1, 5, 4, 12), "int8", name="x")
     q = lt.relu(x, name="q")
     first = lt.conv2d(q, lt.placeholder((8, 1, 1, 3), "int8", name="V"), groups=4, name="first")
@@ -55,7 +55,7 @@ def test_two_convolutions_that_group_the_same_channels_differently():
 
 
 def test_a_border_around_a_reshaped_image_stays_behind_the_reshape():
-    """The border makes the image larger, so it is no element-wise computation that could be done first."""
+    """The border enlarges the image, so it is not an element-wise stage that can move before the reshape."""
     x = lt.placeholder((3, 7, 5, 3), "int8", name="x")
     image = lt.reshape(lt.clip(x, -20, 90, name="clipped"), (21, 1, 5, 3), name="image")
     out = lt.conv2d(image, lt.placeholder((6, 1, 2, 3), "int8", name="W"), padding=((0, 1), (0, 2)), name="out")
@@ -83,7 +83,7 @@ def identities(program: lt.Program) -> list[str]:
 
 
 def test_values_are_moved_from_lane_to_lane_where_that_is_cheaper_than_doing_without_lanes():
-    """A matrix multiplied from the left: its rows are what is summed, and its columns are lanes."""
+    """A matrix multiplied from the left: the reduction runs over its rows, and its columns are the lanes."""
     x = lt.placeholder((64, 48), "int8", name="x")
     q = lt.requantise(lt.dense(x, lt.placeholder((48, 48), "int8", name="W"), name="d"), 8, name="q")
     q = lt.relu(q, name="r")
@@ -101,7 +101,7 @@ def test_values_are_moved_from_lane_to_lane_where_that_is_cheaper_than_doing_wit
 
 
 def test_a_kernel_that_no_scratchpad_holds_is_taken_step_by_step():
-    """13 × 13 taps of two blocks of channels are more weights than `tiny` has room for, however they are cut once."""
+    """Weights of 13 × 13 taps and two channel blocks do not fit `tiny` if only one reduction axis is tiled."""
     x = lt.placeholder((1, 15, 14, 9), "int8", name="x")
     out = lt.conv2d(x, lt.placeholder((5, 13, 13, 9), "int8", name="W"), padding=1, name="out")
     config = lt.load_config("tiny")
@@ -126,7 +126,7 @@ def small_machine(
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", lt.shipped_configs())
 def test_stages_without_lanes_before_products_of_products(name):
-    """What is left without lanes may still have to be given to the ALU."""
+    """Stages without a vector layout may still have to move to the ALU."""
     x = lt.placeholder((5, 64), "int8", name="x")
     r = lt.relu(x, name="r")
     c = lt.matmul(r, r, transpose_b=True, name="c")
@@ -134,14 +134,14 @@ def test_stages_without_lanes_before_products_of_products(name):
 
 
 def test_a_border_along_the_columns_of_inputs():
-    """They are wider than those of accumulators, of one column each, which the border does not disturb."""
+    """Input vectors have more columns than accumulators, which have one each and are unaffected by the border."""
     data, weight = lt.placeholder((2, 9, 4, 1), "int8", name="data"), lt.placeholder((33, 1, 3, 1), "int8", name="W")
     out = lt.conv2d(data, weight, stride=(2, 3), padding=((2, 0), (1, 0)), name="out")
     check_default_schedule([out], small_machine(2, 32, 1, 512, 2048, 1024, 2048))
 
 
 def test_what_is_loaded_before_all_loops_is_loaded_whole():
-    """Strides leave out some of it, which takes room all the same."""
+    """Strides skip some of it, which takes up space nevertheless."""
     data, weight = lt.placeholder((2, 3, 9, 2), "int8", name="data"), lt.placeholder((1, 3, 2, 1), "int8", name="W")
     out = lt.conv2d(data, weight, kernel_layout="HWIO", stride=3, dilation=(1, 2), name="out")
     check_default_schedule([out], small_machine(8, 32, 8, 2048, 1024, 32768, 32))
@@ -158,7 +158,7 @@ def test_only_data_of_products_is_tiled_in_wider_columns():
 
 
 def test_a_computed_tensor_that_two_products_would_take_for_weights_of_other_rows():
-    """Found at random: a stored tensor has one form, so one of the products with the identity takes it as data."""
+    """Regression: a stored tensor has one layout, so one of the identity GEMMs reads it as data."""
     a = lt.placeholder((12, 14), "int8", name="a")
     k = lt.reduce_axis((0, 14), name="k")
     square = lt.compute(

@@ -1,4 +1,4 @@
-"""Layers whose loops are split and ordered at random: whatever is legal maps, since lanes go where no loop cuts them.
+"""Layers with random loop splits and orders: all legal ones map, since lanes hold dimensions that no loop splits.
 
 Only what does not fit into a scratchpad is refused, so the layers are small.
 """
@@ -17,7 +17,7 @@ MACHINES = ("vta", "batch4", "wide", "lathe16")
 
 
 def dense(rows: int, columns: int, summed: int) -> tuple[lt.Tensor, lt.Tensor]:
-    """Sums of products, and what they are in 8 bits."""
+    """A matmul in int32, and its requantisation to int8."""
     A, B = placeholder((rows, summed), "int8", "A"), placeholder((columns, summed), "int8", "B")
     k = reduce_axis((0, summed), "k")
     total = lt.compute(
@@ -27,12 +27,12 @@ def dense(rows: int, columns: int, summed: int) -> tuple[lt.Tensor, lt.Tensor]:
 
 
 def product(choice: Choice) -> tuple[lt.Tensor, ...]:
-    """What is computed before the output, and the output."""
+    """The stages of a random matmul, the output last."""
     return dense(choice.pick([40, 16, 7]), choice.pick([24, 32, 9]), choice.pick([32, 20]))
 
 
 def pixels(choice: Choice) -> tuple[lt.Tensor, ...]:
-    """A convolution of single pixels, perhaps with a bias."""
+    """A 1×1 convolution, perhaps with a bias."""
     channels, filters = choice.pick([16, 20]), choice.pick([16, 24, 40])
     data = placeholder((choice.pick([1, 2, 4]), 4, 5, channels), "int8", "data")
     made = [lt.conv2d(data, placeholder((filters, 1, 1, channels), "int8", "weights"), name="conv")]
@@ -53,7 +53,7 @@ def pool(choice: Choice) -> tuple[lt.Tensor, ...]:
 
 
 def ordered(choice: Choice) -> lt.Schedule:
-    """A schedule whose output's loops are split and ordered anyhow, perhaps with all that it reads in one of them."""
+    """A schedule with random splits and order of the output's loops, perhaps with its producers in one of them."""
     *before, output = choice.pick([product, pixels, addition, pool])(choice)
     s = lt.create_schedule(output)
     made = s.cache_write(output, "acc") if choice.number(0, 1) else None
@@ -88,7 +88,7 @@ def test_every_order_maps(seeds):
 
 
 def test_columns_go_where_no_loop_cuts_them():
-    """Rows fill more of the lanes, but each of them is stored alone."""
+    """Rows would fill more of the lanes, but loops store each row alone."""
     C, D = dense(40, 24, 32)
     s = lt.create_schedule(D)
     made = s.cache_write(D, "acc")
@@ -109,7 +109,7 @@ def test_a_store_that_loops_cut_runs_on_the_rtl():
 
 @pytest.mark.slow
 def test_lanes_of_a_long_program_are_planned():
-    """Cuts are led from readers to producers, of which there may be hundreds."""
+    """Loop splits are propagated from consumers to producers, of which there may be hundreds."""
     made = placeholder((16, 16), "int8", "data")
     for n in range(250):
         total = lt.dense(made, placeholder((16, 16), "int8", f"w{n}"), name=f"dense{n}")

@@ -1,7 +1,7 @@
-"""Stages with padded layouts in each other's loops, on random machines: NumPy, loop nest, simulator and verifier agree.
+"""Stages with padded layouts in each other's loops on random machines: NumPy, loop nest, simulator and verifier agree.
 
-Values go from one padded layout to another, through scratchpads or DRAM, and where conditions of padding leave
-iterations out, what is computed there must not be counted on.
+Values go from one padded layout to another, through scratchpads or DRAM. Iterations that conditions on padding skip
+compute nothing, and no consumer may depend on them.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ TINY = load_config("tiny")
 
 
 def blocks(kind: int, factor: int, offset: int) -> Callable[..., list]:
-    """Columns or rows in blocks, with padding in front; columns outermost, in the last."""
+    """A layout with blocks of columns or rows (blocks of columns outermost in kind 2), and padding in front."""
     return [
         lambda i, j: [i, (j + offset) // factor, (j + offset) % factor],
         lambda i, j: [(i + offset) // factor, j, (i + offset) % factor],
@@ -36,7 +36,7 @@ def blocks(kind: int, factor: int, offset: int) -> Callable[..., list]:
 
 
 def stages(height: int, width: int, shift: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A producer, what reads it at two places, and its row sums or itself as the output."""
+    """An input, a producer, a consumer that reads it at two points, and the output: the consumer or its row sums."""
     A = placeholder((height, width), "int32", "A")
     P = compute((height, width), lambda y, x: A[y, x] + 1, "P")
     Q = compute((height - shift, width - shift), lambda y, x: P[y, x] * 100 + P[y + shift, x + shift], "Q")
@@ -53,7 +53,7 @@ def attempt(what: str, command: Callable[[], object]) -> None:
 
 
 def cut(choice: Choice, stage: Stage) -> None:
-    """Perhaps a split, and perhaps a barrier, at some loop."""
+    """Perhaps a split, and perhaps a barrier, at a random loop."""
     loop = choice.pick(list(stage.leaf_axis))
     if choice.number(0, 1):
         factor = choice.number(2, 5)
@@ -100,7 +100,7 @@ def test_many_more_padded_stages(seeds):
 
 @pytest.mark.parametrize("cut", [0, 1])
 def test_what_is_missing_is_not_left_to_iterations_that_padding_leaves_out(cut):
-    """The loops of Q begin behind its padding; in acc its copy of P seemed to need a row in the iteration before."""
+    """Regression: loops of Q start after its padding; its copy of P in acc seemed to need an earlier row."""
     _, P, Q, _ = stages(2, 2, 1, False)
     s = create_schedule(Q)
     s.transform_layout(Q, blocks(1, 2, 1), pad_value=undef)
@@ -121,7 +121,7 @@ def test_undefined_cells_of_a_scratchpad_that_nobody_writes_are_not_read():
 
 
 def test_blank_padding_may_be_loaded_though_nothing_is_stored_there():
-    """The loops of P are split and keep its conditions; what reads its blocks loads them whole."""
+    """The loops of P are split and keep its conditions; its consumer loads whole blocks."""
     A, P, Q, _ = stages(4, 6, 0, False)
     s = create_schedule(Q)
     s.transform_layout(P, blocks(0, 2, 1), pad_value=undef)
@@ -130,7 +130,7 @@ def test_blank_padding_may_be_loaded_though_nothing_is_stored_there():
     assert loaded_early(program) == ["P"]
     stores = [n for n, each in enumerate(program.instructions) if isinstance(each, Store) and each.x_size]
     instructions = list(program.instructions)
-    instructions[stores[0]] = replace(instructions[stores[0]], x_size=0)  # of P, whose elements are read then
+    instructions[stores[0]] = replace(instructions[stores[0]], x_size=0)  # of P: its elements are then undefined
     assert {each.kind for each in verify(replace(program, instructions=tuple(instructions)))} == {
         FindingKind.UNINITIALISED_DRAM
     }
@@ -140,7 +140,7 @@ def test_blank_padding_may_be_loaded_though_nothing_is_stored_there():
 
 @pytest.mark.parametrize("region", ["box", "missing"])
 def test_padding_that_nobody_reads_is_not_made_where_parts_are_computed(region):
-    """What Q reads of P is made in its loops, without the zeros behind each row; the rows are loaded whole."""
+    """The loops of Q compute what it reads of P, without the zero padding after each row; T loads whole rows."""
     A = placeholder((3, 5), "int32", "A")
     P = compute((3, 5), lambda y, x: A[y, x] + 1, "P")
     Q = compute((3, 5), lambda y, x: P[y, x] * 2, "Q")
@@ -169,5 +169,5 @@ def test_states_whose_elements_fill_step_by_step_are_no_mistake():
 
 
 def test_what_runs_in_loops_of_a_stage_in_pieces_has_its_operands_wherever_it_runs():
-    """Q's first rows are padding: nothing of P is missing there, but its copy in acc is computed all the same."""
+    """Q's first rows are padding: nothing of P is missing there, but its copy in acc is computed nevertheless."""
     check_seed(160)

@@ -1,4 +1,4 @@
-"""Random layouts with padding and random contracts: what overcompute accepts is right, what it refuses is wrong."""
+"""Random padded layouts and contracts: ``overcompute`` accepts only correct schedules, refuses only incorrect ones."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CONTRACTS = (None, undef, 0, 1, -128, 127, 0, 0, undef)
 
 
 def random_map(choice: Choice, rank: int):
-    """One axis or two in blocks, shifted or not, in any order."""
+    """A layout with axes in blocks or not, shifted or not, in any order."""
     factors = [choice.pick([0, 2, 3, 4, 5, 8]) for _ in range(rank)]
     offsets = [choice.pick([0, 0, 0, 1, 2]) for _ in range(rank)]
     seed = choice.number(0, 10**9)
@@ -30,7 +30,7 @@ def random_map(choice: Choice, rank: int):
 
 
 def random_program(choice: Choice) -> tuple[Tensor, Tensor]:
-    """A producer's values read by an element-wise stage or a reduction, with a condition at the border or without."""
+    """An input, and an element-wise stage or a reduction that reads it, perhaps with a condition at the border."""
     rows, columns = choice.number(2, 9), choice.number(2, 9)
     A = placeholder((rows, columns), "int8", "A")
     kind = choice.number(0, 5)
@@ -60,7 +60,7 @@ def laid_out(
 
 
 def check_contract(schedule: Schedule, tensor: Tensor) -> None:
-    """The padding of a computed tensor holds what its layout says."""
+    """Fail unless the padding of a computed tensor holds the values of its contract."""
     inputs = random_inputs(list(schedule.program), seed=0)
     layout = schedule.layout(tensor)
     found = [poisoned(schedule, inputs, offset)[schedule.current(tensor).name] for offset in (0, 7)]

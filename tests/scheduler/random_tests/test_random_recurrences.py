@@ -1,4 +1,4 @@
-"""Random circles under random schedules: NumPy, the loop nest and the machine agree; refusals are justified."""
+"""Random recurrences under random schedules: NumPy, the loop nest and the machine agree; refusals are justified."""
 
 from unittest import mock
 
@@ -31,7 +31,7 @@ MACHINES = [load_config(name) for name in ("tiny", "vta", "batch4")]
 
 
 def plain_meaning(outputs, inputs):
-    """The values of a program, point by point in the order in which the frontend says that they are made."""
+    """The values of a program, evaluated point by point in the order that the frontend specifies."""
     from itertools import product
 
     from lathe.frontend import evaluate, find_recurrences, topological

@@ -1,4 +1,4 @@
-"""Random stencils under random commands, reuse among them: what is accepted computes what NumPy does, from rings."""
+"""Random stencils under random commands, with reuse buffers: accepted schedules compute what NumPy does, from rings."""
 
 from random import Random
 
@@ -51,7 +51,7 @@ def stencil(random: Random, P: Tensor) -> Tensor:
 
 
 def program(random: Random) -> tuple[list[Tensor], Tensor]:
-    """Tensors that may be kept in a reuse buffer, and the output."""
+    """Tensors that may get a reuse buffer, and the output."""
     A = placeholder((random.randint(6, 12), random.randint(6, 12)), "int32", "A")
     P = compute(A.shape, lambda y, x: A[y, x] * 3 + 1, "P") if random.random() < 0.4 else A
     B = stencil(random, P)
@@ -81,7 +81,7 @@ def command(random: Random, s: Schedule, tensors: list[Tensor]) -> None:
 
 
 def check(seed: int) -> None:
-    """Random commands, and what they make of the program; "kept" where a reuse buffer is among it."""
+    """Apply random commands and check the result; event "kept" if it has a reuse buffer."""
     random = Random(seed)
     tensors, output = program(random)
     s = create_schedule(output)
@@ -102,7 +102,7 @@ def test_what_is_accepted_is_right(seeds):
 
 
 def channels(random: Random) -> tuple[list[Tensor], Tensor]:
-    """The same kind of program over images with channels, which lie in the lanes of the machine."""
+    """The same kind of program over images with channels, which are along the lanes."""
     size, depth, k = random.randint(5, 9), random.choice([4, 16, 20]), random.randint(2, 3)
     A = placeholder((size, size, depth), random.choice(["int8", "int32"]), "A")
     P = compute(A.shape, lambda y, x, c: A[y, x, c].astype("int32") * 3, "P") if random.random() < 0.4 else A
@@ -119,11 +119,11 @@ def channels(random: Random) -> tuple[list[Tensor], Tensor]:
 
 
 MOST_ON_MACHINE = 10_000
-"""Instances of a schedule that is built and simulated: compiling one by one takes long."""
+"""The most instances of a schedule that is built: compiling them one by one takes long."""
 
 
 def check_on_machine(seed: int) -> None:
-    """The simulator computes what NumPy does; "kept" where a reuse buffer ran on it."""
+    """The simulator computes what NumPy does; event "kept" if a reuse buffer ran on it."""
     random = Random(seed)
     config = load_config(random.choice(["vta", "tiny", "batch4"]))
     tensors, output = channels(random)

@@ -1,4 +1,4 @@
-"""Random schedules of random programs: what is accepted means what NumPy means, and every refusal is right."""
+"""Random schedules of random programs: accepted ones compute what NumPy does, and every refusal is justified."""
 
 import pytest
 from meanings import check_machine
@@ -30,7 +30,7 @@ def test_the_same_for_many_more_and_larger_ones(seeds):
 
 
 def check_on_machine(seed: int, most_commands: int) -> None:
-    """Whatever commands make of a program, a machine computes what NumPy does, or ``build`` names a constraint."""
+    """After random commands, a machine computes what NumPy does, or ``build`` names a constraint."""
     choice = Choice(seed)
     schedule = any_schedule(choice, most_commands)
     name = choice.pick(["tiny", "vta", "batch4", "wide", "lathe16"])

@@ -1,4 +1,4 @@
-"""Random programs under random commands and random folds: what is accepted is right, what is refused is wrong."""
+"""Random programs under random commands and folds: accepted schedules are correct, refused ones are not."""
 
 from collections.abc import Callable
 from random import Random
@@ -23,7 +23,7 @@ from lathe.scheduler.schedule_ir.edit import Edit
 
 
 def program(random: Random, channels: int | None = None) -> tuple[list[Tensor], Tensor]:
-    """Stages whose values may be folded, and the output; with channels, what a machine computes."""
+    """Stages whose storage may be folded, and the output; with ``channels``, a program for a machine."""
     h, w = random.randint(3, 6), random.randint(3, 5)
     rest = () if channels is None else (channels,)
     A = placeholder((h, w, *rest), "int8" if channels else "int32", "A")
@@ -86,7 +86,7 @@ def command(random: Random, s: Schedule) -> None:
 
 
 def fold(random: Random, channels: bool = False) -> Callable[..., list]:
-    """A map from indices to cells."""
+    """A random map from indices to cells."""
     a, b = random.randint(1, 4), random.randint(1, 4)
     maps = [
         lambda y, x, *c: [y % a, x, *c],
@@ -104,7 +104,7 @@ def fold(random: Random, channels: bool = False) -> Callable[..., list]:
 
 
 def store(random: Random, s: Schedule, buffers: list, channels: bool = False) -> Callable[[], object]:
-    """A command that stores a stage, perhaps where another is stored, or allocates its buffer in a loop."""
+    """A command that stores a stage, perhaps in another's buffer, or allocates its buffer in a loop."""
     stage = random.choice([each for each in s.stages if each.tensor not in s.outputs] or s.stages)
     kept = stage.state.storage
     if kept is not None and random.random() < 0.3:
@@ -120,7 +120,7 @@ def store(random: Random, s: Schedule, buffers: list, channels: bool = False) ->
 
 
 def step(random: Random, s: Schedule, buffers: list, share: float, channels: bool = False) -> Callable[[], object]:
-    """A command that may be given again."""
+    """A command that can be run repeatedly."""
     if random.random() < share:
         return store(random, s, buffers, channels)
     state = random.random()
@@ -128,7 +128,7 @@ def step(random: Random, s: Schedule, buffers: list, share: float, channels: boo
 
 
 def attempt(do: Callable[[], object]) -> str:
-    """Whether a command was accepted, refused for a value that is lost (which is confirmed on a copy), or otherwise."""
+    """Run a command: "accepted", "lost" if it is refused since a read would lose its value, or "other"."""
     with counted(COMMAND) as refusal:
         do()
     if not refusal:
@@ -139,7 +139,7 @@ def attempt(do: Callable[[], object]) -> str:
 
 
 def check(seed: int) -> None:
-    """Folds that are accepted or refused, rightly; "folded" and "lost" where there were any."""
+    """Check accepted and refused folds; events "folded" and "lost" if there were any."""
     random = Random(seed)
     _, output = program(random)
     s = create_schedule(output)
@@ -172,7 +172,7 @@ def test_what_is_accepted_is_right_and_what_is_refused_is_wrong(seeds):
 
 
 def check_on_machine(seed: int) -> None:
-    """The simulator computes what NumPy does; "folded" where a fold ran on it."""
+    """The simulator computes what NumPy does; event "folded" if a fold ran on it."""
     random = Random(seed)
     config = load_config(random.choice(["vta", "tiny", "batch4"]))
     _, output = program(random, random.choice([4, 16, 20]))
@@ -202,7 +202,7 @@ def test_what_the_machine_takes_is_right(seeds):
 
 
 def outcomes(seed: int) -> list[str]:
-    """What becomes of random commands, one after the other."""
+    """The outcomes of random commands, one after the other."""
     random = Random(seed)
     _, output = program(random)
     s = create_schedule(output)
@@ -220,6 +220,6 @@ def test_one_slice_tells_for_all_that_live_alike():
 
 
 def test_a_stage_in_loops_that_others_read_later_is_not_put_in_acc_for_the_machine():
-    """Found at random: in DRAM its values stay, but in acc a later stage read the last."""
+    """Regression: in DRAM its values persist, but in acc a later stage read only the last."""
     happened = check_each(range(939, 940), check_on_machine)
     assert (happened["folded"], happened["build: limit"]) == (0, 1)

@@ -1,4 +1,4 @@
-"""The shares that random tests hold refusals to: too many of a kind fail, and so does a kind that is not expected."""
+"""Limits on shares of refusals in random tests: too many of a kind fail, and so does an unexpected kind."""
 
 from collections import Counter
 

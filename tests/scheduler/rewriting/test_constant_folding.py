@@ -34,7 +34,7 @@ x, y, b = X[0], Y[0], B[0]
         (max(b.astype("int32"), -128).astype("int8"), b),
         (b.astype("int32").astype("int8"), b),
         (select(x > 0, x, x), x),
-        (select(const(True, "bool"), x, y), None),  # y would be lost
+        (select(const(True, "bool"), x, y), None),  # would drop y
         (x + y * 0, None),
         (x * 0, None),
         (x % 1, None),
@@ -43,7 +43,7 @@ x, y, b = X[0], Y[0], B[0]
         (0 - x, None),
         (0 >> x, None),
         (x + 1, None),
-        (x - x, None),  # rule "alu" knows
+        (x - x, None),  # left to rule "alu"
         (max(b, -127), None),
         (x.astype("int8").astype("int32"), None),
         (b.astype("uint8").astype("int8"), None),

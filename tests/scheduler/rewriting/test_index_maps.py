@@ -1,4 +1,4 @@
-"""Index maps against brute force: accepted maps are bijections; refused ones are not, or are not made of digits."""
+"""Index maps against brute force: accepted maps are bijections; refused ones are not, or do not consist of digits."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from lathe.scheduler.rewriting.index_maps import IndexMap, index_map
 
 
 def everywhere(axes: list[Axis], values: Iterable[Expr]) -> Iterator[np.ndarray]:
-    """Expressions at every point of some axes, each an array with an axis for each of them."""
+    """Values of expressions at every point of some axes, each an array with one dimension per axis."""
     extents = [axis.extent for axis in axes]
     points = dict(zip(axes, np.indices(extents), strict=True))
     return (np.broadcast_to(evaluate(value, points), extents) for value in values)

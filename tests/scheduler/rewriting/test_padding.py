@@ -1,4 +1,4 @@
-"""Padding that layouts add: its cells, its values, and its writers, in the numbers of RFC 0077."""
+"""Padding that layouts add: its cells, its values, and the stages that write it, with numbers of RFC 0077."""
 
 import numpy as np
 import pytest

@@ -142,7 +142,7 @@ BUILDERS = {
     "layout/layout_assignment.py": {"LayoutAssignment"},
     "isel/rules/loop_plan.py": {"_Loop"},
 }
-"""The dataclasses that change after they have been made, by file: filled while something is gone through."""
+"""Mutable dataclasses by file: they are filled during a traversal."""
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_nest_cannot_be_written_to():
 
 
 def test_a_schedule_is_changed_by_commands_alone():
-    """Methods of edits, for primitives and passes, check no legality; a user's handle refuses them."""
+    """Edit methods, for primitives and passes, check no legality; a user's handle rejects them."""
     s = written_by_commands()
     before, (first, *rest) = s.state, s.stages
     wrong = {

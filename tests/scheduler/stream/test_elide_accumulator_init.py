@@ -170,7 +170,7 @@ def test_zeros_are_tracked_through_all_kinds_of_instructions():
     cells = np.arange(8)
     assert zeros.holds_zeros(cells) is True
     assert zeros.claim(cells[:6])
-    assert not zeros.claim(cells[5:])  # claimed
+    assert not zeros.claim(cells[5:])  # cells[5] is already claimed
     zeros.release_claims()
     assert zeros.claim(cells[5:])
     zeros.advance([gemm(2, begin=True)])
