@@ -80,7 +80,7 @@ def _from_yaml(text: str, path: Path) -> HardwareConfig:
         return HardwareConfig.from_dict({"name": path.stem} | values)
     except ConfigError as error:
         fault = error.fault
-        assert fault is not None, "a machine is refused only for one of its keys"
+        assert fault is not None, "a machine must be refused for one of its keys"
         file.refuse(lines.get(fault.key), fault)
 
 

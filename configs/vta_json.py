@@ -102,7 +102,7 @@ def from_vta_json(text: str, path: Path) -> HardwareConfig:
         )
     except ConfigError as error:
         fault = error.fault
-        assert fault is not None, "a machine is refused only for one of its keys"
+        assert fault is not None, "a machine must be refused for one of its keys"
         key = _ORIGIN.get(fault.key, fault.key)
         thing = (
             f"{fault.key} (2 to the power of {key})" if fault.thing == fault.key and key != fault.key else fault.thing

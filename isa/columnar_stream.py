@@ -123,4 +123,4 @@ def _refuse_values(instructions: Sequence[Instruction], indices: Ints, names: tu
                     f"{name} of instruction {index} ({kind}) must be an integer of the field's width, not {value!r}. "
                     "Correct the value."
                 )
-    raise AssertionError(f"instructions {indices} have no integer columns, but no invalid value")
+    raise AssertionError(f"columns of instructions {indices} do not fit int64, but each of their values does")

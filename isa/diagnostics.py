@@ -73,4 +73,4 @@ class VerificationError(LatheError):
         self.findings = tuple(findings)
         first = " ".join(str(finding) for finding in self.findings[:3])
         rest = f" ({len(self.findings) - 3} more findings)" if len(self.findings) > 3 else ""
-        super().__init__(f"{name} must pass verification, and has {len(self.findings)} mistakes. {first}{rest}")
+        super().__init__(f"{name} must pass verification; number of findings: {len(self.findings)}. {first}{rest}")

@@ -49,8 +49,8 @@ class HostCopy:
         """The array from the segment's bytes. Raises ProgramError for another number of bytes."""
         if content.dtype != np.uint8 or content.size != self.nbytes:
             raise ProgramError(
-                f"The content of a copy of {self.tensor!r} must be {self.nbytes} bytes, not {content.size} of "
-                f"{content.dtype}."
+                f"The content of a copy of {self.tensor!r} must be {self.nbytes} elements of dtype uint8, not "
+                f"{content.size} of {content.dtype}."
             )
         physical = content.reshape(-1).view(self.layout.physical_dtype).reshape(self.layout.physical_shape)
         return self.layout.unpack(physical)

@@ -33,7 +33,7 @@ def unreachable_message(config: HardwareConfig, insn_addr: int, count: int) -> s
         return None
     return (
         f"A stream of {count} instructions at byte {insn_addr:#x} must end below byte {end:#x}, where the addresses of "
-        f"machine {config.name!r} ends. Correct insn_addr."
+        f"machine {config.name!r} end. Correct insn_addr."
     )
 
 

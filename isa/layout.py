@@ -120,7 +120,7 @@ class Layout:
                 if digit.divisor != reached:
                     raise LayoutError(
                         f"The physical axes of logical axis {logical} of a layout of {self.view} must continue with "
-                        f"divisor {reached}, not {digit.divisor}: the product of the less significant extents."
+                        f"divisor {reached}, the product of the less significant extents, not {digit.divisor}."
                     )
                 reached *= digit.extent
             if reached < extent:

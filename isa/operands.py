@@ -185,7 +185,7 @@ class _Machine:
     config: HardwareConfig
 
     def field(self, name: str) -> int:
-        raise AssertionError(f"an expression of the machine alone must not depend on field {name}")
+        raise AssertionError(f"an expression over a machine's parameters must not use instruction field {name}")
 
     def named(self, name: str, value: Any) -> Any:  # noqa: ARG002 - names matter in hardware only
         return value()

@@ -229,7 +229,7 @@ class _Walk:
             index,
             field,
             cell,
-            f"be ordered by tokens with respect to {self.subject.describe(other)}, which {access} the same",
+            f"be ordered by tokens with respect to {self.subject.describe(other)}, which {access} the same cells",
             cells=size,
             other=other,
         )

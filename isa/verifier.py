@@ -118,11 +118,11 @@ def _check_tokens(subject: VerificationContext, tokens_after: tuple[int, int, in
     for index, queues in order.blocked.values():
         for queue in queues:
             field = _token_field(subject, index, queue, "pop")
-            contract = f"find a token in {queue.arrow}, and waits forever"
+            contract = f"find a token in {queue.arrow}, but waits forever"
             subject.report(FindingKind.DEADLOCK, index, field, queue.arrow, contract, code=FaultCode.DEADLOCK)
     if order.unfetched is not None:
         name, depth = Unit(int(order.unit[order.unfetched])).name.lower(), subject.config.timing.command_queue_depth
-        contract = f"find space in the {name} queue of {depth} commands, and fetch waits forever"
+        contract = f"find space in the {name} queue of {depth} commands, but fetch waits forever"
         cell = f"{name} queue"
         subject.report(FindingKind.DEADLOCK, order.unfetched, "opcode", cell, contract, code=FaultCode.DEADLOCK)
     if order.blocked:
@@ -134,7 +134,7 @@ def _check_tokens(subject: VerificationContext, tokens_after: tuple[int, int, in
             contract = "be followed by a FINISH, without which the launch does not end"
             subject.report(FindingKind.DEADLOCK, last, "opcode", cell, contract, code=FaultCode.NO_FINISH)
         else:
-            contract = "be at least a FINISH, without which the launch does not end"
+            contract = "be a FINISH, without which the launch does not end"
             subject.report_missing(FindingKind.DEADLOCK, "the end", contract, cell, FaultCode.NO_FINISH)
         return
     if tokens_after is None:
@@ -180,5 +180,5 @@ def _report_unbalanced(subject: VerificationContext, queue: TokenQueue, surplus:
     count = abs(surplus)
     tokens = "1 token" if count == 1 else f"{count} tokens"
     state = f"leaves {tokens} too many" if surplus > 0 else f"leaves {tokens} too few"
-    contract = f"be balanced by the other side of {queue.arrow}: the launch {state}"
+    contract = f"be balanced by the unit at the other end of {queue.arrow}: the launch {state}"
     subject.report(FindingKind.UNBALANCED, index, field, queue.arrow, contract, cells=count)

@@ -32,12 +32,12 @@ class Geometry:
         if self.pipeline < LEAST_PIPELINE:
             raise RtlError(
                 f"The greater of timing.gemm_pipeline and timing.alu_pipeline of machine {config.name!r} must be at "
-                f"least {LEAST_PIPELINE} to be built, not {self.pipeline}. Micro-op read, operand read and "
+                f"least {LEAST_PIPELINE} for the RTL, not {self.pipeline}. Micro-op read, operand read and "
                 "multiplication take one stage each; increase one of the two parameters."
             )
         if config.timing.response_latency < 1:
             raise RtlError(
-                f"timing.response_latency of machine {config.name!r} must be at least 1 to be built, not "
+                f"timing.response_latency of machine {config.name!r} must be at least 1 for the RTL, not "
                 f"{config.timing.response_latency}. AXI4 answers a write after its last beat, not with it."
             )
 

@@ -90,7 +90,7 @@ class Rescale(Elaboratable):
         self, m: Module, tables: LookupTables, fields: Any, valid: Value, scaled: list[Value]
     ) -> list[Value]:
         """The results, or with `lookup` their table entries, `LOOKUP_STAGES` later."""
-        assert LOOKUP_STAGES == 2, "a look-up takes two stages: the memory, and a register of its output"
+        assert LOOKUP_STAGES == 2, "a look-up must take two stages: the memory, and a register of its output"
         table = fields.table if "table" in fields.shape().members else 0
         indices = [Cat(each[:BYTE], table)[: tables.index_bits] for each in scaled]
         m.d.comb += [tables.r_en.eq(valid & fields.lookup), tables.r_index.eq(Cat(*indices))]

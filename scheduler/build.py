@@ -98,7 +98,7 @@ def check_tensors(schedule: Schedule, tensors: Sequence[Tensor]) -> None:
         if tensor not in expected:
             raise BuildError(
                 f"tensors of build must be inputs and outputs of the program, not {tensor.name!r}, which is "
-                f"{'not used' if tensor.computation is None else 'computed on the way'}. Take it off the list.",
+                f"{'not used' if tensor.computation is None else 'an intermediate result'}. Take it off the list.",
                 kind="argument",
             )
 
@@ -108,8 +108,8 @@ def check_outputs(schedule: Schedule) -> None:
     for tensor in schedule.program:
         if tensor.computation is None:
             raise BuildError(
-                f"outputs of a program must be computed, not {tensor.name!r}, which is an input. Copy it with compute "
-                "if that is meant.",
+                f"outputs of a program must be computed, not {tensor.name!r}, which is an input. To output an input, "
+                "copy it with compute.",
                 kind="argument",
             )
 

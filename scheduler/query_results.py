@@ -45,7 +45,7 @@ def answerable(question: str) -> Iterator[None]:
     except TooManyOperationsError:
         budget, remedy = (
             f"within {OPERATIONS_LIMIT} isl operations",
-            "Use fewer splits and fused loops around it.",
+            "Use fewer splits and fused loops around these stages.",
         )
     except QueryBudgetExceeded as error:
         budget, remedy = error.budget, error.remedy

@@ -31,11 +31,11 @@ class FlatMemory:
 
     def __init__(self, size: int) -> None:
         try:
-            check_fits_memory(size, "a launch with data")
+            check_fits_memory(size, "a simulation with data")
             self.content: Bytes = np.zeros(size, np.uint8)
         except (MemoryError, MemoryLimitError):
             raise MemoryLimitError(
-                f"Cannot allocate the memory of a launch with data: it needs {size} bytes, and must fit in this "
+                f"Cannot allocate the DRAM of a simulation with data: it needs {size} bytes, and must fit in this "
                 "computer's memory. Simulate with timing_only, or place the segments closer together."
             ) from None
 

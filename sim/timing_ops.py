@@ -1,4 +1,4 @@
-"""Timing-relevant properties of instructions: unit, tokens, busy cycles or transfer. Data have no effect on time."""
+"""Instructions as the timing model sees them: unit, tokens, transfer, and busy cycles by the table's issue cycles."""
 
 from collections.abc import Sequence
 from functools import partial

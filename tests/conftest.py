@@ -1,4 +1,4 @@
-"""What all tests share: golden texts, seeds in blocks, recorded streams, and a registry of rules left as it was."""
+"""Shared by all tests: golden texts, blocks of seeds, recorded streams, and restoring of the registry of rules."""
 
 import os
 import sys
@@ -10,8 +10,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-# Tests start hundreds of processes. Where Python may not write bytecode next to the sources, each of them would compile
-# all of Lathe again, for seconds: bytecode then goes to the folder of pytest's cache.
+# Tests start hundreds of processes. If Python may not write bytecode next to the sources, each of them would compile
+# all of Lathe again, for seconds: bytecode is then written to the folder of pytest's cache.
 if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(TESTS.parent / ".pytest_cache" / "bytecode")
@@ -42,9 +42,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 20) -> list[Any]:
-    """What ``@pytest.mark.seeds`` asks for, in blocks of which each worker may take one; seed by seed for block 0.
+    """The seeds of ``@pytest.mark.seeds``, in blocks that workers run in parallel; single seeds for block 0.
 
-    Of the ``slow`` seeds beyond ``count``, slow tests take a sixth, and nightly ones the others.
+    Of the ``slow`` seeds beyond ``count``, a sixth is marked slow, and the others nightly.
     """
     found: list[Any] = []
     for seeds, slower in ((range(first, first + count), False), (range(first + count, first + count + slow), True)):
@@ -57,7 +57,7 @@ def blocks_of_seeds(count: int, *, slow: int = 0, first: int = 0, block: int = 2
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what ``@pytest.mark.sample(n)`` leaves out: of a test's parameter sets, n stay, evenly spread.
+    """Apply ``@pytest.mark.sample(n)``: n of a test's parameter sets run by default, evenly spread.
 
     Of the others every fourth is slow, and the rest are nightly. Nightly parameter sets of a slow test are not slow.
     """
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def recorded_streams() -> list[Any]:
-    """The streams of VTA's compiler, recorded elsewhere and laid beside the repository; a skip where there are none."""
+    """The recorded streams of VTA's compiler, in a folder next to the repository; a skipped test if there are none."""
     if not (paths := sorted(VTA_STREAMS.glob("*.npz"))):
         return [pytest.param(None, marks=pytest.mark.skip(f"no recorded streams in {VTA_STREAMS}"), id="none")]
     return [pytest.param(path, id=path.stem) for path in paths]
@@ -85,9 +85,9 @@ def recorded_streams() -> list[Any]:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Compare a text with the file that bears the test's name, ``golden/ROOM/…/MODULE/TEST.txt``.
+    """Compare a text with the test's golden file, ``golden/PACKAGE/…/MODULE/TEST.txt``.
 
-    ``--update-golden`` writes the file. The flag is for texts that have been looked at: the change is in the diff.
+    ``--update-golden`` writes the file instead; the diff then has to be reviewed.
     """
     path = GOLDEN / request.path.relative_to(TESTS).with_suffix("") / f"{request.node.name}.txt"
 
@@ -103,7 +103,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(autouse=True)
 def registry_as_it_was() -> Iterator[None]:
-    """Emission rules that a test registers are gone after it, so that no test depends on those before it."""
+    """Remove the emission rules that a test registers after it, so that tests do not depend on each other."""
     rules = dict(RULES)
     yield
     RULES.clear()

@@ -1,4 +1,4 @@
-"""``docs/architecture.md`` against the source: its packages, its passes, and every file and folder that it names."""
+"""``docs/architecture.md`` agrees with the source: packages, passes, and all files and folders that it names."""
 
 import ast
 import re
@@ -89,7 +89,7 @@ def test_order_constraints_name_passes_in_pipeline_order():
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|md|h))?)`", PAGE))))
 def test_files_and_folders_that_the_page_names_exist(path):
-    inside = (ROOT / folder / path for folder in ("scheduler", "frontend", "lathe"))  # their tables use short names
+    inside = (ROOT / folder / path for folder in ("scheduler", "frontend", "lathe"))  # tables have short names
     assert (ROOT / path).exists() or any(each.exists() for each in inside)
 
 
@@ -119,7 +119,7 @@ def test_the_page_of_source_files_lists_every_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_files_that_docstrings_and_comments_name_exist(package):
-    """``folder/file.py`` in a source, in code quotes, is relative to the root, to its package, or to its own folder."""
+    """``folder/file.py`` in inline code of a source file is relative to the root, its package, or its folder."""
     for path in files_of(package):
         named = re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`", (ROOT / path).read_text(encoding="utf-8"))
         for each in named:

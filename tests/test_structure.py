@@ -1,6 +1,6 @@
-"""How files of a room depend on each other: imports stand at the top, no file needs what needs it; and shared names.
+"""Imports between files of a package are at the top and acyclic; shared names are unique.
 
-That rooms, and layers within them, import downwards only is import-linter's part (``pyproject.toml``).
+Import-linter checks that packages, and layers within them, import only lower ones (``pyproject.toml``).
 """
 
 import ast
@@ -16,24 +16,24 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-ROOMS = ["configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"]
-"""The rooms that are held to this: all."""
+PACKAGES = ["configs", "isa", "frontend", "scheduler", "sim", "rtl", "lathe"]
+"""All packages are checked."""
 
 HEAVY = "amaranth"
-"""What simulating does without: what loads it may be imported in functions of other rooms than ``rtl``."""
+"""The simulator does not need it: packages other than ``rtl`` may import modules that load it inside functions."""
 
 
-def modules_of(room: str) -> dict[str, Path]:
-    """The files of a room by the names under which they are imported."""
+def modules_of(package: str) -> dict[str, Path]:
+    """The files of a package by their module names."""
     found = {}
-    for path in sorted((ROOT / room).rglob("*.py")):
-        parts = ["lathe", *path.relative_to(ROOT / "lathe" if room == "lathe" else ROOT).with_suffix("").parts]
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = ["lathe", *path.relative_to(ROOT / "lathe" if package == "lathe" else ROOT).with_suffix("").parts]
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
 def imports_of(path: Path, modules: dict[str, Path]) -> Iterator[tuple[str, bool]]:
-    """What a file imports of Lathe, for types only included, each with whether a function does it."""
+    """The modules of Lathe that a file imports, also for types only, each with whether a function imports it."""
 
     def visit(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool]]:
         for child in ast.iter_child_nodes(node):
@@ -52,7 +52,7 @@ def imports_of(path: Path, modules: dict[str, Path]) -> Iterator[tuple[str, bool
 
 
 def knots(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of more than one file that need each other, whether directly or not."""
+    """The strongly connected components of more than one file."""
 
     def reached(start: str) -> set[str]:
         found: set[str] = set()
@@ -75,9 +75,9 @@ def test_knots_are_found() -> None:
 
 @lru_cache
 def heavy_modules() -> frozenset[str]:
-    """The modules of the hardware's room that load Amaranth: they import it, or what does, at their top.
+    """The modules of ``rtl`` that load Amaranth: they import it, or a module that does, at the top.
 
-    A module is loaded with the packages that it is in.
+    Loading a module loads the packages that contain it.
     """
     modules = modules_of("rtl")
     names = {name: imported_at_top(path, modules) for name, path in modules.items()}
@@ -91,7 +91,7 @@ def heavy_modules() -> frozenset[str]:
 
 
 def imported_at_top(path: Path, modules: dict[str, Path]) -> set[str]:
-    """What a file imports when it is loaded, of whatever package."""
+    """All modules that a file imports when it is loaded."""
     found = {wanted for wanted, inside in imports_of(path, modules) if not inside}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Import):
@@ -103,7 +103,7 @@ def imported_at_top(path: Path, modules: dict[str, Path]) -> set[str]:
 
 @pytest.mark.slow
 def test_what_loads_amaranth_is_known() -> None:
-    """By the files as by running them: cheap modules do not load it, heavy ones do."""
+    """According to the files, and when they run: cheap modules do not load it, heavy ones do."""
     cheap = ["lathe.rtl_engine", *sorted(modules_of("rtl").keys() - heavy_modules())]
     told = f"print({HEAVY!r} in sys.modules)"
     lines = ["import sys", *(f"import {name}" for name in cheap), told, f"import {min(heavy_modules())}", told]
@@ -112,22 +112,22 @@ def test_what_loads_amaranth_is_known() -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("room", ROOMS)
-def test_files_import_at_their_top(room: str) -> None:
-    modules = modules_of(room)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_files_import_at_their_top(package: str) -> None:
+    modules = modules_of(package)
     late = {
         f"{name} -> {wanted}"
         for name, path in modules.items()
         for wanted, inside in imports_of(path, modules_of("rtl") | modules)
-        if inside and (room == "rtl" or wanted not in heavy_modules())
+        if inside and (package == "rtl" or wanted not in heavy_modules())
     }
     assert not late
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_file_needs_what_needs_it(room: str) -> None:
-    modules = modules_of(room)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_file_needs_what_needs_it(package: str) -> None:
+    modules = modules_of(package)
     graph = {
         name: {wanted for wanted, _ in imports_of(path, modules) if wanted in modules and wanted != name}
         for name, path in modules.items()
@@ -136,7 +136,7 @@ def test_no_file_needs_what_needs_it(room: str) -> None:
 
 
 def test_modules_that_tests_share_have_names_of_their_own() -> None:
-    """Of two modules of one name the first that a worker imports is there for all tests that it runs."""
+    """If two modules have the same name, a worker uses the one that it imports first in all tests."""
     folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["pythonpath"]
     found = [path for folder in folders for path in (ROOT / folder).iterdir() if not path.stem.startswith("test_")]
     modules = [path for path in found if path.suffix == ".py" or (path / "__init__.py").exists()]
@@ -147,7 +147,7 @@ def test_modules_that_tests_share_have_names_of_their_own() -> None:
 
 
 ACROSS = {"benchmarks", "cosim", "docs", "end_to_end", "errors", "formal", "scheduler/random_tests"}
-"""Folders of tests that belong to no room: benchmarks and documents, and what crosses rooms."""
+"""Folders of tests that belong to no package: benchmarks and documents, and tests of several packages."""
 
 
 def test_tests_stand_in_folders_of_the_rooms_that_they_are_of() -> None:
@@ -158,9 +158,9 @@ def test_tests_stand_in_folders_of_the_rooms_that_they_are_of() -> None:
     ] == []
 
 
-def named(room: str) -> Iterator[tuple[str, str, str]]:
-    """Public classes, functions and types that files of a room define, each with its file and what it is."""
-    for path in sorted((ROOT / room).rglob("*.py")):
+def named(package: str) -> Iterator[tuple[str, str, str]]:
+    """Public classes, functions and types that files of a package define, each with its file and definition."""
+    for path in sorted((ROOT / package).rglob("*.py")):
         file = path.relative_to(ROOT).as_posix()
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
@@ -172,7 +172,7 @@ def named(room: str) -> Iterator[tuple[str, str, str]]:
 
 
 def test_a_name_of_the_scheduler_stands_for_one_thing() -> None:
-    """Classes and functions have one file; types that several files name are the same type (decision 175)."""
+    """Classes and functions have one file; types that several files define are the same type (decision 175)."""
     found: dict[str, dict[str, str]] = {}
     for name, file, what in named("scheduler"):
         found.setdefault(name, {})[what] = file

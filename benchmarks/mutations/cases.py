@@ -1,6 +1,6 @@
-"""What a machine is tried with: launches of random streams and of compiled programs, behind several memories.
+"""Cases for mutation testing: launches of random streams and of compiled programs, with several memories.
 
-The machine is `tiny` with sums that begin and with RESCALE, which means the same to programs that were built for
+The machine is `tiny` with `gemm_begin` and the RESCALE extensions, which do not change programs that were built for
 `tiny`.
 
 The streams are those of the cosimulation tests.
@@ -57,11 +57,11 @@ Simulated = ReplayResult | MachineFault
 
 @dataclass
 class Case:
-    """Streams that are launched one after the other on one machine, each on a memory of its own.
+    """Streams that are launched in sequence on one machine, each with a memory of its own.
 
-    ``data``: whether tokens order all data, so that memory afterwards is defined. ``faulty``: what the memory answers
-    with errors. ``stalls``: a seed, with which time is undefined. ``reset``: the share of its cycles after which the
-    launch is reset and begun anew. ``built``: the program whose stream this is.
+    ``data``: whether tokens order all data, so that memory afterwards is defined. ``faulty``: bus errors of the memory.
+    ``stalls``: a seed of random stalls, with which cycles are undefined. ``reset``: the share of its cycles after which
+    the launch is reset and restarted. ``built``: the program of the stream.
     """
 
     name: str
@@ -75,16 +75,16 @@ class Case:
 
     @cached_property
     def right(self) -> list[Simulated]:
-        """What the simulator says, without a fault planted when it is asked first."""
+        """The simulator's results, cached; must first be used without a planted fault."""
         return self.simulated()
 
     @cached_property
     def ran(self) -> list[Outcome]:
-        """What the RTL says, without a fault planted when it is asked first."""
+        """The RTL's results, cached; must first be used without a planted fault."""
         return pysim.run(self.config, *self.launches)
 
     def simulated(self) -> list[Simulated]:
-        """What the simulator says now."""
+        """The simulator's results with the planted fault, if any."""
         return [self._simulated(stream) for stream in self.streams]
 
     def _simulated(self, stream: Stream) -> Simulated:
@@ -95,12 +95,12 @@ class Case:
             return fault
 
     def run_on(self, machine: Machine) -> list[Outcome]:
-        """What another RTL says."""
+        """The results of another build of the RTL."""
         return pysim.run_on(machine, self.config, *self.launches)
 
     @cached_property
     def launches(self) -> list[Launch]:
-        """The RTL's form."""
+        """The streams as the RTL takes them."""
         found = []
         for stream, result in zip(self.streams, self.right, strict=True):
             cycles = result.cycles if isinstance(result, ReplayResult) else (result.cycle or 0) + drain(self.config)
@@ -113,12 +113,12 @@ class Case:
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
-    """All of them, quick ones that catch much first."""
+    """All cases, beginning with fast ones that catch many faults."""
     return tuple(_cases())
 
 
 def calm_cases() -> list[Case]:
-    """Those that the simulator predicts."""
+    """The cases whose cycles the simulator predicts."""
     return [case for case in cases() if case.stalls is None and case.reset is None]
 
 
@@ -179,13 +179,13 @@ def _cases() -> Iterator[Case]:
         rng, cfg = rng_and_machine(f"stalls {seed}")
         yield Case(f"stalls {seed}", cfg, [overlapping_stream(rng, cfg, rng.choice([2, 5]))], stalls=seed)
     for seed in range(4):
-        # A burst for each element, whose addresses the bus takes when it likes.
+        # A burst for each vector, whose addresses the bus accepts after random delays.
         rows = Store(sram_base=0, dram_base=0, y_size=60, x_size=1, x_stride=16)
         yield Case(f"stalls of rows {seed}", CONFIG, [Stream([rows, Finish()], *NO_PAGES)], stalls=seed)
 
 
 def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.HardwareConfig]]) -> Iterator[Case]:
-    """Launches that end with a fault, and most kinds of it; indices beyond a scratchpad seldom come by chance."""
+    """Launches that end with most kinds of fault; some have indices out of range, which are rare at random."""
     for seed in range(40):
         rng, cfg = rng_and_machine(f"broken {seed}")
         kind = stream_of_time if rng.random() < 0.5 else stream_of_data
@@ -195,7 +195,7 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
         rng, cfg = rng_and_machine(f"overflow {seed}")
         stream = stream_of_time(rng, cfg, 20)
         yield Case(f"overflow {seed}", cfg, [replace(stream, tokens=[65535 - seed // 2] * 4)], data=False)
-    # The command that waits for ever is the last but one, so that it is still decoded when fetch has done its work.
+    # The command that waits for ever is the last but one, so that it is still decoded when fetch is done.
     stuck = [Gemm(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, pop_prev=True), Finish()]
     yield Case("stuck", CONFIG, [Stream(stuck, *NO_PAGES)], data=False)
     yield Case("index of a second step", CONFIG, [_stream_of_a_second_step(CONFIG)], data=False)
@@ -217,7 +217,7 @@ def _broken(rng_and_machine: Callable[[object], tuple[random.Random, lt.Hardware
 
 
 def _stream_of_a_second_step(cfg: lt.HardwareConfig) -> Stream:
-    """An addition of two accumulators of which the one in its second step is beyond the last in the third micro-op."""
+    """An addition whose destination, accessed in the second cycle of a micro-op, is out of range in the third one."""
     words = encode_uops(cfg, [cfg.acc_depth // 2], [0], [0])
     page = np.zeros((1, PAGE_BYTES), np.uint8)
     page[0, : 4 * len(words)] = np.asarray(words, "<u4").view(np.uint8)
@@ -230,11 +230,11 @@ def _stream_of_a_second_step(cfg: lt.HardwareConfig) -> Stream:
 
 
 def _stream_of_reuse(rng: random.Random, cfg: lt.HardwareConfig) -> Stream:
-    """A RESCALE that comes back to an accumulator when its new value is just there, or just not."""
+    """A RESCALE that reads an accumulator again when its new value is just available, or just not yet."""
     stages = extra_latency(cfg, Opcode.RESCALE)
     flags = rescale_flags(rng, cfg)
     distance = (stages // 2 if flags["add"] else stages) + rng.choice([0, 1])
-    # Within the table, from one table to the next, or to the outer iteration before.
+    # Within the table, in the next inner iteration, or in a later outer one.
     kind = rng.choice(["table", "inner", "outer", "operand"])
     dst, loops, factors = list(range(distance)), (2, 1), (0, 0)
     if kind == "table":
@@ -257,7 +257,7 @@ def _stream_of_reuse(rng: random.Random, cfg: lt.HardwareConfig) -> Stream:
 
 
 def program_stream(built: Built) -> Stream:
-    """A program with its inputs as a raw stream."""
+    """The raw stream of a program and its inputs."""
     program = built.program
     content = memory_of(program, built.inputs).content
     count = -(-len(content) // PAGE_BYTES)

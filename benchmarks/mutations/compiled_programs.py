@@ -1,7 +1,7 @@
-"""More programs for the compiler's faults: what the machine's own programs have no use for.
+"""More programs for faults of the compiler, with features that the programs of the other faults do not use.
 
-Padding of other values, conditions, recurrences, layouts by hand, values of 32 bits that are read twice, tails,
-micro-ops that displace each other, blocks of several sizes.
+Padding with other values, conditions, recurrences, manual layouts, int32 values that are read twice, tails,
+evicted micro-ops, blocks of several sizes.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def least() -> lt.Tensor:
 
 
 def blocked(s: lt.Schedule, outputs: Any) -> None:
-    """Inputs and outputs in layouts by hand."""
+    """Inputs and outputs in manual layouts."""
     (D,) = outputs
     C = D.computation.reads[0].tensor
     A = C.computation.reads[0].tensor
@@ -72,7 +72,7 @@ def blocked(s: lt.Schedule, outputs: Any) -> None:
 
 
 def in_acc(s: lt.Schedule, outputs: Any) -> None:
-    """A chain of stages in accumulators, in the loops of the last."""
+    """A chain of stages in acc, computed in the loops of the last."""
     B, C = outputs
     made = s.cache_write(C, "acc")
     row = s[C].axis[0]
@@ -99,7 +99,7 @@ def pooled_in_tiles() -> lt.Tensor:
 
 
 def spread_pixels() -> lt.Tensor:
-    """A transposed convolution, of which tiles begin at pixels and between them."""
+    """A transposed convolution, whose tiles begin at pixels and between them."""
     data, weight = (
         lt.placeholder((1, 9, 7, 6), "int8", name="data"),
         lt.placeholder((5, 3, 3, 6), "int8", name="weight"),
@@ -131,7 +131,7 @@ def two_products() -> lt.Tensor:
 
 
 def panels(s: lt.Schedule, outputs: Any) -> None:
-    """Rows of one factor stay for all tiles beside each other, of which each has its own of another: two turns."""
+    """Double buffers at two loops: rows of one factor stay for a row of tiles, each with its own rows of the other."""
     (R,) = outputs
     S = R.computation.reads[0].tensor
     P, Q = (read.tensor for read in S.computation.reads)
@@ -155,7 +155,7 @@ def panels(s: lt.Schedule, outputs: Any) -> None:
 
 
 def rescaled_layers() -> lt.Tensor:
-    """Convolutions with parameters for each channel, whose weights and micro-ops do not all fit."""
+    """Convolutions with parameters per channel, whose weights and micro-ops exceed the scratchpads."""
     made = lt.placeholder((1, 14, 14, 48), "int8", name="data")
     for number in range(3):
         weights = lt.placeholder((48, 3, 3, 48), "int8", name=f"weights{number}")

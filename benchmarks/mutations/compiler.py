@@ -1,4 +1,4 @@
-"""Faults of the compiler: programs are built with them, and all that ``build(..., check=True)`` asks is asked."""
+"""Faults of the compiler: programs are built with them, and checked like by ``build(..., check=True)``."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,11 +15,11 @@ from mutations.programs import RECIPES, Recipe
 NETS = ("legality", "refused", "verifier", "validation", "values")
 
 ENOUGH = 4
-"""Programs that are looked at from the first on which validation or the verifier has caught a fault."""
+"""Programs that are built from the first on which validation or the verifier has caught a fault."""
 
 
 def verdicts() -> dict[str, str]:
-    """Build the programs, and see who catches what."""
+    """Build the programs: the nets that catch the fault, each with the first program and the message."""
     found: dict[str, str] = {}
     left = ENOUGH
     for recipe in (*RECIPES, *MORE_RECIPES):
@@ -32,7 +32,7 @@ def verdicts() -> dict[str, str]:
 
 
 def look(recipe: Recipe) -> Mapping[str, str]:
-    """The nets that catch the compiler on a program, each with what it says."""
+    """The nets that catch the fault on a program, each with its message."""
     try:
         compiled, outputs = recipe.compile()
     except AssertionError as error:
@@ -44,14 +44,14 @@ def look(recipe: Recipe) -> Mapping[str, str]:
     if findings:
         found["verifier"] = str(findings[0].kind)
     out_of_range = any("range" in str(finding.kind) or "field" in str(finding.kind) for finding in findings)
-    if not out_of_range:  # nothing can be followed beyond the ends of memories
+    if not out_of_range:  # validation cannot follow accesses out of range
         found |= caught("validation", lambda: validate_stream(compiled))
         found |= caught("values", lambda: validate_runs(compiled.program, outputs, compiled.constants))
     return found
 
 
 def caught(net: str, ask: Callable[[], None]) -> dict[str, str]:
-    """The net, if it catches something."""
+    """The net with its message, if ``ask`` raises a ValidationError."""
     try:
         ask()
     except ValidationError as error:
@@ -60,7 +60,7 @@ def caught(net: str, ask: Callable[[], None]) -> dict[str, str]:
 
 
 def first_words(error: Exception) -> str:
-    """The beginning of a message."""
+    """The first words of a message."""
     return " ".join(str(error).split()[:6])
 
 

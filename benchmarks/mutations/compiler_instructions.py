@@ -1,4 +1,4 @@
-"""Faults of the compiler in what instructions say: addresses, loops and micro-ops, transfers, arithmetic, layouts."""
+"""Faults of the compiler in instructions: addresses, loops and micro-ops, transfers, arithmetic, layouts."""
 
 from mutations.fault import Fault, faults_of
 
@@ -31,7 +31,7 @@ FAULTS = (
         "view.write.base, view.reads[0].base + 1, mask, padding or ZEROS",
     ),
     fault(
-        "the first cell of a buffer is taken for cell 0",
+        "the first index of a buffer is taken as 0",
         "isel.chunk",
         "(first // step - place.low[dim] // step) * stride",
         "first // step * stride",
@@ -43,7 +43,7 @@ FAULTS = (
         "steps[loop] += coefficient // step * (stride + 1) // 2 if whole",
     ),
     fault(
-        "steps of two elements are taken for one",
+        "a stride of two vectors is taken as one",
         "isel.chunk",
         "steps[loop] += coefficient // step * stride if whole",
         "steps[loop] += (coefficient // step > 0) * stride if whole",
@@ -55,7 +55,7 @@ FAULTS = (
         "for dim in self.order:",
     ),
     fault(
-        "the host packs dimensions in another order",
+        "the host CPU packs dimensions in another order",
         "layout.physical_layout",
         "for dim in self.order]\n        if self.lanes.conversions",
         "for dim in self.order[::-1]]\n        if self.lanes.conversions",
@@ -80,32 +80,32 @@ FAULTS = (
         "yield LoopPlan(outer.extent + 1, inner.extent, outer",
     ),
     fault(
-        "products go where there are no cells",
+        "dilation gaps are computed instead of the data",
         "isel.rules.dilation_parts",
         "% gap.step == gap.at",
         "% gap.step == (gap.at + 1) % gap.step",
     ),
     fault(
-        "gaps lie elsewhere than the data",
+        "dilation gaps have the wrong phase",
         "layout.dilation_compaction",
         "int(indices[0]) % step)",
         "(int(indices[0]) + 1) % step)",
     ),
     fault(
-        "parts of a loop begin with its first iteration",
+        "all parts of a dilated loop start at iteration 0",
         "isel.rules.dilation_parts",
         "index.coefficients[n] * steps.first for",
         "index.coefficients[n] * 0 * steps.first for",
     ),
     fault(
-        "what is left of a divided loop is left out",
+        "the tail of a delinearised loop is dropped",
         "loop_ir.delinearize_loops",
         "    if extent % step:\n",
         "    if extent % step and False:\n",
     ),
-    fault("turned elements keep their order", "layout.vector_relayout", "orders[lanes.conversions]", "orders[0]"),
+    fault("converted vectors are not permuted", "layout.vector_relayout", "orders[lanes.conversions]", "orders[0]"),
     fault(
-        "instructions of one chunk do not move on",
+        "all instructions of a chunk have the same base",
         "isel.rules.loop_plan",
         "base + sum(value * loop.strides[operand] for value",
         "base + sum(0 * loop.strides[operand] for value",
@@ -123,13 +123,13 @@ FAULTS = (
         "do, di, wo, wi, so, si)",
     ),
     fault(
-        "loops that do not continue each other are merged",
+        "loops that are not contiguous are merged",
         "isel.rules.loop_plan",
         "continues = all(o == i * inner.extent",
         "continues = all(o >= i * inner.extent",
     ),
     fault(
-        "displaced micro-ops are taken for resident",
+        "evicted micro-ops are taken as resident",
         "stream.micro_op_pool",
         "if r[1] <= first or r[0] >= end}",
         "if r[1] <= first or r[0] >= 0}",
@@ -147,13 +147,13 @@ FAULTS = (
         "dram_base=instruction.dram_base + uop_base + 1)",
     ),
     fault(
-        "all micro-ops of an instruction begin sums",
+        "all micro-ops of a GEMM overwrite accumulators",
         "isel.rules.emit_gemm",
         "begun=len(np.unique(first.micro_ops[0]))",
         "begun=len(first.micro_ops[0])",
     ),
     fault(
-        "the rest of a loop along a sum is where its first iteration was",
+        "the rest of a split reduction loop starts at iteration 0",
         "isel.rules.emit_gemm",
         "each + step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
         "each + 0 * step for each, step in zip(plan.micro_ops, plan.factor_in, strict=True)",
@@ -181,51 +181,51 @@ FAULTS = (
         "a padded block starts at its first row", "isel.rules.transfers", "dram + y0 * rows.dram + x0,", "dram + x0,"
     ),
     fault(
-        "rows of a padded block adjoin in DRAM",
+        "rows of a padded block are taken as contiguous in DRAM",
         "isel.rules.transfers",
         "stride if y1 - y0 > 1 else x1 - x0,",
         "x1 - x0,",
     ),
     fault(
-        "rows of a store adjoin in DRAM",
+        "rows of a store are taken as contiguous in DRAM",
         "isel.rules.transfers",
         "stride = rows.dram if rows.extent > 1 else row.extent\n        yield Store",
         "stride = row.extent\n        yield Store",
     ),
     fault(
-        "rows of a load adjoin in DRAM",
+        "rows of a load are taken as contiguous in DRAM",
         "isel.rules.transfers",
         "stride = rows.dram if rows.extent > 1 else row.extent\n    if window",
         "stride = row.extent\n    if window",
     ),
     fault(
-        "rows that do not adjoin in DRAM are merged",
+        "rows that are not contiguous in DRAM are merged",
         "isel.rules.transfers",
         "and before.dram == loop.dram * loop.extent",
         "and before.dram >= loop.dram * loop.extent",
     ),
     fault(
-        "padding is where data are",
+        "padding and data are exchanged",
         "isel.rules.dma",
         "mask &= np.broadcast_to(evaluate(guard, env), shape) == holds",
         "mask &= np.broadcast_to(evaluate(guard, env), shape) != holds",
     ),
     fault(
-        "padding of another value is one off",
+        "a nonzero padding value is one too large",
         "isel.rules.border_fill",
         "view.write.base, op, immediate)",
         "view.write.base, op, immediate + 1)",
     ),
     fault(
-        "planes are stored in the wrong order",
+        "byte planes are stored in the wrong order",
         "isel.rules.planes",
         "target + plane * plane_size",
         "target + (plane ^ 1) * plane_size",
     ),
-    fault("planes are shifted by seven bits", "isel.rules.planes", "source, AluOp.SHR, 8)", "source, AluOp.SHR, 7)"),
-    fault("negative bytes of planes are not mended", "isel.rules.planes", "AluOp.MUL, -256)", "AluOp.MUL, 0)"),
+    fault("byte planes are shifted by 7 bits", "isel.rules.planes", "source, AluOp.SHR, 8)", "source, AluOp.SHR, 7)"),
+    fault("negative bytes of planes are not corrected", "isel.rules.planes", "AluOp.MUL, -256)", "AluOp.MUL, 0)"),
     fault(
-        "the second half of a store in planes goes to the first",
+        "the second half of a store in byte planes overwrites the first",
         "isel.rules.planes",
         "base + half * loop.dram)]",
         "base)]",
@@ -281,38 +281,38 @@ FAULTS = (
         '"max": AluOp.MIN, "min": AluOp.MAX}[self.chunk.reduction]',
     ),
     fault(
-        "a copy adds to what is there",
+        "a copy adds to the old accumulators",
         "isel.rules.alu",
         "self.instructions += zero(self.chunk, extents, strides, target.base)\n        self.tensor",
         "self.instructions += []\n        self.tensor",
     ),
     fault(
-        "the operand of another read is taken",
+        "the operand of another read is used",
         "isel.rules.alu",
         "if operand.operand.read is read:",
         "if operand.operand.read is not read or len(self.view.reads) == 1:",
     ),
     # Diagonal weights.
     Fault(
-        "values stand beside the diagonal",
+        "values are next to the diagonal",
         "lathe.isa.layout_steps",
         "value % self.rows, value % self.cols",
         "(value + 1) % self.rows, value % self.cols",
     ),
     fault(
-        "parts of an element are taken for elements",
+        "parts of a vector are addressed as vectors",
         "isel.rules.diagonal_vectors",
         "base=parted.base // parts",
         "base=parted.base",
     ),
     fault(
-        "each part of an element moves to the next element",
+        "each part of a vector advances to the next vector",
         "isel.rules.diagonal_vectors",
         "tuple(stride // parts for",
         "tuple(-(-stride // parts) for",
     ),
     fault(
-        "an element of weights holds as many channels as one of the result",
+        "a weight vector holds as many channels as a result vector",
         "layout.vector_type",
         "return min(self.rows, self.cols)",
         "return self.rows",

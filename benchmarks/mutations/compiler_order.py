@@ -1,30 +1,30 @@
-"""Faults of the compiler in what is done when: passes, buffers, chunks, loads that move, and tokens."""
+"""Faults of the compiler in order and allocation: passes, buffers, chunks, moved LOADs, and tokens."""
 
 from mutations.fault import faults_of
 
 fault = faults_of("lathe.scheduler")
 
 FAULTS = (
-    # Order: what passes add is computed when its readers have run.
+    # Order of stages: what passes insert is computed before its consumers.
     fault(
-        "an operand is loaded behind its reader",
+        "an operand is loaded after its consumer",
         "passes.insert_cache_reads",
         "schedule.insert(cached, before=first)",
         "schedule.insert(cached, behind=stage)",
     ),
     fault(
-        "a sum is widened behind its reader",
+        "a sum is widened after its consumer",
         "passes.widen_accumulators",
         "schedule.insert(initial_state(total), before=stage)",
         "schedule.insert(initial_state(total), behind=stage)",
     ),
     fault(
-        "masks are made behind what they mask",
+        "masks are computed after their consumers",
         "passes.if_convert",
         "schedule.insert(initial_state(computation), before=stage)",
         "schedule.insert(initial_state(computation), behind=stage)",
     ),
-    # The stream: LOADs that move, and what they wait for.
+    # Order of instructions: LOADs that move, and their dependences.
     fault(
         "a LOAD moves before its cells are free",
         "stream.schedule_loads",
@@ -32,45 +32,45 @@ FAULTS = (
         "while part is not None:",
     ),
     fault(
-        "a LOAD of parameters comes behind what reads them",
+        "a LOAD of parameters comes after its consumer",
         "stream.hide_compute_loads",
         "        if step.meets(load):\n            return\n",
         "        if False:\n            return\n",
     ),
-    # Allocation: where buffers are, and for how long.
+    # Allocation: addresses and live ranges of buffers.
     fault(
-        "buffers overlap by an element",
+        "buffers overlap by a vector",
         "allocation.allocation",
         "return self.size_per_thread * self.threads\n",
         "return self.size_per_thread * self.threads - 1\n",
     ),
     fault(
-        "a buffer is free once it is filled",
+        "a live range ends with the last write",
         "allocation.allocation",
         "buffer.last = max(buffer.last, clock)\n            else",
         "buffer.last = buffer.last\n            else",
     ),
     fault(
-        "two buffers in turn have room for one and a half",
+        "a double buffer is a vector too small",
         "allocation.allocation",
         "return self.size * self.slots\n",
         "return self.size * self.slots - (self.slots - 1)\n",
     ),
     fault(
-        "buffers in turn lie too close",
+        "slots of a multi-buffer overlap",
         "codegen.emit",
         "turn % buffer.slots * buffer.size",
         "turn % buffer.slots * (buffer.size - 1)",
         "tokens follow from cells: what is shared is loaded later, never wrongly",
     ),
     fault(
-        "one more buffer takes its turn than there are",
+        "a multi-buffer has one slot too many",
         "codegen.emit",
         "turn % buffer.slots * buffer.size",
         "turn % (buffer.slots + 1) * buffer.size",
     ),
     fault(
-        "threads share a buffer",
+        "virtual threads share a buffer",
         "codegen.emit",
         "base = buffer.base + self.thread * buffer.size_per_thread",
         "base = buffer.base",
@@ -82,12 +82,12 @@ FAULTS = (
         "self._used += count - 1\n        return first + self._used - count + 1",
     ),
     fault(
-        "a ring is counted around one cell late",
+        "a ring buffer wraps around one cell late",
         "codegen.emit",
         "floor_divide(index[dimension], size) * size",
         "floor_divide(index[dimension], size + 1) * (size + 1)",
     ),
-    # Chunks: which there are, and in which order.
+    # Chunks: which exist, and in which order.
     fault(
         "the last instruction of a chunk is dropped",
         "codegen.emit",
@@ -95,19 +95,19 @@ FAULTS = (
         "instructions = self.emit(work.rule, chunk)[:-1]",
     ),
     fault(
-        "chunks are done twice",
+        "chunks are executed twice",
         "codegen.emit",
         "self._add(instructions, stage, label, environment, chunk.offsets",
         "self._add(instructions * 2, stage, label, environment, chunk.offsets",
     ),
     fault(
-        "chunks that are moved keep their addresses",
+        "reused chunks keep their addresses",
         "codegen.chunk_memo",
         "by = address - self.address",
         "by = 0",
     ),
     fault(
-        "chunks are taken for alike whatever their conditions",
+        "chunks are reused whatever their conditions",
         "codegen.chunk_memo",
         "[values[n] for n in self._decisive]",
         "[]",
@@ -124,9 +124,9 @@ FAULTS = (
         "for inside in iteration_groups(threads, node, dict):",
         "for inside in list(iteration_groups(threads, node, dict))[::-1]:",
     ),
-    fault("accumulators are not set to their start", "isel.rules.gemm", "return reset_elements(chunk)", "return []"),
+    fault("accumulators are not initialised", "isel.rules.gemm", "return reset_elements(chunk)", "return []"),
     fault(
-        "of a chunk that is cut, one part is dropped",
+        "one half of a split chunk is dropped",
         "codegen.chunk_template",
         "for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):",
         "for cut in (part[bend.loop][: bend.count],):",
@@ -138,7 +138,7 @@ FAULTS = (
         "zip(ordered, [*ordered[1:], last + 1], strict=True)][: max(len(ordered) - 1, 1)]",
     ),
     fault(
-        "a partitioned loop is cut one iteration late",
+        "a loop is partitioned one iteration late",
         "loop_ir.partition",
         "starts.update(value for value in range(max(begin, first), min(end, last) + 1))",
         "starts.update(value + 1 for value in range(max(begin, first), min(end, last - 1) + 1))",
@@ -157,13 +157,13 @@ FAULTS = (
     ),
     # Passes.
     fault(
-        "of two ranges that overlap one is taken for the lesser",
+        "overlapping ranges are taken as ordered",
         "rewriting.constant_folding",
         "if b <= c:",
         "if a <= c:",
     ),
     fault(
-        "a mask is the other way around",
+        "a mask is inverted",
         "passes.if_convert",
         "self._constant(condition)",
         'Binary("sub", Const(1, INT32), self._constant(condition))',
@@ -176,20 +176,20 @@ FAULTS = (
     ),
     # Tokens.
     fault(
-        "tokens are lost where one instruction has passed",
+        "a dependence one instruction ahead gets no token",
         "stream.tokens",
         "if other != unit and needed[other] > self.known[unit][other]:",
         "if other != unit and needed[other] > self.known[unit][other] + 1:",
     ),
-    fault("tokens go the other way", "stream.tokens", "forward = giver < taker", "forward = giver > taker"),
+    fault("tokens go in the opposite direction", "stream.tokens", "forward = giver < taker", "forward = giver > taker"),
     fault(
-        "waiting for one unit is taken for waiting for all",
+        "tokens carry the vector clock of now, not of their push",
         "stream.tokens",
         "zip(self.known[taker], self.done[pusher], strict=True)]",
         "zip(self.known[taker], self.known[giver], strict=True)]",
     ),
     fault(
-        "no news of the far unit is passed on",
+        "dependences between load and store get no relay",
         "stream.tokens",
         "if needed[far] > self.known[unit][far]:",
         "if needed[far] > self.known[unit][far] + 10000:",
@@ -207,19 +207,19 @@ FAULTS = (
         "in footprint.reads_only:\n            pass\n",
     ),
     fault(
-        "two products begin one sum",
+        "two GEMMs overwrite one accumulator",
         "stream.elide_accumulator_init",
         " and not self._taken[cells].any())",
         ")",
     ),
     fault(
-        "zeros that somebody reads are not written",
+        "a live reset is removed",
         "stream.elide_accumulator_init",
         "self.live_resets.setdefault(",
         "{}.setdefault(reset,",
     ),
     fault(
-        "the last element of a store is not looked at",
+        "the last vector of a STORE is ignored",
         "stream.memory_effects",
         "count = store.y_size * store.x_size\n",
         "count = store.y_size * store.x_size - 1\n",

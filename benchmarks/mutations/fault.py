@@ -1,4 +1,4 @@
-"""A fault: a few characters of one function's source that are others while the fault is planted."""
+"""Faults for mutation testing: a replacement of a few characters of one function's source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fault:
-    """``before``, which stands exactly once in ``module``, within functions, becomes ``after``.
+    """``after`` replaces ``before``, which occurs exactly once in ``module``, within functions.
 
-    ``harmless`` is the reason why no test can tell, for changes that turn out to be none.
+    ``harmless``: why no test can catch the fault, if it turns out that none can.
     """
 
     name: str
@@ -24,12 +24,12 @@ class Fault:
 
     @property
     def unit(self) -> str:
-        """The part of the house that is broken: the module without the package."""
+        """The module with the fault, without the package."""
         return self.module.removeprefix("lathe.")
 
 
 def faults_of(package: str) -> Callable[..., Fault]:
-    """Makes faults whose modules are named without the package that they are in."""
+    """A constructor of faults whose modules are named without their package."""
 
     def fault(name: str, module: str, before: str, after: str, harmless: str = "") -> Fault:
         return Fault(name, f"{package}.{module}", before, after, harmless)
@@ -39,10 +39,10 @@ def faults_of(package: str) -> Callable[..., Fault]:
 
 @dataclass(frozen=True)
 class Kind:
-    """Faults of one kind. ``nets``: the names of what may catch them.
+    """Faults of one kind. ``nets``: the names of the checks that may catch them.
 
-    ``verdicts`` looks while a fault is planted (or none, with which nothing may be caught): the nets that have caught
-    it, each with what it caught it on.
+    ``verdicts`` runs the checks on the planted fault (without one, none may catch anything): the nets that catch it,
+    each with the case on which it does.
     """
 
     name: str
@@ -52,15 +52,15 @@ class Kind:
 
 
 class PlantError(AssertionError):
-    """A fault that does not fit the source any more."""
+    """A fault that does not match the source."""
 
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[None]:
-    """The fault is there as long as the context is open.
+    """Plant a fault in the context.
 
-    Functions get the code that the changed source gives them, wherever they have been imported to, and their own back
-    in the end. What was made before, machines and caches, stays as it was.
+    Functions get the code of the changed source, wherever they are imported, and their own code back at the end.
+    Existing machines and caches are unchanged.
     """
     module = import_module(fault.module)
     changed = changed_code(module, fault)
@@ -97,9 +97,9 @@ def changed_code(module: ModuleType, fault: Fault) -> dict[str, CodeType]:
 
 
 def codes_of(code: CodeType) -> dict[str, CodeType]:
-    """The functions of a module's code, methods included, by qualified name; those within functions are part of them.
+    """The functions of a module's code, methods included, by qualified name; nested functions belong to the outer ones.
 
-    The bodies of the module and of its classes run once, when they are imported, and are none.
+    The bodies of the module and of its classes are left out, since they run only once, at import.
     """
     found = {}
     for constant in code.co_consts:
@@ -111,7 +111,7 @@ def codes_of(code: CodeType) -> dict[str, CodeType]:
     return found
 
 
-# The flag of code with local variables of its own: of functions, not of bodies of classes.
+# The flag of code with local variables of its own: of functions, not of class bodies.
 OPTIMISED = 1
 
 

@@ -1,4 +1,4 @@
-"""Faults of the RTL, each planted while `tiny` is elaborated; what the simulator predicts is right."""
+"""Faults of the RTL, each planted while `tiny` is elaborated, and compared with the correct simulator."""
 
 from collections.abc import Mapping
 
@@ -12,18 +12,18 @@ from mutations.nets import NETS, caught_on, collected, values_wrong
 
 
 def verdicts() -> dict[str, str]:
-    """Build the machine anew, and see who catches it on what."""
+    """Build the machine with the fault: the nets that catch it, each with its first case."""
     machine = pysim.build(as_built(MACHINE))
     return collected(cases(), lambda case: look(machine, case))
 
 
 def look(machine: Machine, case: Case) -> Mapping[str, str]:
-    """The nets that catch the machine on a case, each with what it says."""
+    """The nets that catch the fault on a case, each with its description."""
     try:
         outcomes = case.run_on(machine)
-    except AssertionError as error:  # the memory does not take what the RTL does, or the RTL never ends
+    except AssertionError as error:  # a violation of the bus protocol, or no end of the launch
         return {"bus": f"{case.name}: {error}"}
-    except (IndexError, ValueError) as error:  # more ends than starts, or numbers that are none of the table's
+    except (IndexError, ValueError) as error:  # more ends than starts, or invalid enumeration values
         return {"crash": f"{case.name}: {error!r}"}
     nets = caught_on(case, case.right, outcomes)
     if values_wrong(case, outcomes[0].memory.pages):

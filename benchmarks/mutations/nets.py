@@ -1,4 +1,4 @@
-"""The nets between simulator and RTL: in what the two differ on a case, and whether a program's outputs are wrong."""
+"""The nets that compare simulator and RTL on a case, and check a program's outputs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -23,12 +23,12 @@ from mutations.programs import outputs_equal
 
 NETS = ("memory", "tokens", "cycles", "trace", "counters", "fault", "bus", "crash", "values")
 
-# Cases that are looked at after the first on which a fault is caught, for the other nets.
+# Cases that run after the first on which a net catches the fault, for the other nets.
 MORE = 20
 
 
 def collected(cases: Iterable[Case], look: Callable[[Case], Mapping[str, str]]) -> dict[str, str]:
-    """What `look` says of each net's first catch, until some cases after the first of all."""
+    """What `look` returns for each net's first catch; stops some cases after the first catch of all."""
     found: dict[str, str] = {}
     left = MORE
     for case in cases:
@@ -41,7 +41,7 @@ def collected(cases: Iterable[Case], look: Callable[[Case], Mapping[str, str]]) 
 
 
 def caught_on(case: Case, expected: Sequence[Simulated], outcomes: Sequence[Outcome]) -> set[str]:
-    """The nets that a difference between simulator and RTL is in."""
+    """The nets in which simulator and RTL differ."""
     found: set[str] = set()
     for place, (result, outcome) in enumerate(zip(expected, outcomes, strict=True)):
         if isinstance(result, MachineFault) or outcome.fault != FaultCode.NONE:
@@ -67,13 +67,13 @@ def caught_on(case: Case, expected: Sequence[Simulated], outcomes: Sequence[Outc
 
 
 def pages_after(case: Case, place: int, result: ReplayResult) -> dict[int, Any]:
-    """Memory after a launch by the simulator, which tells of the pages that were given or have changed."""
+    """Memory after a launch in the simulator, which returns only changed pages."""
     changed = dict(zip(result.page_addrs.tolist(), result.pages, strict=True))
     return case.launches[place].memory.pages | changed
 
 
 def values_wrong(case: Case, pages: Mapping[int, Any]) -> bool:
-    """Whether the outputs of a program are other than NumPy's; `pages` is memory afterwards."""
+    """Whether a program's outputs differ from NumPy's; `pages`: memory after the launch."""
     built = case.built
     if built is None:
         return False

@@ -1,6 +1,6 @@
-"""Twenty small programs with what compilers emit: every kind of instruction, buffers, pads, layouts, tails.
+"""Twenty small programs with all features of compiled code: every instruction, buffers, pads, layouts, tails.
 
-Each is built for the machine `tiny`, with GEMMs that begin sums besides, by the default schedule, or by one by hand.
+Each is built for `tiny` with `gemm_begin`, with the default schedule or a manual one.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ CONFIG = lt.load_config("tiny").with_(extensions=("gemm_begin",))
 
 @dataclass(frozen=True)
 class Built:
-    """A compiled program, inputs for it, and what its outputs must be."""
+    """A compiled program, its inputs, and its expected outputs."""
 
     name: str
     compiled: Compiled
@@ -30,13 +30,13 @@ class Built:
 
     @property
     def program(self) -> lt.Program:
-        """The program itself."""
+        """The program to run."""
         return self.compiled.program
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is made: ``output`` gives its outputs, ``schedule`` orders them, None for the default order."""
+    """How to build a program: ``output`` creates its outputs, ``schedule`` schedules it (None: by default)."""
 
     name: str
     output: Callable[[], lt.Tensor | list[lt.Tensor]]
@@ -44,7 +44,7 @@ class Recipe:
     config: lt.HardwareConfig = CONFIG
 
     def compile(self) -> tuple[Compiled, list[lt.Tensor]]:
-        """Compile it, and nothing else; gives also its outputs."""
+        """Compile it, without running it; returns also its outputs."""
         made = self.output()
         outputs = made if isinstance(made, list) else [made]
         target: Any = outputs if self.schedule is None else lt.create_schedule(outputs)
@@ -53,7 +53,7 @@ class Recipe:
         return build_compiled(target, [*placeholders(outputs), *outputs], self.config), outputs
 
     def build(self) -> Built:
-        """Compile it, with inputs and their outputs in NumPy."""
+        """Compile it, and compute its outputs for random inputs in NumPy."""
         compiled, outputs = self.compile()
         inputs = random_inputs(compiled.program, 0)
         values = lt.reference(outputs, inputs)
@@ -63,7 +63,7 @@ class Recipe:
 
 @lru_cache(maxsize=1)
 def programs() -> tuple[Built, ...]:
-    """All of them, built once."""
+    """All programs, built once."""
     return tuple(recipe.build() for recipe in RECIPES)
 
 
@@ -126,7 +126,7 @@ def blur() -> lt.Tensor:
 
 
 def tiles(buffers: int = 2, threads: int = 0) -> Callable[[lt.Schedule, Any], None]:
-    """The product's columns in tiles, its reduction in parts, with buffers that take turns, or virtual threads."""
+    """A matmul with tiled columns and a tiled reduction, with multi-buffering or virtual threads."""
 
     def schedule(s: lt.Schedule, outputs: Any) -> None:
         (D,) = outputs
@@ -152,7 +152,7 @@ def tiles(buffers: int = 2, threads: int = 0) -> Callable[[lt.Schedule, Any], No
 
 
 def rings(s: lt.Schedule, outputs: Any) -> None:
-    """A line buffer, and a window that is filled from it."""
+    """A line buffer, and a sliding window that is filled from it."""
     (B,) = outputs
     s[s.cache_write(B, "acc")].compute_at(s[B], "x")
     lines = s.reuse_at(B.computation.reads[0].tensor, s[B], "y")
@@ -189,5 +189,5 @@ assert len(RECIPES) == 20
 
 
 def outputs_equal(built: Built, outputs: Mapping[str, Any]) -> bool:
-    """Whether the outputs are what NumPy says."""
+    """Whether the outputs equal NumPy's."""
     return all(np.array_equal(outputs[name], value) for name, value in built.expected.items())

@@ -1,4 +1,4 @@
-"""Faults of the simulator; the RTL that it is compared with is right."""
+"""Faults of the simulator, which is compared with the correct RTL."""
 
 from collections.abc import Mapping
 
@@ -10,19 +10,19 @@ from mutations.nets import NETS, caught_on, collected, pages_after, values_wrong
 
 
 def verdicts() -> dict[str, str]:
-    """Simulate the cases, and see who catches it on what."""
+    """Simulate the cases: the nets that catch the fault, each with its first case."""
     return collected(calm_cases(), look)
 
 
 def look(case: Case) -> Mapping[str, str]:
-    """The nets that catch the simulator on a case, each with what it says."""
-    right, ran = case.right, case.ran  # made before a fault is planted
+    """The nets that catch the fault on a case, each with the difference."""
+    right, ran = case.right, case.ran  # computed before a fault is planted
     assert len(right) == len(ran)
     try:
         results = case.simulated()
-    except NameError:  # that would be a mistake in the fault
+    except NameError:  # a mistake in the fault itself
         raise
-    except Exception as error:  # whatever else breaks is caught
+    except Exception as error:  # any other exception catches the fault
         return {"crash": f"{case.name}: {error!r}"}
     nets = caught_on(case, results, ran)
     (first, *_) = results

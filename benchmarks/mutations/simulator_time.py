@@ -1,4 +1,4 @@
-"""Faults of the simulator in when: steps, tokens, queues, bus and memory, and when a fault is told."""
+"""Faults of the simulator in timing: cycles of instructions, tokens, queues, bus, memory, and reports of faults."""
 
 from mutations.fault import faults_of
 
@@ -6,7 +6,7 @@ fault = faults_of("lathe")
 
 FAULTS = (
     fault(
-        "an ALU micro-op with an operand takes one step",
+        "an ALU micro-op with an operand takes one cycle",
         "sim.timing_ops",
         "row.issue_cycles.evaluate(reader), steps)",
         "1, steps)",
@@ -18,44 +18,44 @@ FAULTS = (
         'np.minimum(row.issue_cycles.evaluate(reader), 2 - columns["use_imm"]), steps)',
     ),
     fault(
-        "RESCALE has no steps at its end",
+        "RESCALE has no trailing cycles",
         "sim.timing_ops",
         "np.where(executed, _trailing(cfg, columns), 0)",
         "np.where(executed, 0, 0)",
     ),
     fault(
-        "RESCALE of no micro-ops has steps at its end, too",
+        "RESCALE of no micro-ops has trailing cycles, too",
         "sim.timing_ops",
         "np.where(executed, _trailing(cfg, columns), 0)",
         "_trailing(cfg, columns)",
     ),
     fault(
-        "an accumulator is there a step early",
+        "an accumulator is available a cycle early",
         "isa.raw_hazards",
         "(usage.issue_cycles - 1) > late:",
         "(usage.issue_cycles - 1) >= late:",
     ),
     fault(
-        "an added operand may be one that is not there yet",
+        "hazards of an added operand are ignored",
         "isa.raw_hazards",
         "or operand not in usage.read:",
         "or operand is not usage.written:",
     ),
     fault(
-        "accumulators of the outer iteration before are not looked for",
+        "hazards between outer iterations are ignored",
         "isa.raw_hazards",
         "(numbers >= distance) &",
         "(numbers % (count * inner) >= distance) &",
     ),
-    fault("rows with pads between them are one chain", "sim.timing_ops", "(stride == x) & (gap == 0)", "stride == x"),
+    fault("rows with padding between are one chain", "sim.timing_ops", "(stride == x) & (gap == 0)", "stride == x"),
     fault(
-        "pads to the left take no steps",
+        "padding to the left takes no cycles",
         "sim.timing_ops",
         "np.where(reads, left, bottom * row)",
         "np.where(reads, 0, bottom * row)",
     ),
     fault(
-        "an instruction of no micro-ops takes no step",
+        "an instruction of no micro-ops takes no cycle",
         "sim.timing_ops",
         "np.where(executed, _trailing(cfg, columns), 0), 1)",
         "np.where(executed, _trailing(cfg, columns), 0), 0)",
@@ -79,12 +79,12 @@ FAULTS = (
         "in self.commands[instruction].pushes[:1]:",
     ),
     fault(
-        "a command is there a cycle early",
+        "a command arrives a cycle early",
         "sim.timeline",
         "self.dispatch[instruction] + 1 + DECODE",
         "self.dispatch[instruction] + DECODE",
     ),
-    fault("GEMM is done a cycle late", "sim.compute", "last_step + self.pipeline,", "last_step + self.pipeline + 1,"),
+    fault("GEMM ends a cycle late", "sim.compute", "last_step + self.pipeline,", "last_step + self.pipeline + 1,"),
     fault("the pipeline is drained a cycle early", "sim.compute", "self.drained = end + 1", "self.drained = end"),
     fault(
         "LOAD acc does not wait for the pipeline",
@@ -98,7 +98,7 @@ FAULTS = (
         "self.load_free if kind is TRANSFER else self.boundary",
         "self.boundary",
     ),
-    fault("LOAD acc starts beside another", "sim.compute", "self.load_free = end", "pass"),
+    fault("LOAD acc starts during another", "sim.compute", "self.load_free = end", "pass"),
     fault(
         "FINISH does not wait for the pipeline",
         "sim.compute",
@@ -106,18 +106,18 @@ FAULTS = (
         "None",
     ),
     fault(
-        "one load more than may be is under way",
+        "one load too many is in flight",
         "sim.load",
         "if self.next >= self.pending:",
         "if self.next > self.pending:",
     ),
     fault(
-        "a load's first step does not wait for the one before",
+        "a load's first cycle does not wait for the previous load",
         "sim.load",
         "first_step = max(start, boundary) + 1",
         "first_step = start + 1",
     ),
-    fault("a load ends with its last step", "sim.load", "last_step + self.write_latency)", "last_step)"),
+    fault("a load ends with its last cycle", "sim.load", "last_step + self.write_latency)", "last_step)"),
     fault(
         "a command queue is one deeper",
         "sim.fetch",
@@ -125,38 +125,38 @@ FAULTS = (
         "needed = len(queue) - self.queue_depth - 1",
     ),
     fault(
-        "a place in a command queue is free a cycle early",
+        "an entry of a command queue is free a cycle early",
         "sim.fetch",
         "dispatched = starts[needed] + 1",
         "dispatched = starts[needed]",
     ),
-    fault("fetch asks for bursts as long as its FIFO", "sim.fetch", "max(1, fifo_beats // 2)", "fifo_beats"),
+    fault("fetch requests bursts as long as its FIFO", "sim.fetch", "max(1, fifo_beats // 2)", "fifo_beats"),
     fault(
-        "one read more is in flight",
+        "one read too many is in flight",
         "sim.memory_port",
         "self.reads = memory.outstanding_reads",
         "self.reads = memory.outstanding_reads + 1",
     ),
     fault(
-        "the memory's latency is one more",
+        "the memory's latency is a cycle longer",
         "sim.memory_port",
         "start = accepted + self.latency",
         "start = accepted + self.latency + 1",
     ),
     fault(
-        "writes never hold up reads",
+        "writes never delay reads",
         "sim.memory_port",
         "if self.shared:\n            self.free[1 - direction] = end",
         "if False:\n            self.free[1 - direction] = end",
     ),
     fault(
-        "reads never hold up writes",
+        "reads never delay writes",
         "sim.memory_port",
         "if self.shared:\n            self.free[WRITE] = free",
         "if False:\n            self.free[WRITE] = free",
     ),
     fault(
-        "the arbiter goes round the other way",
+        "the arbiter's round robin is reversed",
         "sim.engine",
         "in _ROUND_ROBIN[port.last_master]:",
         "in (*_ROUND_ROBIN[port.last_master][1::-1], port.last_master):",
@@ -180,7 +180,7 @@ FAULTS = (
         "full = address + (limit << bus_shift)",
     ),
     fault(
-        "the room of a read burst is free a cycle early",
+        "the FIFO space of a read burst is free a cycle early",
         "sim.read_dma",
         "(step + 2, apart, beats, count)",
         "(step + 1, apart, beats, count)",
@@ -190,28 +190,28 @@ FAULTS = (
         "the stream's first burst is cut a cycle early", "sim.fetch", "self.earliest = 1 + CUT", "self.earliest = CUT"
     ),
     fault(
-        "the room of fetch's burst is free a cycle early",
+        "the FIFO space of fetch's burst is free a cycle early",
         "sim.fetch",
         "max(self.earliest, left + 2)",
         "max(self.earliest, left + 1)",
     ),
-    fault("steps of padding between rows are forgotten", "sim.read_dma", "* apart + padding", "* apart"),
+    fault("cycles of padding between rows are not counted", "sim.read_dma", "* apart + padding", "* apart"),
     fault(
-        "equal bursts go on in the cycle of another's",
+        "equal bursts are granted in the cycle of another master's",
         "sim.memory_port",
         "if granted < horizon:",
         "if granted <= horizon:",
     ),
     fault("a write burst's address is accepted a cycle early", "sim.store", "beats - 1 + PACK", "beats - 2 + PACK"),
     fault(
-        "the room of a write burst is free a cycle early",
+        "the FIFO space of a write burst is free a cycle early",
         "sim.store",
         "self.first_step = end + 2",
         "self.first_step = end + 1",
     ),
     fault("a store's first burst is cut a cycle early", "sim.store", "start + 1 + CUT", "start + CUT"),
     fault(
-        "compute's loads are done a cycle early",
+        "compute's loads end early",
         "sim.engine",
         "timing.write_latency + WRITE_BACK",
         "timing.write_latency",
@@ -222,7 +222,7 @@ FAULTS = (
         "max(self.timeline.end) + 1 + END",
         "max(self.timeline.end) + 1",
     ),
-    fault("a store is done with its last beat", "sim.store", "apart + self.response_latency)", "apart)"),
+    fault("a store ends with its last beat", "sim.store", "apart + self.response_latency)", "apart)"),
     fault(
         "two stores end in one cycle", "sim.store", "max(response, self.ends[-1] + 1)", "max(response, self.ends[-1])"
     ),
@@ -242,43 +242,43 @@ FAULTS = (
         "order = np.arange(len(starts))",
     ),
     fault(
-        "an index fault is told a cycle early",
+        "an index fault is reported a cycle early",
         "sim.executor",
         "starts[index] + INDEX_STAGE + fault.step",
         "starts[index] + INDEX_STAGE + fault.step - 1",
     ),
     fault(
-        "an index fault of an ALU's operand is told of its first step",
+        "an index fault of an ALU operand is reported in its first cycle",
         "sim.uop_plan_cache",
         "* steps + min(position, steps - 1)",
         "* steps",
     ),
     fault(
-        "a token too many is one in 65,536",
+        "a token overflow is detected one token late",
         "sim.fault",
         "if counts.max(initial=0) > MOST_TOKENS:",
         "if counts.max(initial=0) > MOST_TOKENS + 1:",
     ),
     fault(
-        "a deadlock is told a cycle late",
+        "a deadlock is reported a cycle late",
         "sim.fault",
         "cycle = max(1, last + 1, engine.fetch.stuck, *seen)",
         "cycle = max(1, last + 1, engine.fetch.stuck, *seen) + 1",
     ),
     fault(
-        "a deadlock is told before the commands are decoded",
+        "a deadlock is reported before the commands are decoded",
         "sim.fault",
         "engine.fetch.stuck, *seen)",
         "engine.fetch.stuck)",
     ),
     fault(
-        "fetch is heard before the units",
+        "a fault of fetch has priority over those of units",
         "sim.fault",
         "yield DetectedFault(fetch.refused, Rank.FETCH",
         "yield DetectedFault(fetch.refused, Rank.READ",
     ),
     fault(
-        "an error of the bus is told of the beat after",
+        "a bus error is reported for another beat",
         "sim.bus_fault_injection",
         "beats - 1 - wrong",
         "beats - 2 - wrong",

@@ -1,4 +1,4 @@
-"""Faults of the simulator in what instructions do: products, ALU, RESCALE, and what LOAD and STORE move."""
+"""Faults of the simulator in values: GEMM, ALU, RESCALE, LOAD and STORE."""
 
 from mutations.fault import faults_of
 
@@ -6,7 +6,7 @@ fault = faults_of("lathe")
 
 FAULTS = (
     fault(
-        "destinations that come twice count once",
+        "repeated GEMM destinations count once",
         "sim.gemm_blocking",
         "if np.bincount(targets).max() == 1:",
         "if np.bincount(targets).max() <= 2:",
@@ -18,13 +18,13 @@ FAULTS = (
         "        return Role.COLUMN\n    return Role.ROW",
     ),
     fault(
-        "sums are longer than float32 holds",
+        "sums exceed the exact range of float32",
         "sim.gemm",
         "most_terms=max(1, EXACT_TERMS // cfg.block_in)",
         "most_terms=EXACT_TERMS * 64",
     ),
     fault(
-        "the outer loop of a reset moves as the inner one",
+        "the outer loop of a reset has the inner stride",
         "sim.gemm",
         "np.arange(nest.iter_out) * nest.dst.out",
         "np.arange(nest.iter_out) * nest.dst.inner",
@@ -37,13 +37,13 @@ FAULTS = (
         "-(2**31), 2**31 - 1)",
     ),
     fault(
-        "of products that begin one accumulator the first one counts",
+        "of micro-ops that overwrite one accumulator the first one counts",
         "sim.micro_ops",
         "np.unique(values[::-1], return_index=True)\n    positions: Ints = np.sort(len(values) - 1 - from_end)",
         "np.unique(values, return_index=True)\n    positions: Ints = np.sort(from_end)",
     ),
     fault(
-        "an ALU destination that comes twice counts once",
+        "repeated ALU destinations count once",
         "sim.levelized_uops",
         "if np.bincount(dst).max() == 1:",
         "if np.bincount(dst).max() <= 2:",
@@ -72,9 +72,9 @@ FAULTS = (
         'alu(instruction.alu_opcode, of["dst"], operand)',
         'alu(instruction.alu_opcode, np.broadcast_to(operand, of["dst"].shape).astype(np.int32), of["dst"])',
     ),
-    fault("a left shift by 32 is one by 31", "isa.arithmetic", "lowest = max(-width,", "lowest = max(1 - width,"),
+    fault("a left shift by 32 shifts by 31", "isa.arithmetic", "lowest = max(-width,", "lowest = max(1 - width,"),
     fault(
-        "shifts right have no sign",
+        "right shifts are logical",
         "isa.arithmetic",
         "shift = np.right_shift if amounts >= 0 else np.left_shift",
         "left, shift = (left.view('u4'), np.right_shift) if amounts >= 0 else (left, np.left_shift)",
@@ -95,13 +95,13 @@ FAULTS = (
         "row.element_bytes(cfg), np.dtype('u1') if row.type == 5 else dtype)",
     ),
     fault(
-        "the stride of a LOAD is an element too long",
+        "the stride of a LOAD is a vector too long",
         "sim.dma",
         "load.x_stride * element_bytes)",
         "(load.x_stride + 1) * element_bytes)",
     ),
     fault(
-        "the base of a STORE is an element too far",
+        "the base of a STORE is a vector too far",
         "sim.dma",
         "store.dram_base * self.out_bytes",
         "(store.dram_base + 1) * self.out_bytes",
@@ -113,20 +113,20 @@ FAULTS = (
         "slice(load.sram_base + 1, 1 + load.sram_base + width",
     ),
     fault(
-        "of rows that overlap the first stays",
+        "of overlapping rows the first remains",
         "sim.dram",
         "for row in range(rows):\n            target[row]",
         "for row in reversed(range(rows)):\n            target[row]",
     ),
-    fault("a plan is found without its micro-ops", "sim.uop_plan_cache", "words.tobytes(),", "len(words),"),
+    fault("the plan cache ignores micro-ops", "sim.uop_plan_cache", "words.tobytes(),", "len(words),"),
     fault(
-        "a plan is found without its factors",
+        "the plan cache ignores factors",
         "sim.uop_plan_cache",
         "loops_of(instruction))",
         "loops_of(instruction)[:3])",
     ),
     fault(
-        "the inner loop moves as the outer one",
+        "the inner loop has the outer stride",
         "sim.micro_ops",
         "[None, :, None] * self.inner",
         "[None, :, None] * self.out",
@@ -149,7 +149,7 @@ FAULTS = (
         "add(np.asarray(sums, np.int32), biases).astype(np.int64)",
         "(np.asarray(sums, np.int64) + biases)",
     ),
-    fault("mantissas have no sign", "isa.arithmetic", "words >> SHIFT_BITS", "(words & 0xFFFFFFFF) >> SHIFT_BITS"),
+    fault("mantissas are unsigned", "isa.arithmetic", "words >> SHIFT_BITS", "(words & 0xFFFFFFFF) >> SHIFT_BITS"),
     fault(
         "an added operand has the mantissa of the first",
         "isa.uop_semantics",
@@ -175,15 +175,15 @@ FAULTS = (
         "return 0 if self.relu",
     ),
     fault(
-        "of a range that is empty the lower end is taken",
+        "the lower end of an empty range is used",
         "isa.uop_semantics",
         "np.minimum(np.maximum(shift_right_to_even(sums, shifts) + instruction.zero_point, low), high)",
         "np.maximum(np.minimum(shift_right_to_even(sums, shifts) + instruction.zero_point, high), low)",
     ),
     fault("tables have 128 rows", "isa.uop_semantics", "values & 255, axis", "values & 127, axis"),
-    fault("what is looked up always has a sign", "isa.uop_semantics", "if instruction.lookup_unsigned:", "if False:"),
+    fault("looked-up values are always signed", "isa.uop_semantics", "if instruction.lookup_unsigned:", "if False:"),
     fault(
-        "all look-ups are in the first table",
+        "all lookups use the first table",
         "isa.operands",
         "int(getattr(instruction, block.name)) * block.elements",
         "0 * block.elements",

@@ -1,4 +1,4 @@
-"""ALU: an operation on accumulators, with an immediate or with other accumulators as the second operand."""
+"""ALU: fields, operands and issue cycles of an operation on accumulators and an immediate or second accumulators."""
 
 from dataclasses import dataclass
 from typing import ClassVar

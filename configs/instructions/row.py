@@ -1,4 +1,4 @@
-"""The row of the instruction table that describes one instruction."""
+"""What a row of the instruction table says of an instruction: fields, unit, operands, issue cycles, extension."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -61,8 +61,8 @@ class Row:
     The program of an instruction with micro-ops is that of one micro-op, once its indices have been computed.
 
     An instruction that runs micro-ops has ``indices``, in the order in which a micro-op accesses them; exactly one is
-    written, an accumulator. A micro-op issues for ``steps`` cycles: it accesses one index in each, and all remaining
-    ones in the last. It may also read ``blocks``. ``trailing`` is the latency of its results beyond that of other
+    written, an accumulator. A micro-op issues for ``issue_cycles``: it accesses one index in each, and all remaining
+    ones in the last. It may also read ``blocks``. ``extra_latency`` is the latency of its results beyond that of other
     instructions: that many idle cycles follow its last micro-op, and no issue cycle may read an accumulator that one of
     that many preceding issue cycles writes.
 

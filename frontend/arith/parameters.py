@@ -149,8 +149,8 @@ def checked_values(parameters: Iterable[Parameter], given: object, where: str) -
         known = needed.setdefault(each.name, each)
         if known is not each:
             raise ParameterError(
-                f"parameters of a program must have different names, not {each.name!r} twice. Create it once and use "
-                "it everywhere."
+                f"parameters of a program must have different names, not {each.name!r} twice. Create the parameter "
+                "once and use it everywhere."
             )
     names = ", ".join(map(repr, needed)) or "none"
     if given is None:

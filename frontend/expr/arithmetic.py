@@ -307,8 +307,8 @@ def _extremum(
         return _reduce(kind, expr, axis, where)
     if where is not None:
         raise TensorError(
-            f"where of {kind} must be given with axis=, not with a second expression: it selects the points that are "
-            f"reduced. Use select for an element-wise {kind}."
+            f"where of {kind} must be given with axis=, not with a second expression: where selects the points that "
+            f"are reduced. Use select for an element-wise {kind}."
         )
     assert other is not None
     return binary("max" if kind == "max" else "min", expr, other)

@@ -268,7 +268,7 @@ class Tensor(Operand):
             )
         if len(given) != len(self.shape):
             raise TensorError(
-                f"indices of tensor {self.name!r} must be {len(self.shape)}, one per dimension of its shape "
+                f"number of indices of tensor {self.name!r} must be {len(self.shape)}, one per dimension of its shape "
                 f"{self.shape}, not {len(given)}."
             )
         where = f"index of tensor {self.name!r}"

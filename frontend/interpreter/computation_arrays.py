@@ -59,7 +59,7 @@ def _reduced(axes: tuple[Axis, ...], reduction: Reduce, arrays: Mapping[Tensor, 
         value = _over_reduction(value, box, reduction.axes)
         part = combine.reduce(value, axis=tuple(range(len(reduction.axes))), dtype=dtype)
         result = part if result is None else combine(result, part)
-    assert result is not None, "a reduction has at least one point"
+    assert result is not None, "a reduction must have at least one point"
     return np.asarray(result, dtype)
 
 

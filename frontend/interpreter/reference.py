@@ -82,7 +82,7 @@ def checked_inputs(outputs: Tensor | Sequence[Tensor], inputs: Mapping[str, Arra
     needed = {tensor.name: tensor for tensor in placeholders(outputs)}
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs of the program must be a dictionary of arrays by name, not {shown(inputs)}.")
-    expected = f"It needs {', '.join(map(repr, needed)) or 'no input'}."
+    expected = f"The program needs {', '.join(map(repr, needed)) or 'no input'}."
     unknown = [name for name in inputs if name not in needed]
     if unknown:
         raise InputError(f"inputs of the program must be its placeholders only, not {unknown[0]!r}. {expected}")

@@ -41,7 +41,7 @@ def bind_shapes(proto: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> N
 
 def _bind_one(kind: Any, shape: Sequence[int], what: str, sizes: dict[str, int]) -> None:
     if not kind.HasField("tensor_type"):
-        raise ModelError(f"Cannot bind {what} to {shown(list(shape))}: it is not a tensor. Omit its shape.")
+        raise ModelError(f"Cannot bind {what} to {shown(list(shape))}: this input is not a tensor. Omit its shape.")
     tensor = kind.tensor_type
     whole = all(isinstance(size, int) and 1 <= size < 1 << 63 for size in shape)  # ONNX's sizes are int64
     if whole and not tensor.HasField("shape"):

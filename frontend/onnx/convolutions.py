@@ -1,4 +1,4 @@
-"""Match Conv and ConvTranspose."""
+"""Match a QDQ group of Conv or ConvTranspose to an integer layer: checks of its weights, and their layout."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

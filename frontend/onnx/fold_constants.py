@@ -1,4 +1,4 @@
-"""Constant folding by the host worker, which computes the same bits as it would in every run.
+"""Constant folding by the host worker, to the same bits as if it computed the constants in every run.
 
 Results must be small or not larger than the operands. Control flow is not folded, nor is DequantizeLinear, by which
 layers are matched.

@@ -1,4 +1,4 @@
-"""Match groups of nodes between DequantizeLinear and QuantizeLinear to integer layers.
+"""Finds the QDQ groups of a model and makes each an integer layer, by the function for its operator.
 
 A match starts at a QuantizeLinear and goes upwards: activations, one operator, and its dequantised operands. Nodes
 without a match run on the host CPU, for the reason in ``reasons``.
@@ -120,7 +120,7 @@ class _LayerMatcher(MatchContext):
         core = after.core
         group = NodeGroup(name, SUMS, core, core.output[0], after.numbers, False, (limits.min, limits.max), after)
         layer = self._checked_nonempty(_BUILDERS[core.op_type](self, group))
-        assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} has sums"
+        assert isinstance(layer, Conv | ConvTranspose | Product | TensorProduct), f"{core.op_type} must have int32 sums"
         if _max_sum(layer, self.shape(layer.inputs[0])) > limits.max:
             raise NotOffloadable("its sums can overflow 32 bits")
         return layer

@@ -1,4 +1,4 @@
-"""QDQ groups (DequantizeLinear, operator, QuantizeLinear) and access to their quantised operands."""
+"""What functions that match operators share: a QDQ group, access to its quantised operands, and the layers found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -162,7 +162,7 @@ def _run(
     for name in constants:
         each = model.initializers[name]
         values = model.constant(name)
-        assert values is not None, "a constant has values"
+        assert values is not None, "a constant must have values"
         flat = len(shape) == 1 and values.size == 1
         held.append(onnx.helper.make_tensor(name, each.data_type, [], values.reshape(-1).tolist()) if flat else each)
     given = [onnx.helper.make_tensor_value_info(source, kind, list(shape))]

@@ -52,7 +52,7 @@ def load_external_data(proto: Any, name: str, folder: Path | None) -> None:
     if total > MOST_BYTES:
         raise ModelError(f"model {name!r} must be smaller than 2 GiB with its external data, not {total} bytes.")
     for each in outside:
-        assert folder is not None, "external data has a folder"
+        assert folder is not None, "external data must have a folder"
         optional_import("onnx.external_data_helper").load_external_data_for_tensor(each, str(folder))
     for each in tensors_of(proto):
         _check_size(each, name)
@@ -70,12 +70,13 @@ def _size_outside(tensor: Any, name: str, folder: Path | None) -> int:
     path = folder / location
     real, home = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
     if not location or os.path.isabs(location) or real != home / os.path.normpath(location):
-        raise ModelError(f"{what} must be in a file inside the model's folder that is not a link, not in {location!r}.")
+        raise ModelError(f"{what} must be in a regular file (no link) inside the model's folder, not in {location!r}.")
     if not path.is_file():
         raise ModelError(f"{what} must be in a file that exists, not in {location!r}.")
     if path.stat().st_nlink > 1:  # package onnx refuses it: the other name may be outside
         raise ModelError(
-            f"{what} must be in a file with a single hard link, not in {location!r}, which has several. Copy the file."
+            f"{what} must be in a file with a single hard link, not in {location!r}, which has several, perhaps "
+            "outside the model's folder. Copy the file."
         )
     expected = bytes_of(tensor.data_type, tuple(tensor.dims))
     try:

@@ -233,7 +233,7 @@ class _Recurrent:
 
     def _joined(self, nodes: NodeList, parts: Sequence[str | None], suffix: str, axis: int = 0) -> str:
         known = [each for each in parts if each is not None]
-        assert len(known) == len(parts), "every time step has a state"
+        assert len(known) == len(parts), "every time step must have a state"
         return nodes.node("Concat", known, suffix, axis=axis) if len(known) > 1 else known[0]
 
     def _add_transposed(

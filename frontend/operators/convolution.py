@@ -114,7 +114,7 @@ def _checked_groups(source: Image, extent: dict[str, int], given: object, where:
     expected = source.channels // groups
     if extent["I"] != expected:
         raise TensorError(
-            f"input channels of the weight of {where} must be {expected}, {source.channels} of the data in {groups} "
-            f"group{'s' if groups > 1 else ''}, not {extent['I']}."
+            f"input channels of the weight of {where} must be {expected} ({source.channels} channels of the data in "
+            f"{groups} group{'s' if groups > 1 else ''}), not {extent['I']}."
         )
     return groups

@@ -37,7 +37,7 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = -1, name: str = "bias_ad
     checked_dtypes(data, ("int32",), f"data of {where}")
     checked_dtypes(bias, ("int32",), f"bias of {where}")
     if not -data.ndim <= axis < data.ndim:
-        raise TensorError(f"axis of {where} must be {-data.ndim} to {data.ndim - 1}, not {axis}.")
+        raise TensorError(f"axis of {where} must be from {-data.ndim} to {data.ndim - 1}, not {axis}.")
     channels = data.shape[axis]
     if bias.shape != (channels,):
         raise TensorError(

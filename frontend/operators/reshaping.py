@@ -19,7 +19,7 @@ def flatten(data: Tensor, *, name: str = "flatten") -> Tensor:
     checked_tensor(data, f"data of flatten {name!r}")
     if data.ndim < 2:
         raise TensorError(
-            f"data of flatten {name!r} must have a batch dimension and others, not the shape {data.shape}."
+            f"data of flatten {name!r} must have a batch dimension and at least one other, not the shape {data.shape}."
         )
     inner = data.shape[1:]
     return compute(

@@ -53,7 +53,7 @@ class Binding:
     def bound(self, thing: T) -> T:
         """The bound version of a tensor, computation or axis of the symbolic program; anything else unchanged."""
         found = self.of.get(thing, thing)
-        assert isinstance(found, type(thing)) or isinstance(thing, Tensor), f"{found!r} is not {thing!r} bound"
+        assert isinstance(found, type(thing)) or isinstance(thing, Tensor), f"{thing!r} has been bound to {found!r}"
         return found  # type: ignore[return-value]
 
     def number(self, extent: int) -> int:

@@ -196,7 +196,7 @@ def check_takes(function: Callable[..., object], count: int, where: str) -> None
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
-        raise TensorError(f"{where} must take {count} indices, one per dimension, but does not.") from None
+        raise TensorError(f"{where} must take one index per dimension ({count}), but does not.") from None
 
 
 def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: str = "the function") -> list[str]:
@@ -206,8 +206,8 @@ def _axis_names(fcompute: Callable[..., object], count: int, name: str, what: st
     required = [each for each in positional if each.default is each.empty]
     if len(required) > count or (len(positional) < count and not rest):
         raise TensorError(
-            f"parameters of {what} of computation {name!r} must be {count}, one per dimension, "
-            f"not {len(required)}. Write lambda *indices to take any number."
+            f"number of parameters of {what} of computation {name!r} must be {count}, one per dimension, not "
+            f"{len(required)}. Write lambda *indices to take any number."
         )
     names = [each.name for each in positional[:count]]
     return names + [f"i{position}" for position in range(len(names), count)]
@@ -220,15 +220,15 @@ def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...])
         levels = depth(body)
         if levels > DEPTH_LIMIT:
             raise TensorError(
-                f"expression of computation {name!r} must be at most {DEPTH_LIMIT} levels deep, not {levels}. "
-                "Sum over a reduction axis instead of unrolling the terms, or split it into several computations."
+                f"expression of computation {name!r} must be at most {DEPTH_LIMIT} levels deep, not {levels}. Sum over "
+                "a reduction axis instead of unrolling the terms, or split the computation into several."
             )
         own = body.axes if isinstance(body, Reduce) else ()
         if own != reduce_axes:
             raise TensorError(
                 f"expressions of computation {name!r} must all reduce over the same axes, not over "
-                f"({', '.join(a.name for a in reduce_axes)}) and ({', '.join(a.name for a in own)}). "
-                "Split it into two computations."
+                f"({', '.join(a.name for a in reduce_axes)}) and ({', '.join(a.name for a in own)}). Split the "
+                "computation into two."
             )
         inside = body.body if isinstance(body, Reduce) else body
         for node in walk(inside):
@@ -240,8 +240,8 @@ def _checked_bodies(name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...])
         for axis in axes_of(inside):
             if axis not in axes and axis not in reduce_axes:
                 raise TensorError(
-                    f"axis {axis.name!r} of computation {name!r} must be one of its own axes or be reduced over, not "
-                    f"free: {body}. Write sum(..., axis={axis.name}), max or min around the expression."
+                    f"axis {axis.name!r} of computation {name!r} must be a data axis of the computation or be reduced "
+                    f"over, not free: {body}. Write sum(..., axis={axis.name}), max or min around the expression."
                 )
         if body.dtype == INDEX:
             raise TensorError(

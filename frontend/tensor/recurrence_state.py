@@ -128,7 +128,7 @@ def define(
             raise TensorError(f"Cannot define state {each.name!r}: it is already defined. Declare another state.")
     if not given or len({each.shape for each in given}) > 1 or len(set(given)) < len(given):
         raise TensorError(
-            f"states of define must be one, or several different ones of one shape, not "
+            "states of define must be at least one, all different and of one shape, not "
             f"{', '.join(map(repr, given)) or 'none'}."
         )
     body = cast("Callable[..., Value]", fcompute)  # or a tuple, which compute accepts, too
@@ -138,7 +138,7 @@ def define(
     bodies = outputs if isinstance(outputs, tuple) else (outputs,)
     name = ", ".join(each.name for each in given)
     if len(bodies) != len(given):
-        raise TensorError(f"expressions of state {name} must be {len(given)}, one for each state, not {len(bodies)}.")
+        raise TensorError(f"expressions of define must be {len(given)}, one per state ({name}), not {len(bodies)}.")
     for each, one in zip(given, bodies, strict=True):
         if each.dtype != one.dtype:
             raise TensorError(

@@ -118,7 +118,7 @@ def _user_lines(entries: Sequence[TraceEntry], printer: "Printer") -> Iterator[s
     """The user's primitives as lines of a script. Raises _UnprintableError."""
     names = _Names(entries[0].before, printer) if entries else None
     for entry in entries:
-        assert names is not None, "there is a first entry"
+        assert names is not None, "there must be a first entry"
         names.before = entry.before
         owner = "s" if entry.owner is None else names.stage(entry.owner)
         arguments = [names.text(each, entry.owner) for each in entry.arguments]

@@ -1,4 +1,4 @@
-"""The search space: for each fusion group, tilings as steps of a schedule, ranked by the cost model.
+"""The autotuner's search space: for each fusion group, tilings as steps of a schedule, ranked by the cost model.
 
 The compiler's passes determine the groups. A group is in the search space if the user has scheduled none of its stages
 and no pass has rewritten them: only then can primitives express its tilings.

@@ -42,7 +42,7 @@ def check_of_network_only(ctx: click.Context, script: Path | None, *names: str) 
     for name in names:
         if script is not None and given(ctx, name):
             option = f"--{name.replace('_', '-')}"
-            what, why = ("model", "has fixed shapes") if is_model(script) else ("script", "sets its own")
+            what, why = ("model", "has fixed shapes") if is_model(script) else ("script", "sets this value itself")
             raise ScriptError(
                 f"{option} must be left out for the {what} {str(script)!r}, not {ctx.params[name]!r}. It applies to "
                 f"the digits network only; a {what} {why}."

@@ -97,7 +97,7 @@ def _moved(layer: Layer, dimensions: list[list[_Digit]], shape: Shape) -> list[l
             leaf.parts = [_Digit(extent) for extent in extents]
     finer = [part for leaf in leaves for part in leaf.leaves()]
     groups = regrouped([leaf.extent for leaf in finer], shape)
-    assert groups is not None, "factors are split at the boundaries of dimensions"
+    assert groups is not None, "factors must be split at the boundaries of dimensions"
     return [[finer[n] for n in group] for group in groups]
 
 

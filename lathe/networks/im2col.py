@@ -1,4 +1,4 @@
-"""im2col on the host CPU, for the input of a first convolution."""
+"""im2col of an array, as the host CPU executes it on the input of a first convolution."""
 
 from dataclasses import dataclass
 

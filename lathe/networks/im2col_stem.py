@@ -1,4 +1,4 @@
-"""im2col of first convolutions by the host CPU, which packs inputs anyway.
+"""Choice of im2col for first convolutions, along rows or of whole windows; the host CPU packs inputs anyway.
 
 An image of 3 channels fills 3 of 16 lanes, with a micro-op for each tap. With im2col, the taps are in the channels and
 fill the lanes. The host CPU can do im2col along rows only or for whole windows; overlapping windows then duplicate

@@ -90,7 +90,7 @@ class Value:
         for first, end, position in reversed(self.runs()):
             read = self.tensor[(*pixel, c + (position - first) if position != first else c)]
             value = read if value is None else select(c < end, read, value)
-        assert value is not None, "a tensor has channels"
+        assert value is not None, "a tensor must have channels"
         return value
 
     def read(self, indices: Sequence[Index]) -> Expr:

@@ -106,7 +106,7 @@ def samples_of(calibration: object, types: Mapping[str, TensorType | None]) -> l
 def _stack(name: str, array: NDArray[Any], expected: TensorType | None) -> NDArray[Any]:
     """The samples of one input."""
     if expected is None:
-        raise ModelError(f"Cannot quantise a model with input {name!r}: it is not a tensor.")
+        raise ModelError(f"Cannot quantise a model with input {name!r}, which is not a tensor.")
     fits = array.shape == expected.shape or array.shape[1:] == expected.shape
     if not fits or array.size == 0 or str(array.dtype) != expected.dtype:
         raise ModelError(

@@ -59,9 +59,9 @@ class Constraint:
     def of(cls, text: object) -> "Constraint":
         """Parse a constraint. Raises NoConstraintError if it is no numeric expression, or has unknown names."""
         if not isinstance(text, str) or not text.strip():
-            raise NoConstraintError(f"it is {shown(text)}")
+            raise NoConstraintError(f"{shown(text)} is not a non-empty string")
         if len(text) > LONGEST:
-            raise NoConstraintError(f"it has {len(text)} characters, more than {LONGEST}")
+            raise NoConstraintError(f"the constraint has {len(text)} characters, more than {LONGEST}")
         try:
             tree = ast.parse(text.strip(), mode="eval")
             for name in _names(tree.body):
@@ -69,7 +69,7 @@ class Constraint:
                     raise NoConstraintError(f"the name {name!r} is unknown", name)
             _check_numbers(tree.body)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise NoConstraintError(error.msg if isinstance(error, SyntaxError) else "it cannot be parsed") from None
+            raise NoConstraintError(error.msg if isinstance(error, SyntaxError) else "text cannot be parsed") from None
         return cls(text.strip())
 
     def holds(self, machine: Machine) -> bool:
@@ -80,7 +80,7 @@ class Constraint:
         except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise NoConstraintError(" ".join(str(error).split()).rstrip(".") or type(error).__name__) from None
         if not isinstance(value, bool):
-            raise NoConstraintError(f"it is {value!r} on machine {machine.config.name!r}, neither true nor false")
+            raise NoConstraintError(f"value {value!r} on machine {machine.config.name!r} is neither true nor false")
         return value
 
     @cached_property
@@ -111,21 +111,21 @@ def _check_numbers(tree: ast.AST) -> None:
     """Raise NoConstraintError for anything but numbers, names, operators and calls of ``FUNCTIONS``."""
     for node in ast.walk(tree):
         if not isinstance(node, ALLOWED) or (isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name)):
-            raise NoConstraintError(f"it contains {shown(ast.unparse(node))}, which is no number")
+            raise NoConstraintError(f"the constraint contains {shown(ast.unparse(node))}, which is no number")
         if isinstance(node, ast.Constant):
             if not isinstance(node.value, bool | int | float):
-                raise NoConstraintError(f"it contains {shown(node.value)}, which is no number")
+                raise NoConstraintError(f"the constraint contains {shown(node.value)}, which is no number")
             _bounded(node.value)
         if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS):
             raise NoConstraintError(
-                f"it calls {shown(ast.unparse(node.func))}, which is none of {', '.join(FUNCTIONS)}"
+                f"the constraint calls {shown(ast.unparse(node.func))}, which is none of {', '.join(FUNCTIONS)}"
             )
 
 
 def _bounded(value: Any) -> Any:
     """The value itself. Raises NoConstraintError for an integer of more than ``MOST_BITS`` bits."""
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
-        raise NoConstraintError(f"it has an integer of more than {MOST_BITS} bits")
+        raise NoConstraintError(f"the constraint has an integer of more than {MOST_BITS} bits")
     return value
 
 

@@ -130,7 +130,7 @@ class _TableFile(YamlFile):
         if not isinstance(self.root, yaml.MappingNode):
             self.refuse(
                 1,
-                KeyViolation("", "The content", "keys with values such as 'mac: 0.3'", f"It needs {', '.join(KEYS)}."),
+                KeyViolation("", "The content", "keys with values such as 'mac: 0.3'", f"Give {', '.join(KEYS)}."),
             )
         entries: dict[str, Any] = {}
         for key, key_node, node in self.pairs(self.root):
@@ -149,7 +149,7 @@ class _TableFile(YamlFile):
         for key in KEYS:
             if key not in entries:
                 fault = KeyViolation(
-                    key, "The table of energies", f"complete, not without {key}", f"It needs {', '.join(KEYS)}."
+                    key, "The table of energies", f"complete, not without {key}", f"Give {', '.join(KEYS)}."
                 )
                 self.refuse(None, fault)
         return EnergyTable(**entries)

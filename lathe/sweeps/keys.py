@@ -85,7 +85,7 @@ def content_of(point: Point) -> str:
 
 def changed_meanwhile(point: Point) -> str:
     """The reason of a row whose files changed while it was measured."""
-    reason = "A file that the point depends on changed while it was measured{}. Run the sweep again{}."
+    reason = "A file that the point depends on changed while the point was measured{}. Run the sweep again{}."
     with contextlib.suppress(LatheError):
         work = make(point.workload, point.parameters)
         if isinstance(work, Scripted):

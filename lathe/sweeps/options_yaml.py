@@ -92,13 +92,13 @@ class OptionsYaml(SweepYaml):
         columns = () if hardware is None else hardware.columns
         for key, name in requested:
             if name in COUNTS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "used with hardware counts, not without",
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with hardware counts, which are missing",
                                "Add 'hardware: counts'.")  # fmt: skip
             if name in FITS and name not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a device, not without",
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a device, which is missing",
                                "Add 'hardware: {device: ecp5-45k}'.")  # fmt: skip
             if name == "time_us" and CLOCK not in grid.keys and "fit_mhz" not in columns:
-                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a clock, not without",
+                self.refuse_at(entries[key], name, f"{name} of {key}", "used with a clock, which is missing",
                                "Add clock_mhz to machine, or 'hardware: {device: ecp5-45k}'.")  # fmt: skip
 
     def energy(self, node: yaml.Node) -> str:

@@ -1,4 +1,4 @@
-"""Parses sweep files; errors name file, line and key."""
+"""Reads a sweep file: one method for each key checks its values, and together they make the ``Sweep``."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ class SweepFile(OptionsYaml):
             raise SweepError(message, file=self.path)
         if "sample" in entries and "search" in entries:
             self.refuse_at(
-                entries["search"], "search", "search", "omitted if there is a sample, not given too", "Remove one."
+                entries["search"], "search", "search", "omitted if there is a sample, not given as well", "Remove one."
             )
         bases = self.bases(entries["base"]) if "base" in entries else ["vta"]
         grid = self.machine(entries["machine"]) if "machine" in entries else Grid(())
@@ -183,7 +183,7 @@ class SweepFile(OptionsYaml):
         count = grid.count
         reason = refusal(lambda at: changed(bases[at // count], grid.at(at % count)), len(bases) * count)
         if reason is not None:
-            self.refuse_at(node, "machine", "machine", "a grid with at least one valid machine, not without", reason)
+            self.refuse_at(node, "machine", "machine", "a grid with at least one valid machine, and has none", reason)
 
     def check_size(self, entries: Mapping[str, yaml.Node], machines: int, workloads: int) -> None:
         """Refuse a grid of more points than are allowed without confirmation."""
@@ -232,7 +232,7 @@ class SweepFile(OptionsYaml):
             if expected.required and parameter not in grid.keys:
                 required = ", ".join(name for name, each in known.items() if each.required)
                 self.refuse_at(
-                    name_node, parameter, title, f"complete, not without {parameter}", f"It needs {required}."
+                    name_node, parameter, title, f"complete, not without {parameter}", f"{workload} needs {required}."
                 )
         return grid, entries
 

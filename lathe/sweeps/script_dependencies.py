@@ -48,7 +48,7 @@ def script_digest(script: Path, files: Sequence[str] | None = None) -> str:
             raise SweepError(
                 f"Cannot store rows of script {str(script)!r}: it depends on more than {MOST_FILES} files or "
                 f"{MOST_BYTES >> 20} MiB. Move it to a folder of its own, or name the files that it reads, such as "
-                f"files: '{script.name} weights.npz'; besides these only Python files count then."
+                f"files: '{script.name} weights.npz'; then only these and Python files count."
             )
         digest, imported = _file(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         content.update(os.path.relpath(path, folder).encode() + b"\0" + digest.encode())

@@ -92,6 +92,6 @@ def _compiled(work: Measurable, machine: Machine, memories: Iterable[MemoryConfi
         except LatheError as error:
             refused = refused or error
     if not programs:
-        assert refused is not None, "a sweep has memories"
+        assert refused is not None, "a sweep must have memories"
         raise refused
     return programs

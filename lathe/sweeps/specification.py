@@ -1,4 +1,4 @@
-"""The specification of a sweep: its machines, its workloads, and the points of their grid.
+"""The data classes of a parsed sweep (axes, grid, points, sample, search), and the format of its file.
 
 The format of the file, with every key::
 

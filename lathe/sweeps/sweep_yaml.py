@@ -1,4 +1,4 @@
-"""Parsing helpers for all parts of a sweep file: mappings of known, distinct keys, and the axes of grids."""
+"""Base class of the sweep file's parsers: YAML mappings of known keys, and values, lists and ranges as axes."""
 
 import math
 import sys
@@ -56,7 +56,7 @@ class SweepYaml(YamlFile):
             return Axis(keys, self._doubling(keys, thing, entries[DOUBLING]))
         for key in RANGE[:2]:
             if key not in entries:
-                self.refuse_at(node, keys[0], thing, f"complete, not without {key}", "It needs from and to.")
+                self.refuse_at(node, keys[0], thing, f"complete, not without {key}", "A range needs from and to.")
         first, last, step = (self.value(entries[key]) if key in entries else 1 for key in RANGE)
         for key, value in zip(RANGE, (first, last, step), strict=True):
             if type(value) is not int or (key == "step" and value < 1):

@@ -178,7 +178,7 @@ def _shapes(text: str) -> dict[str, list[int]]:
 
 def _random(rng: np.random.Generator, name: str, of: TensorType | None) -> NDArray[Any]:
     if of is None or of.dtype == "str":
-        raise SweepError(f"Cannot check a network with input {name!r}: it is not a numeric tensor.")
+        raise SweepError(f"Cannot check a network with input {name!r}, which is not a numeric tensor.")
     dtype = np.dtype(of.dtype)
     if dtype.kind in "iu":
         return rng.integers(0, min(np.iinfo(dtype).max, 255), of.shape, dtype, endpoint=True)

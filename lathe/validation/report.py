@@ -42,7 +42,7 @@ class Report:
             subject = f"Instruction {instruction} ({instruction_text(self.compiled.program.instructions[instruction])})"
         of = f" of chunk {self.compiled.chunks[chunk].text}" if chunk >= 0 else ""
         shown = [0]
-        instead = "but none of them holds it"
+        instead = "but none of these lanes holds that value"
         if actual is not None:
             shown = np.flatnonzero(expected.astype(np.int64) != actual)[:SHOWN].tolist()
             instead = f"not {self.describe(actual, shown)}"

@@ -300,7 +300,7 @@ class _Validation:
         text = element_text(expected.tensor, element)
         others = np.flatnonzero(~matched)
         if not len(others):
-            cell = f"one of the lanes of {content.memory} that it writes"
+            cell = f"one of the lanes of {content.memory} that the instruction writes"
             self.report.refuse(executed.number, executed.instruction, text, expected.values[:, element], cell, None)
         lane = int(others[0])
         address = int(content.vectors[lane // content.lanes])

@@ -52,7 +52,7 @@ def _loaded(path: Path) -> Any:
         shared = ctypes.CDLL(str(path))
     except OSError as error:
         raise RtlError(
-            f"Cannot load the library of the machine, {str(path)!r}: {error}. Remove it, so that it is built again."
+            f"Cannot load the compiled simulator {str(path)!r}: {error}. Delete the file to build it again."
         ) from None
     signatures: dict[str, tuple[list[Any], Any]] = {
         "lathe_new": ([], c_void_p),

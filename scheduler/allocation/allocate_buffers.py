@@ -1,4 +1,4 @@
-"""Allocation of all scratchpad buffers of a schedule."""
+"""Collects all buffers and temporaries of a loop nest and has them allocated (``allocation.py``)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Scratchpad allocation: every buffer gets an address for its live range, and two slots if they fit.
+"""Live ranges of buffers, and first-fit addresses for them in a scratchpad, with two slots for a buffer where they fit.
 
 A live range is the interval between ``Alloc`` and ``Free`` in the order of the loop nest. A buffer inside a loop is
 allocated again in each iteration; with two slots, iterations alternate between them (double buffering), so that the
@@ -179,8 +179,8 @@ def check_alike(stored: UserBuffer, physical: Mapping[StageView, PhysicalLayout]
         if physical[stage] != physical[first]:
             raise BuildError(
                 f"Cannot store {first.name} and {stage.name} in one buffer {stored.buffer.name}: the lanes of their "
-                f"vectors are along different dimensions of it, {_lanes(physical[first])} and "
-                f"{_lanes(physical[stage])}. Store them in buffers of their own.",
+                f"vectors are along different dimensions of the buffer, {_lanes(physical[first])} and "
+                f"{_lanes(physical[stage])}. Store them in separate buffers.",
                 kind="limit",
             )
 
@@ -215,7 +215,7 @@ def allocate(buffers: list[Buffer], config: HardwareConfig) -> None:
                 _give(fitting, buffer, buffer.useful_slots)
         apart = UNIT_OF_SCOPE[scope] is Unit.LOAD and _FirstFit(own, depth, apart=True).place()
         if UNIT_OF_SCOPE[scope] is Unit.LOAD and not apart:
-            assert fitting.place(), f"{scope} buffers fitted before"
+            assert fitting.place(), f"{scope} buffers must fit, as before"
         _spread(own, depth, apart=apart)
 
 
@@ -225,7 +225,7 @@ def _give(fitting: "_FirstFit", buffer: Buffer, slots: int) -> None:
     fitting.set_slots(buffer, slots)
     if not fitting.place():
         fitting.set_slots(buffer, before)
-        assert fitting.place(), f"{buffer.scope} buffers fitted before"
+        assert fitting.place(), f"{buffer.scope} buffers must fit, as before"
 
 
 _ORDERS: tuple[Callable[[Buffer], tuple[int, int]], ...] = (
@@ -278,7 +278,7 @@ class _FirstFit:
             if None in bases:
                 continue
             for family, fitted in zip(self.families, bases, strict=True):
-                assert fitted is not None, "all families fit"
+                assert fitted is not None, "all families must fit"
                 for buffer in family:
                     buffer.base = fitted[id(buffer)]
             return True
@@ -385,7 +385,7 @@ def _refuse(buffers: list[Buffer], scope: str, depth: int) -> None:
     raise CapacityError(
         f"tiles in scratchpad {scope} must take at most {depth} vectors, not {need} ({parts}), {need - depth} too "
         f"many: the largest that fit{' together, scaled alike,' if len(worst) > 1 else ''} take {', '.join(largest)}; "
-        f"now {now}. Split its loops with a smaller factor, or compute it at an inner loop{_fewer(worst)}.",
+        f"now {now}. Split loops of such a stage by smaller factors, or compute it further inside{_fewer(worst)}.",
         scope,
         need - depth,
         kind="machine",

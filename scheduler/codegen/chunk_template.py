@@ -39,7 +39,7 @@ class ChunkTemplate:
         if missing and node.role == "map" and isinstance(self.expression, Read):
             raise EmitError(
                 f"Cannot emit stage {computation.name}: machine {emitter.config.name!r} lacks "
-                f"{listed_extensions(missing)}.",
+                f"{listed_extensions(missing)}. A machine's file lists its extensions.",
                 kind="machine",
             )
         self.refusal: EmitError | None = None  # for rules without table look-ups
@@ -87,8 +87,9 @@ class ChunkTemplate:
                 if role == "reduce" and node.loops[bend.loop][0].kind == "reduce":
                     raise EmitError(
                         f"reduction of stage {node.placement.state.computation.name} must have linear indices for rule "
-                        f"{rule!r}, which emits all of it at once. Split loop {node.loops[bend.loop][0].name} where "
-                        "the result of a division in an index changes, or let the rule emit init and update apart.",
+                        f"{rule!r}, which emits the whole reduction at once. Split loop "
+                        f"{node.loops[bend.loop][0].name} where the result of a division in an index changes, or "
+                        "register the rule with separate_init=True.",
                         kind="limit",
                     ) from None
                 for cut in (part[bend.loop][bend.count :], part[bend.loop][: bend.count]):

@@ -146,8 +146,8 @@ class DramLayout:
                 form = scratchpad_layout(tensor.shape, own, self.target.vector_type_in(scope), outside)
                 if found.setdefault(stage, (form, scope)) != (form, scope):
                     raise BuildError(
-                        f"Cannot lay out input {tensor.name!r} for stage {stage.name}: two of its reads need different "
-                        "layouts. Give the program two inputs, and pass the array twice.",
+                        f"Cannot lay out input {tensor.name!r} for stage {stage.name}: two reads of the stage need "
+                        "different layouts. Give the program two inputs, and pass the array twice.",
                         kind="limit",
                     )
         return [(stage, form, scope) for stage, (form, scope) in found.items()]
@@ -189,9 +189,9 @@ class DramLayout:
             wanted = self._as_weights(tensor, stage, consumer)
             if weights is not None and wanted != weights:
                 raise BuildError(
-                    f"Cannot load {tensor.name!r} as weights {consumer.name}: they need rows along dimension "
-                    f"{wanted.rows}, weights of another GEMM need rows along dimension {weights.rows}, and a stored "
-                    "tensor has one layout. Make the other operand of one GEMM the weights.",
+                    f"Cannot load {tensor.name!r} as weights {consumer.name}: a stored tensor has one layout, but "
+                    f"these weights need rows along dimension {wanted.rows}, and those of another GEMM along dimension "
+                    f"{weights.rows}. Make the other operand of one GEMM the weights.",
                     kind="limit",
                 )
             lanes, tallest, weights = wanted, self.target.weights.vector_type.rows, wanted

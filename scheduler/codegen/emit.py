@@ -138,7 +138,7 @@ class Emitter(RuleDriver):
                 extent = (*extent[:dimension], cells, *extent[dimension + 1 :])
                 data = None
                 size = self.physical[stage].strides(low, extent)[1]
-                assert size <= self.buffers[stage].size_per_thread, f"ring of {stage.name} takes {size} vectors"
+                assert size <= self.buffers[stage].size_per_thread, f"ring of {stage.name} overflows: {size} vectors"
         self.places[stage.tensor] = self._place(stage, base, low, extent, data)
 
     def _acquire_stored(self, stored: UserBuffer) -> None:
@@ -157,7 +157,7 @@ class Emitter(RuleDriver):
     def _next_base(self, stage: StageView) -> int:
         """The base address of this thread's buffer, in the next of its slots."""
         buffer = self.buffers[stage]
-        assert self.thread < buffer.threads, f"thread {self.thread} of {buffer.threads} of {stage.name}"
+        assert self.thread < buffer.threads, f"thread {self.thread} of {stage.name}, which has {buffer.threads}"
         base = buffer.base + self.thread * buffer.size_per_thread
         if buffer.ring is not None:
             return base
@@ -192,7 +192,7 @@ class Emitter(RuleDriver):
         extent = tuple(each.value(environment) for each in node.extent if isinstance(each, Linear))
         data = cells_within(self._data_cells(stage.tensor), low, window.shape)
         place = replace(self.places[stage.tensor], low=low, extent=window.shape, data=data)
-        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"window of {stage.name}"
+        assert place.physical.strides(low, window.shape)[1] <= self.buffers[stage].size, f"{stage.name} overflows"
         now = WindowContents(tuple((first, first + count) for first, count in zip(low, extent, strict=True)), place)
         before = self._held.get((stage, self.thread))
         for chunk in [] if before is None else moves(stage, self, window.dimension, before, now):

@@ -1,4 +1,4 @@
-"""Reuse of DRAM: temporaries are allocated where others were that are dead by then.
+"""Reuse of DRAM: temporaries whose live ranges do not overlap may share addresses.
 
 A temporary is live from the first instruction that accesses it to the last. The largest are allocated first, each at
 the lowest address that is free during its live range. A temporary shares memory only if each byte of it is stored

@@ -1,4 +1,4 @@
-"""Calls rules for the instructions of chunks: what rules may query, and how chunks that they refuse are cut."""
+"""Calls emission rules on chunks: the context that rules may query, and the splitting of chunks that they refuse."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -298,13 +298,13 @@ def vectors(chunk: Chunk, *, operands: Sequence[Operand] | None = None) -> Vecto
                     continue
                 if constant % block:
                     raise RuleMismatch(
-                        f"index along the lanes of {where} must start at a multiple of the block {block} to run past "
-                        f"its end, not at {constant}",
+                        f"index along the lanes of {where} must start at a multiple of {block} to cross the end of a "
+                        f"block of lanes, not at {constant}",
                         kind="machine",
                     )
                 if block % reach:
                     raise RuleMismatch(
-                        f"loops along the lanes of {where} must fill the block of {block} evenly, not by {reach}",
+                        f"loops along the lanes of {where} must cover a divisor of {block} lanes, not {reach}",
                         kind="limit",
                     )
                 total = reach * extents[loop]

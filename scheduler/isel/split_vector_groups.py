@@ -41,8 +41,8 @@ def split_groups(
             return
         else:
             constraint = (
-                f"index along the lanes of {name} must stay within the {step} values that are contiguous in dram, or "
-                f"start at a multiple of them to run past their end, not move by {coefficient} from {constant % step}"
+                f"index along the lanes of {name} must stay within a group of {step} values, contiguous in dram, or "
+                f"start with a group to run past its end, not move by {coefficient} from {constant % step}"
             )
             start = constant % step
             if coefficient > 0 and reach - start < coefficient and (step - start) % coefficient == 0:
@@ -76,14 +76,14 @@ def split_bits(
             together = min(together, (first // unit) & -(first // unit))
         if unit & unit - 1:
             raise RuleMismatch(
-                f"loops along the columns of {name} must move by 1, 2, 4, ... blocks of {block}, since these are "
+                f"loops along the columns of {name} must move by 1, 2, 4, ... blocks of {block}, since blocks are "
                 f"permuted in memory, not by {unit}",
                 kind="machine",
             )
         if together < extent:
             raise PartialGroupMismatch(
                 f"index along the columns of {name} must cover an aligned power of two of blocks of {block}, since "
-                f"these are permuted in memory, not {extent} from block {first} on",
+                f"blocks are permuted in memory, not {extent} from block {first} on",
                 loop,
                 together * scales[loop],
             )

@@ -1,4 +1,4 @@
-"""Matching of GEMMs, and the choice of the axes that become the rows, columns and reduction lanes of their vectors."""
+"""Which computations are GEMMs for a machine, and which of their axes become rows, columns and reduction lanes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -66,9 +66,9 @@ def stored_shape_and_layout(
     if found is None:
         axes = [stage.state.computation.axes[dim].name for dim in (lanes.rows, lanes.cols) if dim is not None]
         raise BuildError(
-            f"storage map of {stage.name} must keep blocks of {element.cols} consecutive values along "
-            f"{' and '.join(axes)}, which fill a vector, together, not be {storage}. Leave that index as it is, or "
-            f"fold it by a multiple of {element.cols}, or vectorize another loop.",
+            f"storage map of {stage.name} must map blocks of {element.cols} consecutive values along "
+            f"{' and '.join(axes)}, which fill a vector, to contiguous cells, not be {storage}. Leave that index as it "
+            f"is, or fold it by a multiple of {element.cols}, or vectorize another loop.",
             kind="machine",
         )
 

@@ -14,15 +14,16 @@ def check_buffers(schedule: ScheduleView, command: str) -> None:
             scopes_found = " and ".join(f"{stage.name} in {scope}" for scope, stage in reversed(scopes.items()))
             in_scope = f" in {buffer.scope}" if buffer.scope is not None else ""
             raise ScheduleError(
-                f"stages stored in buffer {buffer.name}{in_scope} must be in its memory, not {scopes_found} "
-                f"({command}). Store them in buffers of their own, or set the scope of all.",
+                f"stages stored in buffer {buffer.name}{in_scope} must all be in its one memory, not {scopes_found} "
+                f"({command}). Store them in separate buffers, or set one scope for all.",
                 kind="argument",
             )
         dtypes = {stage.tensor.dtype: stage for stage in reversed(allocated.users)}
         if len(dtypes) > 1:
             dtypes_found = " and ".join(f"{stage.name} of {dtype}" for dtype, stage in reversed(dtypes.items()))
             raise ScheduleError(
-                f"stages stored in buffer {buffer.name} must have one dtype, not {dtypes_found} ({command}).",
+                f"stages stored in buffer {buffer.name} must have one dtype, not {dtypes_found} ({command}). Use two "
+                "buffers.",
                 kind="argument",
             )
         location = schedule.allocations.get(buffer)

@@ -38,7 +38,7 @@ def _check_loop(stage: StageView, loop: LoopAxis, what: str, primitive: str, com
     if loop not in state.own_leaves:
         assert stage.enclosing is not None
         raise ScheduleError(
-            f"loop {loop.name} of stage {stage.name} must be a loop of its own {what}, not one that it shares with "
+            f"loop {loop.name} of stage {stage.name} must belong to this stage alone {what}, not be shared with "
             f"{stage.enclosing.name} ({command}). Call {primitive} on {stage.enclosing.name}.",
             kind="limit",
         )
@@ -58,7 +58,8 @@ def _check_signal(stage: StageView, signal: SyncOp, command: str) -> None:
         neighbours = " or ".join(name for name, each in UNITS.items() if abs(each - unit) == 1)
         raise ScheduleError(
             f"unit of {signal.kind} of stage {stage.name} must be {neighbours}, next to {unit.name.lower()}, which "
-            f"writes its values{after}, not {signal.other!r}. Only compute can pass a token on between load and store.",
+            f"writes the stage's values{after}, not {signal.other!r}. Only compute can pass a token on between load "
+            "and store.",
             kind="machine",
         )
     if unit == Unit.STORE and signal.axis is not None and signal.axis.kind == "reduce":

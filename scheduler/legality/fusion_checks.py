@@ -19,7 +19,7 @@ def check_together(stage: StageView, command: str) -> None:
     if location is not None and not location.loops:
         raise ScheduleError(
             f"{where} must be loops of a stage at the root, but {anchor.name} is computed at loop {location.axis.name} "
-            f"of {stage.schedule.at(location).name} ({command}). Undo that with compute_root.",
+            f"of {stage.schedule.at(location).name} ({command}). Move {anchor.name} out with compute_root.",
             kind="limit",
         )
     count = anchor.state.leaves.index(attachment.axis) + 1 if attachment.axis in anchor.state.leaves else 0

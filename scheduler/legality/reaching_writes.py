@@ -1,4 +1,4 @@
-"""Values with cells of their own: isl finds reads of a stage that no write of another has reached.
+"""Buffers without folding (a cell per value): isl finds the reads that no write of the producer has reached.
 
 Both sides are maps from loop iterations to cells: of the loops around both stages, if it is enough to know which cells
 are live by the end of each iteration, or of all loops of each stage, if instances are compared one by one. The missing

@@ -60,9 +60,9 @@ def _refusal(schedule: ScheduleView, allocated: UserBuffer, violation: Violation
         consumer = witness.consumer_stage
         return LegalityError(
             f"values in buffer {name} must be read in the iteration of loop {location.axis.name} of "
-            f"{schedule.at(location).name} that writes them, since the buffer is allocated in each ({command}), not by "
-            f"{consumer or 'the host CPU'} in another: {witness if consumer else 'they are outputs'}. Allocate it at "
-            "an outer loop.",
+            f"{schedule.at(location).name} that writes them, since each iteration allocates the buffer ({command}), "
+            f"not by {consumer or 'the host CPU'} in another iteration: {witness if consumer else 'they are outputs'}. "
+            "Allocate it at an outer loop.",
             witness,
         )
     what = f"buffer {name}, shared by {witness.producer_stage} and {witness.overwriter_stage},"

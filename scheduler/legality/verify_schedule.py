@@ -58,7 +58,7 @@ def check_lowered(schedule: ScheduleView) -> None:
     except ScheduleError as error:
         raise BuildError(
             f"Cannot build: the order of stages that build chooses makes a storage map of store_in illegal: {error} "
-            "Fix the loops in which these stages run, down to their tiles, with primitives.",
+            "Schedule these stages with primitives, down to their tile loops.",
             kind="limit",
         ) from None
 

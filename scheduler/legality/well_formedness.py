@@ -33,13 +33,13 @@ def _check_compute_location(schedule: ScheduleView, stage: StageView, command: s
     elif any(isinstance(relation, AffineSchedule) for relation in state.relations):
         raise ScheduleError(
             f"Cannot compute {stage.name} at a loop ({command}): set_schedule defines its loops for the whole domain. "
-            "Let it share loops with after instead.",
+            "Use after to let it share loops instead.",
             kind="limit",
         )
     elif schedule.has_recurrences and (later := preceding_consumers(schedule, stage)):
         raise ScheduleError(
             f"Cannot compute {stage.name} at a loop ({command}): {later[0].name} reads values of earlier iterations. "
-            f"Let it share loops with after, or copy it with s.cache_write({stage.name}, ...) and move the copy.",
+            f"Use after to let it share loops, or copy it with s.cache_write({stage.name}, ...) and move the copy.",
             kind="legality",
         )
     elif any(tensor in schedule.outputs for tensor in state.tensors):
@@ -59,7 +59,7 @@ def _check_compute_location(schedule: ScheduleView, stage: StageView, command: s
     if after and attachment.loops:
         raise ScheduleError(
             f"stage {anchor.name} must come after {stage.name}, which shares its loops, not before ({command}). Undo "
-            f"that with s[{stage.name}].compute_root().",
+            f"the sharing with s[{stage.name}].compute_root().",
             kind="legality",
         )
     if after:

@@ -64,7 +64,7 @@ def _tail(
     slices = PipelinedChunks(tuple(tuple(_cut(chunk, each, size)) for chunk, _, each, _ in reversed(chain)))
     earliest = chain[-1][0]
     begin = next((n for n, node in enumerate(nodes) if node is earliest), loop)
-    assert begin is not None, "a chain of chunks outside the nest"
+    assert begin is not None, "a chain of chunks is outside the nest"
     first = nodes[begin]
     others = [node for node in nodes[begin : end + 1] if not isinstance(node, ChunkNode | Loop)]
     allocated = [node for node in others if isinstance(node, Alloc)]

@@ -1,4 +1,4 @@
-"""Coalesce loads: narrow operand vectors of a stored vector stay contiguous in ``inp``, so that one LOAD row has them.
+"""Coalesce loads: ``inp`` vectors cut from one wider DRAM vector stay contiguous, so that one LOAD row has them all.
 
 ``tile-and-fuse`` decides this by its cost model for the stages that it tiles; loads in users' loops are decided here.
 """

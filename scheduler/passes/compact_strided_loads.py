@@ -1,4 +1,4 @@
-"""Compact strided loads: a GEMM with strided reads loads a copy of only the pixels and rows that it reads.
+"""Compact strided loads: LOADs fetch only the image rows and pixels that a strided GEMM reads, densely packed.
 
 A 1×1 convolution with stride 2 reads every other pixel of every other row of an input, or of a tensor that others read,
 too. Loaded as it is stored, a tile would be four times as large as what the GEMM reads. So the GEMM reads a copy of

@@ -47,7 +47,7 @@ def source_of_reshape(stage: StageView) -> Tensor | None:
     points = points_of(state.computation)
     own = points.value(_row_major([AxisRef(axis) for axis in axes], shape))
     source = points.value(_row_major(body.indices, body.tensor.shape))
-    assert own is not None, "axes are affine"
+    assert own is not None, "axes must be affine"
     if source is None:
         return None
     try:

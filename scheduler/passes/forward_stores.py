@@ -1,4 +1,4 @@
-"""Forward stores to loads: consumers in the same iteration read a value in acc, where it was computed."""
+"""Forward stores to loads: a consumer in the iteration that computes a value in acc reads it there, not from DRAM."""
 
 from dataclasses import replace
 

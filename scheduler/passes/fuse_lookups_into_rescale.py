@@ -1,4 +1,4 @@
-"""Fuse lookups into RESCALE: a rescale that only one lookup reads becomes its index; other lookups get a unit rescale.
+"""Fuse lookups into RESCALE: a lookup absorbs the rescale that it alone reads; any other lookup rescales by 1.
 
 RESCALE is the only instruction that performs lookups, on its result. So a lookup of a value that is not rescaled first
 rescales it by 1.

@@ -128,6 +128,6 @@ def _insert(schedule: Edit, tensor: Tensor, matrix: Tensor, lanes: VectorLayout)
     copy = Computation(fresh_name(schedule, f"{tensor.name}.turned"), axes, (), (value,))
     schedule.insert(replace(initial_state(total), vector_layout=lanes), behind=producer)
     accumulated = schedule.producer(total.outputs[0])
-    assert accumulated is not None, f"{total.name} has been inserted"
+    assert accumulated is not None, f"{total.name} has not been inserted"
     schedule.insert(replace(initial_state(copy), vector_layout=lanes), behind=accumulated)
     return copy.outputs[0]

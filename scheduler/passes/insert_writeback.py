@@ -1,4 +1,4 @@
-"""Insert write-backs: split a DRAM stage that is fused with others into a stage in acc and a copy from acc to DRAM.
+"""Insert write-backs: a stage stored in DRAM, in whose loops others run, becomes a stage in acc and a copy to DRAM.
 
 No instruction computes into DRAM. A stage that is stored there while others run in its loops becomes two stages: one
 in acc, which computes the values of an iteration, and the stage itself, which copies them out (STORE).
@@ -77,15 +77,15 @@ def _check_reductions(schedule: Edit) -> None:
         enclosing = schedule.at(location)
         if fuses_reduction(stage):
             raise BuildError(
-                f"Cannot share reduction loops of stage {stage.name} with {enclosing.name} on a machine: it stores the "
-                "result of a reduction only once that is complete. Share loops outside the reduction.",
+                f"Cannot share reduction loops of stage {stage.name} with {enclosing.name} on a machine: the result of "
+                "a reduction is stored only when it is complete. Share loops outside the reduction.",
                 kind="machine",
             )
         shared = enclosing.state.leaves[: len(location.loops)]
         if stage.state.scope == DRAM and any(loop.kind == "reduce" for loop in shared):
             raise BuildError(
-                f"Cannot run stage {stage.name} in the reduction of {enclosing.name} on a machine: it must live in a "
-                f"scratchpad, not in dram. Set its scope with s[{stage.name}].set_scope.",
+                f"Cannot run stage {stage.name} in the reduction of {enclosing.name} on a machine: its values must be "
+                f"in a scratchpad, not in dram. Set its scope with s[{stage.name}].set_scope.",
                 kind="limit",
             )
         if any(loop.kind == "reduce" for loop in shared) and not _covers_all_reads(stage, location):
@@ -201,8 +201,7 @@ def _split_through_acc(stage: EditedStage) -> EditedStage:
         names = ", ".join(tensor.name for tensor in stage.state.tensors)
         raise BuildError(
             f"Cannot store stage {stage.name} in loops that other stages run in on a machine: it computes several "
-            f"tensors ({names}), and the machine computes one after the other. Give each output a computation of its "
-            "own.",
+            f"tensors ({names}), but a stage on a machine computes one. Give each output a computation of its own.",
             kind="limit",
         )
     for guest in schedule.attached(stage):

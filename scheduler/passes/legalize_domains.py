@@ -101,8 +101,8 @@ def _fill_output(schedule: Edit, target: Target, stage: EditedStage) -> None:
     if kind is not None:
         raise BuildError(
             f"Cannot fill output {stage.name} with zeros outside its domain ({computation.where}) on a machine: it is "
-            f"a {kind} reduction, and other stages are computed in its reduction loops, so no stage of its own can "
-            "select the zeros. Call cache_write first, and compute them in the loops of the copy in acc.",
+            f"a {kind} reduction, and other stages are computed in its reduction loops, so no separate stage can "
+            "select the zeros. Call cache_write first, and compute those stages in the loops of the copy in acc.",
             kind="limit",
         )
     stage.change(computation=_predicated(computation))

@@ -1,4 +1,4 @@
-"""Mark speculatable loads: DRAM stages that may be loaded before all of them is written, as no result depends on it.
+"""Mark speculatable loads: stages whose DRAM cells may be loaded before they are stored, as no result uses them then.
 
 A LOAD transfers whole boxes of vectors, and ``if_convert`` turns a condition into a multiplication by a 0/1 mask. So
 the machine also loads cells that the program reads only under a false condition; their values change no result. A stage

@@ -94,9 +94,9 @@ def _set_vector_layout(stage: EditedStage, loop: LoopAxis, target: Target) -> No
         if current in created_loops(relation):
             if not isinstance(relation, Split) or relation.inner is not current:
                 raise BuildError(
-                    f"Cannot vectorise loop {loop.name} of stage {stage.name}: its iterations are not neighbours along "
-                    "one axis, as other commands than split have made it. Call vectorize on an axis, or on the inner "
-                    "loop of its split.",
+                    f"Cannot vectorise loop {loop.name} of stage {stage.name}: its iterations are not consecutive "
+                    "along one axis, as a primitive other than split made the loop. Call vectorize on an axis, or on "
+                    "the inner loop of its split.",
                     kind="limit",
                 )
             current = relation.parent

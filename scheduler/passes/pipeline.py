@@ -170,6 +170,6 @@ def _check_communication(schedule: Edit, target: Target) -> None:
         except ScheduleError as error:
             raise BuildError(
                 f"{error} For machine {target.name!r}, stage {stage.name} is computed in {stage.state.scope}. Call "
-                f"s[{stage.name}].set_scope before the commands on queues.",
+                f"s[{stage.name}].set_scope before send, receive, barrier_at, vthread and double_buffer.",
                 kind=error.kind,
             ) from None

@@ -1,4 +1,4 @@
-"""Select instructions: record each stage's emission rule, its own (emit_insn) or the one that matches its statement."""
+"""Select instructions: record each stage's emission rule, named by ``emit_insn`` or else matched to its statement."""
 
 from lathe.scheduler.isel.select_rule import rule_of
 from lathe.scheduler.schedule_ir.edit import Edit

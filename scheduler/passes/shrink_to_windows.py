@@ -1,4 +1,4 @@
-"""Shrink tensors to windows: elements between the windows in which all consumers read are dead, and not computed.
+"""Shrink tensors to windows: elements between the windows that cover all consumers' reads are dead, and not computed.
 
 A 1×1 convolution with stride 3 after a depthwise 3×3 one with stride 2 reads three of every six rows of the layer
 before. Where all reads of a dimension are at ``step · n + first + r`` with ``0 <= r < width < step``, the tensor gets

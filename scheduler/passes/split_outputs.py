@@ -1,4 +1,4 @@
-"""Split tuples: a stage with several outputs becomes one stage per output, which the machine computes in turn."""
+"""Split tuples: a stage with several outputs becomes one stage per output, as a stage on a machine computes one."""
 
 from lathe.scheduler.primitives.split_tuple import split_by_output, uncloneable_stage
 from lathe.scheduler.schedule_ir.edit import Edit

@@ -129,8 +129,8 @@ def _tile_whole_group(schedule: Edit, group: FusionGroup, target: Target, looker
     if len(group.sink.state.tensors) > 1:
         names = ", ".join(tensor.name for tensor in group.sink.state.tensors)
         raise BuildError(
-            f"Cannot schedule the loops of stage {group.sink.name} on a machine: it has several outputs ({names}), and "
-            "the machine computes one after the other. Give each output a computation of its own.",
+            f"Cannot schedule the loops of stage {group.sink.name} on a machine: it has several outputs ({names}), but "
+            "a stage on a machine computes one. Give each output a computation of its own.",
             kind="limit",
         )
     given = group.sink.state

@@ -77,8 +77,8 @@ def branch(stage: EditedStage, axis: "AxisLike | None" = None) -> None:
             raise found
         of = "" if axis is None else f"loop {stage.find(axis, 'branch').name} of "
         raise ScheduleError(
-            f"Cannot branch in {of}stage {stage.name}: no instance is without effect, as it computes no padding "
-            "unconditionally.",
+            f"Cannot branch in {of}stage {stage.name}: every instance has an effect, as no padding is computed without "
+            "a condition.",
             kind="argument",
         )
     commit(stage.schedule, {stage: state}, "branch")
@@ -238,7 +238,8 @@ def _needed(stage: EditedStage, axis: Axis, command: str) -> tuple[int, int]:
                         reduced = reduced.union(part)
     except TooManyOperationsError:
         raise ScheduleError(
-            f"Cannot decide {command} on stage {stage.name} within {OPERATIONS_LIMIT} isl operations.",
+            f"Cannot decide {command} on stage {stage.name} within {OPERATIONS_LIMIT} isl operations. Use fewer "
+            "conditions.",
             kind="limit",
         ) from None
     position = flow.points.position[axis]

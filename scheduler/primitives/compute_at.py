@@ -56,8 +56,8 @@ def compute_at(stage: EditedStage, consumer: EditedStage, axis: "AxisLike | None
     while enclosing is not None:
         if enclosing is stage:
             raise ScheduleError(
-                f"consumer of compute_at of stage {stage.name} must be a stage outside its own loops, not "
-                f"{consumer.name!r}, which is computed inside {stage.name}.",
+                f"consumer of compute_at of stage {stage.name} must be outside the loops of {stage.name}, not "
+                f"{consumer.name!r}, which is computed inside them.",
                 kind="legality",
             )
         enclosing = stage.schedule.at(enclosing.state.attachment) if enclosing.state.attachment else None

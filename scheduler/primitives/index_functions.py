@@ -23,7 +23,7 @@ def called(tensor: Tensor, function: Callable[..., Any], command: str) -> tuple[
         result = function(*(AxisRef(axis) for axis in axes))
     except TensorError as error:
         raise ScheduleError(
-            f"function of {command} of {tensor.name} must return index expressions, which failed: {error}",
+            f"function of {command} of {tensor.name} must return index expressions, but failed: {error}",
             kind="argument",
         ) from None
     if not isinstance(result, Sequence) or isinstance(result, str) or not result:
@@ -50,8 +50,8 @@ def _parameters(tensor: Tensor, function: Callable[..., Any], command: str) -> l
     required = [each for each in positional if each.default is each.empty]
     if len(required) > tensor.ndim or (len(positional) < tensor.ndim and not rest):
         raise ScheduleError(
-            f"parameters of the function of {command} of {tensor.name} must be {tensor.ndim}, one per axis of "
-            f"its present layout {tensor.shape}, not {len(required)}. Write lambda *indices to take any number.",
+            f"number of parameters of the function of {command} of {tensor.name} must be {tensor.ndim}, one per axis "
+            f"of its present layout {tensor.shape}, not {len(required)}. Write lambda *indices to take any number.",
             kind="argument",
         )
     names = [each.name for each in positional[: tensor.ndim]]
@@ -72,12 +72,12 @@ def index_given(tensor: Tensor, axes: tuple[Axis, ...], given: object, command: 
         index = cast(value, "index")
     except TensorError:
         raise ScheduleError(
-            f"{where} must be an expression of its parameters, not {shown(given)}.", kind="argument"
+            f"{where} must be an expression of the function's parameters, not {shown(given)}.", kind="argument"
         ) from None
     strange = next((axis for axis in axes_of(index) if axis not in axes), None)
     if strange is not None:
         raise ScheduleError(
-            f"{where} must be an expression of its parameters, not of another axis, {strange.name!r}.",
+            f"{where} must be an expression of the function's parameters, not of another axis, {strange.name!r}.",
             kind="argument",
         )
     return index

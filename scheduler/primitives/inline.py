@@ -41,19 +41,13 @@ def inline(stage: EditedStage) -> None:
         )
     consumers = list(dict.fromkeys(consumer for tensor in state.tensors for consumer in schedule.consumers(tensor)))
     if stage in consumers:
-        raise ScheduleError(
-            f"Cannot inline {stage.name}: it reads its own earlier values.",
-            kind="legality",
-        )
+        raise ScheduleError(f"Cannot inline {stage.name}: it reads its own earlier values.", kind="legality")
     inside = ", ".join(each.name for each in schedule.attached(stage))
     # stages of a recurrence share loops from the start
     placed = state.attachment is not None and not (state.attachment.loops and recurrence_of(schedule, stage))
     if state.has_changed_loops or state.unrolled or state.annotations or placed or state.scope != "dram" or inside:
         reason = f"{inside} is computed inside it" if inside else "it has a compute location, a scope, or changed loops"
-        raise ScheduleError(
-            f"Cannot inline {stage.name}: {reason}. Call inline before other primitives.",
-            kind="limit",
-        )
+        raise ScheduleError(f"Cannot inline {stage.name}: {reason}. Call inline before other primitives.", kind="limit")
     bodies, axes = dict(zip(state.tensors, state.computation.bodies, strict=True)), state.computation.axes
 
     def value(read: Read) -> Expr:
@@ -67,7 +61,8 @@ def inline(stage: EditedStage) -> None:
         new = consumer.state.computation.mapped(lambda expr: transform(expr, lambda _: None, value))
         if max(depth(each) for each in new.bodies) > DEPTH_LIMIT:
             raise ScheduleError(
-                f"Cannot inline {stage.name}: expressions of {consumer.name} would nest more than {DEPTH_LIMIT} deep.",
+                f"Cannot inline {stage.name}: expressions of {consumer.name} would nest more than {DEPTH_LIMIT} deep. "
+                "Inline fewer stages.",
                 kind="limit",
             )
         changes[consumer] = replace(consumer.state, computation=new)

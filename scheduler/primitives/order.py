@@ -63,7 +63,7 @@ def _shares_loops_of(stage: EditedStage, other: EditedStage) -> bool:
 def check_pair(stage: EditedStage, other: object, command: str) -> None:
     if of_the_same_schedule(stage, other, f"other stage of {command} on stage {stage.name}", "s[B]") is stage:
         raise ScheduleError(
-            f"other stage of {command} on stage {stage.name} must be another one, not itself.", kind="argument"
+            f"other stage of {command} on stage {stage.name} must be another stage, not {stage.name}.", kind="argument"
         )
 
 

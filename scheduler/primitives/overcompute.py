@@ -99,16 +99,17 @@ def covered_extent(stage: EditedStage, root: LoopAxis, command: str) -> int | No
             return extents[loop]
         if not isinstance(relation, Split):
             raise ScheduleError(
-                f"loops of axis {root.name} of stage {stage.name} must be created by splits only for {command}, not by "
-                f"{type(relation).__name__.lower()}. Call {command} before it.",
+                f"loops of axis {root.name} of stage {stage.name} must all be created by split for {command}, not by "
+                f"{type(relation).__name__.lower()}. Call {command} first.",
                 kind="limit",
             )
         factor = relation.factor if relation.factor is not None else size(relation.inner)
         inner = size(relation.inner)
         if inner > factor:
             raise ScheduleError(
-                f"inner splits of axis {root.name} of stage {stage.name} must leave no remainder for {command}, as "
-                f"that of {relation.inner.name} does: {inner} instead of {factor}. Split by a factor that divides it.",
+                f"inner splits of axis {root.name} of stage {stage.name} must leave no remainder for {command}, but "
+                f"those of {relation.inner.name} cover {inner} iterations instead of {factor}. Split by a factor that "
+                f"divides {factor}.",
                 kind="limit",
             )
         return size(relation.outer) * factor
@@ -128,8 +129,9 @@ def with_extended_axis(
         cell = tuple(old.extent if a is old else 0 for a in state.computation.axes)
         witness = PaddingWitness(stage.name, point, cell, ())
         raise PaddingError(
-            f"instances that {command} adds to stage {stage.name} must write cells of it, not {stage.name}{list(cell)} "
-            f"outside shape {state.tensor.shape}. Lay {stage.name} out with padding instead of splitting {root.name}.",
+            f"instances that {command} adds to stage {stage.name} must write cells inside its shape "
+            f"{state.tensor.shape}, not {stage.name}{list(cell)}. Lay {stage.name} out with padding instead of "
+            f"splitting {root.name}.",
             witness,
         )
     new = Axis(old.name, new_extent, old.start, "reduce")

@@ -38,9 +38,9 @@ def with_loops_of(stage: EditedStage, new: IndexMap, fresh: StageState) -> tuple
         why = _change_of(stage, root)
         if why:
             raise ScheduleError(
-                f"axis {root.name} of transform_layout of {stage.name} must be an index of its own in "
-                f"[{', '.join(map(str, new.indices))}], since {why}: its loops cannot be adapted. Call "
-                f"transform_layout before that primitive, or leave {root.name} undivided.",
+                f"axis {root.name} of transform_layout of {stage.name} must be one whole index, not divided or merged "
+                f"in [{', '.join(map(str, new.indices))}], since {why}, and the loops cannot be adapted. Call "
+                f"transform_layout before the primitives on {root.name}, or return {root.name} itself as an index.",
                 kind="limit",
             )
         divided.append(root)

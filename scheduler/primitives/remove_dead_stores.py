@@ -42,7 +42,8 @@ def remove_dead_stores(schedule: Edit) -> tuple[str, ...]:
             return _removed(schedule)
     except TooManyOperationsError:
         raise ScheduleError(
-            f"Cannot decide remove_dead_stores within {OPERATIONS_LIMIT} isl operations.",
+            f"Cannot decide which stores are dead for remove_dead_stores within {OPERATIONS_LIMIT} isl operations. Use "
+            "fewer conditions.",
             kind="limit",
         ) from None
 

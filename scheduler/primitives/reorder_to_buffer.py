@@ -172,7 +172,7 @@ class _Follower:
             why = ": several sums would be in progress at once"
         raise ScheduleError(
             f"index {dim} of {self.layout.tensor.name} in stage {self.stage.name} must be one loop plus a constant for "
-            f"reorder_to_buffer, not one of {' and '.join(axis.name for axis in axes)}{why}.",
+            f"reorder_to_buffer, not an expression of {' and '.join(axis.name for axis in axes)}{why}.",
             kind="limit",
         )
 
@@ -234,8 +234,8 @@ class _Follower:
                     raise ScheduleError(
                         f"Cannot apply reorder_to_buffer to {self.stage.name}: at "
                         f"{', '.join(f'{name}={number}' for name, number in at.items())}, axis {axis.name} is outside "
-                        f"{self.layout.tensor.name}, but something is reduced. Lay {self.layout.tensor.name} out with "
-                        "more padding.",
+                        f"{self.layout.tensor.name}, but a value is reduced there. Lay {self.layout.tensor.name} out "
+                        "with more padding.",
                         kind="legality",
                     )
 

@@ -89,8 +89,7 @@ def reuse_at(
     name = checked_scope(scope, where)
     if name == DRAM:
         raise ScheduleError(
-            f"scope of {where} must be a scratchpad, not dram, which would not save any loads.",
-            kind="argument",
+            f"scope of {where} must be a scratchpad, not dram, which would not save any loads.", kind="argument"
         )
     buffer = schedule.new(initial_state(computation, name, copies=tensor))
     changes = _with_reuse_buffer(buffer, consumer, loop, form, prologue, (tensor,))

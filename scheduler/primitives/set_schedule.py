@@ -84,10 +84,10 @@ def set_schedule(stage: EditedStage, schedule: "str | isl.Map") -> tuple[LoopAxi
             else:
                 cases = cases_of(relation.reverse(), inputs)
     except (isl.Error, TooManyOperationsError) as error:
-        raise ScheduleError(f"{where} must be decidable by isl, which gave up: {error}.", kind="limit") from None
+        raise ScheduleError(f"Cannot analyse {where} with isl: {error}. Give a simpler map.", kind="limit") from None
     if len(cases) > MOST_PIECES:
         raise ScheduleError(
-            f"{where} must have at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler one.", kind="limit"
+            f"{where} must have at most {MOST_PIECES} pieces, not {len(cases)}. Give a simpler map.", kind="limit"
         )
     leaves = tuple(LoopAxis(name, kind) for name, kind in zip(names, kinds, strict=True))
     starts = tuple(axis.start for axis in axes)
@@ -154,8 +154,7 @@ def _check_free(stage: EditedStage) -> None:
         reason = f"emit_insn gives its loops to rule {state.pragma!r}"
     if reason:
         raise ScheduleError(
-            f"Cannot apply set_schedule to {stage.name}: {reason}. Call set_schedule first.",
-            kind="limit",
+            f"Cannot apply set_schedule to {stage.name}: {reason}. Call set_schedule first.", kind="limit"
         )
 
 
@@ -186,7 +185,8 @@ def _check_size(lows: list[int], highs: list[int], where: str) -> None:
     far = next((time for time in (*lows, *highs) if abs(time) > LATEST_TIME), None)
     if far is not None:
         raise ScheduleError(
-            f"{where} must give times between -{LATEST_TIME} and {LATEST_TIME}, not {far}.", kind="limit"
+            f"times in {where} must be from -{LATEST_TIME} to {LATEST_TIME}, not {far}. Use smaller coefficients.",
+            kind="limit",
         )
 
 
@@ -202,7 +202,7 @@ def _check_times(relation: isl.Map, domain: isl.Set, where: str, name: str) -> N
         early = values_of(relation.intersect_domain(several).range().lexmin())
         late = values_of(relation.intersect_domain(several).range().lexmax())
         raise ScheduleError(
-            f"{where} must give every point one time, not {_point(name, several)} both {early} and {late}.",
+            f"{where} must give every point one time, not give {_point(name, several)} both {early} and {late}.",
             kind="argument",
         )
     if not relation.is_injective():

@@ -66,8 +66,8 @@ def scoped(stage: EditedStage, scope: str) -> StageState:
         )
     if name == DRAM and stage.state.reuse is not None:
         raise ScheduleError(
-            f"scope of stage {stage.name} must be a scratchpad, not {scope!r}, because it is a reuse buffer. Undo that "
-            "with compute_root or compute_at first.",
+            f"scope of stage {stage.name} must be a scratchpad, not {scope!r}, because it is a reuse buffer. Undo "
+            "reuse_at with compute_root or compute_at first.",
             kind="argument",
         )
     return replace(stage.state, scope=name)

@@ -1,4 +1,4 @@
-"""Splits computations of several outputs into one for each, since the machine computes one output after the other.
+"""Splits a computation of several outputs into one per output, as a stage on a machine computes one tensor.
 
 Used for all such computations when a schedule is lowered, and by primitives on one output. Outputs do not read each
 other, so each is computed completely before the next, in clones of the original loops. Stages computed inside these
@@ -45,7 +45,7 @@ def single_output(stage: EditedStage, tensor: object, command: str) -> EditedSta
         raise ScheduleError(
             f"tensor of {command} must be the only output of its computation, not {tensor.name!r}, one of "
             f"{len(stage.state.tensors)} of {stage.name}, in whose loops stage {tied} cannot be cloned for each "
-            f"output. Call {command} before that stage is placed there.",
+            f"output. Call {command} before that stage is computed there.",
             kind="limit",
         )
     stages, changes = split_by_output(schedule, stage, stage.state.tensors.index(tensor))

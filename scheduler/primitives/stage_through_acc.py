@@ -1,4 +1,4 @@
-"""A stage is computed in a scratchpad and copied from there to its own memory, whatever its loops."""
+"""A stage is computed in a scratchpad and copied from there to the memory of its scope, whatever its loops."""
 
 from dataclasses import replace
 from types import MappingProxyType

@@ -47,7 +47,7 @@ def mapped(tensor: Tensor, buffer: StorageBuffer, given: "str | isl.Map") -> Sto
             function = isl.PwMultiAff.from_map(relation).coalesce().gist(domain)
             function.foreach_piece(lambda _, formula: pieces.append(formula))
     except (isl.Error, TooManyOperationsError) as error:
-        raise ScheduleError(f"{where} must be decidable by isl, which gave up: {error}.", kind="limit") from None
+        raise ScheduleError(f"Cannot analyse {where} with isl: {error}. Give a simpler map.", kind="limit") from None
     if len(pieces) != 1:
         raise ScheduleError(
             f"{where} must be a single quasi-affine expression, not {len(pieces)} pieces. Give a map without cases.",
@@ -73,7 +73,7 @@ def _check_function(relation: isl.Map, domain: isl.Set, where: str, name: str) -
         cells = relation.intersect_domain(several).range()
         index = ", ".join(map(str, values_of(several)))
         raise ScheduleError(
-            f"{where} must give every index one cell, not {name}[{index}] both {values_of(cells.lexmin())} and "
+            f"{where} must give every index one cell, not give {name}[{index}] both {values_of(cells.lexmin())} and "
             f"{values_of(cells.lexmax())}.",
             kind="argument",
         )

@@ -99,7 +99,7 @@ def buffer(
     taken = buffer_names(schedule.stages)
     if not isinstance(name, str) or not name or name in taken:
         raise ScheduleError(
-            f"name of buffer must be a string that names no other ({', '.join(taken)}), not {name!r}.", kind="argument"
+            f"name of buffer must be a string that no other has ({', '.join(taken)}), not {name!r}.", kind="argument"
         )
     extents = None
     if shape is not None:

@@ -1,4 +1,4 @@
-"""``transform_layout``: the physical layout of a tensor."""
+"""``transform_layout``: the axes along which a tensor is stored."""
 
 from collections.abc import Callable
 from dataclasses import replace

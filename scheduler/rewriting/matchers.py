@@ -1,4 +1,4 @@
-"""Structural matchers of computations: GEMMs, copies, element-wise operations."""
+"""Predicates on the form of one computation, for any machine: sum of products of two reads, load, element-wise."""
 
 from functools import lru_cache
 from typing import TypeGuard

@@ -1,4 +1,4 @@
-"""Physical layouts of tensors: the index maps that a schedule puts between the program's indices and memory.
+"""Layouts of tensors (``transform_layout``): the index maps from the program's indices to those of the stored tensor.
 
 After TVM's RFC 0039. Without a map a tensor is row-major. The axes between two separators are flattened to one
 dimension of the physical buffer: one dimension is flat memory, two are the rows of a two-dimensional transfer.

@@ -37,7 +37,7 @@ class _Step:
     def written(self) -> tuple[str, slice]:
         """The memory and the addresses that a LOAD writes."""
         ((memory, cells),) = self.touches
-        assert isinstance(cells, slice), "a LOAD writes contiguous addresses"
+        assert isinstance(cells, slice), "a LOAD must write contiguous addresses"
         return memory, cells
 
     def meets(self, load: "_Step") -> bool:

@@ -128,7 +128,7 @@ class _Loads:
             if place in self._slicings:
                 before = NONE
                 for memory, cells in footprint.reads:
-                    assert memory == DRAM, f"a LOAD reads DRAM, not {memory}"
+                    assert memory == DRAM, f"a LOAD must read DRAM, not {memory}"
                     loads[place] = cells
                     before = int(last_store[cells].max(initial=NONE))
                 ((memory, cells),) = footprint.writes

@@ -129,7 +129,7 @@ class _Uses:
                 reads.read(memory, cells, time - begin)
             for memory, cells in footprint.writes:
                 if memory in OPERANDS and isinstance(each, Load):
-                    assert isinstance(cells, slice), "a LOAD writes contiguous addresses"
+                    assert isinstance(cells, slice), "a LOAD must write contiguous addresses"
                     count = cells.stop - cells.start
                     loaded[n] = slice(slot := reads.loaded(memory, cells), slot + count)
             if isinstance(each, Load) and all(memory != DRAM for memory, _ in footprint.reads):

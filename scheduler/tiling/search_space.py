@@ -1,4 +1,4 @@
-"""Search space of the tiling search: tile sizes, orders of the tile loops, and reduction tile sizes."""
+"""Search space of the compiler's tiling search: tile sizes, orders of the tile loops, and reduction tile sizes."""
 
 from itertools import product
 from math import ceil, prod

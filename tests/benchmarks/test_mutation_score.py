@@ -1,4 +1,4 @@
-"""The mutation run of the default tests: what it draws, what it changes, and what it reports, on a small project."""
+"""Mutation score of the default tests: the drawn faults, the changes, and the report, on a small project."""
 
 import json
 from pathlib import Path

@@ -63,7 +63,7 @@ def test_json_has_the_figures_and_the_trace_has_a_track_for_each_unit(tmp_path):
     assert figures["images"] == figures["batch"] == 2
     assert figures["cycles"] == figures["launch"]["cycles"] == 2 * figures["cycles_per_image"]
     assert figures["utilisation"] == figures["launch"]["gemm_operations"] / figures["cycles"]
-    assert 0 < figures["efficiency"] < figures["utilisation"]  # of the first convolution's 16 lanes one has a channel
+    assert 0 < figures["efficiency"] < figures["utilisation"]  # the first convolution uses 1 of 16 lanes
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert tracks == {"fetch", "load", "compute", "store"}

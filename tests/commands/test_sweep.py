@@ -164,7 +164,7 @@ def test_a_bad_file_is_an_error_and_writes_nothing(tmp_path):
     assert (result.exit_code, result.stderr) == (
         2,
         f"Error: Workload matmul of {tmp_path / 'sweep.yaml'}, line 1, must be complete, not without k. "
-        "It needs m, n, k.\n",
+        "matmul needs m, n, k.\n",
     )
     assert not (tmp_path / "out.csv").exists()
 

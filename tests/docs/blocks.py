@@ -1,13 +1,13 @@
-"""The code blocks and the inline code of a page of the site, and what each says that it is.
+"""The code blocks and the inline code of a page of the site, and how each is checked.
 
-| block | what it is |
+| block | check |
 |---|---|
-| lines behind `>>>` | a session: it prints what is shown; all sessions of a page are one |
+| lines after `>>>` | a session: it prints what the page shows; all sessions of a page are one |
 | `python` | statements of that session |
-| `python file=NAME`, `yaml file=NAME` | a file beside the page, for the commands that follow |
-| `console` | lines behind `$` are commands that run beside those files, and print what is shown |
-| `python from=PATH`, `yaml from=PATH` | an excerpt: its lines stand in that file, in this order, but for `...` |
-| `sh` | commands of which only the names and options are checked: they need a network, or minutes |
+| `python file=NAME`, `yaml file=NAME` | a file in the working directory, for the commands that follow |
+| `console` | lines after `$` are commands that run in that directory, and print what the page shows |
+| `python from=PATH`, `yaml from=PATH` | an excerpt: its lines are in that file, in this order, except `...` |
+| `sh` | only names and options of commands are checked: they need a network, or minutes |
 | `text` | pictures, formulas, notation, messages: nothing to run |
 | `{...}` | a directive of the site |
 """
@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "api" / "files.md"
-"""Written when the site is built, and not kept in the repository."""
+"""Generated with the site, and not in the repository."""
 
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts and path != GENERATED)
 
@@ -30,7 +30,7 @@ PARSER = MarkdownIt("commonmark").enable("table")
 
 @dataclass(frozen=True)
 class Block:
-    """One block of code: its kind, the words behind the kind, its text, and the line of the page where that begins."""
+    """A code block: its kind, the options after the kind, its text, and the line of the page where the text begins."""
 
     kind: str
     options: dict[str, str]
@@ -39,7 +39,7 @@ class Block:
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The blocks of a page in their order; the kind of an indented one that is no session is empty."""
+    """The blocks of a page in order; the kind of an indented one is empty, unless it is a session."""
     found = []
     for token in PARSER.parse(text):
         if token.type not in ("fence", "code_block"):
@@ -57,7 +57,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def inline_code_of(text: str) -> Iterator[str]:
-    """What stands in code quotes in the text of a page, on one line each."""
+    """The inline code of a page, each on one line."""
     for token in PARSER.parse(text):
         for child in token.children or ():
             if child.type == "code_inline":

@@ -1,4 +1,4 @@
-"""A page run as a reader would: its sessions, the files that it shows, and the commands, with what they print."""
+"""Run a page of the documentation: its sessions, files and commands, and compare their output."""
 
 import doctest
 import os
@@ -19,14 +19,14 @@ from lathe.scripts import script_imports
 
 FLAGS = doctest.ELLIPSIS | doctest.REPORT_NDIFF
 COLUMNS = "160"
-"""How wide a terminal is in which the tables of a page were printed."""
+"""The width of the terminal for which the tables of pages were printed."""
 
 
 @contextmanager
 def own_modules(folder: Path, kept: dict[str, ModuleType]) -> Iterator[None]:
-    """Import what lies in ``folder`` inside, and ``kept`` of it; forget it afterwards, for others have the same names.
+    """Import modules from ``folder``, reusing those in ``kept``, and unload them afterwards.
 
-    What was imported is in ``kept`` then.
+    Modules of other pages have the same names. The imported modules are added to ``kept``.
     """
     with script_imports(folder / "page"):
         sys.modules.update(kept)
@@ -39,9 +39,9 @@ def own_modules(folder: Path, kept: dict[str, ModuleType]) -> Iterator[None]:
 
 
 def printed_by(command: str, folder: Path) -> str:
-    """What a command prints in ``folder``: notes and mistakes, too, for a terminal shows them among the rest.
+    """The output of a command in ``folder``, with standard error, since a terminal shows both.
 
-    Commands of Lathe run in this process, which has loaded it; others get one of their own.
+    Commands of Lathe run in this process, which has loaded it; others in a subprocess.
     """
     words = shlex.split(command, comments=True)
     if words[0] == "lathe":
@@ -55,7 +55,7 @@ def printed_by(command: str, folder: Path) -> str:
 
 
 def commands_of(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console, each with the output that is shown behind it."""
+    """The commands of a console block, each with the output that follows it."""
     commands: list[tuple[str, str]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
@@ -67,12 +67,12 @@ def commands_of(block: Block) -> list[tuple[str, str]]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of what is printed that are not empty, with one blank between words: columns may become wider."""
+    """The non-empty lines of an output, with one blank between words, since columns may become wider."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
 def is_printed(shown: str, printed: str) -> bool:
-    """Whether a page shows what is printed: `...` stands for any lines, or in a line for any words."""
+    """Whether an output matches what a page shows: `...` stands for any lines, or for any words of a line."""
     pattern = ""
     for line in lines_of(shown):
         pattern += r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(re.escape("..."), ".*") + r"\n"
@@ -80,7 +80,7 @@ def is_printed(shown: str, printed: str) -> bool:
 
 
 def renewed(shown: str, printed: str) -> str | None:
-    """What a page shows, with the numbers that are printed now; None where more than numbers is another."""
+    """What a page shows, with the numbers of the output; None if they differ in more than numbers."""
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     pattern = ""
     for line in lines:
@@ -103,9 +103,9 @@ def renewed(shown: str, printed: str) -> str | None:
 
 
 def check_console(block: Block, where: str, folder: Path, page: Path | None) -> None:
-    """Run the commands of a console in turn; each prints what is shown, or what it likes where nothing is.
+    """Run the commands of a console in order; each must print what the page shows, if it shows any output.
 
-    With a ``page``, what differs in its numbers only is written there instead.
+    With a ``page``, outputs that differ only in numbers are updated in it instead.
     """
     for command, shown in commands_of(block):
         printed = printed_by(command, folder)
@@ -118,7 +118,7 @@ def check_console(block: Block, where: str, folder: Path, page: Path | None) -> 
 
 
 def check_excerpt(block: Block, where: str) -> None:
-    """The lines of an excerpt stand in its file, in this order."""
+    """The lines of an excerpt are in its file, in this order."""
     left = iter((ROOT / block.options["from"]).read_text(encoding="utf-8").splitlines())
     for line in block.text.splitlines():
         if line.strip() not in ("", "..."):
@@ -126,18 +126,18 @@ def check_excerpt(block: Block, where: str) -> None:
 
 
 def check_session(block: Block, where: str, names: dict[str, object]) -> None:
-    """Every line behind `>>>` prints what is shown."""
+    """Every line after `>>>` prints what the page shows."""
     example = doctest.DocTestParser().get_doctest(block.text, names, where, where, block.line - 1)
-    example.globs = names  # the names that it leaves are there in what follows
+    example.globs = names  # names that it defines are available afterwards
     told: list[str] = []
     doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(example, out=told.append, clear_globs=False)
     assert not told, "".join(told)
 
 
 def run_page(path: Path, folder: Path, update: bool = False) -> int:
-    """Run all that a page shows, in ``folder``, which is the working directory; returns how many blocks were tried.
+    """Run everything that a page shows, in ``folder``, the working directory; returns the number of blocks that ran.
 
-    With ``update``, numbers that commands print are written onto the page.
+    With ``update``, numbers that commands print are updated in the page.
     """
     names: dict[str, object] = {"__name__": "__main__"}
     modules: dict[str, ModuleType] = {}

@@ -1,4 +1,4 @@
-"""Commands that pages and the README name are there, with the options that they are given."""
+"""Commands in pages and the README exist, with the options that they use."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ ROWS = re.findall(
 
 
 def commands_in(text: str) -> list[str]:
-    """Whole commands of a page, from blocks and from code quotes."""
+    """Whole commands of a page, from blocks and from inline code."""
     lines = list(inline_code_of(text))
     for block in blocks_of(text):
         if block.kind == "sh":
@@ -33,7 +33,7 @@ def commands_in(text: str) -> list[str]:
 
 
 def unknown_in(command: str) -> list[str]:
-    """The words of a command that mean nothing: subcommands, options, and files that are not there."""
+    """The words of a command that do not exist: subcommands, options, and files."""
     words = re.sub(r"\[|\]|…|\s#.*", " ", command).split()
     if words[0] == "python" and words[1] == "-m":
         path = words[2].replace(".", "/")

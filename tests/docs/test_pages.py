@@ -1,4 +1,4 @@
-"""Every page of the site shows what happens: its sessions, files and commands run, and print what stands there."""
+"""Every page of the site is correct: its sessions, files and commands run, and print what it shows."""
 
 import sys
 from pathlib import Path

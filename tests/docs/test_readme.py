@@ -1,4 +1,4 @@
-"""What the README, and the pages that its text has moved to, show does what they say."""
+"""The README, and the pages with its former content, are correct."""
 
 import re
 
@@ -63,9 +63,7 @@ def test_the_sweep_with_all_there_is_can_be_read(tmp_path):
     layers = "".join(f"Conv{number}, 27, 27, 3, 3, 16, 16, 1,\n" for number in (1, 2))
     header = "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,\n"
     (tmp_path / "alexnet.csv").write_text(header + layers)
-    assert (
-        50 < len(read_sweep(tmp_path / "sweep.yaml", known_workloads()).points()) <= 100
-    )  # some machines are left out
+    assert 50 < len(read_sweep(tmp_path / "sweep.yaml", known_workloads()).points()) <= 100  # some machines are omitted
 
 
 def test_every_command_has_its_row():

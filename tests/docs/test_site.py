@@ -1,4 +1,4 @@
-"""The site: every page stands in its contents, links lead somewhere, and nothing comes from the network."""
+"""The site: every page is in a table of contents, links have targets, and nothing is loaded from the network."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ import lathe as lt
 
 
 def listed(page: Path) -> set[Path]:
-    """The pages that stand in the tables of contents of a page, and in those of these pages."""
+    """The pages in the tables of contents of a page, recursively."""
     found: set[Path] = set()
     for table in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         for entry in re.findall(r"^([\w[].*)$", table, re.MULTILINE):
@@ -30,7 +30,7 @@ def test_every_page_stands_in_the_contents():
 
 
 def test_every_link_has_words():
-    """A link that only the site would fill with a title is none where pages are read in the repository."""
+    """A link without a text, for which the site inserts a title, is empty when pages are read in the repository."""
     empty = [
         path.name for path in PAGES for block in re.findall(r"[^`]\[\]\(", path.read_text(encoding="utf-8")) if block
     ]
@@ -114,7 +114,7 @@ def test_fonts_of_the_network_are_told(tmp_path):
 
 
 def build(folder: Path, page: str) -> subprocess.CompletedProcess[str]:
-    """A site of one page with the extension that links what is named."""
+    """Build a site of one page with the extension that links source files."""
     (folder / "conf.py").write_text(
         f"import sys\nsys.path.insert(0, {str(DOCS)!r})\n"
         "extensions = ['myst_parser', 'source_pages']\nhtml_theme = 'basic'\n"

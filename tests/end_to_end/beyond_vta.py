@@ -1,4 +1,4 @@
-"""Programs that VTA's compiler refuses, or compiles wrong, each with a schedule by hand; sizes follow the machine."""
+"""Programs that VTA's compiler refuses or miscompiles, with manual schedules; sizes depend on the machine."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import lathe as lt
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A program and a schedule of it."""
+    """A program and its schedule."""
 
     schedule: lt.Schedule
     tensors: list[lt.Tensor]
@@ -54,7 +54,7 @@ def input_channels_tiled(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def output_channels_tiled_with_a_partial_width(cfg: lt.HardwareConfig) -> Scheduled:
-    """Three blocks of output channels by two, and 14 columns by 5."""
+    """Three blocks of output channels in tiles of two, and 14 columns in tiles of 5."""
     return convolution(cfg, 4, 14, cfg.block_in, 3 * cfg.block_out, (4, 5, 2 * cfg.block_out), cfg.block_in)
 
 
@@ -67,19 +67,19 @@ def one_row(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def half_a_block_of_input_channels(cfg: lt.HardwareConfig) -> Scheduled:
-    """8 channels on a block of 16: the layout pads the other lanes with zeros."""
+    """Half a block of channels: the layout pads the other lanes with zeros."""
     half = cfg.block_in // 2
     return convolution(cfg, 6, 6, half, cfg.block_out, (3, 6, cfg.block_out), half)
 
 
 def part_of_everything(cfg: lt.HardwareConfig) -> Scheduled:
-    """Every tile has a tail: rows 7 by 2, columns 9 by 4, outputs 2½ blocks by 1, channels 2½ blocks by 1."""
+    """Every tile has a tail: 7 rows by 2, 9 columns by 4, 2½ blocks of outputs and of channels by 1."""
     channels, outputs = 2 * cfg.block_in + cfg.block_in // 2, 2 * cfg.block_out + cfg.block_out // 2
     return convolution(cfg, 7, 9, channels, outputs, (2, 4, cfg.block_out), cfg.block_in)
 
 
 def dense_with_tiled_outputs(cfg: lt.HardwareConfig) -> Scheduled:
-    """5½ blocks of outputs, two blocks at a time; 2½ blocks of inputs, one at a time."""
+    """5½ blocks of outputs in tiles of two; 2½ blocks of inputs in tiles of one."""
     inputs, outputs = 2 * cfg.block_in + cfg.block_in // 2, 5 * cfg.block_out + cfg.block_out // 2
     data = lt.placeholder((2 * cfg.batch, inputs), "int8", name="data")
     weights = lt.placeholder((outputs, inputs), "int8", name="weights")
@@ -105,7 +105,7 @@ def dense_with_tiled_outputs(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def element_wise(cfg: lt.HardwareConfig, inputs: list[lt.Tensor], out: lt.Tensor) -> Scheduled:
-    """An element-wise program of (rows, columns), five rows of elements at a time of seven."""
+    """An element-wise program of (rows, columns): seven vectors of rows in tiles of five."""
     s = lt.create_schedule(out)
     made = s.cache_write(out, "acc")
     copies = [s.cache_read(tensor, "acc") for tensor in inputs]
@@ -118,7 +118,7 @@ def element_wise(cfg: lt.HardwareConfig, inputs: list[lt.Tensor], out: lt.Tensor
 
 
 def matrices(cfg: lt.HardwareConfig, dtype: str, *names: str) -> list[lt.Tensor]:
-    """Inputs of seven rows of elements and 2½ blocks of columns."""
+    """Inputs of seven vectors of rows and 2½ blocks of columns."""
     shape = (7 * cfg.batch, 2 * cfg.block_out + cfg.block_out // 2)
     return [lt.placeholder(shape, dtype, name=name) for name in names]
 
@@ -141,13 +141,13 @@ def subtraction_from_a_constant(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def wide_immediate(cfg: lt.HardwareConfig) -> Scheduled:
-    """VTA's 16 bits make −25536 of 40000, so that this comes out as −100."""
+    """VTA truncates 40000 to 16 bits, −25536, so that the result is −100."""
     (A,) = inputs = matrices(cfg, "int32", "A")
     return element_wise(cfg, inputs, lt.compute(A.shape, lambda i, j: lt.min(A[i, j], 40000) >> 8, name="out"))
 
 
 def wider_immediates(cfg: lt.HardwareConfig) -> Scheduled:
-    """Additions, factors and bounds that take more than 16 bits, of either sign."""
+    """Additions, factors and bounds of more than 16 bits, of either sign."""
     (A,) = inputs = matrices(cfg, "int32", "A")
     return element_wise(
         cfg,
@@ -161,7 +161,7 @@ def wider_immediates(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def pad_of_another_value(cfg: lt.HardwareConfig) -> Scheduled:
-    """A border of −7, at the top 1 and below 2 rows, in tiles of 4 rows."""
+    """A border of −7, 1 row above and 2 below, in tiles of 4 rows."""
     data = lt.placeholder((7, 2 * cfg.block_out), "int8", name="data")
     out = lt.compute(
         (10, 2 * cfg.block_out), lambda y, c: lt.select((y >= 1) & (y < 8), data[y - 1, c], -7), name="out"
@@ -176,7 +176,7 @@ def pad_of_another_value(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def maximum_with_a_border(cfg: lt.HardwareConfig) -> Scheduled:
-    """A maximum over windows needs a border of the least value, not of zeros."""
+    """A maximum over windows needs a border of the smallest value, not of zeros."""
     data = lt.placeholder((cfg.batch, 6, 6, cfg.block_out), "int8", name="data")
     padded = lt.pad2d(data, 1, value=-128, name="padded")
     ry, rx = lt.reduce_axis(3, name="ry"), lt.reduce_axis(3, name="rx")
@@ -199,7 +199,7 @@ def square_of_a_sum(cfg: lt.HardwareConfig) -> Scheduled:
 
 
 def shared_subexpressions(cfg: lt.HardwareConfig) -> Scheduled:
-    """A sum that is needed three times, and a product of it that is needed twice."""
+    """A sum that is used three times, and a product of it that is used twice."""
     A, B = inputs = matrices(cfg, "int32", "A", "B")
 
     def element(i, j):

@@ -1,4 +1,4 @@
-"""Build a tensor program, run it on random inputs, and hold outputs, findings and work against what they must be."""
+"""Build a tensor program, run it on random inputs, and check its outputs, verifier findings and GEMM operations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from lathe.frontend import placeholders
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product of (rows, inner) and (inner, columns), ``times`` over (taps of a kernel, pixels, groups).
+    """Matmuls of (rows, inner) and (inner, columns), ``times`` of them (taps of a kernel, pixels, groups).
 
-    ``beside`` of these are of padding alone, and may be left out. Several ``groups`` may be merged to one product each.
+    ``beside`` of these meet only padding, and may be skipped. Several ``groups`` may be merged into one matmul each.
     """
 
     rows: int
     inner: int
     columns: int
     times: int = 1
-    either: bool = False  # whether either operand may be the weight, as of two inputs
-    pixels: tuple[int, ...] = ()  # extents within ``times`` that may be rows of the product instead
+    either: bool = False  # whether either operand may be the weight, as for two inputs
+    pixels: tuple[int, ...] = ()  # extents within ``times`` that may be rows of the matmul instead
     beside: int = 0
     groups: int = 1
 
     def merged(self) -> "list[Product]":
-        """The same with every number of groups that may be one."""
+        """The alternatives, one for each number of groups that may be merged into one."""
         counts = [count for count in range(1, self.groups + 1) if self.groups % count == 0]
         return [
             replace(
@@ -42,11 +42,11 @@ class Product:
         ]
 
     def least(self, config: lt.HardwareConfig) -> int:
-        """Those of them that are left where what meets padding alone is left out."""
+        """GEMM operations if those that only meet padding are skipped."""
         return -(-self.operations(config) * (self.times - self.beside) // self.times)
 
     def operations(self, config: lt.HardwareConfig) -> int:
-        """GEMM operations that it takes, every value once."""
+        """GEMM operations if no value is computed twice."""
 
         def blocks(rows: int, columns: int) -> int:
             return ceil(rows / config.batch) * ceil(self.inner / config.block_in) * ceil(columns / config.block_out)
@@ -59,7 +59,7 @@ class Product:
 
 
 def random_array(tensor: lt.Tensor, generator: np.random.Generator) -> NDArray[np.generic]:
-    """Any values that the dtype holds."""
+    """Random values of the whole range of the dtype."""
     if tensor.dtype == "bool":
         return generator.integers(0, 2, tensor.shape).astype(np.bool_)
     limits = np.iinfo(tensor.dtype)
@@ -74,7 +74,7 @@ def check_program(
     constants: Mapping[str, NDArray[np.generic]] | None = None,
     seed: int = 0,
 ) -> lt.Result:
-    """The default schedule's result, once outputs equal the reference, nothing is found, and no product repeated."""
+    """The result of the default schedule, after checks of outputs, verifier findings, and number of GEMM operations."""
     wanted = [outputs] if isinstance(outputs, lt.Tensor) else list(outputs)
     inputs = list(placeholders(wanted))
     generator = np.random.default_rng(seed)

@@ -1,11 +1,11 @@
 """Validates every build, and runs programs on the RTL.
 
-A test that runs programs comes in two: as `sim`, and as `rtl`, where whatever it simulates is cosimulated: no differing
-bit, no differing cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
-the odd ones; and for `lathe16`, where it differs from `vta` in nothing but padding, unless the test is about that.
+A test that runs programs has two variants: `sim`, and `rtl`, in which every simulation becomes a cosimulation without
+a differing bit or cycle. The latter is slow for the shipped machines, whose builds other tests share, and nightly for
+the unusual ones; and for `lathe16`, which differs from `vta` only in padding, unless the test is about that.
 
-Of a program for many machines, the simulator runs two by default: `vta`, and another that the program's name decides,
-so that all of them get their share. The rest are slow.
+Of a program for many machines, the simulator runs two by default: `vta`, and another that a hash of the program's name
+selects, so that all machines are covered. The rest are slow.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What `lt.simulate` does within the test."""
+    """Makes `lt.simulate` run the simulator or a cosimulation within the test."""
     if getattr(request, "param", "sim") == "sim":
         with validate_builds():
             yield

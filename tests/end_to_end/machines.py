@@ -1,4 +1,4 @@
-"""The machines that programs are compiled for: the shipped ones, and odd ones of VTA's space."""
+"""The machines that programs are compiled for: the shipped ones, and unusual ones of VTA's parameter space."""
 
 from lathe.configs import HardwareConfig, load_config, shipped_configs
 

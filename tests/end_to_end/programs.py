@@ -1,4 +1,4 @@
-"""Programs that several tests compile: operators with their placeholders, and the products that they take."""
+"""Programs that several tests compile: operators with their placeholders, and the GEMMs that they take."""
 
 from collections.abc import Callable
 from math import prod
@@ -11,7 +11,7 @@ from lathe.frontend.expr.expr_base import Expr
 
 
 def multiplied(rows: int, inner: int, columns: int, *, transpose_b: bool) -> tuple[lt.Tensor, list[Product]]:
-    """A matrix product of two inputs."""
+    """A matmul of two inputs."""
     A = lt.placeholder((rows, inner), "int8", name="A")
     B = lt.placeholder((columns, inner) if transpose_b else (inner, columns), "int8", name="B")
     C = lt.matmul(A, B, transpose_b=transpose_b, name="C")
@@ -32,7 +32,7 @@ def convolved(
     then: Callable[[lt.Tensor], lt.Tensor] = lambda result: result,
     **parameters: object,
 ) -> tuple[lt.Tensor, list[Product]]:
-    """A convolution of an image and a kernel, and what comes after it; the products are those of the convolution."""
+    """A convolution of an image and a kernel, followed by ``then``; the GEMMs are those of the convolution."""
     taps = (kernel, kernel) if isinstance(kernel, int) else kernel
     shape = (images, height, width, channels) if layout == "NHWC" else (images, channels, height, width)
     order = kernel_layout or ("OHWI" if layout == "NHWC" else "OIHW")
@@ -47,7 +47,7 @@ def convolved(
     strides, dilations, paddings = (_of_both(parameters.get(name, n)) for name, n in _DEFAULTS.items())
     along = zip((height, width), pixels, taps, strides, dilations, paddings, strict=True)
     met = groups * prod(taps_on_data(*each) for each in along)
-    rows = tuple(pixels) if taps == (1, 1) else ()  # a pixel of the output needs one of the image then
+    rows = tuple(pixels) if taps == (1, 1) else ()  # each pixel of the output then needs a single one of the image
     return then(result), [
         Product(images, channels // groups, outputs // groups, times, pixels=rows, beside=times - met, groups=groups)
     ]
@@ -57,7 +57,7 @@ _DEFAULTS = {"stride": 1, "dilation": 1, "padding": 0}
 
 
 def _of_both(parameter: Any) -> tuple[int, int]:
-    """A parameter for rows and for columns; of a padding what stands before them."""
+    """A parameter for rows and for columns; of a padding, the part before the data."""
     if isinstance(parameter, int):
         return parameter, parameter
     first, second = (each if isinstance(each, int) else each[0] for each in parameter)
@@ -65,25 +65,25 @@ def _of_both(parameter: Any) -> tuple[int, int]:
 
 
 def taps_on_data(extent: int, results: int, taps: int, stride: int, dilation: int, before: int) -> int:
-    """Pairs of a result and a tap, along one dimension, that meet one of ``extent`` pixels."""
+    """The number of pairs of a result and a tap, along one dimension, that meet one of ``extent`` pixels."""
     return sum(0 <= r * stride + t * dilation - before < extent for r in range(results) for t in range(taps))
 
 
 def pointwise(
     function: Callable[..., Expr], *dtypes: str, shape: tuple[int, ...] = (3, 37), name: str = "result"
 ) -> lt.Tensor:
-    """A function of one element of each input."""
+    """An element-wise function of the inputs."""
     inputs = [lt.placeholder(shape, dtype, name=letter) for letter, dtype in zip("ABCD", dtypes, strict=False)]
     return lt.compute(shape, lambda *i: function(*(tensor[i] for tensor in inputs)), name)
 
 
 def requantised(shift: int = 7, low: int = -128) -> Callable[[lt.Tensor], lt.Tensor]:
-    """What follows a convolution: back to int8."""
+    """The requantisation that follows a convolution."""
     return lambda result: lt.requantise(result, shift, low=low, name="q")
 
 
 def biased(axis: int = -1) -> Callable[[lt.Tensor], lt.Tensor]:
-    """What follows a convolution: a bias per channel."""
+    """The bias per channel that follows a convolution."""
     return lambda result: lt.bias_add(
         result, lt.placeholder((result.shape[axis],), "int32", name="bias"), axis=axis, name="biased"
     )

@@ -1,4 +1,4 @@
-"""``lathe.bound``: exactly what its definition says, and never more than the cycles of what is built."""
+"""The lower bound ``lathe.bound``: equal to its definition, and never more than the cycles of a built program."""
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
@@ -27,7 +27,7 @@ def image(pixels: int, channels: int, images: int = 1, name: str = "data") -> lt
 def convolution(
     pixels: int, channels: int, filters: int, kernel: int, stride: int = 1, images: int = 1, **options: Any
 ) -> lt.Tensor:
-    """By a shift for all channels, and clipped."""
+    """A convolution, requantised with one shift for all channels, and clipped."""
     groups = options.get("groups", 1)
     weights = lt.placeholder((filters, kernel, kernel, channels // groups), "int8", name="weights")
     options.setdefault("padding", kernel // 2)
@@ -36,7 +36,7 @@ def convolution(
 
 
 def rescaled(pixels: int, channels: int, filters: int, kernel: int, stride: int) -> lt.Tensor:
-    """With a bias and a factor for each channel."""
+    """A convolution, requantised with a bias and a factor per channel."""
     weights = lt.placeholder((filters, kernel, kernel, channels), "int8", name="weights")
     sums = lt.conv2d(image(pixels, channels), weights, stride=stride, padding=kernel // 2, name="conv")
     parameters = lt.placeholder((filters, 2), "int32", name="parameters")
@@ -73,7 +73,7 @@ def scaled() -> lt.Tensor:
 
 
 def transposed() -> lt.Tensor:
-    """A convolution that reads every other pixel of an image spread with zeros."""
+    """A transposed convolution: a convolution of an image with zeros between its pixels."""
     data, weights = image(8, 16), lt.placeholder((16, 3, 3, 16), "int8", name="weights")
     spread = lt.compute(
         (1, 17, 17, 16),
@@ -113,12 +113,12 @@ PROGRAMS: dict[str, Callable[[], lt.Tensor]] = {
 
 
 def timed(outputs: list[lt.Tensor], machine: lt.HardwareConfig) -> lt.Result:
-    """A launch of the default schedule, of which only time is simulated."""
+    """A timing-only simulation of the default schedule."""
     return lt.simulate(lt.build(outputs, [*placeholders(outputs), *outputs], machine), timing_only=True)
 
 
 def check(outputs: lt.Tensor | list[lt.Tensor], machine: lt.HardwareConfig) -> float:
-    """The part of the cycles that the bound is; fails where that is more than all."""
+    """The lower bound relative to the cycles; fails if it is larger than them."""
     made = [outputs] if isinstance(outputs, lt.Tensor) else outputs
     found = lt.bound(outputs, machine)
     cycles = timed(made, machine).cycles
@@ -148,7 +148,7 @@ def test_random_programs_are_not_quicker(seed: int) -> None:
     try:
         check(outputs, machine)
     except (lt.EmitError, lt.BuildError, lt.CapacityError):
-        lt.bound(outputs, machine)  # what the compiler cannot do has a bound all the same
+        lt.bound(outputs, machine)  # programs that the compiler does not support have a bound, too
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_convolutions_of_resnet_come_near_it(shape: tuple[int, int, int, int, in
 def test_products_of_small_kernels_take_their_share_of_lathe16(
     shape: tuple[int, int, int, int, int], least: float
 ) -> None:
-    """Those in which every cycle counts, for a result takes few products; all of them: benchmarks/quantised.py."""
+    """Layers with few MACs per result, in which overhead matters most; benchmarks/quantised.py has all layers."""
     result = timed([rescaled(*shape)], MACHINES["lathe16"])
     assert result.counters.gemm_operations / result.cycles >= least
 
@@ -224,7 +224,7 @@ def test_depthwise_products_take_the_quicker_unit() -> None:
 
 @pytest.mark.parametrize("kind", ["depthwise", "residual"])
 def test_blocks_of_data_without_channels_take_no_step(kind: str) -> None:
-    """20 channels are two elements of 16 accumulators, and five of 4 values that a product reads."""
+    """20 channels are two vectors of 16 accumulators, and five of 4 values that a GEMM reads."""
     vta = lt.load_config("vta")
     small = {"inp_buffer_bytes": 4096, "wgt_buffer_bytes": 32768, "uop_buffer_bytes": 8192}
     config = vta.with_(block_in=4, **small, **{"memory.latency": 0, "memory.bus_bits": 128})
@@ -240,7 +240,7 @@ def test_blocks_of_data_without_channels_take_no_step(kind: str) -> None:
 
 
 def test_images_may_fill_rows_and_nothing_else_need() -> None:
-    """With a batch of four, four images at once; of one image, rows have pixels, unless taps shift them."""
+    """With a batch of four, four images at once; for one image, rows are pixels, unless taps shift them."""
     four, one = (lt.bound(convolution(8, 8, 8, 1, padding=0, images=n), MACHINES["batch4"]) for n in (4, 1))
     assert (four.gemm, one.gemm) == (64, 16)
     four, one = (lt.bound(convolution(8, 8, 8, 3, padding=0, images=n), MACHINES["batch4"]) for n in (4, 1))
@@ -293,7 +293,7 @@ def test_it_is_a_value() -> None:
 
 
 def test_what_does_not_fit_comes_again() -> None:
-    """Of 6×6 tiles of results, each loads six blocks of rows of both factors; accumulators hold one tile."""
+    """Of 6×6 tiles of results, each loads six blocks of rows of both factors; acc holds one tile."""
     config = MACHINES["tiny"]
     rows = config.acc_depth * config.block_out
     one = lt.bound(dense(4, 64, 4), config)
@@ -314,7 +314,7 @@ def test_what_one_product_stores_for_another_goes_twice_over_the_bus() -> None:
 
 
 def test_what_is_computed_of_sums_has_their_lanes() -> None:
-    """24 filters are two elements for each pixel, also where 1.5 would do for what is computed of them by element."""
+    """24 filters are two vectors for each pixel, also for element-wise consumers, which would need only 1.5."""
     found = lt.bound(convolution(8, 16, 24, 3), MACHINES["vta"])
     pixels = 8 * 8
     assert (found.reset, found.alu) == (2 * pixels, 4 * 2 * pixels)
@@ -332,14 +332,14 @@ def test_what_is_added_to_sums_has_their_lanes() -> None:
 
 
 def test_bytes_come_into_any_lanes() -> None:
-    """What narrows 24 channels takes two elements for each pixel; what reads the bytes may have pixels in its lanes."""
+    """Narrowing 24 channels takes two vectors for each pixel; consumers of the int8 values may have pixels in lanes."""
     highest = lt.relu(convolution(16, 16, 24, 3), name="highest")
     steps = {each.name: each.alu for each in lt.bound(highest, MACHINES["vta"]).stages}
     assert (steps["output"], steps["highest"]) == (4 * 2 * 16 * 16, 24 * 16)
 
 
 def test_sums_may_go_through_memory_into_other_lanes() -> None:
-    """One filter fills one of 16 lanes; forty operations are fewer steps in lanes of pixels, once sums are there."""
+    """One filter fills one of 16 lanes: forty operations take fewer cycles with pixels as lanes, even via DRAM."""
     taps = lt.conv2d(image(8, 16), lt.placeholder((1, 3, 3, 16), "int8", name="W"), padding=1, name="taps")
 
     def polynomial(n: lt.Axis, y: lt.Axis, x: lt.Axis, c: lt.Axis) -> object:
@@ -358,7 +358,7 @@ def test_sums_may_go_through_memory_into_other_lanes() -> None:
 @pytest.mark.parametrize("machine", ["vta", "lathe16", "wide", "batch4"])
 @pytest.mark.parametrize("kind", ["depthwise", "1×1", "shortcut", "3×3 and depthwise"])
 def test_few_channels_of_many_images_are_above_it(kind: str, machine: str, bus: int) -> None:
-    """Images fill lanes: along the diagonals of weights that are repeated, or as weights themselves."""
+    """Images fill lanes: along the diagonals of repeated weights, or as weights themselves."""
     config = MACHINES[machine].with_(**{"memory.bus_bits": bus})
     for channels in (1, 3):
         data = image(9, channels, images=16)
@@ -379,7 +379,7 @@ def test_few_channels_of_many_images_are_above_it(kind: str, machine: str, bus: 
 
 
 def test_what_is_added_is_loaded_once_in_the_narrowest_elements() -> None:
-    """A product reads it, and brings it to the accumulators, too, whose elements are four times as wide."""
+    """A GEMM reads it as int8 and also brings it to acc, whose vectors are four times as wide."""
     config = MACHINES["vta"].with_(
         name="uneven", batch=4, block_in=8, block_out=32, inp_buffer_bytes=131072, wgt_buffer_bytes=8192,
         acc_buffer_bytes=524288, uop_buffer_bytes=4096, **{"memory.bus_bits": 128, "memory.cycles_per_beat": 2},
@@ -393,7 +393,7 @@ def test_what_is_added_is_loaded_once_in_the_narrowest_elements() -> None:
 
 
 def test_ways_are_chosen_for_the_whole_program() -> None:
-    """Images as weights are more to load, and save steps of all that is computed of their products."""
+    """Images as weights take more bytes, and fewer cycles in all element-wise consumers of the GEMM."""
     config = MACHINES["wide"].with_(**{"memory.bus_bits": 512})
     bound = lt.bound(convolution(14, 3, 3, 1, images=32), config)
     assert bound.cycles == 14 * 14 * 3 * 6

@@ -1,4 +1,4 @@
-"""Casts between any two types, around copies, operands and products: refused or right, never wrong."""
+"""Casts between any two types, around copies, operands and multiplications: refused or right, never wrong."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Products of each channel with weights of its own: on the matrix core with diagonal weights, and on the ALU."""
+"""Depthwise multiplications: on the matrix core with diagonal weights, and on the ALU."""
 
 from collections.abc import Callable
 from math import ceil
@@ -18,14 +18,14 @@ def machine(request: pytest.FixtureRequest) -> lt.HardwareConfig:
 
 
 def machines(where: Callable[[lt.HardwareConfig], bool]) -> pytest.MarkDecorator:
-    """Takes `machine` from those of which `where` holds."""
+    """Parametrise `machine` with the machines for which `where` holds."""
     return pytest.mark.parametrize("machine", sorted(name for name in ALL if where(ALL[name])), indirect=True)
 
 
 def depthwise(
     height: int, width: int, channels: int, *kernels: int, taps: int = 3, images: int = 1, **arguments: object
 ) -> tuple[lt.Tensor, lt.Tensor, lt.Tensor, lt.Tensor]:
-    """Data, weights, the convolution and its requantised result."""
+    """Data, weights, the convolution, and its requantised result."""
     shape = (images, height, width, channels)
     if arguments.get("layout") == "NCHW":
         shape = (images, channels, height, width)
@@ -36,7 +36,7 @@ def depthwise(
 
 
 def diagonals(channels: int, machine: lt.HardwareConfig) -> int:
-    """Elements of weights that hold one tap of so many channels."""
+    """The number of weight vectors for one tap of ``channels``."""
     return ceil(channels / min(machine.block_in, machine.block_out))
 
 
@@ -53,7 +53,7 @@ def diagonals(channels: int, machine: lt.HardwareConfig) -> int:
     ids=str,
 )
 def test_channels_of_any_number(arguments, on_data, machine):
-    """A step of the matrix core for each tap of each element, of padding none or one; 20 channels fill no block."""
+    """At most one GEMM micro-op for each tap and vector, fewer where taps meet padding; 20 channels fill no block."""
     *_, made, output = depthwise(7, 9, 20, **arguments)
     result = check_program(output, machine)
     images, *pixels = (extent for extent in made.shape if extent != 20)
@@ -75,7 +75,7 @@ def test_several_kernels_for_each_channel(machine):
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("kernel_layout", ["OHWI", "HWIO"])
 def test_groups_of_one_channel(layout, kernel_layout, machine):
-    """``conv2d`` in as many groups as channels is the same."""
+    """``conv2d`` with as many groups as channels is the same."""
     output, _ = convolved(
         groups=8, channels=8, outputs=8, height=5, width=6, padding=1, layout=layout, kernel_layout=kernel_layout
     )
@@ -85,9 +85,9 @@ def test_groups_of_one_channel(layout, kernel_layout, machine):
     assert result.counters.alu_operations_of["mul"] == 0
 
 
-@machines(lambda each: each.batch == 1 or each.block_in == each.block_out)  # else stores make no elements of `inp`
+@machines(lambda each: each.batch == 1 or each.block_in == each.block_out)  # else stored vectors are not `inp` vectors
 def test_a_block_of_a_mobile_network(machine):
-    """Up, depthwise by 2, and down again: lanes of channels throughout."""
+    """Pointwise up, depthwise with stride 2, pointwise down: channels are lanes throughout."""
     data = lt.placeholder((1, 8, 8, 8), "int8", name="data")
     up = lt.requantise(lt.conv2d(data, lt.placeholder((24, 1, 1, 8), "int8", name="W1"), name="up"), 6, low=0, name="u")
     deep = lt.depthwise_conv2d(up, lt.placeholder((3, 3, 24), "int8", name="W2"), stride=2, padding=1, name="deep")
@@ -95,13 +95,13 @@ def test_a_block_of_a_mobile_network(machine):
     d = lt.requantise(biased, 6, low=0, name="d")
     down = lt.conv2d(d, lt.placeholder((8, 1, 1, 24), "int8", name="W3"), name="down")
     result = check_program(lt.requantise(down, 6, name="y"), machine)
-    if machine.batch == 1:  # else rows of elements are pixels, of which a stride takes every other
+    if machine.batch == 1:  # else rows of vectors are pixels, of which a stride skips every other
         assert result.counters.alu_operations_of["mul"] == 0
 
 
 @pytest.mark.parametrize("name", ["lathe16", "tiny", "tall", "flat"])
 def test_one_pass_for_biases_and_factors(name):
-    """With RESCALE, a step for each tap and one for each element of the result is all there is."""
+    """With RESCALE, one micro-op for each tap and one for each vector of the result are enough."""
     machine = ALL[name]
     if "rescale" not in machine.extensions:
         machine = machine.with_(
@@ -125,7 +125,7 @@ def test_weights_that_are_constants():
 
 
 def test_the_host_makes_diagonals_of_what_it_has():
-    """Of computed kernels it makes none, but of the image, and of neither if that is computed too."""
+    """The host CPU packs diagonals of an input, data or weights; if both are computed, the ALU multiplies."""
     data, given = lt.placeholder((1, 6, 6, 20), "int8", name="data"), lt.placeholder((3, 3, 20), "int8", name="given")
     weight = lt.clip(given, -100, 100, name="weight")
     result = check_program(requantised()(lt.depthwise_conv2d(data, weight, name="conv")), ALL["lathe16"])
@@ -136,11 +136,11 @@ def test_the_host_makes_diagonals_of_what_it_has():
     assert result.counters.alu_operations_of["mul"] == 4 * 4 * 9 * 2
 
 
-# Which unit.
+# Selection of the unit.
 
 
 def test_few_pixels_are_left_to_the_alu():
-    """Loads of diagonals take longer there than products by the ALU."""
+    """Loading the diagonals takes longer than the ALU takes for all."""
     *_, output = depthwise(3, 3, 64)
     assert check_program(output, ALL["lathe16"]).counters.gemm_operations == 0
     assert check_program(output, ALL["tiny"]).counters.gemm_operations > 0
@@ -156,7 +156,7 @@ def test_few_pixels_are_left_to_the_alu():
 
 
 def test_a_turn_for_it_alone_counts_more_than_its_steps():
-    """What a product makes is turned before the matrix core reads it, and waited for: the ALU is sooner done."""
+    """The data would need a layout conversion before the matrix core reads them: the ALU is done sooner."""
     config = lt.load_config("tiny").with_(
         name="2x4x32", batch=2, block_in=4, block_out=32, inp_buffer_bytes=2048, wgt_buffer_bytes=8192,
         acc_buffer_bytes=1 << 18, **{"memory.bus_bits": 128, "memory.latency": 64},
@@ -174,7 +174,7 @@ def test_a_turn_for_it_alone_counts_more_than_its_steps():
 )
 @pytest.mark.parametrize("name", ["batch4", "flat", "lathe16", "tall"])
 def test_a_memory_for_an_operand_says_the_unit(operand, memory, used, name):
-    """Also where the other is quicker."""
+    """A scratchpad that the user chose for an operand determines the unit, even if the other is faster."""
     machine = ALL[name]
     data, weight, made, output = depthwise(*((3, 3) if used else (6, 6)), 16)
     schedule = lt.create_schedule(output)
@@ -189,13 +189,13 @@ def test_a_memory_for_an_operand_says_the_unit(operand, memory, used, name):
 
 
 def scaled(data: lt.Tensor, name: str = "scaled") -> lt.Tensor:
-    """An image times a number for each channel, in int32."""
+    """An image times a factor for each channel, in int32."""
     scale = lt.placeholder((data.shape[3],), "int8", name="scale")
     return lt.compute(data.shape, lambda n, y, x, c: data[n, y, x, c].astype("int32") * scale[c].astype("int32"), name)
 
 
 def test_a_number_for_each_channel(machine):
-    """Of what is stored: a step of the matrix core for each element, where the ALU takes three."""
+    """For stored data: one GEMM micro-op for each vector, where the ALU takes three cycles."""
     data = lt.placeholder((1, 9, 8, 20), "int8", name="data")
     result = check_program(requantised()(scaled(data)), machine)
     if machine.batch == 1 and machine.block_in == machine.block_out:
@@ -205,7 +205,7 @@ def test_a_number_for_each_channel(machine):
 
 
 def test_products_element_by_element_of_what_is_in_acc_stay_there():
-    """So do those of few elements, and of two images, of which the diagonals would be as large as many."""
+    """So do those with few vectors, and of two matrices, for which the diagonals would be large."""
     machine = ALL["lathe16"]
     data = lt.placeholder((1, 9, 8, 20), "int8", name="data")
     for output in (
@@ -216,15 +216,15 @@ def test_products_element_by_element_of_what_is_in_acc_stay_there():
     ):  # fmt: skip
         assert check_program(output, machine).counters.gemm_operations == 0
     above = lt.relu(data, name="above")
-    result = check_program([above, requantised()(scaled(above))], machine)  # stored anyway
+    result = check_program([above, requantised()(scaled(above))], machine)  # stored in any case
     assert result.counters.gemm_operations == 9 * 8 * 2
 
 
-# By hand.
+# Manual schedules.
 
 
 def run_path(schedule: lt.Schedule, tensors: list[lt.Tensor], machine: lt.HardwareConfig) -> lt.Result:
-    """The result of a validated build, once it is NumPy's."""
+    """The result of a validated build, which equals NumPy's."""
     program = lt.build(schedule, tensors, machine, check=True)
     generator = np.random.default_rng(1)
     given = {each.name: generator.integers(-128, 128, each.shape, np.int8) for each in tensors[:-1]}
@@ -235,9 +235,9 @@ def run_path(schedule: lt.Schedule, tensors: list[lt.Tensor], machine: lt.Hardwa
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("factor", [1, 2, 4])
-@machines(lambda each: each.batch == 1)  # else rows of elements are pixels or images, by the machine's choice
+@machines(lambda each: each.batch == 1)  # else the machine decides whether rows of vectors are pixels or images
 def test_tiles_by_hand(factor, machine):
-    """Rows in tiles that do not come out even, blocks of channels, and each block's weights loaded once."""
+    """Row tiles with a tail, blocks of channels, and each block's weights loaded once."""
     data, weight, made, output = depthwise(7, 5, 36, padding=1)
     padded = made.computation.reads[0].tensor
     schedule = lt.create_schedule(output)
@@ -259,7 +259,7 @@ def test_tiles_by_hand(factor, machine):
 
 
 def test_the_rule_says_the_unit():
-    """``emit_insn`` with "alu" keeps a stage there; "gemm" takes it also where the ALU would be quicker."""
+    """``emit_insn`` with "alu" or "gemm" determines the unit, even if the ALU would be faster."""
     for rule, memories in (("alu", ("acc", "acc")), ("gemm", ("inp", "wgt"))):
         data, weight, made, output = depthwise(3, 3, 16)
         schedule = lt.create_schedule(output)
@@ -273,7 +273,7 @@ def test_the_rule_says_the_unit():
 
 
 def test_one_dimension_and_none(machine):
-    """Signals of several channels, and products of vectors: whatever has an axis in both operands' lanes."""
+    """Signals of several channels, and dot products per channel: an axis is in the lanes of both operands."""
     X, W = lt.placeholder((21, 19), "int8", name="X"), lt.placeholder((4, 19), "int8", name="W")
     k = lt.reduce_axis(4, "k")
     output = lt.compute(
@@ -306,7 +306,7 @@ def test_a_program_file_has_the_diagonals(tmp_path):
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("channels", [2, 8, 32])
 def test_a_shortcut_beside_several_kernels_for_each_channel(channels, swapped):
-    """Channels and kernels are two axes: the shortcut comes in the lanes of the product that it is added to."""
+    """Channels and kernels are two axes: the shortcut takes the vector layout of the sums that it is added to."""
     config = lt.load_config("lathe16")
     data, weight, made, _ = depthwise(5, 5, channels, 3, taps=1, padding=1, stride=2)
     shortcut = lt.placeholder(made.shape, "int8", name="shortcut")

@@ -1,4 +1,4 @@
-"""Domains that are no boxes down to instructions: zeros where an output has no elements, the rest equal to NumPy."""
+"""Non-rectangular domains in compiled programs: zeros where an output has no elements, the rest equal to NumPy."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def curve():
 
 
 def outside_the_tensor():
-    """Rows that only exist because the domain is a triangle."""
+    """Rows that are read only inside a triangular domain."""
     return lt.compute((21, 20), lambda i, j: A[i - j, j], name="T", where=lambda i, j: j <= i)
 
 
@@ -63,7 +63,7 @@ def product_of_triangles():
 
 
 def behind():
-    """``x >= r``: the sum over what has been before."""
+    """``x >= r``: the sum over the previous rows."""
     r = lt.reduce_axis(4, name="r")
     X = lt.placeholder((30, 16), "int8", name="X")
     return lt.compute((30, 16), lambda x, c: lt.sum(X[x - r, c].astype("int32"), axis=r, where=x >= r), name="T")
@@ -131,7 +131,7 @@ def triangle_by_data():
 
 
 def larger_of_all_values():
-    """All of int32, where a difference may wrap around."""
+    """All of int32, where a difference may overflow."""
     return lt.compute((21, 20), lambda i, j: lt.select(X[i, j] > Y[i, j], X[i, j], Y[i, j] >> 1), name="T")
 
 
@@ -196,13 +196,13 @@ def test_comparisons_of_numbers_far_apart():
 
 
 def test_a_triangle_costs_a_mask_and_a_product_with_one_stays_on_the_matrix_core():
-    """In place of a row for each value, as conditions that are peeled would take."""
+    """Not an instruction per row, as peeling the condition would take."""
     whole = lt.compute((21, 20), lambda i, j: A[i, j].astype("int32") * 3, name="T")
     cut = lt.compute((21, 20), lambda i, j: A[i, j].astype("int32") * 3, name="T", where=lambda i, j: j <= i)
     plain, masked = (check_program(T, SHIPPED["vta"]).counters.alu_operations for T in (whole, cut))
-    assert masked - plain == 20 * 2  # one multiplication of each element of 16 rows
+    assert masked - plain == 20 * 2  # one multiplication of each vector of 16 rows
     result = check_program(product_of_triangles(), SHIPPED["vta"])
-    assert result.counters.gemm_operations == 20 * 2 * 2  # columns, blocks of rows, blocks of what is summed
+    assert result.counters.gemm_operations == 20 * 2 * 2  # columns, blocks of rows, blocks of the reduction
 
 
 def test_a_copy_that_only_a_condition_on_data_reads_may_be_placed_by_hand():

@@ -1,4 +1,4 @@
-"""The scripts that users copy run as they are, from any folder, and check their own results."""
+"""The example scripts run unchanged from any folder, and check their own results."""
 
 import json
 import runpy
@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 SWEEPING = {"sweep_resnet18.py": ["--pixels", "32", "--check"], "smallest_machine.py": ["--microseconds", "200"]}
 """Scripts that name their machines themselves, and their arguments."""
-OF_NETWORKS = {"read_text.py"}  # tests/networks has them
+OF_NETWORKS = {"read_text.py"}  # tested in tests/networks
 SCRIPTS = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in {*SWEEPING, *OF_NETWORKS}]
 
 
 MACHINES = ("vta", "tiny", "wide", "batch4")
 TOO_LARGE = {("tail", "tiny")}
-"""Scripts whose tiles, made by hand, a machine has no room for."""
+"""Scripts with manual tiles that exceed a scratchpad of the machine."""
 
 
 @pytest.mark.sample(2)

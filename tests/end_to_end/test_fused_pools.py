@@ -9,7 +9,7 @@ from lathe.frontend import placeholders
 
 
 def pooled(size: tuple[int, int], window: int, stride: int, channels: int = 16) -> lt.Tensor:
-    """A convolution in bytes, and the maxima of windows of it."""
+    """A requantised convolution, and a max pool of it."""
     data = lt.placeholder((2, *size, channels), "int8", name="data")
     weights = lt.placeholder((channels, 3, 3, channels), "int8", name="weights")
     sums = lt.conv2d(data, weights, padding=1, name="conv")
@@ -17,7 +17,7 @@ def pooled(size: tuple[int, int], window: int, stride: int, channels: int = 16) 
 
 
 def loads_of_acc(result: lt.Result) -> int:
-    """Bytes that the compute unit has loaded to its accumulators."""
+    """Bytes that the compute unit has loaded into acc."""
     return result.counters.bytes_read["acc8"] + result.counters.bytes_read["acc"]
 
 
@@ -47,7 +47,7 @@ def test_what_others_read_is_stored():
 
 
 def test_values_behind_the_last_window_are_not_made():
-    """Of 7 rows and columns, windows of 2 read 6."""
+    """Dead-element elimination: of 7 rows and columns, windows of 2 read 6."""
     result = check_program(pooled((7, 7), 2, 2), machine(1, 16, 16))
     assert result.counters.gemm_operations <= 2 * 6 * 6 * 9
 

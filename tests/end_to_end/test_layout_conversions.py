@@ -35,11 +35,11 @@ def test_convolutions(channels, shaped):
 
 @pytest.mark.sample(2)
 def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
-    """Steps of the matrix core: those of both layers, and of turns one for each narrower element, for each turn."""
+    """GEMM micro-ops: those of both layers, and one for each narrower vector in each layout conversion."""
     data = lt.placeholder((1, 8, 8, 32), "int8", name="data")
     first = convolution(data, 32, "first", 1)
     result = check_program(convolution(first, 32, "second", 1), shaped)
-    rows = 8 * 8 // shaped.batch  # of pixels
+    rows = 8 * 8 // shaped.batch  # vectors of pixels
     layer = rows * (32 // shaped.block_out) * (32 // shaped.block_in)
     turn = rows * 32 // min(shaped.block_in, shaped.block_out)
     turns = {"2x8x16": 1, "2x16x8": 1, "4x4x8": 2, "4x16x4": 1, "2x4x16": 1, "4x4x32": 1, "2x32x4": 1, "8x16x8": 3}[
@@ -49,17 +49,17 @@ def test_as_many_elements_are_turned_as_a_tensor_has(shaped):
 
 
 def test_of_one_image_only_its_row_is_turned():
-    """Of 8 elements of a span, 4 rows of 4 columns each, two hold the first row's channels as they are stored."""
+    """Of the 8 vectors of 4 × 4 that a stored one fills, only the two with the first row's channels are converted."""
     data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
     first = convolution(data, 32, "first")
     result = check_program(convolution(first, 32, "second"), machine(4, 4, 32))
-    taps = 9 * 8  # of 32 channels in elements of four
+    taps = 9 * 8  # 32 channels in vectors of four
     assert result.counters.gemm_operations == (4 * 4 + 2 * 2) * taps + 4 * 4 * 2
 
 
 @pytest.mark.sample(1)
 def test_a_tensor_that_is_read_as_it_is_too(shaped):
-    """A residual adds what has been stored; the two convolutions that read it share the turned one."""
+    """A residual addition reads the tensor as stored; the two convolutions that read it share one converted copy."""
     data = lt.placeholder((1, 6, 6, 12), "int8", name="data")
     first = convolution(data, 12, "first", padding=1)
     left, right = convolution(first, 12, "left", padding=1), convolution(first, 12, "right", taps=1)
@@ -70,7 +70,7 @@ def test_a_tensor_that_is_read_as_it_is_too(shaped):
 
 @pytest.mark.sample(1)
 def test_a_product_with_itself(shaped):
-    """Data and weights of one product are the same tensor; only the data can be turned."""
+    """Data and weights of one GEMM are the same tensor; only the data can be converted."""
     data, weight = (
         lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (9, 24)), ("weight", (24, 24))]
     )
@@ -80,7 +80,7 @@ def test_a_product_with_itself(shaped):
 
 @pytest.mark.sample(3)
 def test_what_a_schedule_places_in_inp(shaped):
-    """The user's own copy into inp loads the turned tensor."""
+    """The user's own copy into inp loads the converted tensor."""
     data, weight = (
         lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (8, 32)), ("weight", (32, 32))]
     )
@@ -94,7 +94,7 @@ def test_what_a_schedule_places_in_inp(shaped):
 
 
 def test_a_build_ends_where_no_lanes_agree():
-    """A tensor computed in loops of its reader cannot be turned behind it: refused, not tried for ever."""
+    """A tensor computed in its consumer's loops cannot be converted: an error, instead of endless retries."""
     shaped = MACHINES[0]
     data, weight = (
         lt.placeholder(shape, "int8", name=name) for name, shape in [("data", (8, 32)), ("weight", (32, 32))]
@@ -111,7 +111,7 @@ def test_a_build_ends_where_no_lanes_agree():
 
 
 def test_a_product_takes_the_lanes_that_its_readers_need():
-    """Pixels of 1×1 fill columns better than 10 filters do, but 3×3 wants channels side by side."""
+    """For 1×1, pixels would fill columns better than 10 filters, but the 3×3 consumer needs channels in columns."""
     wide = machine(1, 16, 32)
     data = lt.placeholder((1, 6, 59, 12), "int8", name="data")
     output = convolution(convolution(data, 10, "first", 1), 4, "second", 3)

@@ -17,7 +17,7 @@ from lathe.scheduler.target.target import Target
 
 
 def pointwise(data: lt.Tensor, filters: int, name: str) -> lt.Tensor:
-    """A convolution of 1×1 and its result in bytes."""
+    """A 1×1 convolution, requantised to int8."""
     weights = lt.placeholder((filters, 1, 1, data.shape[3]), "int8", name=f"{name}.weights")
     return lt.requantise(lt.conv2d(data, weights, name=f"{name}.sums"), 6, name=name)
 
@@ -28,7 +28,7 @@ def depthwise(data: lt.Tensor) -> lt.Tensor:
 
 
 def narrowed(result: lt.Result) -> int:
-    """The vectors that became bytes: each is shifted once."""
+    """The vectors that were narrowed to int8: each is shifted once."""
     return result.counters.alu_operations_of["shr"]
 
 
@@ -46,7 +46,7 @@ def wide(data: lt.Tensor) -> lt.Tensor:
 @pytest.mark.parametrize("shape", [(2, 8, 16), (4, 8, 8), (4, 32, 16), (2, 16, 4)])
 @pytest.mark.parametrize("size", [(2, 16), (8, 4)])
 def test_windows_behind_several_layers_of_pixels(last, shape, size):
-    """Layers of 1×1 would have pixels in their rows, but of those no window can read its neighbours."""
+    """1×1 layers alone would have pixels in rows, but windows cannot read neighbouring pixels of one vector."""
     data = lt.placeholder((1, *size, 8), "int8", name="data")
     between = pointwise(pointwise(pointwise(data, 24, "first"), 16, "second"), 16, "third")
     result = check_program(last(between), machine(*shape))
@@ -76,7 +76,7 @@ def test_a_layer_behind_the_windows(last):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(1, 16, 16), (1, 4, 4), (4, 8, 8)])
 def test_what_is_read_in_other_lanes_is_loaded_again(monkeypatch, shape):
-    """Without lanes in the accumulators a product sums channels along those of its data, and a shortcut has none."""
+    """Without vector layouts of stages, a GEMM has the channels of its data as lanes, a shortcut has no layout."""
 
     def bare(right: Pass) -> Pass:
         def run(schedule: Edit, target: Target) -> None:

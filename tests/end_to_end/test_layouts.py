@@ -1,4 +1,4 @@
-"""Programs whose tensors lie in other layouts: on simulator and RTL, equal to NumPy."""
+"""Programs whose tensors have transformed layouts: outputs equal NumPy's on the simulator and the RTL."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ Program = tuple[lt.Schedule, list[lt.Tensor], lt.Tensor]
 
 
 def doubled() -> Program:
-    """The last example of RFC 0039, smaller."""
+    """The last example of TVM's RFC 0039, smaller."""
     A = lt.placeholder((8, 4, 32), "int8", name="A")
     B = lt.compute(A.shape, lambda i, j, k: 2 * A[i, j, k], name="B")
     s = lt.create_schedule(B)
@@ -32,7 +32,7 @@ def product() -> Program:
 
 
 def convolution() -> Program:
-    """Channels in blocks, from NHWC to NCHWc, without another definition of the operator."""
+    """Channels in blocks: from NHWC to NCHWc without another definition of the operator."""
     data = lt.placeholder((1, 6, 6, 32), "int8", name="data")
     weights = lt.placeholder((16, 3, 3, 32), "int8", name="weights")
     conv = lt.conv2d(data, weights, padding=1, name="conv")
@@ -44,7 +44,7 @@ def convolution() -> Program:
 
 
 def cached() -> Program:
-    """A copy in acc in a layout of its own, in the loops of what reads it."""
+    """A copy in acc with a layout of its own, computed in the loops of its consumer."""
     A = lt.placeholder((8, 64), "int8", name="A")
     B = lt.compute(A.shape, lambda i, j: A[i, j] + 1, name="B")
     s = lt.create_schedule(B)

@@ -1,4 +1,4 @@
-"""Inputs as lists: of integers in range they are as good as arrays, everywhere that arrays are given."""
+"""Lists of integers in range are accepted wherever input arrays are."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_interpretation_takes_no_other_inputs_than_the_programs():
     with pytest.raises(lt.InputError) as caught:
         lt.interpret(lt.create_schedule(D), {"A": LISTS["A"]})
     assert str(caught.value) == (
-        "inputs of the program must hold an array for 'B', which is missing. It needs 'A', 'B'."
+        "inputs of the program must hold an array for 'B', which is missing. The program needs 'A', 'B'."
     )
 
 

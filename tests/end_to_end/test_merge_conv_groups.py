@@ -1,4 +1,4 @@
-"""Groups of few channels as one GEMM: fewer vectors, with zeros in weights that the host packs."""
+"""Merging of groups with few channels into one GEMM: fewer vectors, with zeros in weights that the host CPU packs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from lathe.frontend import placeholders
 
 
 def grouped(groups: int, channels: int, filters: int, kernel: int = 3, layout: str | None = None) -> lt.Tensor:
-    """A convolution of 2×6×5 pixels in groups of so many channels and filters, in bytes."""
+    """A grouped convolution of 2×6×5 pixels with given channels and filters per group, requantised to int8."""
     data = lt.placeholder((2, 6, 5, groups * channels), "int8", name="data")
     extent = {"O": groups * filters, "H": kernel, "W": kernel, "I": channels}
     weights = lt.placeholder(tuple(extent[letter] for letter in layout or "OHWI"), "int8", name="weights")
@@ -27,7 +27,7 @@ def test_groups_are_as_they_were(groups, shape):
 
 @pytest.mark.parametrize("layout", ["OHWI", "OIHW", "HWIO"])
 def test_groups_that_fill_blocks_together_are_one(layout):
-    """Four groups of four channels are one of sixteen, with a quarter of the vectors."""
+    """Four groups of four channels are merged into one of sixteen, with a quarter of the vectors."""
     result = check_program(grouped(4, 4, 4, kernel=1, layout=layout), machine(1, 16, 16))
     pixels = 2 * 6 * 5
     assert result.counters.gemm_operations == pixels
@@ -37,14 +37,14 @@ def test_groups_that_fill_blocks_together_are_one(layout):
 @pytest.mark.parametrize("layout", ["OHWI", "OIHW", "HWIO"])
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_groups_of_one_channel_are_one_where_each_has_several_filters(kernel, layout):
-    """Five groups of three filters fill one element of fifteen, and not three of five."""
+    """Five groups of three filters fill one vector with fifteen lanes, instead of five with three."""
     output = grouped(5, 1, 3, kernel=kernel, layout=layout)
     result = check_program(output, machine(1, 16, 16))
     assert result.counters.alu_operations == 4 * 2 * 6 * 5
 
 
 def test_channels_by_themselves_stay_on_diagonals():
-    """One filter for each channel is what diagonal weights are for."""
+    """Groups of one channel and one filter use diagonal weights."""
     output, config = grouped(16, 1, 1), machine(1, 16, 16)
     check_program(output, config)
     assert "diagonal weights" in str(lt.explain(output, config))
@@ -56,7 +56,7 @@ def test_groups_that_fill_blocks_are_not():
 
 
 def test_of_a_chain_channels_stay_together():
-    """The layers before and behind have whole elements, too."""
+    """The layers before and after it also have full vectors."""
     data = lt.placeholder((1, 6, 5, 16), "int8", name="data")
     first, last = (lt.placeholder((16, 1, 1, 16), "int8", name=name) for name in ("first", "last"))
     weights = lt.placeholder((16, 3, 3, 4), "int8", name="weights")
@@ -67,7 +67,7 @@ def test_of_a_chain_channels_stay_together():
 
 
 def test_groups_that_elements_hold_together_are_loaded_together():
-    """Two groups of eight channels take as many products as one of sixteen, which loads half as many elements."""
+    """Two groups of eight channels take as many GEMMs as one of sixteen, which loads half as many vectors."""
     slow = machine(1, 16, 8).with_(**{"memory.bus_bits": 64, "memory.cycles_per_beat": 8})
     result = check_program(grouped(2, 8, 8, kernel=1), slow)
     assert result.counters.bytes_read["inp"] == 16 * 2 * 6 * 5
@@ -75,13 +75,13 @@ def test_groups_that_elements_hold_together_are_loaded_together():
 
 @pytest.mark.parametrize("images", [1, 2])
 def test_groups_that_elements_hold_together_are_turned_together(images):
-    """Where stored elements are turned for products, half-empty ones take twice as many turns as whole ones."""
+    """Where stored vectors are converted to another layout, half-empty ones take twice as many GEMMs as full ones."""
     data = lt.placeholder((images, 6, 5, 16), "int8", name="data")
     first, weights = (lt.placeholder((16, 1, 1, channels), "int8", name=f"weights{channels}") for channels in (16, 8))
     before = lt.requantise(lt.conv2d(data, first, name="conv1"), 7, name="before")
     after = lt.requantise(lt.conv2d(before, weights, groups=2, name="conv2"), 7, name="after")
     result = check_program(after, machine(2, 16, 8))
-    layers_and_turns = 3 if images == 2 else 2  # one image, with eight channels in an element, lies as it is loaded
+    layers_and_turns = 3 if images == 2 else 2  # one image, with eight channels in a vector, needs no layout conversion
     assert result.counters.gemm_operations == layers_and_turns * 6 * 5 * 2
 
 

@@ -1,4 +1,4 @@
-"""Networks of several layers, and the layers of the size that real ones have, by the default schedule."""
+"""Networks of several layers, and layers of the sizes of real networks, with the default schedule."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from programs import biased, convolved, multiplied, requantised
 import lathe as lt
 from lathe.networks.digits.network import digits_network
 
-# On a machine with a batch, what is stored can be loaded as inputs again only if block_in is block_out.
+# With a batch, stored vectors can only be loaded as inputs if block_in equals block_out.
 CHAINING = sorted(name for name, config in ALL.items() if config.batch == 1 or config.block_in == config.block_out)
 
 
@@ -83,7 +83,7 @@ def test_convolutions_pooling_and_a_dense_layer(layout, channels, machine):
 
 
 def test_a_residual_block(machine):
-    """The image is read by a convolution, with padding, and by the sum."""
+    """A convolution, with padding, and the addition read the image."""
 
     def then(result):
         first = lt.requantise(lt.relu(result, name="relu1"), 8, name="q1")
@@ -103,7 +103,7 @@ def test_a_residual_block_that_adds_its_input(machine):
 
 
 def test_a_residual_block_in_int32(machine):
-    """The sum of a product and of what the product was made from, before it was requantised."""
+    """The sum of a matmul and of an int32 tensor whose requantised values are the matmul's input."""
     data, W = lt.placeholder((9, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
     V = lt.placeholder((12, 12), "int8", name="V")
     wide = lt.dense(data, W, name="wide")
@@ -112,7 +112,7 @@ def test_a_residual_block_in_int32(machine):
 
 
 def test_an_inverted_bottleneck(machine):
-    """Pointwise up, depthwise, pointwise down, and the sum with the input."""
+    """Pointwise up, depthwise, pointwise down, and the addition of the input."""
     data = lt.placeholder((1, 5, 6, 8), "int8", name="data")
     up = lt.conv2d(data, lt.placeholder((16, 1, 1, 8), "int8", name="W1"), name="up")
     up8 = lt.requantise(up, 6, low=0, name="up8")
@@ -159,14 +159,14 @@ def test_weights_that_are_part_of_the_program():
 
 
 def test_lanes_that_no_load_regroups(machine):
-    """With a batch, a row of a wider element would lie across several of those that were stored."""
+    """With a batch, a row of a wider vector would be spread over several stored vectors."""
     data, W = lt.placeholder((3, 30), "int8", name="data"), lt.placeholder((19, 30), "int8", name="W")
     hidden = lt.requantise(lt.dense(data, W, name="h"), 7, name="q")
     check_program(lt.dense(hidden, lt.placeholder((7, 19), "int8", name="V"), name="out"), machine)
 
 
 def test_a_tensor_that_is_turned_round(machine):
-    """Its channels would be lanes, and the maximum goes along them."""
+    """The stored vector layout has channels as lanes, but the maximum reduces over them."""
     data, W = lt.placeholder((4, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
     logits = lt.requantise(lt.dense(data, W, name="d"), 7, name="logits")
     k = lt.reduce_axis(12, "k")
@@ -180,7 +180,7 @@ def test_weights_that_are_computed(machine, inner):
 
 
 def test_attention(machine):
-    """Products of computed matrices, one of them turned round."""
+    """Matmuls of computed matrices, one of them transposed."""
     x = lt.placeholder((10, 24), "int8", name="x")
     q, k, v = (
         lt.requantise(lt.dense(x, lt.placeholder((16, 24), "int8", name=f"W{n}"), name=f"{n}.sum"), 8, name=n)
@@ -191,7 +191,7 @@ def test_attention(machine):
 
 
 def test_matrices_multiplied_one_after_the_other(machine):
-    """On a machine with a batch, the first product's rows are the second's as well."""
+    """On a machine with a batch, rows of the first matmul are also rows of the second."""
     X, B = lt.placeholder((8, 20), "int8", name="X"), lt.placeholder((20, 12), "int8", name="B")
     hidden = lt.requantise(lt.matmul(X, B, name="first"), 8, name="hidden")
     check_program(lt.matmul(hidden, lt.placeholder((12, 9), "int8", name="D"), name="second"), machine)

@@ -1,6 +1,6 @@
-"""Every operator with its parameters, compiled by the default schedule for every machine, against NumPy.
+"""Every operator with its parameters, compiled with the default schedule for every machine, against NumPy.
 
-``check_program`` holds the outputs against the reference bit by bit, lets the verifier look at the program, and counts
+``check_program`` compares the outputs with the reference bit by bit, runs the verifier on the program, and counts
 the GEMM operations.
 """
 
@@ -24,7 +24,7 @@ def image(layout: str, dtype: str = "int8", height: int = 9, width: int = 8) -> 
     return lt.placeholder(shape, dtype, name="A")
 
 
-# Matrix products.
+# Matmuls.
 
 
 @pytest.mark.sample(7)
@@ -118,7 +118,7 @@ def test_groups_of_conv2d(groups, channels, outputs, machine):
     check_program(output, machine, products=None if narrow else products)
 
 
-# Element by element.
+# Element-wise.
 
 
 @pytest.mark.sample(2)
@@ -309,7 +309,7 @@ def test_pad2d_with_a_constant_beyond_16_bits(machine):
 
 
 def test_a_border_of_constants_costs_no_copy_of_the_image(machine):
-    """The inside goes from DRAM to its place in the padded image; nothing of it is stored on the way."""
+    """The interior is loaded from DRAM directly into the padded image, without a temporary in DRAM."""
     result = check_program(lt.max_pool2d(image("NHWC"), 3, stride=2, padding=1, name="pool"), machine)
     assert [segment.name for segment in result.program.segments if segment.role == "temporary"] == []
 
@@ -346,7 +346,7 @@ def test_arithmetic_behind_a_reshape_is_done_before_it(machine):
         return lt.relu(lt.add(flat, other, name="sum"), name="out")
 
     output, products = convolved(outputs=8, height=6, width=7, kernel=2, then=then)
-    ones = Product(rows=1, inner=8, columns=8, times=30, beside=30)  # by which the matrix core may add
+    ones = Product(rows=1, inner=8, columns=8, times=30, beside=30)  # the matrix core may do the addition
     result = check_program(output, machine, products=[*products, ones])
     assert [segment.name for segment in result.program.segments if segment.role == "temporary"] == []
 
@@ -358,7 +358,7 @@ def test_an_output_that_is_also_read_under_another_shape(machine):
     check_program([q, flat], machine, products=products)
 
 
-# Several results.
+# Several outputs.
 
 
 @pytest.mark.sample(2)
@@ -382,7 +382,7 @@ def test_several_outputs_of_one_input(machine):
 def test_an_int32_tensor_that_two_computations_read(machine):
     data, W = lt.placeholder((9, 20), "int8", name="data"), lt.placeholder((12, 20), "int8", name="W")
     c = lt.dense(data, W, name="c")
-    products = [Product(9, 20, 12, either=True)] * 2  # made again for the second
+    products = [Product(9, 20, 12, either=True)] * 2  # rematerialised for the second consumer
     check_program([lt.requantise(c, 7, name="y"), lt.relu(c, name="z")], machine, products=products)
     check_program([c, lt.requantise(c, 7, name="y")], machine, products=products)
 
@@ -416,5 +416,5 @@ def test_dense_after_flattening_images_one_pixel_wide_or_high(shape: tuple[int, 
 def test_order_of_uint32_is_not_the_machines(name: str) -> None:
     values = lt.placeholder((20,), "uint32", name="values")
     result = lt.compute((20,), lambda i: lt.max(values[i], 5), name="result")
-    with pytest.raises(lt.EmitError, match="dtype of an operand of max must be signed or narrower, not uint32"):
+    with pytest.raises(lt.EmitError, match="dtype of an operand of max must be signed or below 32 bits, not uint32"):
         lt.build(result, [values, result], lt.load_config(name))

@@ -1,4 +1,4 @@
-"""Orders of loops and stages down to instructions: simulator equal to NumPy, traffic as counted before."""
+"""Orders of loops and stages in compiled programs: outputs equal NumPy's, DRAM traffic equals the schedule's count."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def in_one_loop_with_a_store(s, first, second):
     s[second].after(s[first], outer)
 
 
-# Commands on a schedule of the product, or of the chain.
+# Primitives on a schedule of the matmul, or of the chain.
 OF_THE_PRODUCT = {
     "reversed_tiles": reversed_tiles,
     "full_tiles_first": full_tiles_first,

@@ -1,4 +1,4 @@
-"""Schedules that say a part, and leave the rest to completion: what users write first."""
+"""Partial schedules: users schedule some stages, and the compiler decides the rest."""
 
 from collections.abc import Callable
 from math import ceil
@@ -124,7 +124,7 @@ def test_what_a_schedule_leaves_open_is_completed(make: Callable[[], Program], n
     assert lt.verify(program) == []
     block_in, block_out, batch = config.block_in, config.block_out, config.batch
     either = [ceil(rows / batch) * ceil(cols / block_out) * ceil(48 / block_in) for rows, cols in ((32, 64), (64, 32))]
-    assert result.counters.gemm_operations in either  # which operand is the weight is open where nothing says it
+    assert result.counters.gemm_operations in either  # the schedule leaves open which operand is the weight
 
 
 def test_a_schedule_is_not_changed_by_building_it() -> None:

@@ -16,14 +16,14 @@ def shaped(request: pytest.FixtureRequest) -> lt.HardwareConfig:
 
 
 def convolution(data: lt.Tensor, taps: int, name: str) -> lt.Tensor:
-    """A convolution that keeps size and channels, in bytes."""
+    """A convolution that keeps size and channels, requantised to int8."""
     channels = data.shape[-1]
     weight = lt.placeholder((channels, taps, taps, channels), "int8", name=f"{name}.weight")
     return lt.requantise(lt.conv2d(data, weight, padding=taps // 2, name=name), 7, name=f"{name}.bytes")
 
 
 def additions(result: lt.Result) -> int:
-    """Instructions of the ALU that add two tensors."""
+    """ALU instructions that add two tensors."""
     instructions = result.program.instructions
     return sum(isinstance(each, Alu) and each.opcode == AluOp.ADD and not each.use_imm for each in instructions)
 
@@ -40,7 +40,7 @@ def test_a_residual(taps, channels, shaped):
 
 
 def test_sums_themselves_are_added_to(shaped):
-    """What is begun with is the convolution's accumulators, as they are."""
+    """The GEMM adds the residual to the convolution's int32 accumulators."""
     data = lt.placeholder((2, 5, 7, 16), "int8", name="data")
     weight = lt.placeholder((16, 3, 3, 16), "int8", name="weight")
     sums = lt.conv2d(data, weight, padding=1, name="conv")
@@ -56,7 +56,7 @@ def test_two_inputs(shaped):
 
 @pytest.mark.parametrize("channels", [32, 36])
 def test_of_two_inputs_one_is_loaded_and_the_other_added_to_it(channels):
-    """What a beat brings in part of a cycle takes no product and no reset; channels of data may leave lanes empty."""
+    """Loading a vector takes less than a cycle: one operand needs no GEMM or reset; channels may leave lanes empty."""
     wide = machine(2, 16, 4).with_(**{"memory.bus_bits": 256, "memory.latency": 50})
     left, right = (lt.placeholder((1, 16, 16, channels), "int8", name=name) for name in ("left", "right"))
     result = check_program(lt.requantise(lt.add(left, right, name="total"), 1, name="output"), wide)
@@ -67,7 +67,7 @@ def test_of_two_inputs_one_is_loaded_and_the_other_added_to_it(channels):
 
 
 def test_what_is_added_to_a_sum_of_bytes_is_data():
-    """Behind another addition, too, and never weights, of which one lane in eight would be anything."""
+    """Also after another addition; never weights, since only one lane in eight would be used."""
     config = machine(1, 8, 16)
     data, first, second = (lt.placeholder((1, 28, 26, 32), "int8", name=name) for name in ("data", "first", "second"))
     before = lt.requantise(lt.add(data, first, name="sum"), 1, name="before")
@@ -77,7 +77,7 @@ def test_what_is_added_to_a_sum_of_bytes_is_data():
 
 
 def test_channels_that_fill_half_a_block_take_half_the_products():
-    """8 of 16 lanes are two blocks of four, which is less than a load and an addition."""
+    """8 of 16 lanes are two blocks of four, which take fewer cycles than a load and an addition."""
     data = lt.placeholder((1, 8, 8, 8), "int8", name="data")
     total = lt.add(convolution(data, 3, "conv"), data, name="total")
     config = machine(1, 4, 16).with_(**{"memory.bus_bits": 256})
@@ -87,7 +87,7 @@ def test_channels_that_fill_half_a_block_take_half_the_products():
 
 @pytest.mark.sample(2)
 def test_an_operand_that_others_want_keeps_its_cells(shaped):
-    """The branch is an output, too: nothing may be added where it is."""
+    """The branch is an output, too: the residual must not be added in its accumulators."""
     data = lt.placeholder((2, 5, 4, 16), "int8", name="data")
     branch = convolution(data, 3, "branch")
     total = lt.requantise(lt.add(branch, data, name="total"), 1, name="output")
@@ -96,7 +96,7 @@ def test_an_operand_that_others_want_keeps_its_cells(shaped):
 
 @pytest.mark.sample(2)
 def test_where_sums_begin_with_products(shaped):
-    """Products of a machine that writes the first ones are added here all the same."""
+    """Residuals are also added on machines whose first GEMM overwrites the accumulators (gemm_begin)."""
     begins = shaped.with_(extensions=("gemm_begin",))
     data = lt.placeholder((2, 6, 5, 16), "int8", name="data")
     other = lt.placeholder((2, 6, 5, 16), "int8", name="other")
@@ -105,7 +105,7 @@ def test_where_sums_begin_with_products(shaped):
 
 
 def test_a_border_that_parts_of_a_group_both_load_is_turned_for_both():
-    """Little room for weights parts convolution and addition: the border's source, and not the border, is turned."""
+    """Small wgt splits convolution and addition: the border's source, not the padded tensor, is converted for both."""
     config = machine(4, 4, 16)
     config = config.with_(wgt_buffer_bytes=64 * config.wgt_element_bytes)
     data = lt.placeholder((1, 7, 5, 17), "int8", name="data")

@@ -1,4 +1,4 @@
-"""GEMMs with few filters: images are the columns and data the weights, also with padding."""
+"""GEMMs with few filters: images fill the columns as weights and filters are the data, also with padding."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ FEW = [(4, 4, 32), (1, 4, 4), (2, 8, 16), (1, 16, 8)]
 
 
 def quick(shape: tuple[int, int, int]) -> lt.HardwareConfig:
-    """A machine of a bus that brings images in columns, most of them empty, while they are multiplied."""
+    """A machine whose wide bus loads images as mostly empty weight columns no slower than GEMMs consume them."""
     return machine(*shape).with_(**{"memory.bus_bits": 512})
 
 
 def few_filters(images: int, channels: int, filters: int, **arguments: object) -> lt.Tensor:
-    """A convolution of 3×3 of 6×7 pixels, in bytes."""
+    """A 3×3 convolution of images of 6×7 pixels, requantised to int8."""
     data = lt.placeholder((images, 6, 7, channels), "int8", name="data")
     weights = lt.placeholder((filters, 3, 3, channels), "int8", name="weights")
     return lt.requantise(lt.conv2d(data, weights, name="conv", **arguments), 6, name="output")
@@ -35,19 +35,19 @@ def test_any_convolution(shape, channels, arguments):
 
 
 def test_images_fill_columns_that_filters_leave_empty():
-    """Eight images of four filters in elements of 4 × 32: a product for each pixel and tap, not two."""
+    """Eight images and four filters with weight vectors of 4 × 32: one micro-op for each pixel and tap, not two."""
     padded = check_program(few_filters(8, 4, 4, padding=1), quick((4, 4, 32)))
-    assert padded.counters.gemm_operations < 6 * 7 * 9  # some of the taps that only meet padding are left out
+    assert padded.counters.gemm_operations < 6 * 7 * 9  # some of the taps that only meet padding are skipped
 
 
 def test_images_that_would_be_waited_for_are_no_weights():
-    """Elements of weights are 32 rows, of which these images fill eight; a narrow bus brings the data sooner."""
+    """These images fill 8 of the 32 rows of a weight vector: over a narrow bus they load more slowly as weights."""
     result = check_program(few_filters(8, 4, 4, padding=1), machine(4, 4, 32))
     assert result.counters.bytes_read["wgt"] == 32 * 4 * 9
 
 
 def test_a_border_of_what_the_program_computes_is_no_weights():
-    """It is stored in the lanes that a product makes, which are not those of weights."""
+    """The tensor is stored in the vector layout of a GEMM's result, which is not that of weights."""
     data = lt.placeholder((8, 6, 7, 4), "int8", name="data")
     first = lt.placeholder((4, 1, 1, 4), "int8", name="first")
     before = lt.requantise(lt.conv2d(data, first, name="conv1"), 6, name="before")

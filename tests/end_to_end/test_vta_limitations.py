@@ -1,4 +1,4 @@
-"""What VTA's compiler refuses or compiles wrong: here it runs, with manual and default schedules, on all machines."""
+"""Programs that VTA's compiler refuses or miscompiles run here, with manual and default schedules, on all machines."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_rtl_agrees_in_every_cycle(make):
 
 
 def test_40000_is_not_cut_to_16_bits():
-    """VTA's compiler makes (40000 − 65536) >> 8 = −100 of it."""
+    """VTA's compiler computes (40000 − 65536) >> 8 = −100."""
     cfg = lt.load_config("vta")
     A = lt.placeholder((64,), "int32", name="A")
     out = lt.compute((64,), lambda i: lt.min(A[i], 40000) >> 8, name="out")

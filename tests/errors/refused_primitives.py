@@ -38,7 +38,7 @@ N2 = compute((8, 6), lambda i, io: N[i, io] + 1, "N2")
 
 @dataclass
 class Refused:
-    """A schedule, made by ``prepared`` from a new one of ``output``, and a primitive on it that is refused."""
+    """A primitive that is refused on a new schedule of ``output`` after ``prepared``."""
 
     name: str
     output: Tensor | list[Tensor] | tuple[Tensor, ...]

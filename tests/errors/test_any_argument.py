@@ -1,6 +1,6 @@
-"""Any value in the place of any argument of the public functions: it is taken, or refused with a LatheError.
+"""Any value for any argument of the public functions is accepted, or refused with a LatheError.
 
-Each call is right but for one argument, which is one of VALUES. What a failure prints is the call.
+Each call is valid except for one argument, which is one of VALUES. A failure prints the call.
 """
 
 from functools import cache, partial
@@ -25,7 +25,7 @@ STREAM_SEGMENT = lt.Segment("i", "instructions", 0, 16)
 
 
 def replayed(key, value):
-    """A stream with another value under a key."""
+    """A stream with one value replaced."""
     return lt.replay(CONFIG, STREAM | {key: value})
 
 
@@ -116,7 +116,7 @@ COMMANDS = {
 
 
 def command(name, *arguments, **keywords):
-    """A command of a fresh schedule, in which READER stands for the stage that reads this one."""
+    """A primitive on a new schedule; READER stands for the consumer of the stage."""
     C = lt.compute((4, 8), lambda i, j: lt.min(B[i, j], 100), name="C")
     s = lt.create_schedule(C)
     getattr(s[B], name)(*(s[C] if each is READER else each for each in arguments), **keywords)
@@ -124,7 +124,7 @@ def command(name, *arguments, **keywords):
 
 @cache
 def calls():
-    """Every call with one argument replaced: the function, its arguments, and which of them is which value."""
+    """Every call with one argument replaced: function, arguments, the replaced one, and the number of its value."""
     rows = [*FUNCTIONS, *((partial(command, name), *given) for name, given in COMMANDS.items())]
     return [
         (function, positional, keywords, place, number)
@@ -135,7 +135,7 @@ def calls():
 
 
 def refused(function, positional, keywords, place, value):
-    """Whether a call with `value` in one place is refused. Raises what is no LatheError."""
+    """Whether a call with `value` as one argument is refused. Errors other than LatheError are raised."""
     arguments = [value if at == place else each for at, each in enumerate(positional)]
     named = {name: value if name == place else each for name, each in keywords.items()}
     try:

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind in scripts: one sentence that names the argument, and a file of objects."""
+"""Arguments of wrong types in scripts: one sentence that names the argument, and a file with objects."""
 
 import numpy as np
 import pytest
@@ -65,14 +65,14 @@ MISTAKES = {
     "a number among outputs to bound": (lambda: lt.bound([B, 3], CONFIG),
         "outputs of a program must be tensors, not 3."),
     "an input to bound": (lambda: lt.bound(A, CONFIG),
-        "outputs of a program must be computed, not 'A', which is an input. Copy it with compute if that is meant."),
+        "outputs of a program must be computed, not 'A', which is an input. To output an input, copy it with compute."),
     "parameters of a program to bound that has none": (lambda: lt.bound(B, CONFIG, parameters={"n": 3}),
         "parameters of bound must be those of the program (none), not 'n'."),
     "a list of constants": (lambda: lt.build(B, [A, B], CONFIG, constants=[1]),
         "constants of build must map names of inputs to arrays, not be [1]."),
     "no tensors": (lambda: lt.build(B, None, CONFIG), "tensors of build must be a list of tensors, not None."),
     "an output that is an input": (lambda: lt.build(A, [A], CONFIG),
-        "outputs of a program must be computed, not 'A', which is an input. Copy it with compute if that is meant."),
+        "outputs of a program must be computed, not 'A', which is an input. To output an input, copy it with compute."),
     "no program": (lambda: lt.simulate(B, {"A": np.zeros((4, 16), np.int8)}),
         "The program to simulate must be a Program, not Tensor(B: int8[4, 16]). It is what build returns."),
     "a list of inputs": (lambda: lt.simulate(lt.build(B, [A, B], CONFIG), [1]),

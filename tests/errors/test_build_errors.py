@@ -1,4 +1,4 @@
-"""What ``build`` and ``lower`` refuse: lists of tensors, constants, tiles that do not fit, chunks that do not map."""
+"""Errors of ``build`` and ``lower``: lists of tensors, constants, tiles that do not fit, chunks that do not map."""
 
 import functools
 import operator
@@ -48,7 +48,7 @@ def tensors_of(schedule: Schedule) -> list[Tensor]:
 def scheduled(
     output: Tensor, commands: Callable[[Schedule], object], config: HardwareConfig = VTA
 ) -> Callable[[], object]:
-    """Build a program with a schedule that some commands make."""
+    """Build a program with a schedule that ``commands`` changes."""
 
     def run() -> object:
         schedule = create_schedule(output)
@@ -63,7 +63,7 @@ def default(output: Tensor, config: HardwareConfig = VTA) -> Callable[[], object
 
 
 def by_rule(result: object) -> Callable[[], object]:
-    """Emit a copy of B by a rule that gives or raises ``result``."""
+    """Emit a copy of B by a rule that returns or raises ``result``."""
 
     def rule(chunk: Chunk) -> object:  # noqa: ARG001 - rules receive the chunk
         if isinstance(result, RuleMismatch):
@@ -109,7 +109,7 @@ CASES = [
         "tensors of build must be inputs and outputs of the program, not 'elsewhere', which is not used. Take it off "
         "the list."),
     Mistake("tensor_on_the_way", lambda: build(C, [A, B, C], VTA), BuildError,
-        "tensors of build must be inputs and outputs of the program, not 'B', which is computed on the way. Take it "
+        "tensors of build must be inputs and outputs of the program, not 'B', which is an intermediate result. Take it "
         "off the list."),
     Mistake("lower_without_an_input", lambda: lower(C, [C], VTA), BuildError,
         "tensors of build must list every input and output of the program, not leave out input 'A'. Add it to the "
@@ -176,7 +176,7 @@ def check_fits(schedule: Schedule) -> None:
 
 
 def window(rows: int) -> Schedule:
-    """A convolution of 7 columns; windows of 34 columns and so many rows are held in inp."""
+    """A convolution with 7 taps, whose windows of 34 columns and all rows are in inp."""
     data, weights = placeholder((rows, 66, 16), "int8", "data"), placeholder((16, 7, 16), "int8", "weights")
     k, c = reduce_axis(7, "k"), reduce_axis(16, "c")
     R = compute(
@@ -208,7 +208,7 @@ def test_a_window_too_large_for_inp_and_the_largest_that_fits():
 
 
 def weights_whole(outputs: int) -> Schedule:
-    """A product whose weights are all in wgt at once: outputs/16 times 64/16 elements of 16x16."""
+    """A matmul whose weights are all in wgt at once: outputs/16 times 64/16 vectors of 16x16."""
     data, weights = placeholder((4, 64), "int8", "data"), placeholder((outputs, 64), "int8", "weights")
     R = matmul(data, weights, transpose_b=True, name="R")
     s = create_schedule(R)
@@ -229,7 +229,7 @@ def test_weights_too_large_for_wgt_and_the_most_that_fit():
 
 
 def accumulators(rows: int) -> Schedule:
-    """A sum of two tensors in acc: both operands and the result, each ``rows`` elements, are there at once."""
+    """A sum of two tensors in acc: both operands and the result, each ``rows`` vectors, are live at once."""
     left, right = placeholder((3000, 16), "int8", "left"), placeholder((3000, 16), "int8", "right")
     R = compute((3000, 16), lambda i, j: left[i, j] + right[i, j], "R")
     s = create_schedule(R)
@@ -280,12 +280,12 @@ def test_a_stage_in_the_loops_of_one_of_several_outputs() -> None:
     s = lt.create_schedule(outputs)
     s[B].compute_at(s[outputs[0]], s[outputs[0]].axis[0])
     lt.build(s, [A, *outputs], VTA)  # computed in the loops of each
-    s[B].store_in(lambda _: [0], scope="acc")  # in one buffer, which there cannot be twice
+    s[B].store_in(lambda _: [0], scope="acc")  # one buffer for the stage, which is computed twice
     raises(lt.BuildError, lt.build, s, [A, *outputs], VTA, mentions=("loops of stage P", "(P.0, P.1)", "outputs"))
 
 
 def test_a_computed_tensor_as_weights_of_other_rows_for_two_products() -> None:
-    """Its stored vectors are rows of one layout of weights; here the user has set the vector layouts of both GEMMs."""
+    """The stored vectors are rows of only one layout of weights; the user has set the vector layouts of both GEMMs."""
     a, x = placeholder((4, 4, 8), "int8", name="a"), placeholder((5, 8), "int8", name="x")
     b = lt.clip(a, -3, 100, name="b")
     k, r = reduce_axis((0, 8), name="k"), reduce_axis((0, 8), name="r")

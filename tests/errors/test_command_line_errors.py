@@ -1,4 +1,4 @@
-"""Bad input on the command line: one paragraph, no traceback, exit status 2, and nothing written."""
+"""Invalid input on the command line: one paragraph, no traceback, exit status 2, and nothing written."""
 
 import os
 

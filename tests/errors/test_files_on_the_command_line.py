@@ -1,4 +1,4 @@
-"""Every file that a command takes, in every wrong form: one paragraph, exit status 2, and nothing half-written."""
+"""Invalid forms of every file that a command reads: one paragraph, exit status 2, and no partial output."""
 
 import os
 import random
@@ -30,7 +30,7 @@ SWEEP = "base: tiny\nworkloads:\n  - relu: {height: 1, width: 2, channels: 4}\n"
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A folder with one good file of each kind."""
+    """A folder with one valid file of each kind."""
     folder = tmp_path_factory.mktemp("good")
     lt.build(B, [A, B], CONFIG).save(folder / "program.npz")
     stream = {"insns": encode(CONFIG, [lt.Finish()]), "insn_addr": np.uint64(16), "tokens": np.zeros(4, np.int64)}
@@ -53,7 +53,7 @@ def good(tmp_path_factory):
     return folder
 
 
-# Command lines that are right; {} is a good file of the kind, and is put in place of it in a wrong form.
+# Valid command lines; {} is a valid file of a kind, which tests replace by an invalid one.
 READS = {
     "run a script": ("run {script.py}", "-c tiny"),
     "run on a machine": ("run -c {machine.yaml}", "--images 1 -o t.json"),
@@ -93,7 +93,7 @@ WRONG = ("missing", "empty", "folder", "too long", "array", "binary", "nested", 
 
 
 def wrong_file(form, kind, good):
-    """The path of a file, or of none, that is not of its kind."""
+    """The path of a missing or invalid file of a kind."""
     path = Path(f"wrong{Path(kind).suffix}")
     if form == "too long":
         return "a" * 5000
@@ -116,7 +116,7 @@ def wrong_file(form, kind, good):
 
 
 def outcome(words):
-    """Exit status and what was said; a command that is refused says one paragraph and writes nothing."""
+    """Exit status and error output; a refused command prints one paragraph and writes nothing."""
     before = sorted(os.listdir())
     result = CliRunner().invoke(main, words)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -130,13 +130,13 @@ def outcome(words):
 
 
 def command_of(name, good, file=None):
-    """The words of a command line, with `file` in the place of the good one."""
+    """The words of a command line, with `file` instead of the valid one."""
     words = " ".join(READS[name]).replace("GOOD", str(good)).split()
     return [(file or str(good / word[1:-1])) if word.startswith("{") else word for word in words]
 
 
 def kind_of(name):
-    """The good file of a command."""
+    """The valid file of a command."""
     return READS[name][0].partition("{")[2].partition("}")[0]
 
 
@@ -155,7 +155,7 @@ def test_a_wrong_file_is_refused(name, form, good, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kind = kind_of(name)
     words = command_of(name, good, wrong_file(form, kind, good))
-    if name == "run a script" and form == "empty":  # Python runs a script of nothing, too
+    if name == "run a script" and form == "empty":  # Python runs an empty script, too
         assert outcome(words) == (0, "")
         return
     status, said = outcome(words)

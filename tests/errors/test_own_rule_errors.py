@@ -1,4 +1,4 @@
-"""What a rule of one's own may not return: instructions that the machine does not carry out, tokens, and FINISH."""
+"""User-defined emission rules must not return unsupported instructions, tokens, or FINISH."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ B = lt.compute((8,), lambda i: A[i] + 1, name="B")
 
 
 def scheduled(make, rule="own"):
-    """B in acc, by a rule that is ``make``."""
+    """B in acc, computed by the emission rule ``make``."""
     lt.emit_rule(rule)(make)
     s = lt.create_schedule(B)
     s[s.cache_write(B, "acc")].emit_insn("i", rule)
@@ -98,7 +98,7 @@ ILLEGAL = [
 @pytest.mark.parametrize(("instruction", "kind", "message"), ILLEGAL, ids=str)
 @pytest.mark.parametrize("extensions", [(), ("gemm_begin",)], ids=str)
 def test_an_instruction_that_no_machine_carries_out(instruction, kind, message, extensions):
-    """Also where the zeros of accumulators are followed through the instructions."""
+    """Also if the initialisation of accumulators is elided."""
     refused = refusal(VTA.with_(extensions=extensions), lambda _: [instruction])
     assert refused.kind == kind
     if isinstance(message, tuple):
@@ -108,7 +108,7 @@ def test_an_instruction_that_no_machine_carries_out(instruction, kind, message, 
 
 
 def micro_op(dst, count):
-    """A rule of an addition to accumulators from one on."""
+    """A rule that adds to ``count`` accumulators, beginning with ``dst``."""
 
     def make(chunk):
         first, end, loads = chunk.emitter.pool.place(np.array([dst]), np.array([0]), np.array([0]))
@@ -144,7 +144,7 @@ def test_explain_shows_the_refusal():
 
 
 def test_instructions_that_do_nothing_are_built():
-    """A LOAD of nothing is legal whatever memory of the machine it names."""
+    """An empty LOAD is legal for each memory of the machine."""
     nothing = lt.Load(lt.MemoryType.OUT, 0, 0, 1, 0, 1), lt.Alu(lt.AluOp.ADD, 0, 0, 1, 1, 0, 0, 0, 0)
     program = lt.build(scheduled(lambda _: nothing), [A, B], VTA)
     assert all(any(replace(each, **NO_TOKENS) == one for each in program.instructions) for one in nothing)

@@ -1,5 +1,4 @@
-"""Random streams of which many are illegal, with fields at their ends and tokens anyhow, on a machine that is small
-enough for that to matter."""
+"""Random streams, many of them illegal, with extreme field values and random tokens, on a very small machine."""
 
 from dataclasses import replace
 
@@ -11,14 +10,14 @@ from lathe.configs.encoding import INSTRUCTION_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, PagedMemory, Store, encode, encode_uops, unit_of
 from lathe.isa.table import MEMORIES, MOST_TOKENS, alu_operations, memories_of, placements
 
-UOPS = 0x1000  # byte addresses; random bytes stand in the page behind the micro-ops and in the next
+UOPS = 0x1000  # byte addresses; the page of the micro-ops and the next one have random bytes
 STREAM = 0x8000
-# Where stores do not belong: micro-ops, the stream, and what lies before it.
+# Illegal STORE targets: micro-ops, the stream, and what is stored before it.
 NOWHERE = (UOPS, STREAM - 64, STREAM - 8, STREAM)
 
 
 def small_machine(queue_depth=3):
-    """16 elements of inp and acc, 4 of wgt, 8 micro-ops, and short command queues."""
+    """16 vectors of inp and acc, 4 of wgt, 8 micro-ops, and short command queues."""
     return load_config("tiny").with_(
         inp_buffer_bytes=64,
         wgt_buffer_bytes=64,
@@ -29,7 +28,7 @@ def small_machine(queue_depth=3):
 
 
 def any_stream(rng, cfg, *, most=12, long_loops=False):
-    """A stream on random data; about half of them can be carried out."""
+    """A stream on random data; about half of them run without a fault."""
     instructions = [Load(MemoryType.UOP, 0, UOPS // 4, 1, cfg.uop_depth, cfg.uop_depth)] if rng.random() < 0.9 else []
     for memory in (MemoryType.INP, MemoryType.WGT, MemoryType.ACC):
         if rng.random() < 0.8:
@@ -55,7 +54,7 @@ def any_stream(rng, cfg, *, most=12, long_loops=False):
 
 
 def with_an_unused_bit(rng, cfg, instructions):
-    """The stream's bytes, in one of whose instructions a bit is set that no field has, where there is one."""
+    """The stream's bytes, with a bit set that belongs to no field of an instruction, if it has such a bit."""
     encoded = encode(cfg, instructions)
     index = rng.randrange(len(instructions))
     used = [range(each.lsb, each.lsb + each.width) for each in placements(cfg, instructions[index].opcode).values()]
@@ -66,7 +65,7 @@ def with_an_unused_bit(rng, cfg, instructions):
 
 
 def content(rng, cfg):
-    """Micro-ops, mostly with indices in range, and random data: addresses and pages."""
+    """Micro-ops, mostly with indices in range, and random data: (page addresses, pages)."""
     wild = rng.random() < 0.2
     words = encode_uops(
         cfg,
@@ -82,7 +81,7 @@ def content(rng, cfg):
 
 
 def any_instruction(rng, cfg, careless, long_loops):
-    """One instruction; of a careless one, fields are at their ends."""
+    """One instruction; with probability ``careless`` it has extreme field values."""
     kind = rng.choice([*"LLLLSSGGGAAAF"] if rng.random() < 0.3 else [*"LLLLSSGGGAAA"])
     make = {"L": any_load, "S": any_store, "G": any_gemm, "A": any_alu, "F": lambda *_: Finish()}[kind]
     instruction = make(rng, cfg)
@@ -92,7 +91,7 @@ def any_instruction(rng, cfg, careless, long_loops):
                 continue
             value = rng.choice([place.lowest, place.lowest + (place.highest > 0), place.highest, place.highest // 2])
             if name in ("memory_type", "alu_opcode"):
-                value = rng.choice(list(MemoryType if name == "memory_type" else AluOp))  # of any machine
+                value = rng.choice(list(MemoryType if name == "memory_type" else AluOp))  # of all machines
             flags = ("pop_prev", "pop_next", "push_prev", "push_next")
             if name not in flags or rng.random() < 0.3:
                 instruction = replace(instruction, **{name: value})
@@ -100,7 +99,7 @@ def any_instruction(rng, cfg, careless, long_loops):
 
 
 def block(rng, cfg, memory, *, pads):
-    """Fields of a LOAD or STORE, whose block ends at or near the scratchpad's end often."""
+    """Fields of a LOAD or STORE whose block often ends at or close to the scratchpad's end."""
     fields = {"y_size": rng.choice([0, 1, 1, 1, 2, 3]), "x_size": rng.choice([0, 1, 1, 2, 2, 3])}
     if pads and rng.random() < 0.4:
         fields |= {name: rng.choice([0, 0, 1]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
@@ -129,7 +128,7 @@ def any_store(rng, cfg):
 
 
 def loops(rng, cfg):
-    """The loops of a GEMM or ALU."""
+    """The loop fields of a GEMM or ALU."""
     begin = rng.randrange(cfg.uop_depth)
     return {
         "uop_bgn": begin,
@@ -150,10 +149,10 @@ def any_alu(rng, cfg):
 
 
 def with_any_tokens(rng, instructions, tokens, careless):
-    """The stream with tokens between neighbours in it that are mostly there when they are popped.
+    """The stream with random tokens, most of which are pushed before they are popped.
 
-    A pop may stand before its push in the stream, so that short queues deadlock. ``careless``: how often a pop is added
-    that need not find a token.
+    A pop may be earlier in the stream than its push, so that short queues deadlock. ``careless``: the probability of a
+    pop without a push.
     """
     found = list(instructions)
     dense, late = rng.choice([0.1, 0.3, 0.6, 0.9]), rng.choice([0, 0, 4])

@@ -19,7 +19,7 @@ def raises(
     mentions: tuple[object, ...] = (),
     **named: Any,
 ) -> Refused:
-    """The error that a call raises; fails unless its type is ``error`` and its message has all that it must mention."""
+    """The error that a call raises; fails unless its type is ``error`` and its message contains all mentions."""
     with pytest.raises(error) as caught:
         call(*arguments, **named)
     assert type(caught.value) is error

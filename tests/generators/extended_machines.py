@@ -1,4 +1,4 @@
-"""Machines with extensions on, and with the memories that these bring."""
+"""Machines with extensions, and with the scratchpads that these require."""
 
 from collections.abc import Collection
 
@@ -11,8 +11,8 @@ EVERY = tuple(EXTENSIONS)
 
 
 def with_extensions(cfg: HardwareConfig, names: Collection[str], parameters: int = 128) -> HardwareConfig:
-    """The machine with just these extensions, and where they need memories with two tables and ``parameters`` elements,
-    or as many as weights.
+    """The machine with exactly these extensions; if they need lut or par, with two tables, and ``parameters`` vectors
+    or as many as of weights.
     """
     par = min(parameters, cfg.wgt_depth) * cfg.par_element_bytes if "rescale" in names else 0
     lut = 2 * TABLE_ELEMENTS * cfg.lut_element_bytes if "lookup" in names else 0

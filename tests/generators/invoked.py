@@ -6,5 +6,5 @@ from lathe.command_line import main
 
 
 def lathe(*words: object) -> Result:
-    """What `lathe` with these words printed, and its exit status."""
+    """The output of `lathe` with these arguments, and its exit status."""
     return CliRunner().invoke(main, [str(word) for word in words])

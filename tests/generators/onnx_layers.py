@@ -1,4 +1,4 @@
-"""Random layers as QLinearConv and QLinearMatMul of ONNX quantise them: on a machine, and as ONNX defines them."""
+"""Random layers as ONNX's QLinearConv and QLinearMatMul quantise them: on a machine, and by ONNX's definition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,15 +11,15 @@ import lathe as lt
 
 Floats = NDArray[np.float64]
 SIGNED = {"int8": 0, "uint8": 128}
-"""What is taken from values of a dtype, so that the machine's signed inputs hold them."""
+"""The offset subtracted from values of a dtype, so that the machine's signed inputs can hold them."""
 
 
 @dataclass(frozen=True)
 class QuantisedLayer:
-    """A layer that a machine computes, its inputs there, and its exact sums and scales as ONNX has them.
+    """A layer with its inputs on a machine, and its exact sums and scales by ONNX's definition.
 
-    ``sums`` int64 (…, channels): of products of what data and weights stand for, and biases; ``scale`` (channels,):
-    what one of them is, in units of the output; ``zero_point`` and ``dtype`` of the output, ``relu`` after it.
+    ``sums``: int64 (…, channels), products of dequantised data and weights, plus biases; ``scale`` (channels,): their
+    unit, relative to that of the output; ``zero_point``, ``dtype`` and ``relu`` of the output.
     """
 
     output: lt.Tensor
@@ -39,7 +39,7 @@ class QuantisedLayer:
         return np.clip(rounded, low, limits.max).astype(self.dtype)
 
     def by_factors(self) -> NDArray[Any]:
-        """What docs/quantization.md says: exact sums times factors, mantissa over a power of two, rounded in
+        """The result of docs/quantization.md: exact sums times factors, a mantissa over a power of two, rounded in
         integers.
         """
         words = self.inputs["P"][:, 1].astype(np.int64)
@@ -53,9 +53,9 @@ class QuantisedLayer:
         return np.clip(below + up + self.zero_point, low, limits.max).astype(self.dtype)
 
     def next_to_a_half(self) -> NDArray[np.bool_]:
-        """Where a product lies so near the middle of two integers that a factor of 25 bits may round it to the other.
+        """Whether a product is so close to a half that a factor of 25 bits may round it to the other neighbour.
 
-        The mantissa is rounded by at most half of one in 2**24, so the product by no more than 2**-25 of itself.
+        The mantissa has an error of at most half of one in 2**24, so the product one of at most 2**-25 of itself.
         """
         value = self.sums * self.scale
         distance = np.abs(np.abs(value - np.floor(value)) - 0.5)
@@ -64,10 +64,10 @@ class QuantisedLayer:
 
 
 def quantised_layer(choice: Choice) -> QuantisedLayer:
-    """A convolution or a matrix product with random shapes, scales, zero points and signedness.
+    """A convolution or a matmul with random shapes, scales, zero points and signedness.
 
-    Scales are such that most outputs do not saturate; some of them are powers of two, with which products fall on
-    halves, which are then rounded to even.
+    With these scales most outputs do not saturate; some scales are powers of two, for which products can be exact
+    halves, which are rounded to even.
     """
     generator = np.random.default_rng(choice.number(0, 1 << 30))
     given, made = choice.pick([*SIGNED]), choice.pick([*SIGNED])
@@ -101,7 +101,7 @@ def quantised_layer(choice: Choice) -> QuantisedLayer:
     if choice.number(0, 1):
         scale = np.broadcast_to(scale[:1], (filters,))
 
-    # What the machine adds to its sums: the bias, less the zero point of its data times the weights.
+    # The machine's bias: ONNX's bias, minus the zero point of the machine's data times the weights.
     shifted_zero = data_zero - SIGNED[given]
     own_bias = bias - shifted_zero * weight.reshape(filters, -1).sum(axis=1)
     X = lt.placeholder(shape, "int8", name="X")

@@ -1,9 +1,9 @@
-"""Random double- and triple-buffered streams: load, compute and store work at one time, and tokens order all data.
+"""Random double- and triple-buffered streams: load, compute and store work concurrently, and tokens order all data.
 
-A stream is a number of steps. Each loads blocks into one of the buffers of inp and wgt, computes in one of the buffers
-of acc, and stores from it. A token for each buffer goes back and forth between its two units, so that a unit works
-ahead as far as there are buffers. Everything that a stream reads it has written before, so launches can follow each
-other on one machine.
+A stream has a number of steps. Each loads blocks into a buffer of inp and wgt, computes in a buffer of acc, and stores
+from it. One token per buffer goes back and forth between its two units, so that a unit can run ahead by as many steps
+as there are buffers. A stream reads only what it has written before, so launches can follow each other on one
+machine.
 """
 
 from collections import Counter, deque
@@ -18,7 +18,7 @@ from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Store, encode_
 from lathe.isa.table import MEMORIES, alu_operations
 
 QUEUES = ("load->compute", "compute->load", "compute->store", "store->compute")
-UOPS = 0  # byte addresses: micro-ops, random data, and an area for what each step stores
+UOPS = 0  # byte addresses: micro-ops, random data, and an area for the stores of each step
 DATA, DATA_PAGES = 4 * PAGE_BYTES, 6
 AREAS, AREA_BYTES = DATA + DATA_PAGES * PAGE_BYTES, 768
 MOST_STEPS = 24
@@ -26,7 +26,7 @@ MOST_STEPS = 24
 
 @dataclass(frozen=True)
 class Buffer:
-    """One of the buffers of a scratchpad."""
+    """A buffer in a scratchpad."""
 
     base: int
     size: int
@@ -38,19 +38,19 @@ class Pipeline:
 
     rng: object
     cfg: object
-    loads: dict  # of inp and wgt, by memory type: their buffers
+    loads: dict  # the buffers in inp and wgt, by memory type
     accs: list
     content: str  # of DRAM: see memory_of
     uops: list = field(default_factory=list)  # (dst, src, wgt)
 
     @property
     def ahead(self):
-        """Steps that load may be ahead of compute."""
+        """The number of steps that load may be ahead of compute."""
         return len(self.loads[MemoryType.INP])
 
 
 def buffers(rng, cfg, memory, count):
-    """`count` buffers of one size that do not overlap, anywhere in a scratchpad, not larger than the data."""
+    """`count` disjoint buffers of one size, anywhere in a scratchpad, not larger than the data."""
     place = min(128, MEMORIES[memory].depth(cfg)) // count
     place = min(place, DATA_PAGES * PAGE_BYTES // MEMORIES[memory].element_bytes(cfg) - 1)
     size = rng.randint(max(1, place // 6), place)
@@ -58,9 +58,9 @@ def buffers(rng, cfg, memory, count):
 
 
 def overlapping_stream(rng, cfg, steps, before=None, content=None):
-    """A stream of so many steps. `before`: the tokens that the launch before has left, `content`: of DRAM; or any."""
+    """A stream of some steps. `before`: tokens left by the previous launch; `content`: of DRAM. Default: random."""
     ahead, results = rng.choice([2, 2, 3]), rng.choice([2, 2, 3])
-    if before is not None:  # no more buffers are free at first than there are
+    if before is not None:  # no more buffers are free at first than exist
         ahead, results = max(ahead, before[1]), max(results, before[3])
     inputs = {memory: buffers(rng, cfg, memory, ahead) for memory in (MemoryType.INP, MemoryType.WGT)}
     content = content or rng.choices(["random", "greatest", "wrapping", "shifts"], [6, 1, 1, 2])[0]
@@ -69,7 +69,7 @@ def overlapping_stream(rng, cfg, steps, before=None, content=None):
     lists = {"load": [], "compute": [], "store": []}
     balanced = rng.random() < 0.5
     for step in range(steps):
-        # Buffers that no token stands for are free at first, and their tokens are left at the end, unless ...
+        # Buffers without a token are free at first, and their tokens remain at the end, unless ...
         frees = {
             "load": not balanced or step + ahead < steps + tokens[1],
             "acc": not balanced or step + results < steps + tokens[3],
@@ -91,7 +91,7 @@ def loading(line, step, waits):
     found = []
     for memory, rooms in line.loads.items():
         room = rooms[step % line.ahead]
-        if step < line.ahead:  # all of the buffer, for nothing has been there
+        if step < line.ahead:  # fill the buffer, since it is empty
             found.append(whole_load(line, memory, room))
         found += [block_load(line, memory, room, step - line.ahead - len(line.accs)) for _ in range(rng.randint(0, 2))]
     if step >= line.ahead:
@@ -104,7 +104,7 @@ def loading(line, step, waits):
 
 
 def computing(line, step, waits, frees):
-    """What a step computes: accumulators are loaded or reset, products added, and the ALU works on the sums."""
+    """The compute instructions of a step: load or reset accumulators, multiply and add, ALU operations on the sums."""
     rng = line.rng
     own, number = line.accs[step % len(line.accs)], len(line.accs)
     first = []
@@ -118,7 +118,7 @@ def computing(line, step, waits, frees):
         products.append(similar(own, *products[0]))
     known = line.accs[: step + 1]
     alus = [alu(line, own, rng.choice([own, rng.choice(known)])) for _ in range(rng.randint(0, 2))]
-    # Micro-ops come before what needs them, and need no token themselves.
+    # Micro-ops are loaded before their consumers, and need no token themselves.
     resident = line.cfg.uop_depth // 2
     rows = [row for part in (products, alus) for _, table in part for row in table]
     base = step % 2 * resident
@@ -133,7 +133,7 @@ def computing(line, step, waits, frees):
     middle[0] = replace(middle[0], pop_prev=True)
     if frees:
         middle[-1] = replace(middle[-1], push_prev=True)
-    touching = [*first, *middle, *last]  # the acc buffer
+    touching = [*first, *middle, *last]  # those that access the acc buffer
     if waits:
         touching[0] = replace(touching[0], pop_next=True)
     touching[-1] = replace(touching[-1], push_next=True)
@@ -163,7 +163,7 @@ def storing(line, step, frees):
 
 
 def reach(block):
-    """Elements of DRAM from a block's first to its last."""
+    """The number of DRAM vectors from a block's first to its last."""
     return (block["y_size"] - 1) * block["x_stride"] + block["x_size"] if block["x_size"] and block["y_size"] else 1
 
 
@@ -173,7 +173,7 @@ def whole_load(line, memory, room):
 
 
 def block_load(line, memory, room, stored):
-    """A LOAD of a block somewhere in a buffer, sometimes of what step `stored` or one before it has stored."""
+    """A LOAD of a block to somewhere in a buffer, sometimes of what step `stored` or an earlier one has stored."""
     rng = line.rng
     most = DATA_PAGES * PAGE_BYTES // MEMORIES[memory].element_bytes(line.cfg)
     for _ in range(20):
@@ -190,7 +190,7 @@ def block_load(line, memory, room, stored):
 
 
 def source(line, memory, elements, stored=-1):
-    """A DRAM address, in elements, from which so many can be read: random data, or what a step has stored."""
+    """A DRAM address, in vectors, of so much readable data: random data, or the stores of a step."""
     rng, size = line.rng, MEMORIES[memory].element_bytes(line.cfg)
     start, room = DATA, DATA_PAGES * PAGE_BYTES
     if stored >= 0:
@@ -204,7 +204,7 @@ def source(line, memory, elements, stored=-1):
 
 
 def padded(line, load):
-    """The LOAD with random padding, on machines that have it."""
+    """The LOAD with random padding, on machines with that extension."""
     if PAD_VALUE not in line.cfg.extensions or load.memory_type == MemoryType.UOP:
         return load
     rng = line.rng
@@ -212,7 +212,7 @@ def padded(line, load):
 
 
 def loops(rng, *rooms):
-    """Loop counts, factors for each room, and a table with as many columns, such that no index leaves its room."""
+    """Loop counts, factors for each buffer, and a table with as many columns, such that no index leaves its buffer."""
     outer, inner = rng.choice([1, 1, 2, 3, 5]), rng.choice([1, 1, 2, 4])
     factors, columns = [], []
     rows, crowded = rng.randint(1, 8), rng.random() < 0.5
@@ -221,7 +221,7 @@ def loops(rng, *rooms):
         if (outer - 1) * out + (inner - 1) * into >= room.size:
             out = into = 0
         last = room.size - 1 - (outer - 1) * out - (inner - 1) * into
-        # Few destinations: accumulators that are hit again at once.
+        # Few destinations: accumulators that are written again soon.
         choices = [rng.randint(0, last) for _ in range(2)] if crowded and place == 0 else range(last + 1)
         factors.append((out, into))
         columns.append([room.base + rng.choice(choices) for _ in range(rows)])
@@ -232,7 +232,7 @@ def gemm(line, own, inputs, weights):
     """A GEMM, and its micro-ops."""
     outer, inner, (dst, src, wgt), table = loops(line.rng, own, inputs, weights)
     if line.content == "greatest" and not line.uops:
-        # In the first step, a sum of so many equal odd products that float32 does not hold it: both counts are odd.
+        # In the first step, a sum of so many equal odd products that float32 cannot hold it: both counts are odd.
         count = (min(inputs.size, weights.size, 8) - 1) | 1
         table = [(own.base, inputs.base + place, weights.base + place) for place in range(count)]
         return Gemm(0, 0, 1057 // count | 1, 1, *[0] * 6), table
@@ -241,7 +241,7 @@ def gemm(line, own, inputs, weights):
 
 
 def similar(own, instruction, table):
-    """A GEMM like one before but for one factor, with the same micro-ops."""
+    """A GEMM with the same micro-ops as an earlier one, but another factor."""
     factor = 0 if instruction.dst_factor_in else 1
     last = max(dst for dst, _, _ in table) + (instruction.iter_out - 1) * instruction.dst_factor_out
     fits = last + (instruction.iter_in - 1) * factor < own.base + own.size
@@ -249,7 +249,7 @@ def similar(own, instruction, table):
 
 
 def alu(line, own, other):
-    """An ALU instruction on a buffer of acc, whose operand lies there or in another, and its micro-ops."""
+    """An ALU instruction on a buffer of acc, whose operand is in this buffer or another, and its micro-ops."""
     rng = line.rng
     outer, inner, (dst, src), table = loops(rng, own, other)
     operation, use_imm = rng.choice(alu_operations(line.cfg)), rng.random() < 0.5
@@ -263,11 +263,11 @@ def alu(line, own, other):
 def merged(rng, lists, tokens, early):
     """The units' instructions as one stream, in which tokens are pushed before they are popped.
 
-    Up to `early` instructions of each unit, as many as wait in its queue, stand before those that push for them.
+    Up to `early` instructions of each unit, its queue depth, precede the instructions whose tokens they pop.
     """
     counts = list(tokens)
     waiting = {unit: deque(each) for unit, each in lists.items()}
-    queued = {unit: deque() for unit in waiting}  # in the stream, without their tokens so far
+    queued = {unit: deque() for unit in waiting}  # in the stream, still waiting for tokens
     eager = {unit: rng.choice([1, 1, 5]) for unit in waiting}
     found = []
 
@@ -293,26 +293,26 @@ def merged(rng, lists, tokens, early):
 
 
 def queues(instruction, kind):
-    """The token queues that an instruction pops or pushes, by number."""
+    """The indices of the token queues that an instruction pops or pushes."""
     unit = unit_of(instruction).name.lower()
     names = [f"{kind}_prev", f"{kind}_next"]
     return [NEIGHBOURS[unit, name] for name in names if getattr(instruction, name)]
 
 
 def memory_of(line):
-    """The pages of DRAM: micro-ops, and everywhere else what the stream's content is, random bytes mostly."""
+    """The pages of DRAM: micro-ops, and elsewhere the stream's kind of content, mostly random bytes."""
     rng, cfg = line.rng, line.cfg
     end = -(-(AREAS + MOST_STEPS * AREA_BYTES + PAGE_BYTES) // PAGE_BYTES)
     content = np.random.default_rng(rng.randrange(1 << 30)).integers(0, 256, end * PAGE_BYTES).astype(np.uint8)
     words = content.view("<i4")
     drawn = np.random.default_rng(rng.randrange(1 << 30)).integers(-36, 37, len(words))
     match line.content:
-        case "greatest":  # the greatest products
+        case "greatest":  # the largest products
             content[:] = rng.choice([127, 127, 128])
-        case "wrapping":  # accumulators close to where they wrap around
+        case "wrapping":  # accumulators that nearly overflow
             words[drawn > 12] |= 0x7FFFF000
             words[drawn < -12] &= -0x7FFFF001
-        case "shifts":  # amounts of shifts around the width of an accumulator
+        case "shifts":  # shift amounts close to the width of an accumulator
             chosen = drawn % 2 == 0
             words[chosen] = drawn[chosen]
     micro_ops = encode_uops(cfg, *(np.array(column) for column in zip(*line.uops, strict=True)))
@@ -322,13 +322,13 @@ def memory_of(line):
     return np.arange(end, dtype=np.uint64) * PAGE_BYTES, content.reshape(end, PAGE_BYTES)
 
 
-# ---------------------------------------------------------------------- what their traces must show
+# ---------------------------------------------------------------------- checks of their traces
 
 
 def token_violations(stream, trace):
-    """Pops that come before the token that they take, and instructions of a unit that start or end out of order.
+    """Pops before the push of their token, and instructions of a unit that start or end out of order.
 
-    `trace` has the columns of the RTL's, by instruction. Holds whatever the memory does.
+    `trace` has the columns of the RTL's, by instruction. The result does not depend on memory timing.
     """
     found = []
     units = [unit_of(each).name.lower() for each in stream.instructions]
@@ -348,7 +348,7 @@ def token_violations(stream, trace):
 
 
 def overlap(trace):
-    """Cycles in which two units or more are busy with an instruction, of the cycles in which one is, as a share."""
+    """The share of busy cycles in which two units or more work."""
     busy = Counter()
     for start, end, unit in zip(trace.start.tolist(), trace.end.tolist(), trace.unit.tolist(), strict=True):
         busy.update({(unit, cycle): 1 for cycle in range(start, end + 1)})

@@ -1,4 +1,4 @@
-"""Models of ONNX with layers of 8 bits between QuantizeLinear and DequantizeLinear, node by node."""
+"""ONNX models in QDQ form with 8-bit layers, built node by node."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 
 
 class QdqModel:
-    """A graph that grows. Tensors are named by what stands behind DequantizeLinear, and have shape and scale."""
+    """An ONNX graph under construction. Tensors are named by their DequantizeLinear, and have shape and scale."""
 
     def __init__(self, seed: int = 0, dtype: str = "int8", opset: int = 17) -> None:
         self.random, self.dtype, self.opset = np.random.default_rng(seed), dtype, opset
@@ -38,7 +38,7 @@ class QdqModel:
         return int(self.random.choice([0, limits.min, limits.max, self.random.integers(limits.min, limits.max)]))
 
     def quantised(self, data: str, scale: float, zero_point: int | None = None) -> str:
-        """The tensor brought to 8 bits and back; the shape is the caller's to note."""
+        """The tensor quantised to 8 bits and dequantised; the caller has to record its shape."""
         zero = np.array(self.zero_point() if zero_point is None else zero_point, self.dtype)
         how = self.constant(np.array(scale, np.float32)), self.constant(zero)
         made = self.node("DequantizeLinear", self.node("QuantizeLinear", data, *how), *how)
@@ -90,7 +90,7 @@ class QdqModel:
         return made
 
     def layer(self, kind: str, *data: str, scale: float | None = None, same: bool = False, **attributes: Any) -> str:
-        """Any node of tensors of 8 bits; ``same``: its result is read as its data are."""
+        """Any node on 8-bit tensors; ``same``: its result has the quantisation parameters of its data."""
         made = self.node(kind, *data, **attributes)
         if same:
             source = next(node for node in self.nodes if node.output[0] == data[0])
@@ -103,13 +103,13 @@ class QdqModel:
         return found
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """By ONNX's own inference."""
+        """The shape by ONNX's shape inference."""
         found = onnx.shape_inference.infer_shapes(self._model([name]), data_prop=True)
         (info,) = (each for each in found.graph.output if each.name == name)
         return tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """The model with these outputs, checked."""
+        """The checked model with these outputs."""
         made = onnx.shape_inference.infer_shapes(self._model(list(outputs)), data_prop=True)
         del made.graph.value_info[:]
         onnx.checker.check_model(made)

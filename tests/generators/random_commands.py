@@ -1,4 +1,4 @@
-"""Random schedule commands on loops, places and orders of stages; any of them may be refused."""
+"""Random primitives on loops, compute locations and order of stages; any of them may be refused."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,21 +30,21 @@ LOOPS = (
     "cache_write",
     "cache_read",
 )
-"""Loops, places and memories of stages."""
+"""Loops, compute locations and scopes of stages."""
 
 MOVES = ("split", "tile", "reorder", "compute_at", "compute_at", "after", "after", "fuse")
-"""Loops and places alone: what decides which iterations may change their order."""
+"""Loops and compute locations only: what decides which iterations may be reordered."""
 
 
 @dataclass
 class Command:
-    """One schedule command, to be carried out on a schedule or on a copy with the same stages."""
+    """A schedule primitive, to be called on a schedule or on a copy with the same stages."""
 
     text: str
     run: Callable[[Schedule], object]
 
     def attempt(self, schedule: Schedule) -> list[LatheError]:
-        """Carry it out, noted and counted; the list has the refusal, if it is refused."""
+        """Call it, recorded and counted; the list contains the error, if it is refused."""
         note(self.text)
         with counted(COMMAND) as refusal:
             self.run(schedule)
@@ -52,7 +52,7 @@ class Command:
 
 
 def commands(choice: Choice, schedule: Schedule, kinds: tuple[str, ...]) -> Command:
-    """A command that suits the schedule as it stands; it may still be refused."""
+    """A primitive that is possible on the current schedule; it may still be refused."""
     position = choice.number(0, len(schedule.stages) - 1)
     stage = schedule.stages[position]
     loops = stage.leaf_axis
@@ -138,7 +138,7 @@ ORDER = (
 
 
 def any_schedule(choice: Choice, kinds: tuple[str, ...], most_computations: int) -> Schedule:
-    """A schedule of a random program after eight random commands, without those that are refused."""
+    """A schedule of a random program after eight random primitives, except refused ones."""
     schedule = create_schedule(programs(choice, choice.number(2, most_computations)))
     for _ in range(8):
         with suppress(ScheduleError):
@@ -147,7 +147,7 @@ def any_schedule(choice: Choice, kinds: tuple[str, ...], most_computations: int)
 
 
 def _order(choice: Choice, schedule: Schedule, position: int, kind: str) -> Command:
-    """A command on the order of loops and stages."""
+    """A primitive on the order of loops and stages."""
     stage = schedule.stages[position]
     loops = stage.leaf_axis
     x, y = choice.pick(loops), choice.pick(loops)

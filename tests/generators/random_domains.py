@@ -1,4 +1,4 @@
-"""Random programs whose domains are no boxes: triangles, bands, stripes, conditions not affine, or on data."""
+"""Random programs with non-rectangular domains: triangles, bands, stripes, non-affine and data-dependent conditions."""
 
 from collections.abc import Callable
 from math import prod
@@ -26,7 +26,7 @@ Condition = Callable[..., Expr]
 
 
 def existing(A: Tensor) -> Condition | None:
-    """Where a tensor has elements, as a function of the indices; None for everywhere."""
+    """The condition under which a tensor has an element, as a function of its indices; None if it always has."""
     computation = A.computation
     if computation is None or computation.where is None:
         return None
@@ -36,7 +36,7 @@ def existing(A: Tensor) -> Condition | None:
 
 
 def condition(b: Builder, A: Tensor) -> Condition:
-    """A condition on the indices of a tensor; with values of an input of its shape, sometimes."""
+    """A condition on the indices of a tensor; sometimes also on values of an input of its shape."""
     first, last = b.number(0, A.ndim - 1), b.number(0, A.ndim - 1)
     c, d = b.number(0, 4), b.number(1, 3)
 
@@ -73,19 +73,19 @@ def both(one: Condition | None, other: Condition) -> Condition:
 
 
 def restricted(b: Builder, A: Tensor) -> Tensor:
-    """A tensor of fewer elements than the one it is made of."""
+    """A tensor with fewer elements than the one that it reads."""
     constant = b.number(-5, 5)
     where = both(existing(A), condition(b, A))
     return compute(A.shape, lambda *i: wide(A[i]) + constant, b.name(), where=where)
 
 
 def alike(b: Builder, A: Tensor) -> Tensor:
-    """A tensor of the same elements."""
+    """A tensor with elements at the same points."""
     return compute(A.shape, lambda *i: max(wide(A[i]) * 3, -7), b.name(), where=existing(A))
 
 
 def whole(b: Builder, A: Tensor) -> Tensor:
-    """All elements again, with a value for those that the other tensor has not."""
+    """A tensor with all elements, and a constant where the other tensor has none."""
     exists = existing(A)
     if exists is None:
         return elementwise(b, A)
@@ -93,7 +93,7 @@ def whole(b: Builder, A: Tensor) -> Tensor:
 
 
 def reduced(b: Builder, A: Tensor) -> Tensor:
-    """A reduction over the elements of a row that there are, or some of them."""
+    """A reduction over all or some of the existing elements of a row."""
     exists, also = existing(A), condition(b, A)
     k = reduce_axis(A.shape[-1], "k")
     kind = b.pick([sum, max, min])
@@ -111,10 +111,10 @@ def reduced(b: Builder, A: Tensor) -> Tensor:
 
 
 def shifted(b: Builder, A: Tensor) -> Tensor:
-    """A neighbour, where it exists: the condition of the read is the producer's at the shifted index."""
+    """A neighbouring element, if it exists: the read has the producer's condition at the shifted index."""
     exists = existing(A)
     if exists is not None and A.computation is not None and reads_data(A.computation.where):
-        return alike(b, A)  # the condition itself would be read outside
+        return alike(b, A)  # the condition itself would read outside of the tensor
     dim, step = b.number(0, A.ndim - 1), b.number(1, 2)
     size = A.shape[dim]
 
@@ -128,13 +128,13 @@ def shifted(b: Builder, A: Tensor) -> Tensor:
     if size > step and b.number(0, 1):
         try:
             return compute(A.shape, lambda *i: wide(A[at(i)]) - 1, b.name(), where=lambda *i: inside(i))
-        except TensorError:  # it holds nowhere
+        except TensorError:  # the condition is false everywhere
             return whole(b, A)
     return compute(A.shape, lambda *i: select(inside(i), wide(A[at(i)]), const(9, "int32")), b.name())
 
 
 def chosen(b: Builder, A: Tensor) -> Tensor:
-    """One of two values, by a condition on indices, on data, or on both, in all forms of comparisons."""
+    """One of two values, by a condition on indices, on data, or on both, with all kinds of comparisons."""
     full = [T for T in b.tensors if T.shape == A.shape and existing(T) is None]
     if not full:
         return alike(b, A)
@@ -163,7 +163,7 @@ STEPS = [chosen, chosen, restricted, restricted, restricted, alike, whole, reduc
 
 
 def programs_with_domains(choice: Choice, most: int) -> list[Tensor]:
-    """The outputs of a program of up to ``most`` computations, most of which have conditions on their domain."""
+    """The outputs of a program of up to ``most`` computations, most of which have conditional domains."""
     shape = tuple(choice.number(2, 7) for _ in range(choice.number(1, 3)))
     builder = Builder(choice, [])
     for _ in range(choice.number(1, 2)):

@@ -1,4 +1,4 @@
-"""Random expressions of which parts are needed again, and of constants that are neutral or at the ends of dtypes."""
+"""Random expressions with shared subexpressions, and with neutral and extreme constants."""
 
 from collections.abc import Callable
 from random import Random
@@ -11,7 +11,7 @@ OPERATIONS = ("add", "sub", "mul", "min", "max", "shr", "shl", "floordiv", "mod"
 
 
 def expression_of_shared_parts(generator: Random, parts: list[Expr]) -> Expr:
-    """An expression whose operands are picked from those made before, so that many are needed again."""
+    """An expression whose operands are picked from earlier ones, so that many are shared."""
     for _ in range(generator.randint(2, 9)):
         lhs, rhs = generator.choice(parts), generator.choice([*parts, parts[-1]])
         match generator.choice(OPERATIONS):
@@ -56,7 +56,7 @@ OPERATORS: list[Callable[[Expr, Expr], Expr]] = [
 
 
 def expression_of_constants(random: Random, parts: dict[str, list[Expr]]) -> Expr:
-    """An expression with many constants that are neutral or at the ends of dtypes, over parts that are used again."""
+    """An expression with many neutral and extreme constants, over shared subexpressions."""
     made = parts["int32"][0]
     for _ in range(random.randint(2, 12)):
         dtype = random.choice(TYPES)

@@ -1,4 +1,4 @@
-"""Random schedules made by hand for products and convolutions: caches, tiles, places and pragmas."""
+"""Random manual schedules for matmuls and convolutions: caches, tiles, compute locations and emission rules."""
 
 from random_programs import Choice
 
@@ -11,7 +11,7 @@ from lathe.scheduler.schedule_ir.loops import LoopAxis
 
 
 def hand_schedules(choice: Choice, config: HardwareConfig) -> tuple[Schedule, list[str]]:
-    """A convolution or product whose every stage is placed and tagged, and what was done."""
+    """A convolution or matmul of which every stage is scheduled, and the primitives as text."""
     done: list[str] = []
     product = _convolution(choice, config) if choice.number(0, 1) else _product(choice)
     output = requantise(product, choice.number(0, 10), name="Q") if choice.number(0, 1) else product
@@ -69,7 +69,7 @@ def _convolution(choice: Choice, config: HardwareConfig) -> Tensor:
 
 
 def _tile(choice: Choice, stage: Stage, config: HardwareConfig, done: list[str]) -> list[LoopAxis]:
-    """Every data loop split, the outer halves outside in any order; along lanes by whole blocks."""
+    """Split every data loop, with the outer loops outermost in any order; the lanes by whole blocks."""
     pairs = []
     axes = stage.axis
     for position, axis in enumerate(axes):
@@ -84,7 +84,7 @@ def _tile(choice: Choice, stage: Stage, config: HardwareConfig, done: list[str])
 
 
 def _reduction_tile(choice: Choice, stage: Stage, config: HardwareConfig, done: list[str]) -> LoopAxis | None:
-    """Perhaps the last reduction loop split by whole blocks, its outer half outermost."""
+    """Perhaps split the last reduction loop by whole blocks, with the outer loop outermost."""
     if choice.number(0, 1):
         return None
     axis = stage.reduce_axis[-1]
@@ -102,5 +102,5 @@ def _at(stage: Stage, host: Stage, axis: LoopAxis | None, done: list[str]) -> No
     try:
         stage.compute_at(host, axis)
     except LegalityError:
-        return  # a reader stands outside that loop
+        return  # a consumer is outside of that loop
     done.append(f"{stage.name}.compute_at({host.name}, {axis.name})")

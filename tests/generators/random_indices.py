@@ -1,4 +1,4 @@
-"""Random index expressions and conditions, in all dtypes that they may be computed in, and their values by NumPy."""
+"""Random index expressions and conditions, in all dtypes that they may be computed in, and their values in NumPy."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def random_axes(rng: random.Random) -> list[Axis]:
 
 
 def random_index(rng: random.Random, axes: Sequence[Axis], depth: int, dtype: str = "index") -> Expr:
-    """An expression of some dtype; in others than ``index`` it may wrap around."""
+    """An expression of some dtype; in dtypes other than ``index`` it may overflow."""
 
     def part(of: str = dtype) -> Expr:
         return random_index(rng, axes, depth - 1, of)
@@ -56,12 +56,12 @@ def random_condition(rng: random.Random, axes: Sequence[Axis], depth: int) -> Ex
 
 
 def points_of_box(axes: Sequence[Axis]) -> list[dict[Axis, int]]:
-    """All points over some axes."""
+    """All points of the box of some axes."""
     grid = np.indices([axis.extent for axis in axes]).reshape(len(axes), -1)
     return [{axis: int(n) + axis.start for axis, n in zip(axes, point, strict=True)} for point in grid.T]
 
 
 def values(expr: Expr, points: Sequence[Mapping[Axis, int]]) -> list[int]:
-    """What NumPy makes of an expression at some points."""
+    """NumPy's values of an expression at some points."""
     env = {axis: np.array([point[axis] for point in points]) for axis in points[0]}
     return [int(value) for value in np.broadcast_to(evaluate(expr, env), len(points))]

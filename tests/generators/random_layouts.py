@@ -1,4 +1,4 @@
-"""Random layouts: the digits of a tensor's axes in any order, some of them joined."""
+"""Random layouts: the digits of a tensor's axes in any order, some of them joined into one index."""
 
 from collections.abc import Sequence
 from math import prod
@@ -12,7 +12,7 @@ from lathe.scheduler import Schedule, undef
 
 
 def digits_of(choice: Choice, axis: AxisRef) -> list[tuple[Expr, int]]:
-    """An axis as one digit, or as two or three."""
+    """An axis split into one to three digits."""
     value, extent, found = axis, axis.axis.extent, []
     weight = 1
     while extent > 1 and choice.number(0, 2):
@@ -25,7 +25,7 @@ def digits_of(choice: Choice, axis: AxisRef) -> list[tuple[Expr, int]]:
 
 
 def random_bijection(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
-    """Indices made of all digits, each used once."""
+    """Random indices that use every digit once."""
     digits = choice.shuffled([digit for axis in axes for digit in digits_of(choice, axis)])
     indices: list[Expr] = []
     while digits:
@@ -41,7 +41,7 @@ def random_bijection(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
 
 
 def random_padded(choice: Choice, axes: Sequence[AxisRef]) -> list[Expr]:
-    """Indices of digits of axes that are widened: an offset in front, a last digit that is not full, gaps in joins."""
+    """Indices from digits of padded axes: with an offset, a partial last digit, and gaps in joined indices."""
     digits: list[tuple[Expr, int]] = []
     for axis in axes:
         cuts = choice.number(0, 2)
@@ -89,7 +89,7 @@ def layouts(choice: Choice, schedule: Schedule) -> Command:
 
 
 def conditions(choice: Choice, schedule: Schedule) -> Command:
-    """overcompute, branch or reduce_extent of a random loop; most are refused."""
+    """overcompute, branch or reduce_extent on a random loop; most are refused."""
     stage = choice.pick(schedule.stages)
     axis = choice.pick([None, *stage.leaf_axis])
     kind = choice.pick(["overcompute", "overcompute", "branch", "reduce_extent"])
@@ -100,12 +100,12 @@ def conditions(choice: Choice, schedule: Schedule) -> Command:
 
 
 def divisible_axes(choice: Choice) -> list[Axis]:
-    """One to three axes of extents that have divisors."""
+    """One to three axes whose extents have divisors."""
     return [Axis(name, choice.pick([1, 2, 3, 4, 6, 8, 12])) for name in "ijk"[: choice.number(1, 3)]]
 
 
 def any_indices(choice: Choice, axes: list[Axis]) -> list[Expr]:
-    """Indices that may be anything."""
+    """Arbitrary indices, valid or not."""
 
     def one() -> Expr:
         value: Expr = AxisRef(choice.pick(axes))

@@ -1,4 +1,4 @@
-"""Random models whose products have moves, pools and rectifiers between them and what brings numbers to 8 bits."""
+"""Random models with data movement, pools and Relu between matmuls and the Q/DQ of their inputs and outputs."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from qdq_models import QdqModel
 
 MOVES = ("transpose", "transpose", "reshape", "slice", "split", "pad", "concat", "unsqueeze", "relu", "clip", "repeat")
 LARGEST = 2000
-"""Elements of a tensor beyond which it is not made larger."""
+"""Tensors with more elements are not enlarged."""
 
 
 class RandomMoves:
-    """A model of some products; ``outputs`` are its results, and what is read between.
+    """A model of some layers; ``outputs`` are its results and some intermediate tensors.
 
-    ``read`` are those of ``outputs`` that are one unit apart at most from onnxruntime's, by their units.
+    Their values are the allowed differences from onnxruntime's results.
     """
 
     def __init__(self, seed: int) -> None:
@@ -44,7 +44,7 @@ class RandomMoves:
         return self.graph.constant(np.array(numbers, np.int64))
 
     def _layer(self, data: str) -> str:
-        """Moves, a product, moves, brought to 8 bits; a later layer may read the same data otherwise."""
+        """Data movement, a matmul, data movement, quantisation; a later layer may move the same data differently."""
         scale = self.graph.scales[data]
         moved = self._moved(data, data)
         made = self._product(moved)
@@ -53,7 +53,7 @@ class RandomMoves:
         depth = np.prod(self.shape(made)) ** 0.25
         moved = self._moved(made, made)
         if self.number(0, 8) == 0 and moved != made:
-            self.outputs[made] = 2.0**-10  # in float, of sums in any order
+            self.outputs[made] = 2.0**-10  # float sums, in any order
         if self.number(0, 8) == 0:
             self.outputs[moved] = 2.0**-10
         found = self.graph.quantised(moved, scale * float(depth) * 0.2)
@@ -74,7 +74,7 @@ class RandomMoves:
         return self.graph.node("MatMul", data, self._weights(shape[-1], self.number(1, 12), axis=1))
 
     def _weights(self, *shape: int, axis: int) -> str:
-        """Weights of a shape, perhaps held otherwise and moved behind DequantizeLinear."""
+        """Weights of a shape, perhaps stored permuted and transposed after DequantizeLinear."""
         per_channel = bool(self.number(0, 2))
         if self.number(0, 2):
             return self.graph.weights(*shape, axis=axis, per_channel=per_channel)[0]
@@ -111,7 +111,7 @@ class RandomMoves:
         return self.graph.node("Slice", data, *map(self.sizes, bounds))
 
     def _split(self, data: str, shape: tuple[int, ...], first: str) -> str:
-        """In two, of which one is a layer's own, or both are joined the other way round."""
+        """Split in two: one becomes an output of its own, or both are concatenated in the other order."""
         del first
         axis = self.number(0, len(shape))
         if shape[axis] < 2:
@@ -136,7 +136,7 @@ class RandomMoves:
         return self.graph.node("Pad", data, self.sizes(*widths), *value)
 
     def _concat(self, data: str, shape: tuple[int, ...], first: str) -> str:
-        """With itself, or with what it is made of."""
+        """Concatenation with itself, or with the tensor that it was computed from."""
         if np.prod(shape) > LARGEST:
             return self._slice(data, shape, first)
         other = first if self.shape(first) == shape and self.number(0, 2) else data

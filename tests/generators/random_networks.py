@@ -22,7 +22,7 @@ from lathe.scheduler import Schedule, ScheduleError
 
 
 def machines(choice: Choice) -> HardwareConfig:
-    """One of the shipped machines with some parameters changed, and sometimes with sums that begin without zeros."""
+    """A shipped machine with some parameters changed, sometimes with ``gemm_begin``."""
     config = load_config(choice.pick(["tiny", "vta", "batch4"]))
     config = config.with_(extensions=choice.pick([(), (GEMM_BEGIN,)]))
     changes = {
@@ -40,7 +40,7 @@ def machines(choice: Choice) -> HardwareConfig:
         try:
             config = config.with_(**{key: choice.pick(changes[key])})
         except ConfigError:
-            continue  # this one does not go with the others
+            continue  # invalid with the other parameters
     return config
 
 
@@ -52,7 +52,7 @@ def networks(choice: Choice, layers: int) -> list[Tensor]:
         return f"{what}{next(count)}"
 
     def activated(data: Tensor) -> Tensor:
-        """int32 to int8, or an output as it is."""
+        """int32 requantised to int8, perhaps with a bias and Relu."""
         if choice.number(0, 2) == 0:
             data = bias_add(data, placeholder((data.shape[-1],), "int32", name("bias")), name=name("biased"))
         if choice.number(0, 3) == 0:
@@ -132,7 +132,7 @@ def min2(a: int, b: int) -> int:
 
 
 def loops(choice: Choice, schedule: Schedule, most: int) -> list[str]:
-    """Commands on the loops of the stages that are stored: what is done, as text."""
+    """Apply random loop primitives to a stage; returns them as text."""
     done = []
     stage = schedule[schedule.outputs[0]] if choice.number(0, 3) else choice.pick(schedule.stages)
     for _ in range(choice.number(0, most)):
@@ -164,7 +164,7 @@ def loops(choice: Choice, schedule: Schedule, most: int) -> list[str]:
 
 
 def orders(choice: Choice, schedule: Schedule, most: int) -> list[str]:
-    """Commands on the order of loops of a stored stage, between splits and tiles: what is done, as text."""
+    """Apply random primitives on the order of the output's loops, after splits and tiles; returns them as text."""
     done = loops(choice, schedule, 2)
     stage = schedule[schedule.outputs[0]]
     for _ in range(choice.number(1, most)):

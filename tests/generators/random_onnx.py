@@ -1,4 +1,4 @@
-"""Random models of layers of 8 bits that read each other: images, rows, and what lies between."""
+"""Random models of 8-bit layers that read each other's results: images, matrices, and conversions between them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from qdq_models import QdqModel
 
 FUNCTIONS = ("Relu", "Sigmoid", "HardSwish", "LeakyRelu", "Abs", "Tanh")
 LARGEST = 3000
-"""Elements of a tensor beyond which it is not made larger."""
+"""Tensors with more elements are not enlarged."""
 
 OF_IMAGES = ("conv", "depthwise", "grouped", "transposed", "pool", "channels", "resize", "depth")
 OF_ROWS = ("product", "normalisation")
@@ -19,7 +19,7 @@ OF_ALL = (
 
 
 class RandomOnnx:
-    """A model that grows by random layers; ``tensors`` are what layers may read."""
+    """A model that grows by random layers; layers read ``tensors``."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ class RandomOnnx:
         return things[self.number(0, len(things))]
 
     def grow(self) -> str:
-        """One more layer of some tensor; what it is."""
+        """Add a layer that reads a random tensor; returns a description."""
         data = self.choice(self.tensors)
         shape = self.shape(data)
         kinds = list(OF_ALL)
@@ -53,13 +53,13 @@ class RandomOnnx:
         return self.graph.constant(np.array(numbers, np.int64))
 
     def made(self, node: str, scale: float) -> str:
-        """A tensor of 8 bits, its shape noted."""
+        """The tensor quantised to 8 bits, with its shape recorded."""
         found = self.graph.quantised(node, scale)
         self.graph.shapes[found] = self.graph.shape_of(node)
         return found
 
     def _windows(self, shape: tuple[int, ...], most: int = 4) -> tuple[list[int], list[int], list[int]]:
-        """Taps, and steps, and borders that are less than the taps."""
+        """Kernel sizes, strides, and pads that are smaller than the kernel."""
         kernel = [self.number(1, min(most, size + 1)) for size in shape[2:]]
         strides = [self.number(1, 3) for _ in kernel]
         pads = [self.number(0, taps) for taps in kernel * 2]
@@ -107,7 +107,7 @@ class RandomOnnx:
         kernel, strides, pads = self._windows(shape)
         attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
         if not any(pads) and all(step <= taps for step, taps in zip(strides, kernel, strict=True)):
-            attributes["ceil_mode"] = self.number(0, 2)  # elsewhere ONNX and onnxruntime count windows differently
+            attributes["ceil_mode"] = self.number(0, 2)  # ONNX and onnxruntime count other windows differently
         if self.number(0, 4) == 0:
             return self.graph.layer("GlobalAveragePool", data)
         if self.number(0, 2):
@@ -115,7 +115,7 @@ class RandomOnnx:
         return self.graph.layer("AveragePool", data, count_include_pad=self.number(0, 2), **attributes)
 
     def _channels(self, data: str, shape: tuple[int, ...]) -> str:
-        """A function of its own for each channel."""
+        """A different function for each channel."""
         held = self.random.uniform(0.5, 2, (shape[1], *(1,) * (len(shape) - 2))).astype(np.float32)
         return self.made(self.graph.node("PRelu", data, self.graph.constant(held)), self.graph.scales[data])
 
@@ -129,7 +129,7 @@ class RandomOnnx:
         )  # fmt: skip
 
     def _depth(self, data: str, shape: tuple[int, ...]) -> str:
-        """Channels in two, turned round: five dimensions and back."""
+        """Interleave two halves of the channels: a transposition of five dimensions."""
         if shape[1] % 2:
             return self._function(data, shape)
         apart = self.graph.layer("Reshape", data, self.sizes(1, 2, shape[1] // 2, *shape[2:]), same=True)
@@ -149,7 +149,7 @@ class RandomOnnx:
         return self.graph.layer(self.choice(FUNCTIONS), data, same=bool(self.number(0, 2)))
 
     def _pair(self, data: str, shape: tuple[int, ...]) -> str:
-        """With a tensor that it can be repeated to, or that can be repeated to it."""
+        """An element-wise operator with a tensor that broadcasts to it, or to which it broadcasts."""
         others = [each for each in self.tensors if _repeats(shape, self.shape(each))]
         operands = [data, self.choice(others)]
         if self.number(0, 2):
@@ -198,7 +198,7 @@ class RandomOnnx:
         return self.graph.layer("Transpose", data, same=bool(self.number(0, 2)), perm=order)
 
     def _reshape(self, data: str, shape: tuple[int, ...]) -> str:
-        """Two dimensions as one, or one as two."""
+        """Two dimensions fused, or one split in two."""
         if len(shape) > 2 and self.number(0, 2):
             axis = self.number(1, len(shape) - 1)
             sizes = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
@@ -211,7 +211,7 @@ class RandomOnnx:
         return self.graph.layer("Reshape", data, self.sizes(*sizes), same=True)
 
     def _clip(self, data: str, shape: tuple[int, ...]) -> str:
-        """Of a sum, before it is brought to 8 bits."""
+        """Clip a sum, before it is quantised to 8 bits."""
         del shape
         low, high = sorted(self.random.uniform(-1, 2, 2))
         limits = [self.graph.constant(np.array(each, np.float32)) for each in (low if self.number(0, 2) else 0, high)]
@@ -222,7 +222,7 @@ class RandomOnnx:
         return [each for each in self.tensors if self.shape(each) == self.shape(data)]
 
     def _tensor_product(self, data: str, shape: tuple[int, ...]) -> str:
-        """With itself, transposed."""
+        """A matmul with a transposed tensor of the same shape."""
         if len(shape) < 3 or np.prod(shape[:-1]) * shape[-2] > LARGEST:
             return self._function(data, shape)
         order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]

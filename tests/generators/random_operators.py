@@ -1,4 +1,4 @@
-"""Random programs of the operator library: branches, both image layouts, products of computed matrices, reshapes."""
+"""Random programs of library operators: branches, both image layouts, matmuls of computed matrices, reshapes."""
 
 from random_programs import Choice
 
@@ -21,7 +21,7 @@ from lathe.frontend.operators import (
 
 
 class OperatorProgram:
-    """Draws operators one by one, each on tensors made before; ``outputs`` are what nothing reads."""
+    """Adds operators one by one, each of which reads earlier tensors; ``outputs`` are those without consumers."""
 
     def __init__(self, choice: Choice, operators: int) -> None:
         self.choice = choice

@@ -11,11 +11,11 @@ import numpy as np
 from lathe.frontend import Expr, Tensor, compute, max, min, placeholder, placeholders, reduce_axis, select, sum
 
 MOST_CELLS = 600
-"""The largest tensor: every instance is enumerated somewhere."""
+"""The maximum number of elements of a tensor, since some tests enumerate all instances."""
 
 
 class Choice:
-    """Random decisions that a seed fixes. (Hypothesis gives seed and sizes; its own draws lean to the smallest.)"""
+    """Random decisions from a seed. (Hypothesis gives seed and sizes; its own draws favour the smallest.)"""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -46,7 +46,7 @@ def wide(value: Expr) -> Expr:
 
 @dataclass
 class Builder:
-    """Makes computations one by one, each reading some made before."""
+    """Adds computations one by one, each of which reads earlier tensors."""
 
     choice: Choice
     tensors: list[Tensor]
@@ -128,7 +128,7 @@ def window(b: Builder, A: Tensor) -> Tensor | None:
 
 
 def convolution(b: Builder, A: Tensor) -> Tensor | None:
-    """Sum over taps and channels with weights, of a tensor padded within the read."""
+    """A sum over taps and channels with weights, with the padding of the data inside the read."""
     if A.ndim < 2:
         return None
     pad, taps, outputs = b.number(0, 2), b.number(1, 3), b.number(1, 4)
@@ -189,7 +189,7 @@ def padding(b: Builder, A: Tensor) -> Tensor:
 
 
 def guarded(b: Builder, A: Tensor) -> Tensor:
-    """A choice that indices decide, one branch of which reads a neighbour."""
+    """A select on indices, one branch of which reads another row."""
     step = b.number(1, 3)
 
     def body(*i: Any) -> Any:
@@ -203,7 +203,7 @@ def chosen_by_data(b: Builder, A: Tensor) -> Tensor:
 
 
 def divided(b: Builder, A: Tensor) -> Tensor:
-    """Dimensions taken apart or joined by floor division and remainder, or neighbours repeated."""
+    """Dimensions split or fused by floor division and remainder, or elements repeated."""
     factor = b.number(2, 3)
     rest = A.shape[1:]
     forms = [lambda: compute((A.shape[0] * factor, *rest), lambda i, *r: A[(i // factor, *r)], b.name())]
@@ -219,7 +219,7 @@ def divided(b: Builder, A: Tensor) -> Tensor:
 
 
 def turned(b: Builder, A: Tensor) -> Tensor:
-    """The dimensions in the opposite order, the last one backwards."""
+    """The dimensions in reverse order, the last one backwards."""
     last = A.shape[-1] - 1
     return compute(A.shape[::-1], lambda *i: A[(*i[:0:-1], last - i[0])], b.name())
 
@@ -229,7 +229,7 @@ def several(b: Builder, A: Tensor) -> tuple[Tensor, ...]:
 
 
 def spread(b: Builder, A: Tensor) -> Tensor:
-    """Each value several times along a new dimension."""
+    """Each value repeated along a new dimension."""
     return compute((*A.shape, b.number(1, 3)), lambda *i: wide(A[i[:-1]]) + wide(i[-1]), b.name())
 
 
@@ -252,7 +252,7 @@ STEPS = [
 
 
 def outputs_of(builder: Builder) -> list[Tensor]:
-    """The tensor computed last, and perhaps another: at least one is computed."""
+    """The last computed tensor, and perhaps another."""
     if not builder.made():
         builder.tensors.append(elementwise(builder, builder.tensors[0]))
     made, choice = builder.made(), builder.choice

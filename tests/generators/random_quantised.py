@@ -13,7 +13,7 @@ from lathe.frontend.tensor.rescale_parameters import rescale_parameters, rescale
 
 
 def rescaling(config: HardwareConfig, parameters: int = 64, tables: int = 2) -> HardwareConfig:
-    """A machine with all that RESCALE can have, and room for so many elements of parameters and tables."""
+    """The machine with all RESCALE extensions, and so many vectors of parameters and so many tables."""
     extensions = dict.fromkeys((*config.extensions, RESCALE, RESCALE_ADD, LOOKUP))
     return config.with_(
         name=f"{config.name}, rescaling",
@@ -24,7 +24,7 @@ def rescaling(config: HardwareConfig, parameters: int = 64, tables: int = 2) -> 
 
 
 def quantised_machines(choice: Choice) -> HardwareConfig:
-    """One of the shipped machines with RESCALE, and some parameters changed."""
+    """A shipped machine with RESCALE, and some parameters changed."""
     config = load_config(choice.pick(["tiny", "vta", "batch4"]))
     config = config.with_(extensions=choice.pick([(), (GEMM_BEGIN,)]))
     changes = {
@@ -40,12 +40,12 @@ def quantised_machines(choice: Choice) -> HardwareConfig:
         try:
             config = config.with_(**{key: choice.pick(changes[key])})
         except ConfigError:
-            continue  # this one does not go with the others
+            continue  # invalid with the other parameters
     return rescaling(config, min(choice.pick([8, 16, 64]), config.wgt_depth), choice.pick([1, 2, 4]))
 
 
 def quantised(choice: Choice, layers: int = 1) -> tuple[list[Tensor], dict[str, Any]]:
-    """The outputs of a program of some layers, and inputs: any bits, and parameters that leave something to see."""
+    """The outputs of a program of some layers, and random inputs; most parameters do not saturate all results."""
     count = iter(range(1000))
     parameters: list[Tensor] = []
 
@@ -57,7 +57,7 @@ def quantised(choice: Choice, layers: int = 1) -> tuple[list[Tensor], dict[str, 
         return parameters[-1]
 
     def brought(data: Tensor, other: Tensor | None, last: bool) -> Tensor:
-        """Sums in 8 bits, alone or with another tensor of the shape."""
+        """Sums rescaled to 8 bits, alone or added to another tensor of the shape."""
         dtype = choice.pick(["int8", "uint8"]) if last else "int8"
         low, high = (0, 255) if dtype == "uint8" else (-128, 127)
         how = {

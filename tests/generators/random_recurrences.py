@@ -1,4 +1,4 @@
-"""Random programs whose data flows in circles."""
+"""Random programs with recurrences."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from lathe.frontend import Expr, State, Tensor, compute, define, max, min, place
 
 
 def distance(choice: Choice, rank: int) -> tuple[int, ...]:
-    """How far behind a cell is read: lexicographically more than nothing."""
+    """The distance to an earlier cell: lexicographically positive."""
     level = choice.number(0, rank - 1)
     return (
         *[0] * level,
@@ -18,7 +18,7 @@ def distance(choice: Choice, rank: int) -> tuple[int, ...]:
 
 
 def behind(tensor: Tensor, point: tuple[Any, ...], apart: tuple[int, ...], otherwise: int) -> Expr:
-    """The cell that is that far behind, where there is one."""
+    """The cell at that distance, or ``otherwise`` outside the tensor."""
     index = [axis - d for axis, d in zip(point, apart, strict=True)]
     inside = None
     for each, d, extent in zip(index, apart, tensor.shape, strict=True):
@@ -30,7 +30,7 @@ def behind(tensor: Tensor, point: tuple[Any, ...], apart: tuple[int, ...], other
 
 
 def mixed(choice: Choice, values: list[Expr]) -> Expr:
-    """The values, one after the other, in random operations that keep them apart."""
+    """The values combined one by one by random operations, such that exchanged values change the result."""
     total = values[0]
     for value in values[1:]:
         kind = choice.number(0, 3)
@@ -39,7 +39,7 @@ def mixed(choice: Choice, values: list[Expr]) -> Expr:
 
 
 def recurrences(choice: Choice) -> list[Tensor]:
-    """The outputs of a program with a circle: a state, perhaps another, what lies between, and what reads them."""
+    """The outputs of a program with a recurrence: one or two states, computations between them, and their consumers."""
     rank = choice.number(1, 3)
     shape = tuple(choice.number(2, 6) for _ in range(rank))
     x = placeholder(shape, "int32", "x")
@@ -64,7 +64,7 @@ def recurrences(choice: Choice) -> list[Tensor]:
 
 
 def _between(choice: Choice, name: str, states: list[State], before: list[Tensor]) -> Tensor:
-    """A computation on the way from the states to themselves: it reads earlier cells, perhaps all of a row."""
+    """A computation of the recurrence between states: it reads earlier cells, perhaps all of a row."""
     source = choice.pick(states)
     rank = len(source.shape)
     if rank > 1 and choice.number(0, 2) == 0:

@@ -1,4 +1,4 @@
-"""Random schedules, by commands of the whole language: loops, places and orders of stages, layouts, storage, queues."""
+"""Random schedules, by primitives of the whole language: loops, compute locations, order, layouts, storage, queues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from lathe.scheduler.primitives.store_in import buffer
 from lathe.scheduler.schedule_ir.storage import StorageBuffer
 
 MOST_ON_MACHINE = 4_000
-"""Instances of a schedule that is built and simulated: compiling one by one takes long."""
+"""Schedules with more instances are not built and simulated, since compiling them instance by instance takes long."""
 
 QUEUES = ("parallelize", "distribute", "vthread", "double_buffer")
 NEIGHBOURS = ("before", "then", "between")
@@ -27,7 +27,7 @@ SIGNALS = ("barrier_at", "send", "receive")
 
 
 def any_command(choice: Choice, schedule: Schedule) -> Command:
-    """A command that suits the schedule as it stands; it may still be refused."""
+    """A command that is possible on the current schedule; it may still be refused."""
     kinds = (*LOOPS, *ORDER, *NEIGHBOURS, *QUEUES, *STORAGE, *COPIES, *CONDITIONS, *SIGNALS, "layout", "layout")
     return commands_of(choice, schedule, kinds)
 
@@ -66,7 +66,7 @@ def _neighbours(choice: Choice, schedule: Schedule, number: int, kind: str) -> C
 
 
 def _store_in(choice: Choice, schedule: Schedule, number: int, _: str) -> Command:
-    """A map that drops, permutes and folds indices; sometimes into a buffer that another stage has, too."""
+    """A storage map that drops, permutes and folds indices; sometimes into a buffer of another stage."""
     stage = schedule.stages[number]
     rank = len(stage.op.axes)
     order = choice.shuffled(range(rank))[: choice.number(max(rank - 1, 1), rank)]
@@ -140,7 +140,7 @@ _STORAGE: dict[str, Draw] = {"store_in": _store_in, "allocate_at": _allocate_at}
 
 
 def any_schedule(choice: Choice, most_commands: int) -> Schedule:
-    """A program of any kind, with those of some commands that are accepted."""
+    """A random program, scheduled with the accepted ones of some random commands."""
     kind = choice.number(0, 4)
     if kind == 0:
         outputs = recurrences(choice)

@@ -27,7 +27,7 @@ from lathe.sim import replay
 
 
 def buildable(cfg):
-    """The machine, with the pipeline and the response latency that hardware needs at least."""
+    """The machine with at least the pipeline depth and response latency that the hardware needs."""
     timing = cfg.timing
     return cfg.with_(
         **{
@@ -38,7 +38,7 @@ def buildable(cfg):
 
 
 def other_memory(rng, cfg):
-    """A machine of the same hardware behind another memory."""
+    """A machine with the same hardware and another memory."""
     return cfg.with_(
         **{
             "memory.latency": rng.choice([0, 1, 8, 40]),
@@ -49,25 +49,25 @@ def other_memory(rng, cfg):
 
 
 def stream_of_time(rng, cfg, length):
-    """A stream whose time is of interest; its tokens do not order all data, which are zeros mostly."""
+    """A stream for checks of timing; its tokens do not order all data, which are mostly zeros."""
     while True:
         instructions, tokens, _ = random_stream(rng, cfg, length)
         stream = Stream(instructions, *NO_PAGES, tokens=tokens, insn_addr=rng.choice([0x100000, 0x100010, 0x100FE0]))
         try:
             replay(cfg, stream.raw(cfg), trace=False)
-        except MachineFault:  # a block that does not fit this machine's scratchpads
+        except MachineFault:  # a block exceeds a scratchpad of this machine
             continue
         return stream
 
 
 def stream_of_data(rng, cfg, length):
-    """A stream on random data, in which every instruction begins when the one before it is done."""
+    """A stream on random data, in which every instruction starts after the previous one has ended."""
     instructions, page_addrs, pages = legal_stream(rng, cfg, length)
     return Stream(in_sequence([*instructions, Finish()]), page_addrs, pages)
 
 
 def stream_of_transfers(rng, cfg):
-    """Many small LOADs and STOREs without tokens, and some of nothing: as many under way as there may be."""
+    """Many small and empty LOADs and STOREs without tokens, so that as many as possible are in flight."""
     instructions = []
     for _ in range(rng.randint(10, 25)):
         block = {"sram_base": 0, "y_size": rng.choice([0, 1, 1, 1, 2]), "x_size": rng.choice([0, 1, 1, 2, 5])}
@@ -82,7 +82,7 @@ def stream_of_transfers(rng, cfg):
 
 
 def stream_of_shifts(rng, cfg):
-    """The ALU shifts random accumulators by each amount around their width, held in accumulators."""
+    """The ALU shifts random accumulators by amounts close to their width, which are in accumulators."""
     amounts = np.arange(-40, 41)
     count, values = len(amounts), cfg.batch * cfg.block_out
     acc = np.random.default_rng(rng.randrange(1000)).integers(-(1 << 31), 1 << 31, (2 * count, values))
@@ -104,7 +104,7 @@ def stream_of_shifts(rng, cfg):
 
 
 def stream_of_beginnings(rng, cfg):
-    """GEMMs that add to accumulators of random content, and such that begin them, some of them several times."""
+    """GEMMs that add to random accumulators, and such that overwrite them, some of them several times."""
     data = np.random.default_rng(rng.randrange(1 << 30))
     uops = encode_uops(cfg, data.integers(0, 6, 8), data.integers(0, 8, 8), data.integers(0, 8, 8))
     pages = data.integers(0, 256, (64, PAGE_BYTES)).astype(np.uint8)
@@ -132,7 +132,7 @@ _BEGUN = (MemoryType.ACC, MemoryType.INP, MemoryType.WGT)
 
 
 def broken_stream(rng, cfg, stream):
-    """The stream with one or several faults: in instructions, in bytes, in tokens."""
+    """The stream with one or several faults: in instructions, bytes or tokens."""
     instructions = list(stream.instructions)
     for _ in range(rng.choice([1, 1, 2, 3])):
         kind = rng.choice(["token", "pop", "pop", "block", "loops", "loops", "memory", "finish", "stream", "stream"])
@@ -156,14 +156,14 @@ def broken_stream(rng, cfg, stream):
             loops |= {} if isinstance(each, Rescale) else {"reset": False}
             micro_ops = {"uop_bgn": rng.choice([0, 250]), "uop_end": rng.choice([256, 257, 300])}
             each = replace(each, **(loops | {factor: rng.choice([30, 100, 127])} if rng.random() < 0.7 else micro_ops))
-            if isinstance(each, Rescale) and rng.random() < 0.5:  # beyond par, before an accumulator comes up again
+            if isinstance(each, Rescale) and rng.random() < 0.5:  # out of range in par before a hazard
                 apart = {"iter_out": 5, "iter_in": 1, "dst_factor_out": 30, "wgt_factor_out": cfg.par_depth // 2}
                 each = replace(each, **apart)
         elif kind == "memory":
             field = {"memory_type": rng.choice(list(MemoryType))} if rng.random() < 0.7 else {"x_pad_0": 1}
             each = replace(each, **field)
         elif kind == "stream":
-            # At the stream, or up to what it may store before it.
+            # Overwrites the stream, or memory close to it.
             size = cfg.out_element_bytes
             each = replace(each, dram_base=stream.insn_addr // size + rng.choice([-40, -8, -1, 0, 3]))
         instructions[place] = each
@@ -179,7 +179,7 @@ def broken_stream(rng, cfg, stream):
 
 
 def tied_stream(rng, cfg):
-    """A stream in which fetch and a unit notice a fault in one cycle; None when there is no such one."""
+    """A stream in which fetch and a unit detect a fault in the same cycle; None if there is none."""
     unit = rng.choice(["load", "compute", "store"])
     rest = [Gemm(*[0] * 10) for _ in range(rng.randint(10, 14))]
     beyond = {
@@ -200,18 +200,18 @@ def tied_stream(rng, cfg):
     return None
 
 
-# What fetch refuses.
+# An instruction that fetch refuses.
 NO_NEIGHBOUR = Load(MemoryType.INP, 0, 0, 0, 0, 0, pop_prev=True)
 
 
 def bad_memory(rng):
-    """What the memory answers with errors: for ``Launch``, mostly nothing."""
+    """Bus errors for ``Launch``, mostly none."""
     found = {}
     if rng.random() < 0.3:
         number = rng.choice([0, 1, rng.randrange(20), rng.randrange(200)])
         found["error"] = BusError(rng.choice(["read", "write"]), number)
     if rng.random() < 0.1:
-        # Within the stream, or before all that it moves.
+        # Within the stream, or before all transferred data.
         found["memory_end"] = rng.choice([0x100000, 0x100000 + rng.randrange(300), 0x101000])
     return found
 

@@ -1,4 +1,4 @@
-"""Models of ONNX with LSTM, GRU and RNN in float, node by node."""
+"""Float ONNX models with LSTM, GRU and RNN, built node by node."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 class RecurrentModel:
-    """A graph that grows; weights are seeded, and small enough that no activation is saturated."""
+    """An ONNX graph under construction; weights are seeded, and so small that activations do not saturate."""
 
     def __init__(self, seed: int = 0, opset: int = 17) -> None:
         self.random, self.opset = np.random.default_rng(seed), opset
@@ -39,7 +39,7 @@ class RecurrentModel:
         return self.constant((self.random.standard_normal(shape) * 0.4).astype(np.float32), name)
 
     def product(self, data: str, width: int, filters: int) -> str:
-        """A matrix product with weights."""
+        """A matmul with weights."""
         return self.node("MatMul", data, self.weights(width, filters))
 
     def recurrent(
@@ -58,7 +58,7 @@ class RecurrentModel:
         batch = shape[0] if attributes.get("layout") else shape[1]
         states = (batch, count, hidden) if attributes.get("layout") else (count, batch, hidden)
         for name in ("h", "c")[: 2 if kind == "LSTM" else 1]:
-            # The same values whichever layout they lie in.
+            # The same values in both layouts.
             values = (self.random.standard_normal((count, batch, hidden)) * 0.4).astype(np.float32)
             turned = values.swapaxes(0, 1) if attributes.get("layout") else values
             given = {"constant": lambda turned=turned: self.constant(turned)}
@@ -77,7 +77,7 @@ class RecurrentModel:
         return outputs
 
     def model(self, *outputs: str) -> onnx.ModelProto:
-        """The model with these outputs, checked."""
+        """The checked model with these outputs."""
         made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
         graph = helper.make_graph(self.nodes, "model", self.inputs, made, self.held)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)

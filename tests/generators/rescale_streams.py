@@ -1,4 +1,4 @@
-"""Streams of RESCALEs on sums, parameters and tables of all magnitudes, of which all bits are stored at the end."""
+"""Streams of RESCALEs on sums, parameters and tables of all magnitudes, with all bits of the results stored."""
 
 import numpy as np
 from rescaling import rescale_flags
@@ -7,12 +7,12 @@ from streams import Stream, in_sequence
 from lathe.configs.memory import PAGE_BYTES
 from lathe.isa import Alu, AluOp, Finish, Gemm, Load, MemoryType, Rescale, Store, encode_uops
 
-PARAMETERS, TABLES, SUMS = 4096, 16384, 65536  # where they are in DRAM
+PARAMETERS, TABLES, SUMS = 4096, 16384, 65536  # DRAM addresses
 CELLS = 64
 
 
 def content(rng, cfg):
-    """Sums of all magnitudes, parameters that bring them to a few bits or not, and tables."""
+    """Sums of all magnitudes, parameters that scale some of them to a few bits, and tables."""
     values = np.random.default_rng(rng.randrange(1000))
 
     def numbers(bits, count):
@@ -23,7 +23,7 @@ def content(rng, cfg):
     count = cfg.par_depth * cfg.block_out
     factors = numbers(25, count) << 6 | np.where(values.random(count) < 0.7, values.integers(16, 48, count), 63)
     biases = numbers(31, count)
-    # Some that make halves of small sums, and some with which sums near the ends of int32 wrap around.
+    # Some parameters produce halves for small sums, and some overflow for sums close to the limits of int32.
     halving, wrapping = values.random((2, count)) < [[0.3], [0.15]]
     biases[halving], factors[halving] = 0, 1 << 6 | values.integers(1, 3, count)[halving]
     biases[wrapping], factors[wrapping] = rng.choice([-(1 << 31), (1 << 31) - 1]), 1 << 6 | 24
@@ -39,7 +39,7 @@ def content(rng, cfg):
 
 
 def stream(rng, cfg, columns, instructions):
-    """The instructions over a table of micro-ops, parameters, sums and tables; then all bits of the sums are stored."""
+    """Load micro-ops, parameters, sums and tables, run the instructions, then store all bits of the sums."""
     pages = content(rng, cfg)
     every = np.arange(CELLS)
     table = encode_uops(cfg, *(np.concatenate([column, every]) for column in columns)).view(np.uint8)
@@ -68,7 +68,7 @@ def stream(rng, cfg, columns, instructions):
 
 
 def followed(rng, cfg):
-    """RESCALEs of all kinds, and behind each at once an instruction that reads what it writes last."""
+    """RESCALEs of all kinds, each directly followed by an instruction that reads its last result."""
     free = [*range(CELLS)]
     rng.shuffle(free)
     count = 6
@@ -92,7 +92,7 @@ def followed(rng, cfg):
 
 
 def at_once(rng, cfg):
-    """One RESCALE of all sums, so that what it makes of them is what is stored."""
+    """One RESCALE of all sums, whose results are stored."""
     cells = [*range(CELLS)]
     rng.shuffle(cells)
     parameters = [rng.randrange(cfg.par_depth) for _ in cells]

@@ -1,4 +1,4 @@
-"""Random RESCALEs whose steps read no accumulator that is not there yet."""
+"""Random RESCALEs without read-after-write hazards on accumulators."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from lathe.isa.raw_hazards import first_raw_hazard
 
 
 def extended_kinds(cfg):
-    """The kinds of instructions that come with RESCALE, on a machine that has it."""
+    """The kinds of instructions that RESCALE adds, on a machine that has it."""
     if "rescale" not in cfg.extensions:
         return []
     return ["par", "rescale", "rescale", "rescale", *(["lut"] if "lookup" in cfg.extensions else [])]
 
 
 def rescale_flags(rng, cfg):
-    """Random values of the fields of a RESCALE that are no loops."""
+    """Random values of the fields of a RESCALE that are not loops."""
     flags = {
         "zero_point": rng.choice([0, 0, -128, 255, rng.randrange(-256, 256), rng.randrange(128, 256)]),
         "unsigned": rng.random() < 0.5,
@@ -29,18 +29,18 @@ def rescale_flags(rng, cfg):
 
 
 def rescale_of_time(rng, cfg):
-    """A RESCALE over one micro-op that may be 0, of some executions or of none."""
+    """A RESCALE over one micro-op of address 0, or over none, with some executions or none."""
     outer, inner = rng.choice([0, 1, 2, 5]), rng.choice([1, 1, 3, 4])
     return Rescale(0, rng.choice([0, 1, 1, 1]), outer, inner, inner, 1, 0, 0, **rescale_flags(rng, cfg))
 
 
 def executions_of(instruction, starts):
-    """The number of micro-ops that an instruction executes, of all in its table ``starts``."""
+    """The number of micro-ops that an instruction executes over the table ``starts``."""
     return instruction.iter_out * instruction.iter_in * len(starts[0])
 
 
 def legal_rescale(rng, cfg, loops, columns):
-    """A RESCALE that runs what ``loops()`` gives of a table with ``columns`` (dst, src, wgt), if that can be."""
+    """A RESCALE with the loops of ``loops()`` over a table of ``columns`` (dst, src, wgt), if one has no hazard."""
     for _ in range(30):
         fields = {name: value for name, value in loops().items() if not name.startswith("src_")}
         factors = {name: rng.choice([0, 0, 1, 3]) for name in ("wgt_factor_out", "wgt_factor_in")}

@@ -4,7 +4,7 @@ from lathe.configs import HardwareConfig, load_config
 
 
 def machine(batch: int, block_in: int, block_out: int) -> HardwareConfig:
-    """One of such a shape, with room for some hundred elements of each kind."""
+    """A machine with this batch and these blocks, and some hundred vectors in each scratchpad."""
     return load_config("tiny").with_(
         name=f"{batch}x{block_in}x{block_out}",
         batch=batch,

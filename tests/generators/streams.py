@@ -1,4 +1,4 @@
-"""Makers of instruction streams for the tests: random ones that end, and machines to run them on."""
+"""Instruction streams for the tests: random ones that terminate, and machines to run them on."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ NO_PAGES = (np.zeros(0, np.uint64), np.zeros((0, PAGE_BYTES), np.uint8))
 
 @dataclass
 class Stream:
-    """A launch, for both sides. ``insns`` are bytes to run in the place of the instructions' own."""
+    """A launch, for simulator and RTL. ``insns``: bytes to run instead of the encoded instructions."""
 
     instructions: list
     page_addrs: np.ndarray
@@ -45,7 +45,7 @@ class Stream:
         return encode(cfg, self.instructions) if self.insns is None else self.insns
 
     def raw(self, cfg):
-        """The simulator's form."""
+        """The stream as the simulator takes it."""
         return {
             "insns": self.encoded(cfg),
             "insn_addr": self.insn_addr,
@@ -55,14 +55,14 @@ class Stream:
         }
 
     def launch(self, cfg, **options):
-        """The RTL's form."""
+        """The stream as the RTL takes it."""
         memory = PagedMemory.of(self.page_addrs, self.pages)
         memory.write(self.insn_addr, self.encoded(cfg).reshape(-1))
         return Launch(self.insn_addr, len(self.instructions), memory, tuple(self.tokens), **options)
 
 
 def in_sequence(instructions):
-    """The stream with tokens, and GEMMs of no iterations to carry them, such that no two units work at one time."""
+    """The stream with tokens, and GEMMs of no iterations that carry them, such that only one unit works at a time."""
     found = []
     for instruction in instructions:
         now = unit_of(instruction).name.lower()
@@ -82,7 +82,7 @@ def in_sequence(instructions):
 
 
 def with_tokens(rng, instructions, counts=(0, 0, 0, 0), push=0.4, pop=0.7):
-    """Random tokens that the order of the stream satisfies, so that nothing deadlocks; returns also the counts left."""
+    """Random tokens that never deadlock, since pushes come before pops; returns also the counts that remain."""
     counts = list(counts)
     found = []
     for instruction in instructions:
@@ -103,7 +103,7 @@ def with_tokens(rng, instructions, counts=(0, 0, 0, 0), push=0.4, pop=0.7):
 
 
 def random_machine(rng, name="tiny"):
-    """A shipped machine with other numbers in its memory and timing."""
+    """A shipped machine with random memory and timing parameters."""
     burst = rng.choice([1, 2, 3, 8, 16])
     return load_config(name).with_(
         **{
@@ -126,7 +126,7 @@ def random_machine(rng, name="tiny"):
 
 
 def random_block(rng, *, pads, most=6):
-    """Fields of a random LOAD or STORE; DRAM addresses lie around page boundaries often."""
+    """Fields of a random LOAD or STORE; DRAM addresses are often close to page boundaries."""
     x_size = rng.choice([0, 1, 1, 2, 3, most, 3 * most])
     fields = {
         "sram_base": 0,
@@ -142,7 +142,7 @@ def random_block(rng, *, pads, most=6):
 
 
 def random_instruction(rng, cfg):
-    """One instruction with random sizes; its indices are not meant to be in range, only its time matters."""
+    """One instruction with random sizes; its indices may be out of range, since only its timing matters."""
     kinds = ["inp", "inp", "wgt", "uop", "acc", "acc8", "gemm", "gemm", "alu", "alu", "store", "store", "finish"]
     kind = rng.choice([*kinds, *extended_kinds(cfg)])
     if kind == "rescale":
@@ -170,12 +170,12 @@ def random_instruction(rng, cfg):
 
 
 def begun(rng, cfg, gemm):
-    """The GEMM, which begins its accumulators now and then on machines where it can."""
+    """The GEMM, which sometimes overwrites its accumulators, on machines with ``gemm_begin``."""
     return replace(gemm, begin=rng.random() < 0.4) if GEMM_BEGIN in cfg.extensions else gemm
 
 
 def random_stream(rng, cfg, length):
-    """A stream of `length` instructions and a FINISH that ends, and the tokens it starts and ends with."""
+    """A stream of `length` instructions and a FINISH that terminates, and the tokens before and after it."""
     tokens = tuple(rng.choice([0, 0, 1, 3]) for _ in range(4))
     instructions = [random_instruction(rng, cfg) for _ in range(length)] + [Finish()]
     instructions, left = with_tokens(rng, instructions, tokens)
@@ -186,7 +186,7 @@ def random_stream(rng, cfg, length):
 
 
 def legal_machine(rng, extensions=EVERY):
-    """A machine on which indices below the constants of ``legal_table`` are in range, with the extensions or none."""
+    """A machine on which all indices of ``legal_table`` are in range, with ``extensions`` or none."""
     name = rng.choice(["tiny", "tiny", "batch4", "odd"])
     if name != "odd":
         cfg = load_config(name)
@@ -198,7 +198,7 @@ def legal_machine(rng, extensions=EVERY):
 
 
 def legal_table(rng):
-    """Columns (dst, src, wgt) of a micro-op table: random, with few destinations, or a nest of loops."""
+    """Columns (dst, src, wgt) of a micro-op table: random, with few destinations, or those of a loop nest."""
     style = rng.choice(["random", "crowded", "nest", "single"])
     if style == "nest":
         m, n, k = (rng.choice([1, 2, 3]) for _ in range(3))
@@ -214,7 +214,7 @@ def legal_table(rng):
 
 
 def legal_loops(rng, tables):
-    """The loop fields of a GEMM or ALU over one of the tables (first micro-op, count)."""
+    """The loop fields of a GEMM or ALU over one of the tables, given as (first micro-op, count)."""
     begin, count = rng.choice(tables)
     cut = rng.randint(0, 2) if rng.random() < 0.2 else 0
     return {
@@ -229,7 +229,7 @@ def legal_loops(rng, tables):
 
 
 def legal_load(rng, memory, depth, dram_elements):
-    """A LOAD that stays within its scratchpad and the first `dram_elements` elements of DRAM."""
+    """A LOAD within its scratchpad and the first `dram_elements` vectors of DRAM."""
     block = random_block(rng, pads=True, most=4)
     rows = block.get("y_pad_0", 0) + block["y_size"] + block.get("y_pad_1", 0)
     width = block.get("x_pad_0", 0) + block["x_size"] + block.get("x_pad_1", 0)
@@ -241,9 +241,9 @@ def legal_load(rng, memory, depth, dram_elements):
 
 
 def legal_stream(rng, cfg, length):
-    """Instructions whose indices are in range, and DRAM pages for them: (instructions, page addresses, pages).
+    """Instructions whose indices are in range, and their DRAM pages: (instructions, page addresses, pages).
 
-    Micro-op tables stand at byte 0, everything else is random bytes.
+    Micro-op tables start at byte 0, everything else is random bytes.
     """
     tables, rows = [], []
     for _ in range(4):
@@ -254,7 +254,7 @@ def legal_stream(rng, cfg, length):
     words = encode_uops(cfg, *(np.array(column) for column in columns)).tolist()
     content = np.random.default_rng(rng.randrange(1000)).integers(0, 256, 4 * 4096).astype(np.uint8)
     if rng.random() < 0.3:
-        content[:] = 128  # the most negative values everywhere: the greatest products
+        content[:] = 128  # the most negative values everywhere, for the largest products
     table = np.array(words, "<u4").view(np.uint8)
     content[: len(table)] = table
     instructions = [

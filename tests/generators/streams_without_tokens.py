@@ -1,4 +1,4 @@
-"""Random streams as they are before they get tokens, and what their instructions read: for passes that move LOADs."""
+"""Random streams before synchronisation, and the values that their instructions read: for passes that move LOADs."""
 
 from typing import Any
 
@@ -15,20 +15,20 @@ from lathe.scheduler.stream.memory_effects import EffectsTracker
 CONFIG = load_config("lathe16")
 UOPS = 64
 STORED = (4096, 8192)
-"""What programs store, in bytes."""
+"""The byte range in DRAM that programs store to."""
 
 Entries = list[tuple[Entry, Origin]]
 
 
 def footprints(seed: int) -> EffectsTracker:
-    """Of a stream with micro-ops that a seed fixes; none has a cell from 4 on."""
+    """Memory effects of a stream with micro-ops from a seed; base addresses are below 4."""
     generator = np.random.default_rng(seed)
     dst, src, wgt = (generator.integers(0, 4, UOPS) for _ in range(3))
     return EffectsTracker(CONFIG, encode_uops(CONFIG, dst, src, wgt), 16, STORED)
 
 
 def stream(choice: Choice, length: int = 40) -> Entries:
-    """Instructions that touch few cells, so that many wait for others."""
+    """Instructions that access few cells, so that many depend on each other."""
     return [(_instruction(choice), Origin(0, str(n), chunk=n // 4)) for n in range(length)]
 
 
@@ -48,7 +48,7 @@ def _instruction(choice: Choice) -> Instruction:
     if kind == "uop":
         return Load(MemoryType.UOP, choice.number(0, 30), choice.number(0, 50), 1, choice.number(1, 8), 8)
     if kind == "inp":
-        first = choice.pick([256, choice.number(0, 30)])  # what is stored, or not
+        first = choice.pick([256, choice.number(0, 30)])  # a stored address, or another one
         rows, stride, padding = choice.number(1, 2), size + choice.number(0, 2), choice.number(0, 1)
         return Load(MemoryType.INP, cell, first, rows, size, stride, x_pad_0=padding)
     memory = {"wgt": MemoryType.WGT, "par": MemoryType.PAR, "acc": MemoryType.ACC8}[kind]
@@ -56,7 +56,7 @@ def _instruction(choice: Choice) -> Instruction:
 
 
 def reads(entries: Entries, found: EffectsTracker) -> list[tuple[Instruction, list[Any]]]:
-    """All but LOADs, by unit in their order, each with where every cell that it reads has got its value."""
+    """All instructions but LOADs, in order by unit, each with the source of every cell that it reads."""
     held: dict[tuple[str, int], Any] = {}
     uops: dict[int, int] = {}
     result: dict[Unit, list[tuple[Instruction, list[Any]]]] = {unit: [] for unit in Unit}

@@ -9,7 +9,7 @@ from lathe.sweeps.workloads import known_workloads, make
 
 
 def written(folder, text):
-    """A sweep file in a folder."""
+    """Write a sweep file to a folder."""
     path = folder / "sweep.yaml"
     path.write_text(text)
     return path
@@ -21,7 +21,7 @@ def read(folder, text, **options):
 
 
 def check_mistake(folder, text, line, key, *mentions):
-    """Check that a text is refused, with this line, key and mentions; "{folder}" in these is the file's folder."""
+    """Check that a text is refused with this line, key and mentions; "{folder}" in these is the file's folder."""
     with pytest.raises(SweepError) as caught:
         read(folder, text)
     check_mentions(caught.value, f"{folder / 'sweep.yaml'}, line {line}")

@@ -1,6 +1,6 @@
-"""What processes of a sweep do in tests instead of measuring alone: each changes something of Lathe before.
+"""Replacements of a sweep's measuring function in tests: each modifies Lathe before it measures.
 
-Points are measured in other processes, which import these functions by their names.
+Points are measured in other processes, which import these functions by name.
 """
 
 import json
@@ -15,11 +15,11 @@ from lathe.sweeps.hardware import COUNTS, FITS
 from lathe.sweeps.keys import measure_content
 
 LOOKED_AT = "LATHE_TEST_LOOKED_AT"
-"""Names the file of the machines that were looked at."""
+"""The environment variable with the path of the log of synthesised machines."""
 
 
 def with_flipped_reference(content):
-    """NumPy says something else of the least bit of everything."""
+    """The NumPy reference has the lowest bit of every value flipped."""
     measurable_module.reference = lambda *arguments: {
         name: values ^ 1 for name, values in reference(*arguments).items()
     }
@@ -27,7 +27,7 @@ def with_flipped_reference(content):
 
 
 def with_faulty_build(content):
-    """Lathe itself fails."""
+    """Building fails with an AssertionError."""
 
     def faulty(*_arguments, **_options):
         raise AssertionError("a chunk without extent")
@@ -37,25 +37,25 @@ def with_faulty_build(content):
 
 
 def looked_at():
-    """The bus and the device of each machine that the tools would have looked at."""
+    """Bus width and device of each machine that the tools would have synthesised."""
     path = Path(os.environ[LOOKED_AT])
     return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def note(config, device=None):
-    """Write down that a machine is looked at."""
+    """Append a machine to the log."""
     with Path(os.environ[LOOKED_AT]).open("a") as file:
         print(json.dumps([config.memory.bus_bits, device]), file=file)
 
 
 def counted(config):
-    """In the place of counting by Yosys."""
+    """A replacement of counting by Yosys."""
     note(config)
     return dict(zip(COUNTS, (10, config.memory.bus_bits, 3, 4), strict=True))
 
 
 def fitted(config, hardware):
-    """In the place of a fit on a device, which has room for narrow buses."""
+    """A replacement of a fit on a device, which only machines with narrow buses fit."""
     note(config, hardware.device)
     if config.memory.bus_bits > 32:
         raise RtlError(f"device of the fit must have what machine {config.name!r} takes, and has not.")
@@ -63,6 +63,6 @@ def fitted(config, hardware):
 
 
 def without_tools(content):
-    """Nobody waits for the tools that make hardware."""
+    """Replace synthesis and fitting, so that tests do not wait for these tools."""
     hardware_module._counted, hardware_module._fitted = counted, fitted
     return measure_content(content)

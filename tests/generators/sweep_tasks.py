@@ -1,4 +1,4 @@
-"""What processes of a sweep are given in tests: functions that end their process, take long, or tell where they ran."""
+"""Tasks of sweep processes for tests: functions that kill their process, take long, or return their process."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 
 BEGAN_DEAF = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-"""Whether this process heard no Ctrl-C when it came to read this file, which a process of a sweep does first."""
+"""Whether SIGINT was blocked when this file was imported, which is the first thing that a sweep process does."""
 
 
 def told(content):
-    """The content and the process that had it."""
+    """The content, and the process that received it."""
     return content, os.getpid()
 
 
 def ends_once(path):
-    """The first process that gets a path kills itself, as the system does for want of memory; the next one does not."""
+    """The first process that gets a path kills itself, as the system does if memory runs out; the next one does not."""
     if not Path(path).exists():
         Path(path).write_text("")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -25,25 +25,25 @@ def ends_once(path):
 
 
 def ends_always(content):
-    """Every process that gets 'end' ends."""
+    """Every process that gets 'end' exits."""
     if content == "end":
         os._exit(3)
     return content
 
 
 def sleeps(seconds):
-    """Takes so long."""
+    """Sleep for some seconds."""
     time.sleep(seconds)
     return seconds
 
 
 def cannot_be_sent(_content):
-    """A result that no pipe takes."""
+    """A result that cannot be pickled."""
     return lambda: None
 
 
 def runs_a_tool(content):
-    """Start a process that sleeps for long and tell its number; then wait for it, or end ('end')."""
+    """Start a subprocess that sleeps for long and write its id; then wait for it, or exit ('end')."""
     path, then = content
     tool = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path(path).write_text(str(tool.pid))
@@ -53,12 +53,12 @@ def runs_a_tool(content):
 
 
 def began_deaf(_content):
-    """Whether Ctrl-C could not have ended this process while it began."""
+    """Whether SIGINT was blocked while this process started."""
     return BEGAN_DEAF
 
 
 def begins_at_the_sixth_time(pipe, path):
-    """In place of what processes do: the first five are killed at once."""
+    """A replacement of a process's main function: the first five processes are killed at once."""
     with Path(path).open("a") as file:
         file.write("x")
     if Path(path).stat().st_size <= 5:

@@ -1,4 +1,4 @@
-"""A float transformer block in ONNX, with seeded weights: normalisation, attention and a network of two layers."""
+"""A float transformer block in ONNX, with seeded weights: normalisation, attention and a two-layer MLP."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class _Block:
-    """A graph that grows."""
+    """An ONNX graph under construction."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ class _Block:
         return self.node("Add", made, self.constant(bias), name=f"{name}_bias")
 
     def normalised(self, data: str, width: int, name: str, *, chain: bool) -> str:
-        """Over the last axis: as one node, or as exporters write it before opset 17."""
+        """Layer normalisation over the last axis: as one node, or as exporters express it before opset 17."""
         scale = self.constant(self.random.uniform(0.5, 1.5, width).astype(np.float32))
         bias = self.constant((self.random.standard_normal(width) * 0.1).astype(np.float32))
         if not chain:
@@ -58,9 +58,9 @@ class _Block:
 def transformer_block(
     rows: int = 128, width: int = 256, heads: int = 4, *, chain: bool = False, normalised: bool = True, seed: int = 0
 ) -> onnx.ModelProto:
-    """Input "x" (1, rows, width), output "y" alike. ``chain``: normalisation as nodes of its own.
+    """A block with input "x" (1, rows, width) and an equal output. ``chain``: normalisation as a chain of nodes.
 
-    Not ``normalised``: attention alone, without normalisation and what follows it.
+    If not ``normalised``: attention alone, without normalisation and MLP.
     """
     block = _Block(seed)
     data = block.normalised("x", width, "norm1", chain=chain) if normalised else "x"

@@ -85,7 +85,7 @@ def cosimulated(monkeypatch, program, values, engine):
 
 def test_the_first_event_that_differs_is_shown_for_both_engines_with_its_assembly(monkeypatch, program, values):
     def late(result):
-        """One cycle is lost in compute's fifth instruction, and not made up."""
+        """Compute's fifth instruction ends one cycle later, and so do all after it."""
         trace = result.trace
         entries = trace.of_unit("compute")
         from_here = (trace.unit == 1) & (trace.start >= entries.start[5])

@@ -1,4 +1,4 @@
-"""Fractional biases in units of the sums: they are exact on machines with rescale_add."""
+"""Biases that are no multiples of the scale of the sums: exact on machines with rescale_add."""
 
 from dataclasses import replace
 
@@ -13,17 +13,17 @@ from lathe.networks.layer_comparison import layers_compared
 from lathe.networks.layer_lowering.bias_residuals import with_bias_residuals
 
 COARSE = np.float32(0.7717)
-"""A scale of results of which a unit of the sums is a large part, as is what rounding a bias takes away."""
+"""A scale of results of a few units of the sums, so that the rounding of a bias changes results."""
 
 
 def brought(nodes, shape, held, scale=COARSE):
-    """The model with its last result ``c`` quantised and dequantised."""
+    """The model with its last tensor ``c`` quantised and dequantised."""
     last = [node("QuantizeLinear", ["c", "coarse", "z"], "q"), node("DequantizeLinear", ["q", "coarse", "z"], "y")]
     return model([*nodes, *last], shape, {**held, "coarse": scale})
 
 
 BIG = {"s": np.float32(0.05), "ws": np.float32(3.0)}
-"""Sums are of units of 0.15."""
+"""The scale of the sums is 0.15."""
 
 CASES = {
     "convolution": (

@@ -47,7 +47,7 @@ HOST = {
 """Operators on the host CPU besides Q/DQ. For Magika, these are all but convolutions and matmuls."""
 NAMES = [*HOST, "Magika"]
 QUICK = ["U-Net", "LSTM", "Transformer", "Magika"]
-"""Small ones of these are built in seconds."""
+"""Models whose small versions are built in seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -205,7 +205,7 @@ def of_bytes(dtype, kind, held=(), others=(), shape=SHAPE, opset=17, **attribute
 
 
 def exactly(model, seed=0):
-    """Name, place and reason of the only layer; asserts that outputs equal onnxruntime's and the reference's."""
+    """Name, processor and reason of the only layer; asserts that outputs equal onnxruntime's and the reference's."""
     generator = np.random.default_rng(seed)
     inputs = {}
     for each in model.graph.input:

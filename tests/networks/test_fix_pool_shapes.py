@@ -18,7 +18,7 @@ BEHIND = {
     "sums": "d = Add (pf, pf)",
     "products": "k = DequantizeLinear (held, s, zw) d = Conv (pf, k)",
 }
-"""What the NPU computes of a pool's result."""
+"""The NPU layers that consume a pool's result."""
 
 
 def pooled(kind: str, attributes: str, data: str, what: str) -> onnx.ModelProto:

@@ -11,7 +11,7 @@ import lathe as lt
 from lathe.networks.layer_comparison import layers_compared
 
 NEAR = 2e-5
-"""Results are of a magnitude of 10: what float32 differs by when it adds in another order."""
+"""The tolerance of float32 sums in another order, for results of a magnitude of 10."""
 
 
 def node(kind, inputs, output, name="", **attributes):

@@ -1,4 +1,4 @@
-"""Slices and concatenations of images: only addresses if channels start at a block of lanes; always exact."""
+"""Slices and concatenations of images: without data movement if channels start at a block of lanes; always exact."""
 
 import random
 

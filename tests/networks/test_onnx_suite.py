@@ -8,7 +8,7 @@ from onnx_suite import QUANTISED, cases, figures, verdict
 from lathe.networks import backend
 
 QUICK = (*QUANTISED, "test_if", "loop", "scan", "sequence_map", "optional", "string", "bfloat16", "nonzero", "qdq")
-"""Parts of names of tests of what is unlike tensors of float numbers."""
+"""Substrings of the names of tests: quantised operators, control flow, and values other than float tensors."""
 
 
 def passed(found):

@@ -11,7 +11,7 @@ from seeds import check_each, event
 
 import lathe as lt
 
-BEFORE_PRODUCTS = {  # shape of the data, and what becomes of them: (3, 8)
+BEFORE_PRODUCTS = {  # the shape of the data, and how a tensor of shape (3, 8) is computed from it
     "transpose": ((8, 3), lambda graph, data: graph.node("Transpose", data)),
     "reshape": ((2, 4, 3), lambda graph, data: graph.node("Reshape", data, sizes(graph, 3, 8))),
     "flatten": ((3, 4, 2), lambda graph, data: graph.node("Flatten", data)),
@@ -25,7 +25,7 @@ BEFORE_PRODUCTS = {  # shape of the data, and what becomes of them: (3, 8)
     "several": ((2, 3, 4), lambda graph, data: graph.node(
         "Reshape", graph.node("Relu", graph.node("Transpose", data, perm=[1, 2, 0])), sizes(graph, 3, 8))),
 }  # fmt: skip
-BEHIND_PRODUCTS = {  # of a product's (6, 4)
+BEHIND_PRODUCTS = {  # consumers of a matmul's result of shape (6, 4)
     "transpose": lambda graph, sums: graph.node("Transpose", sums),
     "reshape": lambda graph, sums: graph.node("Reshape", sums, sizes(graph, 2, 3, 4)),
     "slice": lambda graph, sums: graph.node("Slice", sums, *(sizes(graph, n) for n in (1, 6, 0, 2))),

@@ -1,4 +1,4 @@
-"""Simplification of models before matching, with the bits of the host CPU."""
+"""Simplification of models before matching does not change any bit of the host CPU's results."""
 
 import numpy as np
 import onnx

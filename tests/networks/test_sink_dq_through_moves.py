@@ -45,7 +45,7 @@ OF_PRODUCTS = {  # (8, 5) in the end, with scales along the second dimension
     "groups of filters": of((5, 4, 2), 0, ("Reshape", [(5, 8)], {}), TRANSPOSE),
 }
 ALONE = {"with another dimension"}
-"""Of which only a single scale can be followed."""
+"""Data movement through which only a single scale can be propagated."""
 
 
 @pytest.mark.sample(7)

@@ -21,7 +21,7 @@ def chain(length: int) -> tuple[QdqModel, str]:
 
 
 def refused_with(monkeypatch, refuses) -> None:
-    """Make the build fail for programs that ``refuses``, which gets the names of their tensors, selects."""
+    """Make the build fail for the programs that ``refuses`` selects by the names of their tensors."""
     build = networks.build_with_stages
 
     def some(results, tensors, config, constants):
@@ -82,7 +82,7 @@ def test_both_slices_of_a_split_have_separate_rows():
 
 
 def test_a_transposed_convolution_of_elements_wider_than_it_loads():
-    """Its rows are split into two dimensions, and those of its input are not."""
+    """The rows of its output are split into two dimensions, those of its input are not."""
     config = LATHE16.with_(block_in=8, block_out=32, wgt_buffer_bytes=65536, acc_buffer_bytes=32768)
     graph = QdqModel(seed=4)
     data = graph.conv(graph.input(1, 37, 6, 4), 37, 1, groups=37)

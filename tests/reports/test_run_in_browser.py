@@ -98,7 +98,7 @@ def test_zoomed_in_each_box_is_an_instruction_with_details(open_page, digits, di
     page.wait_for_function("document.getElementById('timeline').dataset.detail === 'instructions'")
     part = digits.trace.of_unit("compute")
     times = list(zip(part.instruction.tolist(), part.start.tolist(), part.end.tolist(), strict=True))
-    number, start = next(  # beside which no LOAD of the unit fetches
+    number, start = next(  # during which no LOAD of the unit fetches
         (number, start)
         for number, start, end in times
         if start > 3000 and end > start + 40 and isinstance(digits.program.instructions[number], Gemm)

@@ -32,9 +32,9 @@ ROWS = [
     stored(0, 0, 1, 100, 9.5),
     stored(1, 0, 2, 90, 12.5),
     stored(2, 32, 1, 120, 9.0),
-    stored(3, 32, 2, 130, 20.0),  # beaten
+    stored(3, 32, 2, 130, 20.0),  # dominated
     stored(4, 0, 1, 40, 3.0, workload="matmul"),
-    stored(5, 64, 1, 60, 3.5, workload="matmul"),  # beaten by the one before
+    stored(5, 64, 1, 60, 3.5, workload="matmul"),  # dominated by the previous one
 ]
 LOST = StoredRow(
     "p6", 6, "sources", "unmappable", 0.1,

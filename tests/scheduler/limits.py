@@ -48,7 +48,7 @@ S, L = r"(?P<stage>\S+)", r"(?P<loop>\S+)"
 LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     # What is requested does not exist.
     (
-        rf"other stage of \w+ on stage (?P<name>{S}) must be another one, not itself",
+        rf"other stage of \w+ on stage (?P<name>{S}) must be another stage, not (?P=stage)",
         lambda r: r.command.text.startswith(f"{r.says['stage']}.") and twice(r),
     ),
     (r"axes of \w+ on stage \S+ must be (two|three) different loops, not '(?P<name>.*)' twice", twice),
@@ -89,7 +89,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         lambda r: depends(r.stage(), r.stage("producer")),
     ),
     (
-        rf"consumer of compute_at of stage {S} must be a stage outside its own loops, not '(?P<inner>\S+)', which is",
+        rf"consumer of compute_at of stage {S} must be outside the loops of \S+, not '(?P<inner>\S+)', which is",
         is_inside,
     ),
     (
@@ -124,7 +124,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         lambda r: any(isinstance(each, AffineSchedule) for each in r.stage().state.relations),
     ),
     (
-        rf"axis (?P<axis>\S+) of transform_layout of {S} must be an index of its own in \[(?P<indices>.*)\], since",
+        rf"axis (?P<axis>\S+) of transform_layout of {S} must be one whole index, .* in \[(?P<indices>.*)\], since",
         lambda r: is_touched(r) and r.says["axis"] not in r.says["indices"].split(", "),
     ),
     # Loops that are annotated, emitted or shared.
@@ -150,7 +150,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"scope of stage {S} must be dram to share its reduction loops with \S+, not ",
         lambda r: r.stage().state.scope != DRAM or ".set_scope(" in r.command.text,
     ),
-    (rf"loop {L} of stage {S} must be a loop of its own", shares),
+    (rf"loop {L} of stage {S} must belong to this stage alone", shares),
     (
         rf"consumer of (reuse buffer|stage) \S+( with region 'missing')? must be computed as a box, .* as '{S}' is",
         in_pieces,
@@ -184,7 +184,7 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
     ),
     # Storage maps.
     (
-        rf"stages stored in buffer \S+ must be in its memory, not \S+ in (?P<one>\w+) and {S} in (?P<other>\w+)",
+        rf"stages stored in buffer \S+ must all be in its .*, not \S+ in (?P<one>\w+) and {S} in (?P<other>\w+)",
         lambda r: r.says["one"] != r.says["other"],
     ),
     (
@@ -215,12 +215,12 @@ LIMITS: list[tuple[str, Callable[[Refusal], bool]]] = [
         rf"Cannot overcompute (loop (?P<loop>\S+) of )?stage {S}: it has no affine condition",
         has_no_condition,
     ),
-    (rf"Cannot branch in (loop \S+ of )?stage {S}: no instance is without effect", computes_no_padding),
+    (rf"Cannot branch in (loop \S+ of )?stage {S}: every instance has an effect", computes_no_padding),
     (
         rf"loop of reduce_extent on stage {S} must be a loop over one reduction axis, not '{L}', which (?P<over>.*)\.",
         runs_over,
     ),
-    (rf"loops of axis \S+ of stage {S} must be created by splits only for \w+, not by \w+", is_replaced_by_no_split),
+    (rf"loops of axis \S+ of stage {S} must all be created by split for \w+, not by \w+", is_replaced_by_no_split),
     (rf"inner splits of axis \S+ of stage {S} must leave no remainder for", lambda r: bool(r.stage().state.relations)),
     (
         rf"tensor of reorder_to_buffer on stage {S} must be read at one index, not (?P<tensor>\S+) at",

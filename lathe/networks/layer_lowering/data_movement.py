@@ -138,7 +138,7 @@ def _of_runs(read: _Read, runs: tuple[tuple[Run, ...], ...], i: tuple[Expr, ...]
         part = _of_runs(read, runs, i, (*outer, own))
         found = part if found is None else select(along < end, part, found)
         end = begin
-    assert found is not None, "a dimension has a run"
+    assert found is not None, "a dimension must have a run"
     return found
 
 

@@ -68,7 +68,7 @@ class Writer:
             return _number(number)
         if len(bits) == 1:
             source, low, width = bits[0]
-            assert source is not None, "a number is no source"
+            assert source is not None, "numbers must have been folded"
             return self.piece(source, low, width)
         base = sign_extended(bits)
         if base is not None:
@@ -171,7 +171,7 @@ class Writer:
     def _any(self, bits: Bits, values: bool) -> str:
         terms = []
         for source, low, width in bits:
-            assert source is not None, "constants have been folded"
+            assert source is not None, "constants must have been folded"
             whole = width == source.width
             text = self.source(source) if whole else f"({self.source(source)} & {_number((1 << width) - 1 << low)})"
             terms.append(f"{text} != 0" if values and (width > 1 or not whole) else text)
@@ -185,7 +185,7 @@ class Writer:
         position = 0
         for piece in first:
             expected = number_of(sliced(second, position, piece[2]))
-            assert expected is not None, "the second operand is a number"
+            assert expected is not None, "the second operand must be a number"
             if piece[2] == 1:
                 terms.append(self.truth((piece,)) if expected else f"not {self.truth((piece,))}")
             else:

@@ -92,7 +92,7 @@ class Placement:
                 operands = [source.default, *(value for _, value in source.cases)]
                 operands += [bit for path, _ in source.cases for bit, _ in path]
             else:
-                assert isinstance(source, Cell), "only cells and choices are in order"
+                assert isinstance(source, Cell), "the order must have only cells and choices"
                 operands = list(source.operands)
             depth = 1 + max((depths.get(piece[0], 0) for bits in operands for piece in bits if piece[0]), default=0)
             inlined = self.uses[source] == 1 or self._is_cheap(source)

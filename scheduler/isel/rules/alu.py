@@ -123,7 +123,7 @@ class _Compiler:
             self._require_32_bits(self.chunk.expression)
         elif dtype == "uint32":
             raise RuleMismatch(
-                f"dtype of a {self.chunk.reduction} must be signed or narrower, not uint32", kind="machine"
+                f"dtype of a {self.chunk.reduction} must be signed or below 32 bits, not uint32", kind="machine"
             )
         self.apply(op, target, self.chunk.expression, self.view.loops)
 
@@ -174,8 +174,7 @@ class _Compiler:
         low_bits = low_bits and op in ("add", "sub", "mul")
         if op not in (*COMMUTATIVE, "sub", "shr", "shl"):
             raise RuleMismatch(
-                f"operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not {op}",
-                kind="machine",
+                f"operation must be one of min, max, +, -, *, shifts, // 2**n and % 2**n, not {op}", kind="machine"
             )
         first, second = order(self.sharing, expr, self.chunk.aliased)
         if second is not None and self.sharing.twice(first, second):
@@ -334,7 +333,7 @@ class _Compiler:
         """Refuse uint32 where the result depends on order or upper bits: the ALU takes all values for signed."""
         if expr.dtype == "uint32" and expr.op not in ("add", "sub", "mul"):
             raise RuleMismatch(
-                f"dtype of an operand of {expr.op} must be signed or narrower, not uint32", kind="machine"
+                f"dtype of an operand of {expr.op} must be signed or below 32 bits, not uint32", kind="machine"
             )
 
     def _require_32_bits(self, expr: Expr) -> None:

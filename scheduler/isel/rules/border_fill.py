@@ -1,4 +1,4 @@
-"""Constant borders of padded loads.
+"""Constant borders of padded loads: those that LOAD writes, and those that the ALU adds in acc.
 
 LOAD pads with zeros, and with other values on machines with the extension ``pad_value``. In accumulators the ALU can
 add another constant to the zeros afterwards; in inp and wgt nothing can, since only LOAD writes them.

@@ -287,7 +287,7 @@ def _fill_behind(chunk: Chunk, form: PhysicalLayout, dim: int, adjoining: int) -
     moving = [n for n, c in enumerate(index.coefficients) if c and chunk.loops[n].extent > 1]
     if [index.coefficients[n] for n in moving] not in ([], [1]):
         raise RuleMismatch(
-            f"one loop must run along dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}", kind="limit"
+            f"exactly one loop must cover dimension {dim} of {chunk.write.tensor.name}, not {len(moving)}", kind="limit"
         )
     for n in moving:
         box[n] = (max(start - index.constant, 0), chunk.loops[n].extent - 1)

@@ -19,7 +19,7 @@ def selected_by_element(chunk: Chunk, view: VectorView) -> VectorView:
     summed = [n for n, loop in enumerate(chunk.loops) if loop.kind == "reduce" and loop.extent > 1]
     elements = len(view.extents) - 1
     if [view.extents[n] for n in summed] != [len(selection(chunk.config, turns))]:
-        raise RuleMismatch(f"{chunk.stage} must cover all its selection matrices in one chunk", kind="limit")
+        raise RuleMismatch(f"a chunk of {chunk.stage} must cover all selection matrices", kind="limit")
     *others, matrices = view.reads
     steps = [0 if n in summed else stride for n, stride in enumerate(matrices.strides)]
     steps[elements] = 1

@@ -136,7 +136,7 @@ def _at_iteration(
 ) -> tuple[list[DmaLoop], NDArray[np.bool_] | None]:
     """Loops and mask at one iteration of a loop, which is removed."""
     axis = fixed.mask_axis
-    assert axis is not None, "a loop without padding has no gaps"
+    assert axis is not None, "a loop with gaps must have padding"
     moved = [
         replace(each, mask_axis=each.mask_axis - (each.mask_axis > axis)) if each.mask_axis is not None else each
         for each in loops

@@ -1,4 +1,4 @@
-"""Domains that are not boxes: which elements exist, which may be read, and their values."""
+"""Non-rectangular domains: which elements exist, which may be read, and their values."""
 
 import numpy as np
 import pytest

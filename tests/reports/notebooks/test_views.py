@@ -215,7 +215,7 @@ def test_rows_without_numbers_are_shown_with_their_reasons() -> None:
 
 
 class Tags(HTMLParser):
-    """The elements of a text, as a browser finds them."""
+    """The HTML elements of a text, as a browser parses them."""
 
     def __init__(self) -> None:
         super().__init__()

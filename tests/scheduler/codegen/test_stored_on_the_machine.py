@@ -185,7 +185,8 @@ def test_a_recurrence_keeps_two_steps(scope):
 def test_what_does_not_fit_says_what_the_buffer_is():
     s = folded_convolution(56, 64, 40)
     assert refusal(CapacityError, build, s, [*placeholders(s.program), *s.program], VTA).endswith(
-        "now data.dram is 40×56×64 values. Split its loops with a smaller factor, or compute it at an inner loop."
+        "now data.dram is 40×56×64 values. Split loops of such a stage by smaller factors, or compute it further "
+        "inside."
     )
 
 

@@ -33,7 +33,7 @@ def test_the_steps_of_a_program_are_listed_and_can_be_carried_out():
         "The array of a copy of 'A' must have shape (60, 64) and dtype int8, not (5, 64) and int8. Convert it first."
     )
     assert refusal(ProgramError, unpacked.unpack, content[:5]) == (
-        "The content of a copy of 'C' must be 3840 bytes, not 5 of uint8."
+        "The content of a copy of 'C' must be 3840 elements of dtype uint8, not 5 of uint8."
     )
 
 
