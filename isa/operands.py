@@ -115,7 +115,7 @@ class Usage:
 
     ``used``: the operands whose indices are checked, in this order; ``read``: those that are read; ``odd``: those of
     which the vector with the lowest bit of the index set is read, too; ``blocks``: the memory blocks that are read;
-    ``written``: the accumulator; ``steps``: the issue cycles of a micro-op.
+    ``written``: the accumulator; ``issue_cycles``: the issue cycles of a micro-op.
     """
 
     used: tuple[Operand, ...]

@@ -52,8 +52,8 @@ def memory_limit_error(what: str) -> ModelError:
 class EndedError(Exception):
     """The worker ended before it replied; ``late``: it was killed at a timeout.
 
-    ``node``: number and name of the current node, if it computed node by node. ``crowded``: other models were cached,
-    too.
+    ``node``: number and name of the current node, if it computed node by node. ``had_other_models``: other models were
+    cached, too.
     """
 
     def __init__(self, late: bool, status: int, node: tuple[int, str] | None, crowded: bool = False) -> None:

@@ -28,7 +28,7 @@ class MatchedLayers:
 class NodeGroup:
     """A QuantizeLinear to ``output`` of the result ``source`` of operator ``core``; ``relu``: a Relu is in between.
 
-    ``limits``: least and greatest value of the output. ``after``: the epilogue of a convolution or matmul. A group
+    ``limits``: least and greatest value of the output. ``epilogue``: the epilogue of a convolution or matmul. A group
     whose result is not quantised has ``quant`` = ``SUMS``.
     """
 

@@ -59,9 +59,9 @@ class FloatSums:
 class Layer:
     """An operation on 8-bit tensors with one output. ``nodes``: the numbers of the ONNX nodes that it replaces.
 
-    ``held``: values of constant inputs, by name. ``in_float``: the floats that an int32 result stands for, if the
-    model has it in float. ``rest``: the fractional part of a convolution's or matmul's bias in units of the sums, for
-    each output channel; None if it is zero or negligible.
+    ``constants``: values of constant inputs, by name. ``float_sums``: the floats that an int32 result stands for, if
+    the model has it in float. ``bias_residual``: the fractional part of a convolution's or matmul's bias in units of
+    the sums, for each output channel; None if it is zero or negligible.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Product(Layer):
     """A matmul with weights (N, K): (…, K) becomes (…, N).
 
     An int32 result is the sums themselves. A second input is the zero point of the data, if that is computed.
-    ``bias`` and ``rest`` are (N,), or (M, N) for data (M, K) if the rows have biases of their own.
+    ``bias`` and ``bias_residual`` are (N,), or (M, N) for data (M, K) if the rows have biases of their own.
     """
 
     weights: NDArray[np.int16]
@@ -147,7 +147,7 @@ class MaxPool(Layer):
 class AveragePool(Layer):
     """Average of each window of an image padded with zeros.
 
-    ``counted``: the number of values by which each window's sum is divided, (HO, WO); None: the kernel size for all.
+    ``divisors``: the number of values by which each window's sum is divided, (HO, WO); None: the kernel size for all.
     """
 
     kernel: Pair

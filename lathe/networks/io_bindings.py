@@ -17,11 +17,11 @@ class IOBinding:
     """A model's ``tensor`` as input or output ``name`` of a program: images are NHWC, uint8 values are minus 128.
 
     ``width``: padded channels of an image; 0 for other tensors. ``positions``: those of the model's channels, if not in
-    order. ``more``: names of the byte planes of an int32 result above the lowest, which is ``name``; the last one
-    is signed. ``zero_point``: a tensor whose single value fills the last ``extra`` channels, or columns, of ``shape``.
-    ``digits``: the shape after splitting dimensions, and ``axes`` the program's axis of each. ``windows``: im2col
-    windows in the channels. ``numbers``: conversion of int32 sums to floats. A ``single`` value, which may be a scalar
-    in the model, is broadcast to ``shape``.
+    order. ``byte_planes``: names of the byte planes of an int32 result above the lowest, which is ``name``; the last
+    one is signed. ``zero_point``: a tensor whose single value fills the last ``extra`` channels, or columns, of
+    ``shape``. ``digits``: the shape after splitting dimensions, and ``axes`` the program's axis of each. ``windows``:
+    im2col windows in the channels. ``numbers``: conversion of int32 sums to floats. A ``single`` value, which may be a
+    scalar in the model, is broadcast to ``shape``.
     """
 
     tensor: str

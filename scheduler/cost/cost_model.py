@@ -63,8 +63,8 @@ class TileWork:
     """The work of a group of fused stages: ``tiles`` output tiles of ``parts`` reduction tiles each.
 
     Per output tile: ``steps`` cycles of the compute unit, and ``stored`` vectors in each of ``planes`` byte planes, by
-    ``stores`` STOREs. ``alone``: the result has a single slot in acc; ``ends``: the last tile is computed and stored in
-    several pieces; ``ahead``: weights are multi-buffered.
+    ``stores`` STOREs. ``single_buffered``: the result has a single slot in acc; ``ends``: the last tile is computed and
+    stored in several pieces; ``multi_buffered``: weights are multi-buffered.
     """
 
     tiles: int

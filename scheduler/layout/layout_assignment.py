@@ -49,7 +49,7 @@ def assign_lanes(schedule: ScheduleView, config: HardwareConfig) -> dict[Tensor,
 
 @dataclass
 class LayoutAssignment:
-    """``known``: the layout of every tensor that a stage computes; ``products``: the GEMM that computes it, if any.
+    """``known``: the layout of every tensor that a stage computes; ``gemms``: the GEMM that computes it, if any.
 
     It is shared by all callers, and must not be changed.
     """

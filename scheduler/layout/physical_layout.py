@@ -28,13 +28,13 @@ class PhysicalLayout:
     """How a tensor of shape ``view`` is tiled into vectors of type ``element``, and their address order (``order``).
 
     ``group``: as many vectors of neighbouring columns are contiguous in DRAM, where they form one vector of a wider
-    memory; ``stack``: the same for neighbouring rows that form one weight vector. In a permuted layout (``turns``) a
-    group holds one block of columns, in scratchpads too. In a scratchpad, ``adjoins``: groups are contiguous as in
-    DRAM; ``joined``: a group is moved as one block of columns. ``outside``: dimensions ordered directly after those in
-    the lanes (other parts of an axis that was split). ``gaps`` (in ``inp``): dilation of each dimension, of which only
-    indices with data are stored. ``held``: how many vectors of a group a scratchpad stores of a permuted layout, from
-    the first on; 0: all. ``positions``: of permuted groups, the offset that each bit of a vector's number in the group
-    adds, the lowest bit first; () if they are in order.
+    memory; ``stack``: the same for neighbouring rows that form one weight vector. In a permuted layout
+    (``conversions``) a group holds one block of columns, in scratchpads too. In a scratchpad, ``contiguous``: groups
+    are contiguous as in DRAM; ``joined``: a group is moved as one block of columns. ``outside``: dimensions ordered
+    directly after those in the lanes (other parts of an axis that was split). ``gaps`` (in ``inp``): dilation of each
+    dimension, of which only indices with data are stored. ``held``: how many vectors of a group a scratchpad stores of
+    a permuted layout, from the first on; 0: all. ``positions``: of permuted groups, the offset that each bit of a
+    vector's number in the group adds, the lowest bit first; () if they are in order.
     """
 
     view: tuple[int, ...]

@@ -102,7 +102,7 @@ def _residuals(schedule: Edit, stage: EditedStage, target: Target) -> list[_Resi
         if not _is_loaded(schedule, stage, read):
             continue
         producing = _producing_gemm(schedule, stage, other, gemms, through_others=not rescaled)
-        if producing is None or is_identity_gemm(schedule[other.tensor]):  # that has been chosen with a LOAD of this one
+        if producing is None or is_identity_gemm(schedule[other.tensor]):  # chosen together with the LOAD of ``read``
             continue
         gemm, gemm_stage = producing
         along = _channel_dim(gemm_stage, gemm)

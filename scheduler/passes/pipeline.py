@@ -54,7 +54,7 @@ from lathe.scheduler.target.target import Target
 class Pass:
     """A compiler pass: ``run`` rewrites the schedule of an edit in place.
 
-    The invariants ``needs`` must hold before it; those of ``gives`` hold after it and after all later passes.
+    The invariants ``requires`` must hold before it; those of ``establishes`` hold after it and after all later passes.
     """
 
     name: str

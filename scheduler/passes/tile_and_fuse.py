@@ -36,7 +36,7 @@ TilingCallback: TypeAlias = Callable[[TilingProblem], None]
 class TileAndFuse:
     """The pass: tiles one fusion group after the other.
 
-    ``refused`` collects the stages of groups that cannot be tiled, instead of raising the error; ``looker`` is called
+    ``refused`` collects the stages of groups that cannot be tiled, instead of raising the error; ``callback`` is called
     with the tiling problem of each group before its tiles are chosen.
     """
 

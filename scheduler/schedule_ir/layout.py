@@ -30,9 +30,9 @@ from lathe.scheduler.schedule_ir.memories import MOST_DIMENSIONS
 class TensorLayout:
     """The layout of ``tensor``, as the program names it: ``maps`` are applied in order. No map: row-major.
 
-    ``earlier``: the tensors that have stood for it in the schedule, the program's first. ``pads``: for each map, what
-    its padding cells hold; None if it adds none. ``spread``: steps that passes append for the host CPU to carry out
-    last, such as interleaving weights with zeros.
+    ``predecessors``: the tensors that have stood for it in the schedule, the program's first. ``pads``: for each map,
+    what its padding cells hold; None if it adds none. ``host_steps``: steps that passes append for the host CPU to
+    carry out last, such as interleaving weights with zeros.
     """
 
     tensor: Tensor

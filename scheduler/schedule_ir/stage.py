@@ -33,9 +33,9 @@ class StageId:
 class VectorLayout:
     """Which dimension of a tensor maps to the rows of a vector and which to its columns; None: that axis is broadcast.
 
-    One dimension for both fills the diagonals of weight vectors, with zeros elsewhere. ``turns`` counts the layout
-    conversions that blocks of values have gone through (``scheduler/layout/vector_relayout.py``) between the layout of
-    stored vectors and that of loaded ones; None: the rows and columns of the memory's vectors.
+    One dimension for both fills the diagonals of weight vectors, with zeros elsewhere. ``conversions`` counts the
+    layout conversions that blocks of values have gone through (``scheduler/layout/vector_relayout.py``) between the
+    layout of stored vectors and that of loaded ones; None: the rows and columns of the memory's vectors.
     """
 
     rows: int | None
@@ -73,10 +73,10 @@ Region = Literal["box", "exact", "missing"]
 
 @dataclass(frozen=True)
 class ComputeAt:
-    """Compute location of a stage: each iteration of loop ``axis`` of stage ``host`` computes ``region`` of it.
+    """Compute location of a stage: each iteration of loop ``axis`` of stage ``enclosing`` computes ``region`` of it.
 
     Without ``loops``, the region is what the iteration reads. With them, these outermost loops of the stage are fused
-    with those of ``host``, one for one, down to ``axis``, and each iteration computes its own part of the domain.
+    with those of ``enclosing``, one for one, down to ``axis``, and each iteration computes its own part of the domain.
     """
 
     enclosing: StageId

@@ -65,7 +65,7 @@ class ZeroInitTracker:
         return _all_or_none(self._reset_of[cells]) if self._count else False
 
     def release_claims(self) -> None:
-        """Release all claims of ``take`` before the next instructions are emitted."""
+        """Release all claims of ``claim`` before the next instructions are emitted."""
         self._taken[:] = False
 
     def claim(self, cells: NDArray[np.int64]) -> bool:

@@ -21,7 +21,7 @@ Cells: TypeAlias = "NDArray[np.int64] | slice"
 class MemoryEffects:
     """Cells read and written, as (memory, cells): a cell is a vector of a scratchpad or a granule of ``dram``.
 
-    ``kept`` are the reads without those whose cells are the same object as the cells of a write.
+    ``reads_only`` are the reads without those whose cells are the same object as the cells of a write.
     """
 
     reads: tuple[tuple[str, Cells], ...] = ()
@@ -54,7 +54,7 @@ class EffectsTracker:
     """Memory effects of instructions, asked for in stream order; tracks the contents of the uop scratchpad.
 
     ``uops`` are the words of the micro-op segment, to which addresses of LOAD uop are relative. DRAM is tracked in
-    granules of ``grain`` bytes, within the byte range ``tracked`` that the program itself writes.
+    granules of ``granule`` bytes, within the byte range ``tracked`` that the program itself writes.
     """
 
     def __init__(self, config: HardwareConfig, uops: NDArray[np.uint32], grain: int, tracked: tuple[int, int]) -> None:

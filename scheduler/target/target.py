@@ -20,7 +20,7 @@ from lathe.scheduler.schedule_ir.memories import ACC, INP, SCRATCHPADS, UNIT_OF_
 
 @dataclass(frozen=True)
 class Scratchpad:
-    """A scratchpad of ``depth`` vectors of type ``element``, which instructions of ``unit`` write."""
+    """A scratchpad of ``depth`` vectors of type ``vector_type``, which instructions of ``unit`` write."""
 
     name: str
     vector_type: VectorType

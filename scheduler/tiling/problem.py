@@ -9,7 +9,7 @@ from lathe.scheduler.target.target import Target
 
 @dataclass(frozen=True)
 class LoadedOperand:
-    """A stage that loads an operand of the stages ``readers``, which are computed in the same tile."""
+    """A stage that loads an operand of the stages ``consumers``, which are computed in the same tile."""
 
     stage: EditedStage
     consumers: tuple[EditedStage, ...]
@@ -24,7 +24,7 @@ class LoadedOperand:
 class TilingProblem:
     """A fusion group: ``sink`` is tiled, ``computing`` are computed in its tiles (the last one's values are stored).
 
-    ``leaves`` are the sink's loops, ``given`` whether a primitive of the user made them.
+    ``leaves`` are the sink's loops, ``has_user_loops`` whether a primitive of the user made them.
     """
 
     schedule: Edit
@@ -42,8 +42,8 @@ class TilingProblem:
 class Tiling:
     """``tile`` sizes per data axis of the sink, ``order`` of the tile loops, and per load the number of loops outside.
 
-    ``reduce_axis`` and ``reduce_tile``: the tiled reduction loop of a stage and its tile size; ``single``: its other
-    reduction loops that are tiled, with their tile sizes.
+    ``reduce_axis`` and ``reduce_tile``: the tiled reduction loop of a stage and its tile size; ``other_reduce_tiles``:
+    its other reduction loops that are tiled, with their tile sizes.
     """
 
     tile: tuple[int, ...]
